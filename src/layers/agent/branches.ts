@@ -1,5 +1,5 @@
-// Branches of a session, side by side: what each did after they parted, what it cost, what became of it; and the chosen
-// one taken back into the session it came from, entry by entry.
+// Compares branches of a session: their messages, costs and outcomes after the fork point. Merges the chosen branch
+// back into the session it was forked from, entry by entry.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -25,15 +25,15 @@ export interface BranchView<Data> {
   readonly turns: number
   readonly status: string
   readonly usage: Usage
-  /** Messages after the point where they parted. */
+  /** Messages after the fork point. */
   readonly messages: readonly Message[]
   readonly data: Data
-  /** Calls that changed the world and still stand, by tool. */
+  /** Calls that changed the world and were not undone, by tool. */
   readonly effects: readonly { readonly tool: string; readonly outcome: string | null }[]
 }
 
 export interface Comparison<Data> {
-  /** Sequence up to which both are one. */
+  /** The last sequence that both histories share. */
   readonly commonSeq: number
   readonly a: BranchView<Data>
   readonly b: BranchView<Data>
@@ -77,7 +77,7 @@ async function load<Data>(engine: Host, definition: AgentSpec<Data>, id: string)
   return { head, lineage, state: state.value, effects: listEffects(state.ledger) }
 }
 
-/** Up to where two timelines have the same history: the lowest point at which either left a common ancestor. */
+/** The last sequence that two timelines share: the lowest point at which either left a common ancestor. */
 function common(one: readonly Head[], other: readonly Head[]): number {
   let best = 0
   for (const [i, a] of one.entries()) {
@@ -109,9 +109,9 @@ function view<Data>(id: string, { state, effects }: Loaded<Data>, shared: number
 const mergeOptions = namesOf<Pick<RollbackOptions, 'consumed'>>({ consumed: true })
 
 /**
- * Takes a branch back into the session it was forked from: that one is rolled back to where they parted (its own later
- * effects undone) and then gets the branch's entries, effects included, as its own. The branch stays as it is. Refused with
- * CONSUMED where others have acted on what the session did since; `consumed: 'force'` does it all the same.
+ * Merges a branch into the session it was forked from: the session is rolled back to the fork point (its later effects
+ * are undone) and receives the branch's entries, effects included, as its own. The branch stays as it is. Rejects with
+ * CONSUMED if other timelines have acted on the session's entries since; `consumed: 'force'` merges anyway.
  */
 export async function mergeBranch<Data>(
   rp: Engine,
@@ -134,9 +134,9 @@ export async function mergeBranch<Data>(
   for (let step = await history.next(); !step.done; step = await history.next()) {
     entries.push(...entriesOf(engine.kernel, step.value))
   }
-  // Refused before anything is written.
+  // Rejects before anything is written.
   if (target.head.seq > seq) await decideConsumed(engine.kernel, target.head, seq, options.consumed)
-  // Its calls are the other's from now on: only that one undoes them.
+  // From now on the target session owns the branch's calls: only the target undoes them.
   const merged = [{ type: 'merged', data: { into: target.head.timeline } }]
   await writeTo(engine, branch.head.timeline, definition.fold, ({ state }) => (state.merged ? [] : merged))
   const session = await engine.open(definition, into)

@@ -1,6 +1,6 @@
-// Model and tool calls as effects: the intent is durable before the call, the outcome after it, in one commit with what
-// it means to the session. A call that is recorded is never made again; one whose outcome a crash left unknown is
-// resolved by what its tool declares; one that is almost a call that still stands is settled by policy, never in silence.
+// Model and tool calls as effects: the intent is durable before the call, and the outcome after it, in one commit with
+// its effect on the session. A recorded call is never made again. A call whose outcome a crash left unknown is resolved
+// by its tool's declaration. A call that is similar to one that was not undone is settled by policy, never silently.
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -15,16 +15,16 @@ import { type CallRecord, entry, type SessionState, type Standing, type Waiting 
 import { type AnyTool, checkArgs, retriesInDoubt, type Tools } from './tool.ts'
 import { CallWatch, pause } from './watch.ts'
 
-/** What the calls need of their session. */
+/** The parts of a session that calls use. */
 export interface CallHost {
   readonly kernel: Kernel
   readonly open: OpenTimeline<SessionState<unknown>>
   readonly tools: Tools
   readonly guards: CallGuards
-  /** Names of those that may be called now; all if undefined. */
+  /** The names of the tools that may be called now. Default: all. */
   readonly allowed: readonly string[] | undefined
   readonly similarCalls: SimilarCalls
-  /** Goes on in a fork, and says where. */
+  /** Forks the session and returns the fork's id. */
   fork(): Promise<string>
 }
 
@@ -55,9 +55,9 @@ export async function callTool(
   const wanted = { id, turn, name, args: record?.args ?? args, digest }
   const tool = Object.hasOwn(host.tools, name) ? host.tools[name] : undefined
   if (!tool) return await refuse(host, wanted, `there is no tool ${name}`)
-  // What was begun before the settings changed is still brought to its end.
+  // A call that was begun before the settings changed is still completed.
   if (!record && !isAllowed(host, name)) return await refuse(host, wanted, `${name} may not be used now`)
-  // Its arguments were checked before it was intended.
+  // The arguments were checked before the intent was recorded.
   if (record?.retryAt !== undefined) return await intendAndRun(host, wanted, tool, signal)
   if (record?.state === 'intended') return await resolveDoubt(host, wanted, tool, signal)
   const checked = await checkArgs(tool, wanted.args)
@@ -90,7 +90,7 @@ function recorded(record: CallRecord): CallOutcome {
     : { kind: 'result', result: record.result, wasRecorded: true }
 }
 
-/** At this place another call is on record: the policy decides. */
+/** History has a different call at this position: the policy decides. */
 async function settleSimilar(
   host: CallHost,
   record: CallRecord,
@@ -141,7 +141,7 @@ async function wait(host: CallHost, wanted: Wanted, tool: AnyTool, why: Waiting)
   return { kind: 'waiting', waiting }
 }
 
-/** It is not made. One that was made before, and is in doubt, has failed with that. */
+/** Records the call as failed without making it. A call in doubt is recorded as failed, too. */
 async function refuse(host: CallHost, wanted: Wanted, error: string): Promise<CallOutcome> {
   const call = { ...callOf(wanted, { kind: 'read-only', run: () => null }), state: 'intended' as const }
   const { id } = wanted
@@ -161,7 +161,7 @@ async function resolveDoubt(
   return (await settleUnknown(host, wanted, tool)) ?? (await intendAndRun(host, wanted, tool, signal))
 }
 
-/** Asks the outside, or a person, what became of a call. Null: it did not happen. */
+/** Queries the outside, or waits for a person, about the outcome of a call. Null: the call did not happen. */
 async function settleUnknown(host: CallHost, wanted: Wanted, tool: AnyTool): Promise<CallOutcome | null> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   if (tool.probe) {
@@ -206,7 +206,7 @@ async function intendAndRun(
       result = await attempt(host, wanted, tool, guard.timeoutMs, signal)
       guard.succeeded()
     } catch (error) {
-      // Given up half-way: whether it happened is not known, and not for us to guess.
+      // The call was aborted midway: whether it happened is unknown, and stays so.
       if (signal?.aborted) throw abortError(signal, error)
       if (host.open.broken) throw error
       if (isReprise(error, 'TIMEOUT') && !retriesInDoubt(tool)) {
@@ -248,7 +248,7 @@ async function attempt(
   }
 }
 
-/** Others see it while it lasts: a call that hangs while everything else moves. */
+/** Shows the call in the worker's activity while it lasts, so that a stalled call is visible. */
 export function tell(
   { kernel, open }: Pick<CallHost, 'kernel' | 'open'>,
   what: string,
@@ -257,7 +257,7 @@ export function tell(
   return kernel.worker.begin({ timeline: open.id, what, limitMs })
 }
 
-/** The intent of a call, before it is made. A call whose intent is on record already goes on under the same key. */
+/** Records the intent of a call before it is made. A call whose intent is recorded already keeps its key. */
 export async function intend(
   host: CallHost,
   made: CallRecord,
@@ -268,8 +268,8 @@ export async function intend(
   const before = open.state.calls.get(made.id)
   const failures = before?.failures ? { failures: before.failures } : {}
   const call = { ...made, attempt: known ? (before?.attempt ?? 1) + 1 : 1, ...failures }
-  // Not brought to an end by the original of this fork, or the model is asked something else by now: called anew, under another
-  // key. A call that is on record without its question goes on under the key it has.
+  // A new key is needed if this fork's original left the call without an outcome, or if the question to the model has
+  // changed. A call recorded without its question keeps its key.
   const isOther = before?.kind === 'model' && ![made.id, made.digest].includes(before.digest)
   const isAnew = known !== undefined && (isOther || ownerOf(open.inherited, known.intendedSeq) !== null)
   if (known && known.outcome === null && !isAnew) {
@@ -289,7 +289,7 @@ export async function fail(host: CallHost, id: string, error: string): Promise<v
   await host.open.write([...failedMark(host, id, error), entry('failed', { id, error })])
 }
 
-/** After a failed attempt: true if there is to be another, and then the time for it is on record. */
+/** After a failed attempt: returns true if another follows; its time is then recorded. */
 export async function postpone(
   host: CallHost,
   guard: CallGuard,
@@ -307,7 +307,7 @@ export async function postpone(
   return true
 }
 
-/** The pause before the next attempt, if there is one: begun here, or by a process that died in it. */
+/** Waits until the next attempt is due. The pause may have begun in a process that died. */
 export async function untilDue(host: CallHost, id: string, signal: AbortSignal | undefined): Promise<void> {
   const { kernel, open } = host
   const delayMs = (open.state.calls.get(id)?.retryAt ?? 0) - kernel.worker.now(open.id)
@@ -338,7 +338,7 @@ export function abortError(signal: AbortSignal, cause: unknown = signal.reason):
   return new RepriseError('ABORTED', 'the turn was given up; resume goes on with it', {}, cause)
 }
 
-/** What the work gives, or ABORTED as soon as the signal fires. */
+/** The result of the work, or ABORTED as soon as the signal fires. */
 export async function unlessAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
   if (!signal) return await work
   let stop: () => void = () => undefined

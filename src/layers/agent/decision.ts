@@ -1,4 +1,4 @@
-// What a person decides about a session that waits, written by whoever owns it, or sent to it by mail.
+// A person's decision about a waiting session, written by its owner or sent to it by mail.
 
 import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import type { Shapes } from '../../core/data-shape.ts'
@@ -12,10 +12,10 @@ import type { Engine } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { entry, type SessionState } from './state.ts'
 
-/** Make the call, do not, use the recorded result of the similar one, it did happen, call it again. */
+/** Make the call, refuse it, use the recorded result of the similar call, treat it as done, or call again. */
 export type Verdict = 'approve' | 'refuse' | 'replay' | 'done' | 'retry'
 
-/** Of the mail that carries one. */
+/** The kind of mail that carries a decision. */
 export const decisionKind = 'decision'
 
 export interface Decision {
@@ -57,18 +57,19 @@ export async function writeDecision(
     )
     return
   }
-  // Calling again after all is an approval of the same call, under the same key.
+  // 'retry' is recorded as an approval of the same call, under the same key.
   await open.write([verdict === 'retry' ? entry('decided', { verdict: 'approve', by }) : decided], along)
 }
 
-/** As it is sent: with the place in history that it is about. Without one, it is from an earlier version. */
+/** A decision as it is sent: with the position in history that it is about. Earlier versions sent none. */
 interface SentDecision extends Decision {
   readonly about?: { readonly seq: number; readonly digest: string }
 }
 
 /**
- * A decision from a process that does not own the session; taken when it resumes. It counts for what the session waits for now:
- * the same again is right, another is refused with CONFLICT, and none is kept for what the session may wait for later.
+ * Sends a decision from a process that does not own the session; the session reads it when it resumes. It applies to
+ * the session's current wait: a repetition is accepted, a different decision is rejected with CONFLICT, and none is
+ * kept for a later wait.
  */
 export async function sendDecision(rp: Engine, session: string, decision: Decision, key?: string): Promise<void> {
   const engine = hostOf(rp)
@@ -80,14 +81,17 @@ export async function sendDecision(rp: Engine, session: string, decision: Decisi
   if (head.status !== 'waiting') throw waitsForNothing(head, null)
   const about = { seq: head.seq, digest: toHex(head.digest) }
   await engine.send(session, decisionKind, { ...decision, about }, key === undefined ? {} : { id: key })
-  // Somebody else may have decided in the same moment: the first in the mail counts.
+  // Another caller may have decided at the same moment: the first decision in the mail counts.
   const first = await saidBefore(engine, (await engine.head(timeline)) ?? head)
   if (first) agree(head, decision, first)
 }
 
 const mailShapes: Shapes = { [decisionKind]: { verdict: 'text', by: 'text', about: 'object?' } }
 
-/** What its owner takes next, and the mail that goes with it: later decisions were about the same wait, or an older one. */
+/**
+ * The decision that the owner applies next, and the mail to consume with it: later decisions are about the same wait or
+ * an older one.
+ */
 export async function nextDecision(
   engine: Host,
   timeline: TimelineId,
@@ -102,7 +106,7 @@ export async function nextDecision(
   return { decision: null, consume }
 }
 
-/** What it is about was decided since, or rolled back. */
+/** True if the wait that the decision is about was decided or rolled back since. */
 async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDecision): Promise<boolean> {
   if (!about) return false
   const [head] = await kernel.store.head([timeline])
@@ -116,7 +120,7 @@ async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDec
   return false
 }
 
-/** What lies in its mail; of a session that waits no longer, what was decided last. */
+/** The unread decision in the mail; for a session that no longer waits, the last recorded one. */
 async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
   const { kernel } = engine
   for (const { data, at } of await unreadOf(kernel, head.timeline, decisionKind)) {
@@ -133,7 +137,7 @@ async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
   return word
 }
 
-/** History has fewer words: calling again is an approval, and a call that did not happen has failed. */
+/** History uses fewer verdicts: 'retry' is recorded as an approval, and a call that did not happen as failed. */
 const recordedAs: Readonly<Record<string, string>> = { retry: 'approve', refuse: 'failed' }
 
 function agree(head: Head, { verdict }: Decision, before: Word): void {

@@ -1,5 +1,5 @@
-// agent(): a definition of sessions. A plain value: a name, the state a session starts with, the model, the tools, the
-// guardrails, and what to do when a restored session asks for almost what it already did.
+// agent(): a definition of sessions. It is a plain value: a name, the initial state, the model, the tools, the
+// guardrails, and the policy for a restored session that repeats an earlier call almost exactly.
 
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { resolveRetention } from '../../core/checkpoint/retention.ts'
@@ -21,8 +21,8 @@ import { dataVersions } from './versions.ts'
 export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<Data>, string> {}
 
 /**
- * A turn costs its entries and nothing more: they are what a session is restored from. A capture only shortens the way
- * there, and one a turn would write about ten times what the turn changed, so there is one in some forty turns.
+ * A session is restored from the entries of its turns. A checkpoint only makes that faster, and one per turn would
+ * write about ten times as much as the turn changed, so there is one in about forty turns.
  */
 const defaultPolicy: CheckpointPolicy = usualCheckpoint
 

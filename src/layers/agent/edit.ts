@@ -1,5 +1,5 @@
-// What a fork of a session may go on with instead: the user's data, whole or by field, and the plan. Another message is no edit:
-// fork after the turn before, and say something else.
+// Edits of a forked session: the user's data, whole or by field, and the plan. A message cannot be edited: fork after
+// the turn before it, and send another message.
 
 import { RepriseError } from '../../core/errors.ts'
 import { withField } from '../../core/field.ts'
@@ -7,7 +7,7 @@ import type { NewEntry } from '../../engine/model/entry.ts'
 import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/model/fork-edit.ts'
 import type { SessionState } from './state.ts'
 
-/** Without the agent's code nobody knows the version of its data. */
+/** Without the agent's code, the version of its data is unknown, and edits are not available. */
 export function sessionEdits(dataVersion: string | null): ForkEdits {
   return {
     names: 'field',
@@ -18,7 +18,7 @@ export function sessionEdits(dataVersion: string | null): ForkEdits {
 }
 
 function editSession(state: SessionState<unknown>, { set, unset, by }: ForkEdit, of: string): EditedFork {
-  // Their value lies under the name, so that a path is one of the whole.
+  // Keyed by name, so that a field path starts at `data` or `plan`.
   const before = { data: state.data, plan: state.plan }
   let after: unknown = before
   const names = [...Object.keys(set), ...unset]

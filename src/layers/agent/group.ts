@@ -1,6 +1,6 @@
-// Sessions that send each other messages. Each message is recorded where it is sent, in the commit that sends it, and where
-// it is received, in the commit that takes it out of the inbox; so the kernel (engine/tools/group/groups.ts) can capture a
-// group in one consistent cut, and restore it to a cut or to the recovery line of its members' own checkpoints.
+// Sessions that send each other messages. Each message is recorded at its sender, in the commit that sends it, and at
+// its receiver, in the commit that removes it from the inbox. So the kernel (engine/tools/group/groups.ts) can capture
+// a group in one consistent cut, and restore it to a cut or to the recovery line of its members' checkpoints.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -42,7 +42,7 @@ export async function sendMail(group: Group, to: string, content: unknown): Prom
   await open.write([entry('sent', { to, id, content })], { send: [engine.message(to, 'agent-message', mail, id)] })
 }
 
-/** Everything that has come, in order. */
+/** All received messages, in order. */
 export async function receiveMail(group: Group): Promise<Received[]> {
   const { engine, open, prefix } = group
   const received: Received[] = []
@@ -51,7 +51,7 @@ export async function receiveMail(group: Group): Promise<Received[]> {
     if (messages.length === 0) return received
     for (const message of messages) {
       if (message.kind === 'cut-marker') {
-        // Of an earlier version, whose sessions cut themselves: nobody waits for an answer any more.
+        // From an earlier version, whose sessions made cuts themselves: no member waits for an answer any more.
         await open.write([], { consume: [message.id] })
         continue
       }
@@ -70,11 +70,11 @@ export async function receiveMail(group: Group): Promise<Received[]> {
 export interface Cut {
   readonly name: string
   readonly isComplete: boolean
-  /** Members that were not saved when it was given up. */
+  /** Members that were not saved when the cut was abandoned. */
   readonly missing: readonly string[]
-  /** By member, without the prefix. */
+  /** Sequences by member, without the prefix. */
   readonly at: Readonly<Record<string, number>>
-  /** Messages that were under way. */
+  /** The number of messages in flight. */
   readonly inFlight: number
 }
 
@@ -84,7 +84,10 @@ export async function readCut<Data>(rp: Engine, definition: AgentSpec<Data>, nam
   return shown(definition.prefix, await new Groups(engine).cut(name))
 }
 
-/** All members back to a complete cut, together: each is rolled back (effects undone), and what was in flight comes again. */
+/**
+ * Restores all members to a complete cut: each is rolled back (its effects are undone), and messages in flight are
+ * delivered again.
+ */
 export async function restoreCut<Data>(
   rp: Engine,
   definition: AgentSpec<Data>,
@@ -110,7 +113,7 @@ function shown(prefix: string, { name, status, missing, places, inFlight }: Grou
   }
 }
 
-/** The recovery line of sessions that checkpoint on their own, with the cascade a failure would cause (A3.5). */
+/** The recovery line of sessions that checkpoint independently, with the cascade that a failure would cause. */
 export async function groupRecoveryLine<Data>(
   rp: Engine,
   definition: AgentSpec<Data>,

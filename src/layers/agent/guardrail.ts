@@ -1,32 +1,32 @@
-// Guardrails: predicates on a session that are looked at after every step. A broken one sends the session back to the
-// last good turn, a bounded number of times and with other settings if it wants, and then hands over to a person.
+// Guardrails: predicates on a session that are checked after every step. A violated guardrail rolls the session back to
+// the last good turn, a bounded number of times and optionally with other settings, and then hands over to a person.
 
 import type { Message, Settings } from './message.ts'
 import { type CallRecord, type SessionState, spentBy, spentInTurn } from './state.ts'
 
 export interface GuardrailView<Data> {
   readonly state: Readonly<SessionState<Data>>
-  /** The messages and calls of the turn under way. */
+  /** The messages and calls of the current turn. */
   readonly messages: readonly Message[]
   readonly calls: readonly CallRecord[]
 }
 
 export interface Guardrail<Data = unknown> {
   readonly name: string
-  /** Nothing, or what is wrong. */
+  /** Returns nothing, or the reason for a violation. */
   check(view: GuardrailView<Data>): string | undefined | null | false
   /**
-   * What it watches is not undone by a rollback. It is then looked at before a turn asks the model as well: the session
-   * is handed over instead of going further over.
+   * A rollback does not reset the value that this guardrail checks. It is then also checked before a turn calls the
+   * model, so the session is handed over before it exceeds the limit further.
    */
   readonly outlastsRollback?: boolean
-  /** How often it may roll back before a person is asked; 2 if left out. */
+  /** How often the guardrail may roll back before the session is handed over to a person. Default: 2. */
   readonly rollbacksMax?: number
-  /** What the next attempt is made with, so that it does not go wrong in the same way. */
+  /** The settings of the next attempt, so that it does not fail in the same way. */
   change?(attempt: number, reason: string): Settings
 }
 
-/** The same call with the same arguments, again and again. @example noLoops({ repeatsMax: 3 }) */
+/** Detects the same call with the same arguments, repeated. @example noLoops({ repeatsMax: 3 }) */
 export function noLoops<Data = unknown>(
   options: { readonly repeatsMax?: number } & Partial<Pick<Guardrail<Data>, 'rollbacksMax' | 'change'>> = {},
 ): Guardrail<Data> {
@@ -48,8 +48,8 @@ export function noLoops<Data = unknown>(
 }
 
 /**
- * Tokens or cost, of one turn (its attempts that were rolled back included) or of the whole session. At most one model
- * call goes beyond it. It hands over at once, unless `rollbacksMax` says to undo the turn before.
+ * Limits tokens or cost, of one turn (rolled back attempts included) or of the whole session. At most one model call
+ * exceeds the limit. The session is handed over at once, unless `rollbacksMax` allows undoing the turn first.
  * @example withinBudget({ turnCost: 0.5 })
  */
 export function withinBudget<Data = unknown>(

@@ -1,4 +1,4 @@
-// Lines of a tool's log: each says which session, turn, tool and attempt it is of. A call whose result is on record is not made
+// The logger of a tool: each line names its session, turn, tool and attempt. A call with a recorded result is not made
 // again, so its lines are not written again either.
 
 import { type Logger, placed } from '../../engine/base/log.ts'

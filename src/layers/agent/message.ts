@@ -1,9 +1,10 @@
-// The words of a session: messages, model calls and their answers, usage. Plain data, so that any model can be behind it.
+// The vocabulary of a session: messages, model calls and their answers, usage. It is plain data, independent of the
+// model.
 
 import type { ToolDefinition } from './tool.ts'
 
 export interface ToolRequest {
-  /** The model's own id for the call, if it gives one. */
+  /** The model's own id for the call, if it has one. */
   readonly id?: string
   readonly tool: string
   readonly args: unknown
@@ -13,22 +14,22 @@ export interface Message {
   readonly role: 'user' | 'assistant' | 'tool' | 'agent'
   readonly content: unknown
   readonly turn: number
-  /** What an assistant asks for. */
+  /** The tool calls that an assistant message requests. */
   readonly requests?: readonly ToolRequest[]
-  /** Which request a tool message answers, by its place in the turn. */
+  /** The request that a tool message answers, by its position in the turn. */
   readonly answers?: string
   readonly isError?: boolean
-  /** Which attempt of the model gave it, if it was not the first. */
+  /** The attempt of the model that returned it, if not the first. */
   readonly attempt?: number
-  /** Who sent it, in a group. */
+  /** The sender, in a group. */
   readonly from?: string
 }
 
 export interface Usage {
-  /** All of them, those of the prompt cache too. */
+  /** All input tokens, including those of the prompt cache. */
   readonly inputTokens: number
   readonly outputTokens: number
-  /** Input tokens that came from the service's prompt cache, and those written to it; left out: none. */
+  /** Input tokens that were read from the service's prompt cache, and those written to it. Default: none. */
   readonly cacheReadTokens?: number
   readonly cacheWriteTokens?: number
   /** In the currency of your choice. */
@@ -55,33 +56,36 @@ export function lessUsage(a: Usage, b: Usage): Usage {
   }
 }
 
-/** Only those that are not 0. */
+/** Only counts that are not 0. */
 function cachedTokens(a: Usage, b: Partial<Usage> | undefined, sign: 1 | -1): Partial<Usage> {
   const read = (a.cacheReadTokens ?? 0) + sign * (b?.cacheReadTokens ?? 0)
   const written = (a.cacheWriteTokens ?? 0) + sign * (b?.cacheWriteTokens ?? 0)
   return { ...(read !== 0 && { cacheReadTokens: read }), ...(written !== 0 && { cacheWriteTokens: written }) }
 }
 
-/** A call that is almost one that stands already: ask a person, go on in a fork, or make it as a new one. */
+/**
+ * Policy for a call that is similar to one that was not undone: wait for a person, continue in a fork, or make it as a
+ * new call.
+ */
 export type SimilarCalls = 'conflict' | 'fork' | 'new'
 
 /**
- * A model call that a crash cut off: ask again under the same key and let the answer begin anew, ask with what was
- * streamed so far (`partial`) for the rest only, or hold for a person.
+ * Policy for a model call that a crash interrupted: call again under the same key and restart the answer, call with the
+ * streamed text (`partial`) and request only the rest, or wait for a person.
  */
 export type ModelInDoubt = 'retry' | 'continue' | 'hold'
 
-/** Of settings, wherever they are given. */
+/** Allowed values of settings. */
 export const settingValues = { similarCalls: ['conflict', 'fork', 'new'] }
 
-/** What may be changed when a session goes on from an earlier turn, so that it does not fail the same way again. */
+/** Settings that may change when a session resumes from an earlier turn, so that it does not fail in the same way again. */
 export interface Settings {
   readonly prompt?: string
   readonly model?: string
   readonly parameters?: Readonly<Record<string, unknown>>
-  /** Names of the tools that may be used; all if left out. */
+  /** The names of the tools that may be used. Default: all. */
   readonly tools?: readonly string[]
-  /** What to do with a call that is almost one that stands already. */
+  /** Policy for a call that is similar to one that was not undone. */
   readonly similarCalls?: SimilarCalls
 }
 
@@ -92,14 +96,14 @@ export interface ModelCall<Data> {
   readonly notes: readonly string[]
   readonly settings: Settings
   readonly tools: readonly string[]
-  /** The same tools with what a model is told about them. */
+  /** The same tools with their descriptions for the model. */
   readonly toolDefinitions: readonly ToolDefinition[]
-  /** The same when the call is made again after a crash: hand it to the provider as the idempotency key. */
+  /** The same when the call is repeated after a crash. Pass it to the provider as the idempotency key. */
   readonly key: string
   readonly attempt: number
-  /** What an earlier attempt had streamed before it was cut off. */
+  /** The text that an earlier attempt had streamed before it was interrupted. */
   readonly partial: string
-  /** The answer is put behind `partial` (`modelInDoubt: 'continue'`): give the rest only. */
+  /** The answer is appended to `partial` (`modelInDoubt: 'continue'`): return only the rest. */
   readonly isContinued: boolean
   readonly signal: AbortSignal | undefined
 }
@@ -108,13 +112,13 @@ export interface ModelAnswer {
   readonly content: unknown
   readonly requests?: readonly ToolRequest[]
   readonly usage?: Partial<Usage>
-  /** Reasoning that is kept as a note. */
+  /** Reasoning, kept as a note. */
   readonly note?: string
   /** A new plan, if the model made one. */
   readonly plan?: unknown
 }
 
-/** A streamed answer: text in pieces, and at any time the rest of it. */
+/** A streamed answer: text in pieces, and at any point the other fields. */
 export type ModelPart = { readonly text: string } | Omit<Partial<ModelAnswer>, 'content'>
 
 export type Model<Data> = (call: ModelCall<Data>) => Promise<ModelAnswer> | ModelAnswer | AsyncIterable<ModelPart>

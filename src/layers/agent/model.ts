@@ -1,5 +1,5 @@
-// What tools know of agents. Without the agent's code its sessions can be read, checked, forked and decided; going back
-// undoes what its tools did, which only they can, and going on takes the model.
+// The model of agents, for tools. Without the agent's code, sessions can be read, checked, forked and decided. A
+// rollback needs the agent's tools to undo their calls, and resuming needs its language model.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
@@ -56,10 +56,10 @@ export const agentKind: Model = {
   edits: sessionEdits(null),
 }
 
-/** When a session's state is captured unless the agent says otherwise. */
+/** When a session's state is checkpointed, unless the agent sets a policy. */
 export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 
-/** What it needs of a session to do it something. */
+/** The parts of a session that the actions use. */
 interface Resumable {
   resume(): Promise<{ readonly turn: number; readonly status: string }>
   rollbackDecided(

@@ -1,4 +1,4 @@
-// What is given to a session's methods, and what they give back.
+// Options and results of a session's methods.
 
 import { namesOf } from '../../core/options.ts'
 import type { Message, Model, Settings, Usage } from './message.ts'
@@ -7,10 +7,10 @@ import { messagesOfTurn, place, type SessionState, type Waiting } from './state.
 import type { WorkspaceOptions } from './workspace-ignore.ts'
 
 export interface TurnOptions<Data> {
-  /** The same key is the same turn: sent again after a disconnect, it gives what there is. */
+  /** A call with the same key is the same turn: repeated after a disconnect, it returns the existing turn. */
   readonly key?: string
   readonly model?: Model<Data>
-  /** Captured when the turn ends; a rollback to it brings it back if it is given the same. */
+  /** Captured when the turn ends. A rollback restores it if it is called with the same workspace. */
   readonly workspace?: WorkspaceOptions
   readonly signal?: AbortSignal
 }
@@ -26,16 +26,19 @@ export interface TurnResult {
 }
 
 export interface RollbackOptions {
-  /** Go on with these. */
+  /** The session continues with these. */
   readonly settings?: Settings
   readonly because?: string
-  /** Ask the turn after that one again. */
+  /** Repeat the turn after that one. */
   readonly again?: boolean
-  /** Made what it was at that point. */
+  /** The workspace to restore to that point. */
   readonly workspace?: WorkspaceOptions
-  /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
+  /** For a fork: also undo the inherited calls. Rejects with ALREADY_UNDONE if another session has undone one. */
   readonly undo?: 'inherited'
-  /** Goes back although others have acted on what is undone; history names them. Default: refused with CONSUMED. */
+  /**
+   * Roll back even if other timelines have acted on the undone entries; history names them. Default: reject with
+   * CONSUMED.
+   */
   readonly consumed?: 'force'
 }
 
@@ -53,7 +56,7 @@ export interface SessionRollback {
   readonly archive: string
 }
 
-/** What became of a turn, as far as it has come. */
+/** The current result of a turn. */
 export function resultOf(state: Readonly<SessionState<unknown>>, turn: number): TurnResult {
   const record = state.turns.get(place(turn))
   const answers = messagesOfTurn(state, turn).filter((message: Message) => message.role === 'assistant')

@@ -1,5 +1,6 @@
-// The calls of a session as `reprise effects` lists them: those that wait for an approval or were refused have no marker in the
-// ledger of the kernel, and those whose markers were forgotten with the history below the floor are still known here.
+// The calls of a session as `reprise effects` lists them. Calls that wait for an approval or were refused have no
+// marker in the kernel's effect ledger, and calls whose markers were removed with the history below the floor are still
+// known here.
 
 import type { ModelEffect } from '../../engine/model/model.ts'
 import type { SessionState } from './state.ts'
@@ -8,7 +9,7 @@ export function outsideOf({ calls }: Pick<SessionState<unknown>, 'calls'>): Mode
   return [...calls.values()].map(({ id, tool, kind, state, error }) => ({
     id,
     name: kind === 'model' ? 'model' : tool,
-    // It has none before it is intended.
+    // A call has no key before its intent is recorded.
     key: '',
     state,
     outcome: state === 'done' ? state : state === 'failed' || state === 'refused' ? 'failed' : null,

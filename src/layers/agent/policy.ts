@@ -1,6 +1,5 @@
-// How calls to a model or a tool are kept in bounds: tried again when they fail for a while, given up after a time, so
-// many at most in a span of time, and not made at all for a while after too many failures in a row. One guard for each,
-// shared by all sessions of a definition in this process.
+// Limits of calls to a model or a tool: retries, a timeout, a rate limit, and a breaker that suspends calls after too
+// many failures in a row. Each has one guard, shared by all sessions of a definition in this process.
 
 import { CallGate, type CallPolicy } from '../../core/calls/call-policy.ts'
 import { callOnce, decideRetry, type ResolvedRetry, type RetryDecision, resolveRetry } from '../../core/calls/retry.ts'
@@ -11,20 +10,20 @@ import type { Kernel } from '../../engine/storage/kernel.ts'
 import { type AnyTool, retriesInDoubt } from './tool.ts'
 import { pause } from './watch.ts'
 
-/** A model that hangs would hold its session for good. */
+/** A stalled model would block its session forever. */
 const modelTimeout: Duration = '5m'
 
 export class CallGuards {
   readonly model: CallGuard
   readonly #tools = new Map<string, CallGuard>()
 
-  /** Every session of a definition asks the same model, so its breaker is there unless it is turned off. */
+  /** All sessions of a definition use the same model, so the breaker is on by default. */
   constructor(modelPolicy: CallPolicy = {}) {
     const policy = { timeout: modelTimeout, breaker: true, ...modelPolicy }
     this.model = new CallGuard('the model', policy, resolveRetry(policy.retry))
   }
 
-  /** A tool that may not be repeated is called once, unless it declares otherwise: its failure is told to the model. */
+  /** A tool that is not repeatable is called once, unless it declares otherwise: its failure is reported to the model. */
   tool(name: string, tool: AnyTool): CallGuard {
     const known = this.#tools.get(name)
     if (known) return known
@@ -49,8 +48,8 @@ export class CallGuard {
   }
 
   /**
-   * Waits for room in the rate limit, and throws while the breaker is open: a turn has a caller who can do something else
-   * meanwhile. `call` is the same object until the call has ended.
+   * Waits for the rate limit, and throws while the breaker is open: the turn's caller can do something else meanwhile.
+   * `call` is the same object until the call has ended.
    */
   async enter(clock: Clock, call: object, signal: AbortSignal | undefined): Promise<void> {
     const openMs = this.#gate.breakerPauseMs(clock.now(), call)
@@ -75,7 +74,7 @@ export class CallGuard {
     this.#gate.left(call)
   }
 
-  /** Whether it is called again, and when. `failed` counts this failure. */
+  /** Decides whether to call again, and when. `failed` includes this failure. */
   failed(failed: number, error: unknown, call: object, { clock, random, worker }: Kernel): RetryDecision {
     this.#gate.failed(this.#retry, error, clock.now(), call)
     return decideRetry(this.#retry, failed, error, { chance: () => random.number(), now: worker.now() })

@@ -1,7 +1,7 @@
-// Replay: a session from its recorded inputs, for audit and for evaluation. Exact replay folds history anew (where it was
-// trimmed, from the oldest capture that is left), checks it
-// against what is stored, and lists every step with what went in and what came out. Evaluation asks another model (or
-// the same with another prompt) the recorded questions; tools answer from the record and are never called.
+// Replays a session from its recorded inputs, for audit and for evaluation. An exact replay folds history again (from
+// the oldest checkpoint if it was trimmed), compares the result with the stored state, and lists every step with its
+// input and output. An evaluation sends the recorded questions to another model (or to the same one with another
+// prompt); tools return recorded results and are never called.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
@@ -24,7 +24,7 @@ export interface ReplayedStep<Data = unknown> {
   readonly turn: number
   readonly kind: 'model' | 'tool'
   readonly tool: string
-  /** What the model was shown, or the tool was given. */
+  /** The messages for the model, or the arguments of the tool. */
   readonly input: readonly Message[] | unknown
   readonly output: unknown
   readonly data: Data
@@ -36,9 +36,9 @@ export interface ReplayedStep<Data = unknown> {
 export interface Replay<Data> {
   readonly steps: readonly ReplayedStep<Data>[]
   readonly entries: number
-  /** The sequence that replay started after: 0, or that of the oldest capture if history before it was trimmed. */
+  /** The sequence after which the replay started: 0, or that of the oldest checkpoint if earlier history was trimmed. */
   readonly from: number
-  /** Digest of the state that replay leads to, and whether what is stored (checkpoint and history) leads to the same. */
+  /** The digest of the replayed state, and whether the stored checkpoint and history produce the same one. */
   readonly digest: string
   readonly isExact: boolean
 }
@@ -67,7 +67,7 @@ export async function replaySession<Data>(rp: Engine, definition: AgentSpec<Data
   return { steps, entries, from: point.seq, digest, isExact }
 }
 
-/** The origin, or where history was trimmed the oldest capture that can still be gone on from. */
+/** The origin; if history was trimmed, the oldest checkpoint from which it can still be replayed. */
 async function beginningOf<Data>(
   engine: Host,
   definition: AgentSpec<Data>,
@@ -105,7 +105,7 @@ function stepOf<Data>(state: SessionState<Data>, type: string, seq: number, data
   return { ...common, kind: 'tool', tool: call.tool, input: call.args, output: type === 'failed' ? { error } : result }
 }
 
-/** Each value on its own: what two values share in memory is no part of the state. */
+/** Digests each value separately: references shared in memory are not part of the state. */
 function digestOfState(engine: Host, state: SessionState<unknown>): string {
   const { codec, hash } = engine.kernel
   const digests: string[] = []
@@ -133,7 +133,7 @@ export interface Evaluation {
   readonly usage: { readonly recorded: Usage; readonly candidate: Usage }
 }
 
-/** Every recorded question, asked of another model or with another prompt. Nothing is written and no tool is called. */
+/** Sends every recorded question to another model or with another prompt. Nothing is written and no tool is called. */
 export async function evaluateSession<Data>(
   rp: Engine,
   definition: AgentSpec<Data>,
@@ -157,7 +157,7 @@ export async function evaluateSession<Data>(
         settings,
         tools: names,
         toolDefinitions: toolDefinitions(tools, names),
-        // A question of its own: nobody asked it before, here or elsewhere.
+        // A new key: this question was never sent before.
         key: `evaluation-${toHex(engine.kernel.random.bytes(16))}`,
         attempt: 1,
         partial: '',

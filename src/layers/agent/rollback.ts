@@ -1,7 +1,8 @@
-// Rolling a session back: first a plan that says what will be undone and what cannot be, then the act. The decision is
-// durable before anything is undone; compensations run in reverse, each recorded; then the session goes on as a branch.
-// A crash anywhere in between is finished by the next owner. What could not be undone is told to the branch, so that it
-// does not do it a second time. A fork undoes what it did itself; the calls of its original only by choice.
+// Rolls a session back: first a plan that lists the calls that will be undone and those that cannot be, then the
+// rollback. The decision is durable before anything is undone; compensations run in reverse, each recorded; then the
+// session continues as a branch. After a crash, the next owner finishes the rollback. The branch records the calls that
+// could not be undone, so that it does not repeat them. A fork undoes its own calls; inherited calls are undone only by
+// choice.
 
 import { decideRetry, patientRetry, resolveRetry } from '../../core/calls/retry.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -30,7 +31,7 @@ import {
 import type { Tools } from './tool.ts'
 import { pause } from './watch.ts'
 
-/** A call as a plan shows it. */
+/** A call in a plan. */
 export interface PlannedCall {
   readonly id: string
   readonly turn: number
@@ -45,16 +46,16 @@ export interface SessionRollbackPlan {
   readonly seq: number
   /** To undo, in this order. */
   readonly compensate: readonly PlannedCall[]
-  /** Happened and stays: irreversible, or nobody declared how to undo it. */
+  /** Happened and stays: irreversible, or without a declared compensation. */
   readonly cannot: readonly PlannedCall[]
-  /** Not known whether they happened: decide these first. */
+  /** Unknown whether they happened: decide these first. */
   readonly inDoubt: readonly PlannedCall[]
-  /** Of a fork: done by its original, and left alone. */
+  /** For a fork: made by its original, and left alone. */
   readonly inherited: readonly (PlannedCall & { readonly inheritedFrom: string })[]
   readonly turnsLost: number
 }
 
-/** To the end of a turn, or to any place at or before now. */
+/** To the end of a turn, or to any earlier sequence. */
 export function planRollback(
   state: SessionState<unknown>,
   ledger: EffectLedger,
@@ -82,7 +83,7 @@ export function planRollback(
   }
 }
 
-/** Model calls and read-only tools leave nothing to undo. */
+/** Model calls and read-only tools need no undo. */
 function matters(call: CallRecord): boolean {
   return call.kind !== 'model' && call.kind !== 'read-only'
 }
@@ -99,7 +100,7 @@ function turnAt(state: SessionState<unknown>, seq: number): number {
   return 0
 }
 
-/** Where a turn ended; turn 0 is before the first. */
+/** The sequence at which a turn ended; turn 0 is before the first. */
 function seqOfTurn(state: SessionState<unknown>, turn: number): number {
   if (turn === 0) {
     const first = state.turns.get(place(1))
@@ -114,7 +115,10 @@ function seqOfTurn(state: SessionState<unknown>, turn: number): number {
   return record.endedSeq
 }
 
-/** Undoes what the plan says, last first. A compensation that keeps failing stops here; whoever comes next goes on. */
+/**
+ * Undoes the calls of the plan in reverse. A compensation that keeps failing stops the rollback; the next owner resumes
+ * it.
+ */
 export async function compensateAll(
   { clock, random, worker }: Kernel,
   open: OpenTimeline<SessionState<unknown>>,
@@ -132,7 +136,7 @@ export async function compensateAll(
     }
     const policy = resolveRetry(compensateRetry, patientRetry)
     for (let failures = 0; ; ) {
-      // A store that fails is no failed compensation.
+      // A failure of the store is not a failed compensation.
       let isOurs = true
       try {
         await open.effects.compensate(
@@ -147,7 +151,7 @@ export async function compensateAll(
         )
         break
       } catch (error) {
-        // Another was first: it is undone, and not by this session.
+        // Another session has undone the call first.
         if (isReprise(error, 'ALREADY_UNDONE')) {
           await open.effects.settle(call.id, 'compensated', String(error.data.by ?? error.data.inheritedFrom))
           break
@@ -169,7 +173,7 @@ export async function compensateAll(
   }
 }
 
-/** The branch is there, but does not know yet what it left: reads that from the archive and writes it down. */
+/** The branch exists but does not have its `rolled-back` entry yet: builds the entry from the archive and writes it. */
 export async function finishBranch<Data>(
   engine: Host,
   definition: AgentSpec<Data>,
@@ -192,7 +196,10 @@ export async function finishBranch<Data>(
   return asked
 }
 
-/** A call that began before the point and returned after it stays done: without its answer nobody could undo it later. */
+/**
+ * A call that began before the target and returned after it stays done: without its result it could not be undone
+ * later.
+ */
 function lateAnswers(past: SessionState<unknown>, { state, ledger }: OpenTimeline<SessionState<unknown>>): NewEntry[] {
   return listEffects(ledger).flatMap(({ id, outcome }) => {
     const [before, now] = [past.calls.get(id), state.calls.get(id)]
@@ -202,7 +209,7 @@ function lateAnswers(past: SessionState<unknown>, { state, ledger }: OpenTimelin
   })
 }
 
-/** Money is not undone: what the archive spent after the point stays on the bill, and on that of a turn asked again. */
+/** A rollback does not return spent money: usage after the target stays on the bill, and on that of a repeated turn. */
 function spending(past: SessionState<unknown>, now: SessionState<unknown>, asked: RollbackAsked | null) {
   const lost = addUsage(past.lost ?? noUsage, lessUsage(past.usage, now.usage))
   if (!asked?.again) return { lost }
@@ -210,7 +217,7 @@ function spending(past: SessionState<unknown>, now: SessionState<unknown>, asked
   return { lost, carried: { turn, usage: spentInTurn(past, turn) } }
 }
 
-/** Done after the point and not undone, whether it was to be undone or not. */
+/** Calls that were done after the target and not undone, whether an undo was planned or not. */
 function standingAfter(state: SessionState<unknown>, ledger: EffectLedger, seq: number): Standing[] {
   const { compensate, cannot } = compensationPlan(ledger, seq)
   return [...compensate, ...cannot]

@@ -1,6 +1,6 @@
-// Runs the turn under way to its end: one step after another, with decisions taken in between and the guardrails looked
-// at after each. A broken guardrail sends the session back to the last good turn, a bounded number of times, and then
-// hands over to a person.
+// Runs the current turn to its end, step by step: reads decisions between steps and checks the guardrails after each. A
+// violated guardrail rolls the session back to the last good turn, a bounded number of times, and then hands over to a
+// person.
 
 import { needModel, throwIfAborted } from './calls.ts'
 import { nextDecision, writeDecision } from './decision.ts'
@@ -40,7 +40,7 @@ export async function runTurn<Data>(
   return soFar()
 }
 
-/** Decisions that came by mail, from another process. */
+/** Reads decisions that another process sent by mail. */
 export async function takeDecisions<Data>(line: SessionTimeline<Data>): Promise<void> {
   if (line.state.status !== 'waiting') return
   const { decision, consume } = await nextDecision(line.engine, line.timeline, await line.open.inbox())
@@ -56,7 +56,7 @@ function modelCalls<Data>(line: SessionTimeline<Data>): number {
   return count
 }
 
-/** Before anything is spent on a turn: a budget that is used up already. A person may have overruled it. */
+/** Checks before the turn spends anything whether a budget is already used up. A person may have overruled it. */
 async function isOverBefore<Data>(line: SessionTimeline<Data>): Promise<boolean> {
   if (line.state.overruled === line.state.turn) return false
   for (const guardrail of line.definition.options.guardrails ?? []) {
@@ -77,7 +77,7 @@ function viewOf<Data>(line: SessionTimeline<Data>): GuardrailView<Data> {
   }
 }
 
-/** True if it was handed over; a turn that was rolled back has begun anew. */
+/** Returns true if the session was handed over; a rolled back turn has begun again. */
 async function isStopped<Data>(line: SessionTimeline<Data>): Promise<boolean> {
   const { turn } = line.state
   const view = viewOf(line)

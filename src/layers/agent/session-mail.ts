@@ -1,5 +1,5 @@
-// What a session's history says about mail between sessions: each message is one entry where it was sent, and one where it
-// was received.
+// Mail between sessions, read from a session's history: each message is one entry at its sender and one at its
+// receiver.
 
 import type { Exchanged, ExchangeReader, SentMail } from '../../engine/model/exchange-reader.ts'
 

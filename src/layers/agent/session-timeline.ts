@@ -1,6 +1,6 @@
-// The line of history that a session goes on: its open timeline, which a rollback replaces by a branch. A rollback is
-// decided durably first, then its compensations run, then the branch is made and told what it left; whoever opens the
-// session after a crash goes on from wherever that stopped.
+// The open timeline of a session, which a rollback replaces by a branch. The decision for a rollback is durable first,
+// then its compensations run, then the branch is created and records what it left behind. After a crash, the next
+// process that opens the session continues from that point.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -17,16 +17,16 @@ import { compensateAll, finishBranch, planRollback, type SessionRollbackPlan } f
 import type { AgentSpec } from './spec.ts'
 import { entry, messagesOfTurn, place, type RollbackAsked, type SessionState } from './state.ts'
 
-/** Why a rollback is made, and what goes on after it. */
+/** The reason for a rollback, and how the session continues after it. */
 export interface RollbackReason {
   readonly because: string
   readonly settings: Settings
   readonly guardrail: string | null
-  /** Whether the turn after the target is asked again. */
+  /** Whether the turn after the target is repeated. */
   readonly isAgain: boolean
-  /** Calls of the original of this fork are undone as well. */
+  /** Also undo the inherited calls of this fork. */
   readonly undo?: 'inherited'
-  /** Those who have acted on what is undone. Left out: whoever has, when the branch is made. */
+  /** The timelines that have acted on the undone entries. Default: those found when the branch is created. */
   readonly consumed?: readonly Consumer[]
 }
 
@@ -66,12 +66,12 @@ export class SessionTimeline<Data> {
     this.#open = open
   }
 
-  /** Ask each time: a rollback in between opens a new one. */
+  /** Do not keep a reference: a rollback opens a new timeline. */
   get open(): OpenTimeline<SessionState<Data>> {
     return this.#open
   }
 
-  /** The same, for what does not look at the user's own data. */
+  /** The same, for code that does not use the user's data. */
   get anyOpen(): OpenTimeline<SessionState<unknown>> {
     return this.#open as OpenTimeline<SessionState<unknown>>
   }
@@ -80,7 +80,7 @@ export class SessionTimeline<Data> {
     return this.#open.state
   }
 
-  /** A rollback was finished, and the turn that is to be asked again was not begun yet. */
+  /** A rollback is finished, and the turn to repeat has not begun yet. */
   get owesATurn(): boolean {
     return this.#asked !== null
   }
@@ -94,13 +94,16 @@ export class SessionTimeline<Data> {
     return planRollback(this.anyOpen.state, this.#open.ledger, to, this.inherited, undo)
   }
 
-  /** Refused as a whole where a call of the original that the plan undoes is undone already. */
+  /** Rejects as a whole if another session has already undone an inherited call of the plan. */
   async checkUndo({ seq }: SessionRollbackPlan): Promise<void> {
     const { inherited } = compensationPlan(this.#open.ledger, seq, this.inherited)
     await checkInherited(this.engine.kernel, inherited, this.timeline)
   }
 
-  /** What is not its own: the calls of its original, and its own that a session took over which it was merged into. */
+  /**
+   * Calls that this session does not own: those of its original, and those taken over by the session it was merged
+   * into.
+   */
   get inherited(): readonly Inherited[] {
     const { merged } = this.state
     return merged ? [{ timeline: merged.into, upTo: merged.seq }, ...this.#open.inherited] : this.#open.inherited
@@ -114,7 +117,7 @@ export class SessionTimeline<Data> {
     )
   }
 
-  /** The archive that what was left lies in. */
+  /** Returns the archive that holds the entries that were rolled back. */
   async rollback(plan: SessionRollbackPlan, reason: RollbackReason): Promise<string> {
     await this.#ask(plan, reason)
     const archive = await this.#finish()
@@ -145,13 +148,13 @@ export class SessionTimeline<Data> {
     await this.#open.write([entry('rollback.asked', asked)])
   }
 
-  /** From the decision to the branch; begun here, or by an owner that crashed. */
+  /** Continues from the decision to the branch; the decision may be from an owner that crashed. */
   async #finish(): Promise<string> {
     const asked = this.state.rollingBack!
     const { seq, undo } = asked
     const tools = this.definition.options.tools ?? {}
     await compensateAll(this.engine.kernel, this.anyOpen, this.plan({ seq }, undo), tools, undo ? { undo } : {})
-    // Decided when it was asked for. A guardrail forces it.
+    // The consumers were checked when the rollback was requested. A guardrail forces the rollback.
     const { archive } = await this.engine.rollbackTimeline(
       { timeline: this.timeline, seq: asked.seq },
       { consumed: asked.consumed ?? 'force' },
@@ -161,7 +164,7 @@ export class SessionTimeline<Data> {
     return archive
   }
 
-  /** After opening: finishes a rollback that was decided or half done, and learns which branch this is. */
+  /** Called after opening: finishes a decided or partial rollback, and loads which branch this is. */
   async #settle(): Promise<void> {
     const head = await this.engine.head(this.timeline)
     const base = head?.base?.timeline

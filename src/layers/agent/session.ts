@@ -1,5 +1,5 @@
-// A session: one agent at work, as one timeline. Turns run here; whatever the model and the tools did is on record
-// before anyone relies on it, so a session goes on after a crash, a disconnect or a rollback without paying twice.
+// A session: one agent's conversation, as one timeline. The outcomes of the model and the tools are recorded before
+// they are used, so a session resumes after a crash, a disconnect or a rollback without paying twice.
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -38,7 +38,7 @@ import type { WorkspaceOptions } from './workspace-ignore.ts'
 export class Session<Data> {
   readonly #line: SessionTimeline<Data>
   #manualCalls = { turn: -1, count: 0 }
-  /** A turn whose caller gave it up, until its last step has ended. */
+  /** A turn whose caller aborted it, until its last step has ended. */
   #abandoned: Promise<unknown> = Promise.resolve()
 
   static async open<Data>(
@@ -67,7 +67,7 @@ export class Session<Data> {
     return this.#line.engine
   }
 
-  /** Without the agent's prefix: what it was opened with. */
+  /** The id that the session was opened with, without the agent's prefix. */
   get id(): string {
     return this.timeline.slice(this.definition.prefix.length)
   }
@@ -84,7 +84,7 @@ export class Session<Data> {
     return [...this.#line.state.messages.values()]
   }
 
-  /** All that was spent, on what was rolled back too. `state.usage` is that of the messages that are here. */
+  /** The total usage, including rolled back turns. `state.usage` covers the current messages only. */
   get usage(): Usage {
     return spentBy(this.#line.anyOpen.state)
   }
@@ -97,17 +97,17 @@ export class Session<Data> {
     return this.#line.open.recovery
   }
 
-  /** A turn was cut off: `resume` goes on with it. */
+  /** A turn was interrupted: `resume` continues it. */
   get isUnfinished(): boolean {
     return this.#line.state.status === 'running' || this.#line.owesATurn
   }
 
-  /** What its tools did outside. */
+  /** The session's calls to the outside. */
   get effects(): Effects {
     return this.#line.open.effects
   }
 
-  /** Runs one turn: asks the model, makes its calls, until it is done or a person is needed. */
+  /** Runs one turn: calls the model and its requested tools until the turn is done or a person is needed. */
   async turn(input: unknown, options: TurnOptions<Data> = {}): Promise<TurnResult> {
     checkOptions('turn', options, turnOptions)
     return await this.#giveUpOn(options.signal, () => this.#turn(input, options))
@@ -126,7 +126,7 @@ export class Session<Data> {
     return await this.#run(options)
   }
 
-  /** Goes on with what a crash, a disconnect or an approval left. Nothing that is on record is done again. */
+  /** Resumes after a crash, a disconnect or an approval. Recorded calls are not made again. */
   async resume(options: TurnOptions<Data> = {}): Promise<TurnResult> {
     checkOptions('resume', options, turnOptions)
     return await this.#giveUpOn(options.signal, () => this.#resume(options))
@@ -139,8 +139,8 @@ export class Session<Data> {
   }
 
   /**
-   * A tool call from your own code, as an effect of the current turn. After a restart the same calls in the same order get
-   * the recorded results; one that differs is settled by the agent's policy for similar calls.
+   * Calls a tool from your own code, as an effect of the current turn. After a restart, the same calls in the same
+   * order return the recorded results; a different call is settled by the agent's policy for similar calls.
    */
   async use(tool: string, args: unknown, options: { readonly signal?: AbortSignal } = {}): Promise<CallOutcome> {
     throwIfAborted(options.signal)
@@ -167,7 +167,7 @@ export class Session<Data> {
     await this.#line.open.write([entry('configured', { settings })])
   }
 
-  /** Stops the session before its next step until somebody decides. */
+  /** Stops the session before its next step until a person decides. */
   async interrupt(reason: string): Promise<void> {
     await this.#line.open.write([entry('interrupted', { kind: 'interrupt', reason })], { status: 'waiting' })
   }
@@ -180,7 +180,7 @@ export class Session<Data> {
     await this.decide('refuse', by, { reason })
   }
 
-  /** A person's word on what the session waits for; `resume` then goes on. */
+  /** Records a person's decision on the current wait; `resume` then continues. */
   async decide(
     verdict: Verdict,
     by: string,
@@ -189,22 +189,22 @@ export class Session<Data> {
     await writeDecision(this.#line.anyOpen, { verdict, by, ...options }, [])
   }
 
-  /** What a rollback would undo, and what it could not. Changes nothing. */
+  /** Lists the calls that a rollback would undo, and those it could not. Changes nothing. */
   planRollback(toTurn: number, options: Pick<RollbackOptions, 'undo'> = {}): SessionRollbackPlan {
     return this.#line.plan({ turn: toTurn }, options.undo)
   }
 
-  /** Back to the end of a turn: undoes what came after it, in reverse, and goes on as a branch. */
+  /** Rolls back to the end of a turn: undoes later calls in reverse, and continues as a branch. */
   async rollback(toTurn: number, options: RollbackOptions = {}): Promise<SessionRollback> {
     return await this.#rollback(this.planRollback(toTurn, options), options)
   }
 
-  /** Back to a sequence, which may lie inside a turn: that turn is then unfinished. */
+  /** Rolls back to a sequence, which may be inside a turn: that turn is then unfinished. */
   async rollbackTo(seq: number, options: RollbackOptions = {}): Promise<SessionRollback> {
     return await this.#rollback(this.#line.plan({ seq }, options.undo), options)
   }
 
-  /** @internal The caller has decided about those who have acted on what is undone. */
+  /** @internal The caller has already checked for consumers of the undone entries. */
   async rollbackDecided(
     seq: number,
     consumed: readonly Consumer[] | undefined,
@@ -242,7 +242,7 @@ export class Session<Data> {
     return { plan, archive }
   }
 
-  /** A new session that starts where this one was after a turn (or is now), and never touches this one again. */
+  /** Creates a new session from this one's state after a turn (default: now). The two are independent from then on. */
   async fork(id: string, options: { readonly turn?: number } = {}): Promise<string> {
     const seq = options.turn === undefined ? this.#line.open.seq : this.planRollback(options.turn).seq
     const made = await this.engine.forkTimeline(
@@ -252,17 +252,17 @@ export class Session<Data> {
     return made.timeline.slice(this.definition.prefix.length)
   }
 
-  /** To another session of the same group, in the same commit as the record of it. */
+  /** Sends a message to another session of the same group, in the commit that records it. */
   async send(to: string, content: unknown): Promise<void> {
     await sendMail(this.#member(), this.definition.prefix + to, content)
   }
 
-  /** Takes what other sessions sent into history, in order. */
+  /** Moves messages from other sessions into history, in order. */
   async receive(): Promise<Received[]> {
     return await receiveMail(this.#member())
   }
 
-  /** @internal Entries of a branch, as this session's own. */
+  /** @internal Writes the entries of a branch as this session's own. */
   async adoptEntries(entries: readonly Entry[]): Promise<void> {
     const mine = entries.map(({ type, data, version, key, time }) => ({ type, data, version, key, time }))
     if (mine.length > 0) await this.#line.open.write(mine)
@@ -352,8 +352,8 @@ export class Session<Data> {
   }
 
   /**
-   * The caller is free as soon as its signal fires. The step under way goes on to its end, so that what it did is
-   * recorded; whoever comes next waits for that.
+   * The caller returns as soon as its signal fires. The current step continues to its end, so that its outcome is
+   * recorded; the next call waits for that.
    */
   async #giveUpOn<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     throwIfAborted(signal)

@@ -1,4 +1,4 @@
-// What a session knows of its agent: the name, how history folds, the options, and the guards of its calls.
+// The agent as its sessions use it: the name, the fold, the options, and the guards of its calls.
 
 import type { CallPolicy } from '../../core/calls/call-policy.ts'
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
@@ -13,27 +13,33 @@ import type { SessionState } from './state.ts'
 import type { Tools } from './tool.ts'
 
 export interface AgentOptions<Data> {
-  /** Your own part of the state. */
+  /** The user's part of the state. */
   readonly initial?: () => Data
   readonly model?: Model<Data>
   readonly tools?: Tools
   readonly guardrails?: readonly Guardrail<Data>[]
   readonly settings?: Settings
   readonly similarCalls?: SimilarCalls
-  /** 'retry' if left out. */
+  /** Default: 'retry'. */
   readonly modelInDoubt?: ModelInDoubt
-  /** Bounds of model calls: retry, timeout (5 minutes without a piece of an answer, if left out), rate, and breaker (on). */
+  /**
+   * Limits of model calls: retry, timeout, rate and breaker. Default: a timeout of 5 minutes without a piece of an
+   * answer, and the breaker on.
+   */
   readonly modelCalls?: CallPolicy
-  /** Model calls in one turn at most; 32 if left out. */
+  /** The maximum number of model calls in one turn. Default: 32. */
   readonly stepsMax?: number
-  /** When to capture the state; after 256 entries if left out. A turn is durable and can be gone back to without it. */
+  /**
+   * When to checkpoint the state. A turn is durable, and a rollback can reach it, without a checkpoint. Default: after
+   * 256 entries.
+   */
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
-  /** Whether your part of the state makes sense (true, false, or why not): asked before a capture and after a restore. */
+  /** Validates your part of the state (true, false, or the reason) before a checkpoint and after a restore. */
   readonly valid?: Validity<Data>
-  /** Change it when the meaning of your data changes, and say in `migrations` how older data becomes it. */
+  /** Change it when the meaning of your data changes, and add a function to `migrations` for the older data. */
   readonly version?: string | number
-  /** By older `version`: how its data becomes today's, in state and in the history of edits. */
+  /** By older `version`: converts its data to the current version, in the state and in the history of edits. */
   readonly migrations?: Readonly<Record<string, (data: never) => Data>>
 }
 
@@ -46,6 +52,6 @@ export interface AgentSpec<Data> {
   readonly options: AgentOptions<Data>
   /** @internal */
   readonly guards: CallGuards
-  /** Noted with data that is edited. */
+  /** Recorded with edited data. */
   readonly dataVersion: string
 }

@@ -1,5 +1,5 @@
-// How a session's history folds into its state. Messages, calls, turns and notes are Keyed parts, so that a checkpoint a
-// turn writes only what that turn added. The results of effects live here, not in the engine's ledger: stored once.
+// The fold of a session's history. Messages, calls, turns and notes are Keyed parts, so that a checkpoint writes only
+// the additions. The results of effects are stored here, once, and not in the engine's ledger.
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
 import type { Entry } from '../../engine/history/history.ts'
@@ -13,17 +13,20 @@ export interface CallRecord {
   readonly turn: number
   readonly tool: string
   readonly kind: ToolKind | 'model'
-  /** Digest of tool and arguments, or of the question to the model: what makes two calls the same. Once, a model's was its id. */
+  /**
+   * The digest of tool and arguments, or of the question to the model: calls with the same digest are the same. In
+   * older histories, the digest of a model call is its id.
+   */
   readonly digest: string
   readonly args: unknown
-  /** How often it was made, as far as is known. */
+  /** The number of known attempts. */
   readonly attempt: number
   readonly state: 'waiting' | 'approved' | 'refused' | 'intended' | 'done' | 'failed'
   readonly result?: unknown
   readonly error?: string
-  /** Failed attempts that count, while it is still to be tried again. */
+  /** Failed attempts that count, while the call is still to be retried. */
   readonly failures?: number
-  /** It failed and is to be made again then, by the store's clock: its last outcome is known. */
+  /** The call failed and is repeated at this time, by the store's clock; its last outcome is known. */
   readonly retryAt?: number
 }
 
@@ -36,7 +39,7 @@ export interface TurnRecord {
   readonly outcome: string | null
 }
 
-/** A call that a rollback could not undo: it still stands in the world, though this branch never made it. */
+/** A call that a rollback could not undo: its effect exists, although this branch never made the call. */
 export interface Standing {
   readonly tool: string
   readonly digest: string
@@ -45,7 +48,7 @@ export interface Standing {
   readonly key: string
 }
 
-/** What a person has to decide. */
+/** A decision that the session waits for. */
 export interface Waiting {
   readonly kind: 'approval' | 'conflict' | 'in-doubt' | 'handover' | 'interrupt'
   readonly reason: string
@@ -68,22 +71,22 @@ export interface SessionState<Data> {
   status: 'idle' | 'running' | 'waiting'
   data: Data
   plan: unknown
-  /** Of the messages that are here. What was spent in all is `spentBy`. */
+  /** Usage of the current messages. `spentBy` returns the total. */
   usage: Usage
-  /** Spent on what rollbacks took back. */
+  /** Usage of rolled back turns. */
   lost?: Usage
-  /** Of that, on earlier attempts of a turn that is asked again. */
+  /** The part of `lost` that belongs to earlier attempts of a repeated turn. */
   carried?: { readonly turn: number; readonly usage: Usage }
-  /** A turn for which a person overruled a handover. */
+  /** The turn for which a person overruled a handover. */
   overruled?: number
   settings: Settings
   waiting: Waiting | null
   rollbacks: Readonly<Record<string, number>>
-  /** A rollback that was decided and may not be finished: its target and what goes on with. */
+  /** A rollback that was decided and may not be finished: its target and how the session continues. */
   rollingBack: RollbackAsked | null
-  /** A session took its calls over: those up to this sequence are the other's. */
+  /** Another session took over the calls of this one, up to this sequence. */
   merged?: { readonly into: string; readonly seq: number }
-  /** The archive that this branch left, once that is written down. */
+  /** The archive of the history before the rollback, once the branch has recorded it. */
   archive: string | null
   standing: readonly Standing[]
   cuts: Readonly<Record<string, CutState>>
@@ -92,7 +95,7 @@ export interface SessionState<Data> {
   readonly turns: Keyed<TurnRecord>
   readonly notes: Keyed<string>
   readonly streams: Keyed<{ readonly attempt: number; readonly text: string }>
-  /** Where each workspace directory led when it was captured: the name the caller gave (absolute), and the real path. */
+  /** The real path of each workspace directory when it was captured, by the absolute name that the caller passed. */
   roots?: Readonly<Record<string, string>>
   readonly files: Keyed<FileRecord>
   readonly contents: Keyed<Uint8Array>
@@ -104,18 +107,21 @@ export interface RollbackAsked {
   readonly settings: Settings
   readonly because: string
   readonly guardrail?: string
-  /** Whether the turn after that one is to be asked again. */
+  /** The turn to repeat after the rollback, or null. */
   readonly again: { readonly input: unknown; readonly key: string | null } | null
-  /** Of a fork: also undoes what its original did. */
+  /** For a fork: also undo the inherited calls. */
   readonly undo?: 'inherited'
-  /** Those who had acted on what is undone: the rollback was forced. Left out by a guardrail, and in older histories. */
+  /**
+   * The timelines that had acted on the undone entries: the rollback was forced. Missing for guardrails and in older
+   * histories.
+   */
   readonly consumed?: readonly Consumer[]
 }
 
 export interface CutState {
   readonly members: readonly string[]
   readonly seq: number
-  /** Members whose marker has come. */
+  /** Members whose marker has arrived. */
   readonly closed: readonly string[]
   readonly inFlight: readonly { readonly from: string; readonly id: string; readonly content: unknown }[]
 }
@@ -144,18 +150,18 @@ export function emptySession<Data>(data: Data): SessionState<Data> {
   }
 }
 
-/** All that the session has spent: a rollback gives none of it back. */
+/** The session's total usage: a rollback does not reduce it. */
 export function spentBy(state: Readonly<SessionState<unknown>>): Usage {
   return addUsage(state.usage, state.lost)
 }
 
-/** What a turn has spent, with its attempts that were rolled back. */
+/** The usage of a turn, including its rolled back attempts. */
 export function spentInTurn(state: Readonly<SessionState<unknown>>, turn: number): Usage {
   const own = state.turns.get(place(turn))?.usage ?? noUsage
   return addUsage(own, state.carried?.turn === turn ? state.carried.usage : undefined)
 }
 
-/** Keys that sort as their numbers do. @example place(3, 1) // '00000003.0001' */
+/** Keys that sort in numeric order. @example place(3, 1) // '00000003.0001' */
 export function place(turn: number, index?: number): string {
   const first = String(turn).padStart(8, '0')
   return index === undefined ? first : `${first}.${String(index).padStart(4, '0')}`
@@ -169,14 +175,14 @@ export interface Entries {
   chunk: { id: string; attempt: number; text: string }
   'stream.restarted': { id: string; attempt: number }
   called: CallRecord
-  /** `attempt`: that of the stream, where a later call went on with it. */
+  /** `attempt` is that of the stream, if a later call continued it. */
   answered: { id: string; answer: ModelAnswer; attempt?: number }
   returned: { id: string; result: unknown; by?: 'replay' }
   failed: { id: string; error: string }
-  /** An attempt failed and another follows: `n` failures that count by now, the next attempt not before `at`. */
+  /** An attempt failed and another follows: `n` failures that count so far, the next attempt not before `at`. */
   retry: { id: string; n: number; error: string; at: number }
   'turn.ended': { turn: number; outcome: string }
-  /** `of`: the version of the data. `by`: who edited it in a fork. */
+  /** `of`: the version of the data. `by`: the author of the edit in a fork. */
   edited: { data: unknown; of?: string; by?: string }
   planned: { plan: unknown; by?: string }
   noted: { note: string }
@@ -184,7 +190,7 @@ export interface Entries {
   interrupted: Waiting
   decided: { verdict: string; by: string; reason?: string; args?: unknown }
   'rollback.asked': RollbackAsked
-  /** Its entries were taken over by another session. */
+  /** Another session took over the entries. */
   merged: { into: string }
   'rolled-back': {
     archive: string
@@ -253,7 +259,7 @@ const appliers: Appliers = {
   },
   answered(state, { id, answer, attempt: begun }) {
     const call = state.calls.get(id)
-    // The answer is a message: not kept a second time with its call.
+    // The answer is stored as a message, and not again with its call.
     if (call) state.calls.set(id, { ...call, state: 'done' })
     state.streams.delete(id)
     const { content, requests = [], usage, note, plan } = answer
@@ -383,8 +389,8 @@ function addMessage(state: SessionState<unknown>, message: Message): void {
 }
 
 /**
- * Calls that ran beside one another answer in any order. The model is shown their answers in the order of its requests, so
- * that what it is asked does not depend on who was faster.
+ * Parallel calls return in any order. Their results are shown to the model in the order of its requests, so that the
+ * next question does not depend on timing.
  */
 function addAnswer(state: SessionState<unknown>, message: Message): void {
   let at = state.messages.size
@@ -397,7 +403,7 @@ function addAnswer(state: SessionState<unknown>, message: Message): void {
   state.messages.set(place(at), message)
 }
 
-/** Calls of the user's own code stay where they were made. */
+/** Calls from the user's own code stay at their position. */
 function isRequested({ role, answers }: Message): boolean {
   return role === 'tool' && answers !== undefined && !answers.includes('m')
 }

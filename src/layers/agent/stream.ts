@@ -1,5 +1,6 @@
-// Streamed answers that survive a disconnect: pieces are entries, written a few at a time, and a reader says how much it
-// has. It gets the rest from history and then whatever comes, in this process or any other; nothing is generated twice.
+// Streamed answers that survive a disconnect: pieces are entries, written a few at a time, and a reader has a position.
+// It reads the rest from history and then follows new pieces, from this process or any other; nothing is generated
+// twice.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -25,7 +26,7 @@ export class StreamWriter {
   #isAbandoned = false
   #failure: unknown = null
 
-  /** `begun` is the attempt that is written, with what there is of it already if it goes on. */
+  /** `begun` is the attempt to write, with its existing text if it is continued. */
   constructor(host: CallHost, id: string, begun: { readonly attempt: number; readonly text: string }) {
     const { attempt, text } = begun
     this.#host = host
@@ -49,7 +50,7 @@ export class StreamWriter {
     }
   }
 
-  /** The whole text. What is still pending goes with the answer itself. */
+  /** Returns the whole text. Pending pieces are written with the answer. */
   async end(): Promise<string> {
     this.#pending = ''
     await this.#writing
@@ -57,7 +58,7 @@ export class StreamWriter {
     return this.#text
   }
 
-  /** The attempt has failed: nothing of it is written after the record of that. */
+  /** The attempt has failed: no piece of it is written after the record of the failure. */
   async abandon(): Promise<void> {
     this.#isAbandoned = true
     await this.#writing
@@ -80,18 +81,19 @@ export class StreamWriter {
 }
 
 /**
- * How much a reader has of a streamed turn: opaque. It is good for this turn of this session, in this history: after a restore,
- * a rollback, or a session made anew under its id it is refused with POSITION_GONE, and the turn is read from its start.
+ * A reader's position in a streamed turn; opaque. It is valid for this turn of this session in this history. After a
+ * restore, a rollback, or a new session under the same id it is refused with POSITION_GONE, and the turn must be read
+ * from its start.
  */
 export type StreamPosition = string
 
 export type StreamEvent =
   | { readonly kind: 'text'; readonly text: string; readonly position: StreamPosition }
-  /** The answer began anew: drop what you have of it. */
+  /** The answer restarted: discard its earlier text. */
   | { readonly kind: 'restarted'; readonly position: StreamPosition }
   | { readonly kind: 'end'; readonly outcome: string }
 
-/** The model call in the turn, and its attempt: a crash of the writer starts an answer anew. */
+/** The model call in the turn, and its attempt: after a crash of the writer, the answer restarts. */
 interface Reached {
   readonly call: string
   readonly attempt: number
@@ -104,8 +106,8 @@ type Found =
   | { readonly kind: 'end'; readonly outcome: string }
 
 /**
- * The text of a turn, from a position on and until the turn ends. POSITION_GONE: the position is of another history, or history
- * became another one meanwhile; drop what you have of the turn, and read it from its start.
+ * Yields the text of a turn, from a position until the turn ends. Throws POSITION_GONE if the position belongs to
+ * another history, or the history was replaced meanwhile: discard the text of the turn, and read it from its start.
  * @example for await (const event of readTurn(rp, support, 'ticket-42', { turn: 3, after: lastPosition })) …
  */
 export async function* readTurn<Data>(
@@ -121,7 +123,7 @@ export async function* readTurn<Data>(
   const abort = () => wake()
   options.signal?.addEventListener('abort', abort)
   const { identity, hash } = engine.kernel
-  // Signed with what it says: a position that was made up, or is of another turn, is refused as well.
+  // Signed with its content, so that a forged position, or one of another turn, is refused as well.
   const sign = (store: StoreIdentity, payload: string) =>
     historyMark(hash, store, [replica.origin, { identity: payload, generation: options.turn }])
   try {
@@ -137,7 +139,8 @@ export async function* readTurn<Data>(
       const payload = Buffer.from(JSON.stringify(reached)).toString('base64url')
       return `s1.${payload}.${sign(store, payload)}`
     }
-    // Before the reader gets it, for those who roll the session back: the first piece, and the end of what it got.
+    // Records, before the reader receives it, how far it has read, for the consumer check of rollbacks: at the first
+    // piece and at the end.
     let isNoted = false
     const streamed = async (isLast: boolean) => {
       if (isNoted && !isLast) return
@@ -177,7 +180,7 @@ function gone(timeline: string): RepriseError {
   return new RepriseError('POSITION_GONE', what, { timeline })
 }
 
-/** Everything of the turn's model answers that lies behind the position. */
+/** All events of the turn's model answers after the position. */
 function* eventsAfter(state: SessionState<unknown>, turn: number, after: Reached | null): Generator<Found> {
   let at = after
   for (const { call, attempt, text } of textsOf(state, turn)) {

@@ -1,4 +1,5 @@
-// How a session reads to people: turns, calls of the model and of tools, questions to a person, as rows of a journal.
+// A session's history for people: turns, calls of the model and of tools, and questions to a person, as rows of the
+// journal.
 
 import type { EffectIntended, EffectSettled } from '../../core/history/effects.ts'
 import type { Head } from '../../core/store/ports.ts'
@@ -13,7 +14,7 @@ export function tells({ type, data, seq }: Entry): Told | null {
   const call = (phase: Told['phase'], more: Partial<Told> = {}) =>
     told(`call:${fields.id}`, 'step', phase, { title: '', ...more })
   const note = (title: string, more: Partial<Told> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
-  // What the kernel notes of a call is part of its row: the row says the rest.
+  // The kernel's effect markers are part of the call's row; the call's own entries add the rest.
   if (type === '$effect.intended') return call('begins', { title: (data as EffectIntended).name })
   if (type === '$effect.settled') return call('beats', { note: settled(data as EffectSettled) })
   if (type === '$effect.done' || type === '$effect.failed') return call('beats')
@@ -99,7 +100,7 @@ const usageWords: Readonly<Record<string, string>> = {
   cacheWriteTokens: 'tokens to the prompt cache',
 }
 
-/** What it cost, then what it said. */
+/** The cost, then the content. */
 function answerWords({ answer }: Entries['answered']): string {
   const { usage, content, requests = [] } = answer
   const figures = Object.entries(usage ?? {}).filter(([, value]) => typeof value === 'number' && value > 0)
@@ -108,7 +109,7 @@ function answerWords({ answer }: Entries['answered']): string {
   return [cost.join(', '), said].filter(Boolean).join(' · ')
 }
 
-/** A decision that was sent and not read yet takes the question from people: now somebody has to run it. */
+/** A decision that was sent and not read yet no longer needs a person: a process must run the session. */
 export function stands(state: unknown, head: Head, unread: readonly string[]): StatusLine {
   const { turn, status, waiting } = state as SessionState<unknown>
   if (!waiting) {

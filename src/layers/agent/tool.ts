@@ -1,5 +1,5 @@
-// Tools declare what they do to the world: read-only ones leave no trace, idempotent ones may be repeated with the same
-// key, compensatable ones bring the way to undo them, irreversible ones are named before anything is rolled back.
+// Tools declare their effects: read-only ones have none, idempotent ones may be repeated with the same key,
+// compensatable ones have a compensation, and irreversible ones are listed before a rollback.
 
 import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../core/calls/call-policy.ts'
 import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
@@ -9,7 +9,7 @@ import type { Probed } from '../../engine/history/effects.ts'
 import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/model/schema.ts'
 
 export interface ToolContext {
-  /** The same for every attempt: hand it to the outside system. */
+  /** The same for every attempt. Pass it to the outside system. */
   readonly key: string
   readonly attempt: number
   /** The id of the session's timeline. */
@@ -21,32 +21,35 @@ export interface ToolContext {
 }
 
 /**
- * Its calls are bounded as all others are. A tool that is neither read-only nor idempotent is called once unless it has a
- * `retry` of its own: its failure is told to the model. Rate limit and breaker are shared by all sessions in this process.
+ * Limits of its calls. A tool that is neither read-only nor idempotent is called once unless it sets `retry`: its
+ * failure is reported to the model. All sessions in this process share the rate limit and breaker.
  */
 export interface ToolCommon<Args, Result> extends CallPolicy {
   readonly description?: string
-  /** What the arguments must be, by any Standard Schema (zod, valibot, …). What is wrong is told to the model. */
+  /** The schema of the arguments, by any Standard Schema (zod, valibot, …). Violations are reported to the model. */
   readonly input?: StandardSchema<unknown, Args>
-  /** The same as JSON Schema, for the model; `input` says it by itself if its library can. */
+  /** The same as JSON Schema, for the model. Default: derived from `input` if its library supports it. */
   readonly parameters?: Readonly<Record<string, unknown>>
-  /** May run beside other tools of the same answer. If left out: read-only ones do. */
+  /** May run in parallel with other tools of the same answer. Default: true for read-only tools. */
   readonly parallel?: boolean
   run(args: Args, context: ToolContext): Promise<Result> | Result
-  /** Asks the outside what became of a call whose outcome a crash left unknown. */
+  /** Queries the outside for the outcome of a call that a crash left unknown. */
   probe?(key: string, args: Args): Promise<Probed<Result>>
-  /** Without a probe: call again with the same key, or hold for a person. 'hold' unless read-only or idempotent. */
+  /**
+   * Without a probe: call again with the same key, or wait for a person. Default: 'retry' for read-only and idempotent
+   * tools, else 'hold'.
+   */
   readonly inDoubt?: 'retry' | 'hold'
-  /** A person has to approve the call first. */
+  /** A person must approve the call first. */
   readonly approve?: boolean | ((args: Args) => boolean)
-  /** Throws, or gives the arguments as they should be; after `input`, if there is one. */
+  /** Throws, or returns the corrected arguments. Called after `input`. */
   check?(args: unknown): Args
 }
 
 export interface ToolCompensation<Args, Result> {
-  /** Undoes it. Called with the same key after a crash, so it must be harmless to repeat. */
+  /** Undoes the call. After a crash it is repeated with the same key, so it must be harmless to repeat. */
   compensate(args: Args, result: Result, context: { readonly key: string }): Promise<unknown> | unknown
-  /** For the compensation: 10 attempts if left out. */
+  /** Retry policy of the compensation. Default: 10 attempts. */
   readonly compensateRetry?: RetryPolicy
 }
 
@@ -57,7 +60,7 @@ export interface NoToolCompensation {
 
 export type ToolKind = Tool['kind']
 
-/** A compensatable tool must have a compensation, an idempotent one may; where nothing can be undone there is none. */
+/** A compensatable tool must have a compensation, an idempotent one may have one, and the others have none. */
 export type Tool<Args = unknown, Result = unknown> = ToolCommon<Args, Result> &
   (
     | ({ readonly kind: 'compensatable' | 'idempotent' } & ToolCompensation<Args, Result>)
@@ -100,7 +103,7 @@ const values = {
   compensate: [aFunction],
 }
 
-/** Also for tools that were written without tool(): the mistake shows where the agent is defined. */
+/** Also called for tools that were written without tool(), so that a mistake shows where the agent is defined. */
 export function checkTool(definition: AnyTool): void {
   checkValues('tool', definition, values)
   const { kind, compensate, compensateRetry }: { kind: ToolKind; compensate?: unknown; compensateRetry?: unknown } =
@@ -127,7 +130,7 @@ export function retriesInDoubt(of: Tool): boolean {
 export type AnyTool = Tool<any, any>
 export type Tools = Readonly<Record<string, AnyTool>>
 
-/** The arguments as the tool gets them, or what is wrong with them. */
+/** The arguments as the tool receives them, or the reason why they are invalid. */
 export async function checkArgs(tool: AnyTool, args: unknown): Promise<Checked<unknown>> {
   const checked = tool.input ? await checkWith(tool.input, args) : { isValid: true as const, value: args }
   if (!checked.isValid || !tool.check) return checked
@@ -138,7 +141,7 @@ export async function checkArgs(tool: AnyTool, args: unknown): Promise<Checked<u
   }
 }
 
-/** A tool as a model is told about it. */
+/** A tool as it is described to a model. */
 export interface ToolDefinition {
   readonly name: string
   readonly description: string
@@ -153,7 +156,7 @@ export function toolDefinitions(tools: Tools, names: readonly string[]): ToolDef
   })
 }
 
-/** The names that a model may ask for. */
+/** The names of the tools that a model may call. */
 export function allowedTools(tools: Tools, settings: { readonly tools?: readonly string[] }): string[] {
   return Object.keys(tools).filter((name) => settings.tools === undefined || settings.tools.includes(name))
 }

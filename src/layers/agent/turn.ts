@@ -1,5 +1,5 @@
-// A turn: asks the model, makes the calls it wants, asks again, until it wants none. What comes next is a function of the
-// state alone, so a turn that was cut off anywhere goes on exactly where its history ends.
+// A turn: calls the model, then the tools that it requests, and repeats until it requests none. The next step is a
+// function of the state alone, so an interrupted turn resumes exactly where its history ends.
 
 import { isReprise } from '../../core/errors.ts'
 import { getEffect } from '../../core/history/effects.ts'
@@ -29,11 +29,11 @@ interface RequestedCall {
 
 export type NextStep =
   | { readonly kind: 'model'; readonly id: string; readonly index: number }
-  /** Calls that are not answered yet, in their order. */
+  /** Calls without a result, in order. */
   | { readonly kind: 'tools'; readonly calls: readonly RequestedCall[] }
   | { readonly kind: 'end' }
 
-/** The model's calls and the tools' are numbered in the order in which they are asked for. */
+/** Model and tool calls are numbered in the order in which they are requested. */
 export function nextStep(state: SessionState<unknown>): NextStep {
   const { turn } = state
   let index = 0
@@ -62,7 +62,7 @@ export interface TurnHost<Data> extends CallHost {
   readonly signal: AbortSignal | undefined
 }
 
-/** One step of the turn under way; a waiting one needs a person first. */
+/** Takes one step of the current turn; a waiting turn needs a person first. */
 export async function takeStep<Data>(
   host: TurnHost<Data>,
   model: Model<Data>,
@@ -75,7 +75,7 @@ export async function takeStep<Data>(
       callTool(host, id, turn, tool, args, host.signal),
     ),
   )
-  // All have come to an end: what one of them did is not lost to the failure of another.
+  // All calls have ended, so the failure of one does not lose the outcome of another.
   for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason
   const waiting = outcomes.flatMap((each) =>
     each.status === 'fulfilled' && each.value.kind === 'waiting' ? [each.value.waiting] : [],
@@ -83,13 +83,13 @@ export async function takeStep<Data>(
   return waiting[0] ?? null
 }
 
-/** The first call, and those behind it that may run beside it and beside one another. */
+/** The first call, and the following ones that may run in parallel with it and with each other. */
 function together(host: CallHost, calls: readonly RequestedCall[]): readonly RequestedCall[] {
   const end = calls.findIndex(({ id, request }) => !mayRunBeside(host, id, request.tool))
   return calls.slice(0, end < 0 ? calls.length : Math.max(1, end))
 }
 
-/** Not if a person may have to be asked about it: a session waits for one answer at a time. */
+/** False if the call may need a person's decision: a session waits for one decision at a time. */
 function mayRunBeside(host: CallHost, id: string, name: string): boolean {
   const tool = Object.hasOwn(host.tools, name) ? host.tools[name]! : undefined
   if (!tool || !(tool.parallel ?? tool.kind === 'read-only') || tool.approve) return false
@@ -121,7 +121,7 @@ async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: str
       answer = await askModel(host, model, asked)
       guard.succeeded()
     } catch (error) {
-      // Given up half-way: it stays in doubt, and is asked again under the same key.
+      // The call was aborted midway: it stays in doubt, and is repeated under the same key.
       if (host.signal?.aborted) throw abortError(host.signal, error)
       if (host.open.broken) throw error
       if (await postpone(host, guard, call, id, error)) continue
@@ -135,14 +135,14 @@ async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: str
   }
 }
 
-/** A model call whose intent is on record. */
+/** A model call whose intent is recorded. */
 interface Asked {
   readonly id: string
   readonly key: string
   readonly attempt: number
-  /** What an earlier attempt had streamed before it was cut off. */
+  /** The text that an earlier attempt had streamed before it was interrupted. */
   readonly partial: string
-  /** That attempt, if this one goes on with it. */
+  /** The earlier attempt, if this one continues it. */
   readonly begun: { readonly attempt: number; readonly text: string } | null
 }
 
@@ -152,21 +152,21 @@ async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolea
   const call = { id, turn: state.turn, tool: 'model', kind: 'model' as const, args: null, digest, attempt: 1 }
   const before = isCut ? state.streams.get(id) : undefined
   const { key, attempt } = await intend(host, { ...call, state: 'intended' }, 'none')
-  // A continued answer stays the attempt that it began as: whoever reads along notices nothing.
+  // A continued answer keeps its attempt number, so a reader of the stream sees no restart.
   const begun = before && host.modelInDoubt === 'continue' ? before : null
   return { id, key, attempt, partial: before?.text ?? '', begun }
 }
 
-/** What the model is asked, as it is sent: another question at the same place has another key. */
+/** The digest of the question as it is sent: another question at the same position has another key. */
 function questionDigest<Data>({ kernel, open, tools, settings }: TurnHost<Data>): string {
   const { messages, data, plan, notes } = open.state
-  // Which attempt gave an answer is no part of the conversation.
+  // The attempt that returned a message is not part of the conversation.
   const said = [...messages.values()].map(({ attempt: _, ...message }) => message)
   const definitions = JSON.stringify(toolDefinitions(tools, allowedTools(tools, settings)))
   return digestOf(kernel, 'model', [said, data, plan, [...notes.values()], settings, definitions])
 }
 
-/** An answer that cannot be kept is a failure of the model; a store that fails is not. */
+/** An answer that cannot be stored is a failure of the model; a failure of the store is not. */
 async function writeAnswer(host: CallHost, { id, begun }: Asked, answer: ModelAnswer): Promise<void> {
   try {
     await host.open.write([
@@ -222,7 +222,7 @@ async function holdModel(host: CallHost, record: CallRecord): Promise<Waiting> {
   return waiting
 }
 
-/** Pieces are written as they come, a few at a time: whoever reads along, or comes back, gets them from history. */
+/** Pieces are written as they arrive, a few at a time, so that readers, also after a reconnect, find them in history. */
 async function readStream(
   host: CallHost,
   id: string,
@@ -243,7 +243,7 @@ async function readStream(
       else rest = { ...rest, ...next.value }
     }
   } catch (error) {
-    // Not waited for: a stream that went silent may never answer.
+    // Not awaited: a silent stream may never answer.
     void Promise.resolve(iterator.return?.()).catch(() => undefined)
     await writer.abandon()
     throw error
@@ -260,7 +260,7 @@ function isStream(made: unknown): made is AsyncIterable<ModelPart> {
   return typeof made === 'object' && made !== null && Symbol.asyncIterator in made
 }
 
-/** Only what an answer is made of; a model may hand over more. */
+/** Only the fields of an answer; a model may return more. */
 function plain(answer: ModelAnswer): ModelAnswer {
   const { content, requests, usage, note, plan } = answer
   return {

@@ -1,5 +1,5 @@
-// The user's part of a session's state has versions. The version is part of the fold's, and of every entry that holds such
-// data, so that neither is misread; a migration makes data of an older version into today's, in both.
+// Versions of the user's part of a session's state. The version is part of the fold's version and of every entry with
+// such data, so that neither is misread; a migration converts data of an older version to the current one, in both.
 
 import { RepriseError } from '../../core/errors.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
@@ -9,7 +9,7 @@ import type { Entries, SessionState } from './state.ts'
 
 export interface DataVersions<Data> {
   readonly fold: Pick<Fold<SessionState<Data>>, 'version' | 'migrations' | 'migrationFor'>
-  /** An entry `edited`, with data of the current version. */
+  /** Converts an `edited` entry to the current version. */
   bringUp(entry: Entry): Entry
 }
 
@@ -38,7 +38,7 @@ export function dataVersions<Data>(
     bringUp(entry) {
       const edit = entry.data as Entries['edited']
       const from = edit.of ?? '1'
-      // Written before versions were noted: without migrations there is nothing to tell it from today's.
+      // Written before versions were recorded: without migrations, such data is treated as the current version.
       if (from === version || (edit.of === undefined && !migrations)) return entry
       const run = migrations && Object.hasOwn(migrations, from) ? migrations[from] : undefined
       if (run) {

@@ -1,9 +1,9 @@
-// Waiting for a call to the outside: for its answer, no longer than it may take, or for the time of its next attempt.
+// Waits for a call to the outside: for its answer, up to its timeout, or for the time of its next attempt.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/store/ports.ts'
 
-/** Waits, unless the signal fires: then it ends at once. */
+/** Waits until the time has passed or the signal fires. */
 export async function pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {
   if (signal?.aborted) return
   await new Promise<void>((resolve) => {
@@ -17,7 +17,7 @@ export async function pause(clock: Clock, delayMs: number, signal: AbortSignal |
   })
 }
 
-/** A watch on one call: its signal fires when the caller gives up, and when nothing came for too long. */
+/** Watches one call: its signal fires when the caller aborts, and when nothing arrived for too long. */
 export class CallWatch {
   readonly #controller = new AbortController()
   readonly #clock: Clock
@@ -29,7 +29,7 @@ export class CallWatch {
   #refuse: (error: unknown) => void = () => undefined
   #cancel: () => void = () => undefined
 
-  /** `onAlive` is told when something came. */
+  /** `onAlive` is called when something arrived. */
   constructor(
     clock: Clock,
     timeoutMs: number | null,
@@ -54,7 +54,7 @@ export class CallWatch {
     return this.#controller.signal
   }
 
-  /** Something came: the time starts anew. */
+  /** Something arrived: restarts the timeout. */
   alive(): void {
     this.#onAlive()
     this.#cancel()
@@ -71,7 +71,7 @@ export class CallWatch {
     )
   }
 
-  /** What the work gives, or TIMEOUT. */
+  /** The result of the work, or TIMEOUT. */
   async wait<T>(work: Promise<T> | T): Promise<T> {
     return await Promise.race([work, this.#timedOut])
   }

@@ -1,6 +1,6 @@
-// Which files of a workspace are left alone: what the options and the .gitignore files on the way say. A restore asks the
-// rules twice, those that lie in the directory now and those that were recorded: what either ignores is not deleted, for
-// a capture under these rules could not have known it.
+// Ignored files of a workspace, by the options and the .gitignore files on the path. A restore applies two sets of
+// rules, those in the directory now and the recorded ones: a file that either ignores is not deleted, because the
+// capture may not have included it.
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
@@ -11,13 +11,13 @@ import type { Choice } from '../../engine/base/tree/scan.ts'
 import type { SessionState } from './state.ts'
 
 export interface WorkspaceOptions {
-  /** Must not be, or hold, your home directory. If it is a link, it must lead where it led when it was first captured. */
+  /** Must not be, or contain, your home directory. If it is a link, its target must be the same as at the first capture. */
   readonly directory: string
-  /** Further patterns, as in .gitignore. `.git` and `.reprise` are ignored unless a pattern takes them back. */
+  /** Further patterns, as in .gitignore. `.git` and `.reprise` are ignored unless a pattern includes them again. */
   readonly ignore?: readonly string[]
-  /** 8 MiB if left out. */
+  /** Default: 8 MiB. */
   readonly fileBytesMax?: number
-  /** 256 MiB if left out. */
+  /** Default: 256 MiB. */
   readonly totalBytesMax?: number
 }
 
@@ -28,7 +28,7 @@ interface Layer {
   readonly rules: Rules
 }
 
-/** From the root down: the innermost file that says something decides. */
+/** From the root down: the innermost file with a matching rule decides. */
 type Layers = readonly Layer[]
 
 interface Scope {
@@ -39,7 +39,7 @@ interface Scope {
 const ignoreFile = '.gitignore'
 const ignoreBytesMax = 256 * 1024
 
-/** `state`: what is to be restored; null for a capture, where only the directory counts. */
+/** `state` is the state to restore; null for a capture, where only the directory counts. */
 export function ignoring(options: WorkspaceOptions, state: SessionState<unknown> | null): Choice<Scope> {
   const own: Layers = [{ base: '', rules: rulesOf(options) }]
   return {
@@ -59,14 +59,14 @@ export function ignoring(options: WorkspaceOptions, state: SessionState<unknown>
   }
 }
 
-/** Whether a file lies where these options never look, whatever any .gitignore says. */
+/** Whether the options exclude a file, independent of any .gitignore. */
 export function isIgnoredByOptions(options: WorkspaceOptions, path: string): boolean {
   const layers = [{ base: '', rules: rulesOf(options) }]
   const names = path.split('/')
   return names.some((_name, i) => isIgnored(layers, names.slice(0, i + 1).join('/'), i < names.length - 1))
 }
 
-/** A store that lies in the workspace is not captured into itself, nor written over by a restore. */
+/** A store inside the workspace is neither captured nor overwritten by a restore. */
 function rulesOf(options: WorkspaceOptions): Rules {
   checkOptions('workspace', options, known)
   return parsePatterns(['.git/', '.reprise/', ...(options.ignore ?? [])].join('\n'))

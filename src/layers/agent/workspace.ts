@@ -1,7 +1,7 @@
-// A workspace directory, captured with a turn and restored with it: contents by digest, so what did not change costs
-// nothing; modes, links and deletions included; what .gitignore ignores is left alone, in capture and in restore. Bounded:
-// too large a file or workspace is refused before anything is written. How files are reached is in engine/base/tree: no link
-// is followed, and nothing outside of the directory is read, written or deleted.
+// A workspace directory, captured with a turn and restored with it. Contents are stored by digest, so unchanged files
+// cost nothing; modes, links and deletions are included; ignored files (.gitignore) are left alone, in capture and in
+// restore. A file or workspace above the limits is refused before anything is written. Files are accessed through
+// engine/base/tree: no link is followed, and nothing outside of the directory is read, written or deleted.
 
 import { resolve } from 'node:path'
 import { toHex } from '../../core/coordinate.ts'
@@ -22,7 +22,10 @@ export interface WorkspaceReport {
   readonly removed: readonly string[]
   /** Bytes that were stored, or written to the directory. */
   readonly bytes: number
-  /** What a capture cannot hold and a restore leaves alone: devices, pipes, sockets, names that are no text. */
+  /**
+   * Files that a capture cannot store and a restore leaves alone: devices, pipes, sockets, and names that are not valid
+   * text.
+   */
   readonly skipped: readonly string[]
 }
 
@@ -72,7 +75,7 @@ export async function captureFiles(
   }
 }
 
-/** Makes the directory what the session's state says; ignored files stay as they are. */
+/** Restores the directory to the session's state; ignored files stay as they are. */
 export async function restoreFiles(
   kernel: WorkspaceKernel,
   state: SessionState<unknown>,
@@ -93,7 +96,7 @@ export async function restoreFiles(
   }
 }
 
-/** Before a rollback, so that nothing is rolled back whose files cannot follow. */
+/** Called before a rollback, so that a session is not rolled back if its files cannot be restored. */
 export async function checkWorkspace(
   kernel: WorkspaceKernel,
   state: SessionState<unknown>,
@@ -108,8 +111,8 @@ export async function checkWorkspace(
 }
 
 /**
- * The name is the caller's word; where it leads is not, once an agent has been at work beside it: it may have put a link in
- * the directory's place. Whoever moved a workspace on purpose names the new place.
+ * The caller chooses the name, but an agent with access to the directory may have replaced it with a link, so the
+ * target must not change. For a workspace that was moved on purpose, pass the new path.
  */
 function checkRoot({ roots }: SessionState<unknown>, given: string, real: string): void {
   const before = roots && Object.hasOwn(roots, given) ? roots[given] : undefined
@@ -117,7 +120,7 @@ function checkRoot({ roots }: SessionState<unknown>, given: string, real: string
   throw blocked(given, `it led to ${shown(before)} when it was captured, and leads to ${shown(real)} now`)
 }
 
-/** The record may come from an import: it is not what its type says until it was looked at. */
+/** The record may come from an import, so its fields are checked before use. */
 function wantedFile(kernel: WorkspaceKernel, path: string, file: FileRecord, state: SessionState<unknown>): Wanted {
   const { digest, mode, link } = file as { readonly [K in keyof FileRecord]: unknown }
   if (typeof link === 'string') return { kind: 'link', target: link }
@@ -134,7 +137,7 @@ function wantedFile(kernel: WorkspaceKernel, path: string, file: FileRecord, sta
   return { kind: 'file', mode: mode as number, content }
 }
 
-/** Files that vanish while they are read are not there; those that grow beyond the bounds are refused. */
+/** Files that vanish during the read are skipped; files that grow beyond the limits are refused. */
 async function* readAll(
   kernel: WorkspaceKernel,
   root: Folder,

@@ -1,5 +1,5 @@
-// A model behind Anthropic's Messages API, or a service that speaks it. Streams, tool calls, usage, and going on with an
-// answer that was cut off; no package needed. Thinking is kept as a note; its blocks are not sent back.
+// A model behind Anthropic's Messages API, or a compatible service: streams, tool calls, usage, and continuation of an
+// interrupted answer. No package needed. Thinking is kept as a note; its blocks are not sent back.
 
 import { checkOptions } from '../../../core/options.ts'
 import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
@@ -17,9 +17,9 @@ import {
 import { type SessionTimeline, transcript } from './transcript.ts'
 
 export interface AnthropicModelOptions extends HttpModelOptions {
-  /** Longest answer, which the service wants to be told; 4096 if left out. */
+  /** The maximum length of an answer, which the API requires. Default: 4096. */
   readonly maxTokens?: number
-  /** Version of the API. */
+  /** The version of the API. */
   readonly version?: string
 }
 
@@ -37,7 +37,7 @@ interface Tokens {
   readonly output_tokens?: number
   readonly cache_creation_input_tokens?: number
   readonly cache_read_input_tokens?: number
-  /** `cache_creation_input_tokens` by how long they are kept. */
+  /** `cache_creation_input_tokens` by cache lifetime. */
   readonly cache_creation?: { readonly ephemeral_1h_input_tokens?: number } | null
 }
 
@@ -59,7 +59,7 @@ interface Event {
 const known = new Set([...httpModelOptions, 'maxTokens', 'version'])
 
 /**
- * A model by Anthropic's Messages API.
+ * A model over Anthropic's Messages API.
  * @example agent('support', { model: anthropicModel({ model: 'claude-sonnet-4-5', apiKey: process.env.ANTHROPIC_API_KEY }) })
  */
 export function anthropicModel<Data = unknown>(options: AnthropicModelOptions): Model<Data> {
@@ -106,7 +106,7 @@ interface WireMessage {
   readonly content: object[]
 }
 
-/** Roles take turns: what follows in the same role is put into one message. */
+/** Roles must alternate: consecutive messages of one role are merged. */
 function messagesOf(call: ModelCall<unknown>): WireMessage[] {
   const messages: WireMessage[] = []
   const add = (role: WireMessage['role'], blocks: object[]) => {
@@ -121,7 +121,7 @@ function messagesOf(call: ModelCall<unknown>): WireMessage[] {
       add('user', resultBlocks(line))
     }
   }
-  // The service goes on where the last message ends; one that ends in a space is refused.
+  // The service continues the last message; it refuses one that ends in whitespace.
   const begun = call.isContinued ? call.partial.trimEnd() : ''
   if (begun !== '') add('assistant', [{ type: 'text', text: begun }])
   return messages
@@ -154,7 +154,7 @@ function resultBlocks({ calls }: Extract<SessionTimeline, { kind: 'assistant' }>
   }))
 }
 
-/** Ids of another service may have characters that this one refuses. */
+/** Ids from another service may contain characters that this one refuses. */
 function wireId(id: string): string {
   return id.replace(/[^A-Za-z0-9_-]/g, '_')
 }
@@ -199,7 +199,7 @@ async function* streamAnswer(
   yield rest(requests, note, tokens, options)
 }
 
-/** The space that was cut from the end of what is continued is there already. */
+/** Trims the start of the continuation if the partial text ends in whitespace, which the request trimmed. */
 function afterPartial({ isContinued, partial }: ModelCall<unknown>, text: string): string {
   return isContinued && partial !== partial.trimEnd() ? text.trimStart() : text
 }
@@ -212,7 +212,7 @@ function rest(requests: readonly ToolRequest[], note: string, tokens: Tokens, op
   }
 }
 
-/** As Anthropic charges them: shares of the price of input, the same for all of its models. */
+/** Anthropic's prices of cached tokens as shares of the input price, the same for all its models. */
 const cachedShares = { read: 0.1, write: 1.25, writeHour: 2 }
 
 function countsOf(tokens: Tokens): TokenCounts {

@@ -1,5 +1,5 @@
-// What the adapters for model services share: one POST by `fetch`, errors that say their status and when to try again,
-// and server-sent events read piece by piece. Nothing here knows a vendor.
+// Shared code of the adapters for model services: one POST with `fetch`, errors with their status and retry time, and
+// server-sent events read piece by piece. Nothing here is specific to a vendor.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { namesOf } from '../../../core/options.ts'
@@ -8,7 +8,7 @@ import type { Usage } from '../message.ts'
 export interface ModelPrice {
   readonly input: number
   readonly output: number
-  /** Input that the service had in its prompt cache. Default: a tenth of `input` for Anthropic; `input` for other services. */
+  /** Input that was read from the prompt cache. Default: a tenth of `input` for Anthropic; `input` for other services. */
   readonly cacheRead?: number
   /** Input that was written to the prompt cache. Default: 1.25 times `input` for Anthropic; `input` for other services. */
   readonly cacheWrite?: number
@@ -19,16 +19,16 @@ export interface ModelPrice {
 export interface HttpModelOptions {
   readonly model: string
   readonly apiKey?: string
-  /** Without the path of the call. */
+  /** The base URL, without the path of the call. */
   readonly url?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** Further fields of the request. `settings.parameters` of the session go over them. */
+  /** Further fields of the request. `settings.parameters` of the session override them. */
   readonly parameters?: Readonly<Record<string, unknown>>
-  /** Whether the answer is read as it is made; true if left out. */
+  /** Whether the answer is streamed. Default: true. */
   readonly stream?: boolean
-  /** For a million tokens, in the currency of your choice: then the usage has a cost. */
+  /** Prices per million tokens, in the currency of your choice. If set, the usage has a cost. */
   readonly price?: ModelPrice
-  /** Another `fetch`. */
+  /** A replacement for `fetch`. */
   readonly fetch?: typeof fetch
 }
 
@@ -43,11 +43,11 @@ export const httpModelOptions = namesOf<HttpModelOptions>({
   fetch: true,
 })
 
-/** The service refused, or failed. `status` and `retryAfter` tell the retry policy what to do. */
+/** The service refused or failed. The retry policy reads `status` and `retryAfter`. */
 export class ModelHttpError extends Error {
   override readonly name: string = 'ModelHttpError'
   readonly status: number
-  /** Seconds, as the header gave them. */
+  /** Seconds, from the header. */
   readonly retryAfter: string | undefined
   readonly body: string
 
@@ -80,7 +80,7 @@ export async function post(
   throw new ModelHttpError(response.status, text, response.headers.get('retry-after') ?? undefined)
 }
 
-/** The data of each event, in order. A connection that ends in the middle of one gives what was whole. */
+/** The data of each event, in order. If the connection ends in the middle of an event, the complete events are yielded. */
 export async function* readEvents(response: Response): AsyncGenerator<string> {
   if (!response.body) return
   const decoder = new TextDecoder()
@@ -101,7 +101,7 @@ export async function* readEvents(response: Response): AsyncGenerator<string> {
   if (data.length > 0) yield data.join('\n')
 }
 
-/** An error that came inside a stream that had begun well. */
+/** An error inside a stream that had begun successfully. */
 export function streamError(error: unknown): Error {
   const { message, type, code, status } = (error ?? {}) as Record<string, unknown>
   const busy = ['overloaded_error', 'rate_limit_error', 'api_error', 'server_error', 'timeout_error']
@@ -110,12 +110,12 @@ export function streamError(error: unknown): Error {
   return new ModelHttpError(known, String(message ?? JSON.stringify(error)), undefined)
 }
 
-/** A stream that ended before its last event: the connection was cut. It is asked for again. */
+/** A stream that ended before its last event: the connection was interrupted. The call is retried. */
 export function cutOff(): Error {
   return new ModelHttpError(503, 'the stream ended before the answer was complete', undefined)
 }
 
-/** Tokens by what they cost: each token is counted in one place. */
+/** Tokens by price: each token is in one count. */
 export interface TokenCounts {
   /** Input that is in no other count. */
   readonly input: number
@@ -125,7 +125,7 @@ export interface TokenCounts {
   readonly cacheWriteHour: number
 }
 
-/** `cached`: prices of cached input as shares of the price of input, where the definition names none. */
+/** `cached` are the prices of cached input as shares of the input price, used if the definition sets none. */
 export function usageOf(
   tokens: TokenCounts,
   price: ModelPrice | undefined,
@@ -146,7 +146,10 @@ export function usageOf(
   return { ...usage, cost: kinds.reduce((sum, kind) => sum + tokens[kind] * prices[kind], 0) / 1e6 }
 }
 
-/** What a model wrote as arguments; if that is no JSON, the text: the tool's schema then tells the model. */
+/**
+ * The arguments that a model wrote. If they are not JSON, the text is returned, and the tool's schema reports the error
+ * to the model.
+ */
 export function parseArgs(text: string): unknown {
   if (text.trim() === '') return {}
   try {

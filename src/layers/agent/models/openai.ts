@@ -1,5 +1,5 @@
-// A model behind any service that speaks OpenAI's chat completions: OpenAI itself, and the many that copy it (vLLM,
-// Ollama, llama.cpp, gateways). Streams, tool calls and usage; no package needed.
+// A model behind any service with OpenAI's chat completions: OpenAI itself, and compatible ones (vLLM, Ollama,
+// llama.cpp, gateways). Streams, tool calls and usage. No package needed.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
@@ -41,7 +41,7 @@ interface ChatChunk {
 }
 
 /**
- * A model by OpenAI's chat completions, of OpenAI or of any service that speaks them.
+ * A model over chat completions, of OpenAI or of any compatible service.
  * @example agent('support', { model: openAIModel({ model: 'gpt-5', apiKey: process.env.OPENAI_API_KEY }) })
  */
 export function openAIModel<Data = unknown>(options: HttpModelOptions): Model<Data> {
@@ -84,7 +84,7 @@ function requestOf(call: ModelCall<unknown>, options: HttpModelOptions): object 
 
 function toChat(line: SessionTimeline): object[] {
   if (line.kind === 'user') {
-    // A list is content parts in the service's own form.
+    // A list is content parts in the service's own format.
     const content = Array.isArray(line.content) ? line.content : textOfUser(line.content)
     return [{ role: 'user', content }]
   }
@@ -139,7 +139,7 @@ async function* streamAnswer(
   yield rest(whole, usage, options)
 }
 
-/** A call comes in pieces: its name first, its arguments bit by bit. */
+/** A call arrives in pieces: its name first, then parts of its arguments. */
 function addPiece(calls: { id?: string; name: string; args: string }[], part: ChatCall): void {
   const at = part.index ?? Math.max(0, calls.length - 1)
   const call = calls[at] ?? { name: '', args: '' }

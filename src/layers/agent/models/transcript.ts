@@ -1,5 +1,5 @@
-// A session's messages as the adapters need them: each request with an id of its own, each result with that id, in the
-// order in which services want them: the results right behind the requests.
+// A session's messages in the form that the adapters need: each request has its own id, each result has that id, and
+// the results directly follow the requests.
 
 import type { Message, ToolRequest } from '../message.ts'
 import { place } from '../state.ts'
@@ -19,7 +19,7 @@ export interface TranscriptCall {
 export function transcript(messages: readonly Message[]): SessionTimeline[] {
   const answers = new Map<string, Message>()
   for (const message of messages) {
-    // A call that was made in the place of a similar one has a "+" behind its id.
+    // A call that was made in place of a similar one has a "+" after its id.
     if (message.answers !== undefined) answers.set(message.answers.replace(/\++$/, ''), message)
   }
   const lines: SessionTimeline[] = []
@@ -39,7 +39,7 @@ export function transcript(messages: readonly Message[]): SessionTimeline[] {
       index += 1 + requests.length
       const calls = requests.map((request, i) => callOf(request, place(turn, first + i), answers))
       const text = textOf(message.content)
-      // Neither says anything nor asks for anything: services refuse such a message.
+      // Services refuse a message without text and without calls.
       if (text !== '' || calls.length > 0) lines.push({ kind: 'assistant', text, calls })
     }
   }
@@ -50,12 +50,12 @@ function callOf(request: ToolRequest, at: string, answers: ReadonlyMap<string, M
   const { id = `call_${at.replace('.', '_')}`, tool } = request
   const args = objectOf(request.args)
   const answer = answers.get(at)
-  // Every request has to have a result.
+  // Every request must have a result.
   if (!answer) return { id, tool, args, result: 'it was not called', isError: true }
   return { id, tool, args, result: textOf(answer.content), isError: answer.isError ?? false }
 }
 
-/** Services take an object back, whatever the model wrote. */
+/** Services accept only an object here, whatever the model wrote. */
 function objectOf(args: unknown): object {
   return typeof args === 'object' && args !== null && !Array.isArray(args) ? args : { value: args ?? null }
 }

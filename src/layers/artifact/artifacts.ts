@@ -1,6 +1,6 @@
-// Artifacts of build tools: bytes under a key, streamed in and out in bounded memory. One is visible when all of it is
-// written, read back and of the digest that was promised; an upload that ends early leaves nothing. What is damaged is a
-// miss, and is taken away, so that the same artifact can come again.
+// Artifacts of build tools: bytes under a key, streamed in and out in bounded memory. An artifact is visible once all
+// of it is written, read back and verified against the promised digest; an interrupted upload leaves nothing. A damaged
+// artifact is a miss and is removed, so that it can be uploaded again.
 
 import { createHash } from 'node:crypto'
 import type { Content } from '../../core/checkpoint/manifest.ts'
@@ -24,20 +24,20 @@ import {
 import { artifactCache, artifactKind, foldVersion } from './model.ts'
 import { type ArtifactPlace, checkPlace } from './place.ts'
 
-/** What a client says of it. */
+/** The client's description of an artifact. */
 export interface About {
   readonly type: string
-  /** Who put it: the name of a token. */
+  /** The uploader: the name of a token. */
   readonly by: string
-  /** How long the task took that made it. */
+  /** How long the task that produced it took. */
   readonly tookMs?: number
-  /** A signature of the client's, given back as it came. */
+  /** The client's signature, returned unchanged. */
   readonly tag?: string
 }
 
 export interface ArtifactMeta extends About {
   readonly size: number
-  /** Of all of its bytes, in hexadecimal. */
+  /** The digest of all its bytes, in hexadecimal. */
   readonly sha256: string
   readonly at: number
 }
@@ -50,25 +50,28 @@ export interface Artifact {
 
 export interface Upload {
   readonly about: About
-  /** Its bytes must have this digest. */
+  /** The bytes must have this digest. */
   readonly sha256?: string
-  /** EXISTS if there is one. */
+  /** Reject with EXISTS if the artifact exists. */
   readonly isNew?: boolean
-  /** LIMIT_EXCEEDED beyond. */
+  /** A larger upload is rejected with LIMIT_EXCEEDED. */
   readonly bytesMax: number
   readonly signal?: AbortSignal
 }
 
-/** Whoever publishes the same key at the same moment is waited for as long. */
+/** How long to wait for another process that publishes the same key at the same time. */
 const takeWait = '10s'
-/** So much of an upload is held in memory, to write it again where a damaged chunk stood in the way. */
+/** Uploads up to this size are kept in memory, to write them again if a damaged chunk is found. */
 const heldBytes = 1024 * 1024
 const attemptsMax = 20
 const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
 
 export class Artifacts {
   readonly #host: Host
-  /** Who publishes in this process now, or did last: whoever takes a timeline twice takes it from itself. */
+  /**
+   * The current or last publication in this process by timeline: a process that takes a timeline twice would fence
+   * itself.
+   */
   readonly #publishing = new Map<TimelineId, Promise<unknown>>()
   readonly #uses: Uses
   readonly #pruner: Pruner
@@ -80,7 +83,7 @@ export class Artifacts {
     host.declare(artifactKind)
   }
 
-  /** All of it was read and is whole when this resolves; null: there is none in this place. */
+  /** Verifies all bytes before it resolves. Null if there is no artifact in this place. */
   async get(place: ArtifactPlace): Promise<Artifact | null> {
     const timeline = checkPlace(place)
     const record = await this.#newest(timeline)
@@ -96,7 +99,7 @@ export class Artifacts {
     }
   }
 
-  /** What is known of it, without a look at its bytes. */
+  /** The metadata, without reading the bytes. */
   async about(place: ArtifactPlace): Promise<ArtifactMeta | null> {
     const timeline = checkPlace(place)
     const record = await this.#newest(timeline)
@@ -111,7 +114,7 @@ export class Artifacts {
     }
   }
 
-  /** Replaces what is there, in one commit. The same bytes again change nothing. */
+  /** Replaces an existing artifact in one commit. The same bytes again change nothing. */
   async put(place: ArtifactPlace, body: AsyncIterable<Uint8Array>, upload: Upload): Promise<ArtifactMeta> {
     const timeline = checkPlace(place)
     const counted = new Counted(body, upload)
@@ -120,16 +123,16 @@ export class Artifacts {
         return await this.#put(place, timeline, counted, upload)
       } catch (error) {
         if (!isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
-        // A chunk that another artifact shares was damaged: it goes, and the healthy one comes.
+        // A chunk shared with another artifact is damaged: it is removed, so that the upload stores a healthy copy.
         await removeRotten(this.#kernel, error)
         if (counted.isHeld && attempt < attemptsMax) continue
-        // Whoever sent more than is held here sends it again, and then nothing stands in the way.
+        // A larger upload is not kept in memory, so the client must send it again; the damaged chunk is gone by then.
         throw new RepriseError('CONTENDED', `${timeline} could not be kept this time: send it again`, {}, error)
       }
     }
   }
 
-  /** False: there was none, or it is written at this moment. */
+  /** Returns false if there is none, or it is being written. */
   remove(place: ArtifactPlace): Promise<boolean> {
     return forgetEntry(this.#host, checkPlace(place))
   }
@@ -162,7 +165,7 @@ export class Artifacts {
     }
   }
 
-  /** One after the other here; a process that took it over meanwhile is waited for. */
+  /** Publishes one at a time in this process, and retries if another process took the timeline. */
   async #inTurn<T>(timeline: TimelineId, publish: () => Promise<T>): Promise<T> {
     const before = this.#publishing.get(timeline)
     const mine = (async () => {
@@ -211,7 +214,7 @@ export class Artifacts {
     }
   }
 
-  /** It serves nobody, and its damaged chunks stand in the way of their own healthy copies. */
+  /** A damaged artifact is useless, and its damaged chunks would block healthy copies of themselves. */
   async #drop(timeline: TimelineId, record: ManifestRecord, error: RepriseError): Promise<void> {
     const { events } = this.#kernel
     events.emit('checkpoint-damaged', { timeline, id: record.id, reason: error.message })
@@ -224,7 +227,7 @@ export class Artifacts {
   }
 }
 
-/** The bytes as they pass: how many, and their digest. Few of them are held, so that they can pass once more. */
+/** Counts and digests the bytes as they pass. Keeps a small body in memory, so that it can be read again. */
 class Counted implements AsyncIterable<Uint8Array> {
   readonly #body: AsyncIterable<Uint8Array>
   readonly #upload: Upload

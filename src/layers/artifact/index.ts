@@ -1,5 +1,5 @@
-// Artifacts of build tools: bytes under a key, as one timeline each. The doors through which tools reach them are the
-// server's.
+// Artifacts of build tools: bytes under a key, as one timeline each. The server implements the protocols that tools
+// use.
 
 export { type About, type Artifact, type ArtifactMeta, Artifacts, type Upload } from './artifacts.ts'
 export { artifactCache, artifactKind } from './model.ts'

@@ -1,4 +1,5 @@
-// What tools know of artifacts. Each is whole in its newest checkpoint: artifact/<scope>/<space>/<key>.
+// The model of artifacts, for tools. Each artifact is complete in its newest checkpoint:
+// artifact/<scope>/<space>/<key>.
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Model } from '../../engine/model/model.ts'
@@ -25,7 +26,7 @@ export const artifactKind: Model = {
   actions: { rollback: instead, fork: instead },
 }
 
-/** Its name is the space: which tool, or which project, it belongs to. */
+/** The name is the space: the tool or project that the artifact belongs to. */
 export const artifactCache: CacheKind = {
   within: () => 'artifact/',
   place(id) {

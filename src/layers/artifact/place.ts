@@ -1,5 +1,5 @@
-// Where an artifact lies: a scope, which says who may read it, a space, which says which tool it belongs to, and a key,
-// which the tool chooses. Each is held to a form in which it can be no other place.
+// The place of an artifact: a scope (who may read it), a space (which tool it belongs to) and a key (chosen by the
+// tool). Each is restricted to a form in which two places never share a timeline.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -7,12 +7,12 @@ import { RepriseError } from '../../core/errors.ts'
 export interface ArtifactPlace {
   readonly scope: string
   readonly space: string
-  /** Segments with slashes between them. */
+  /** Segments separated by slashes. */
   readonly key: string
 }
 
 const scopeForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
-/** The dot in front is for spaces that no path can name: those of the protocols with a path of their own. */
+/** A leading dot marks spaces that no path can name: those of protocols with their own paths. */
 const spaceForm = /^\.?[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
 const segmentForm = /^(?!\.{1,2}$)[A-Za-z0-9._+=@,-]{1,255}$/
 const segmentsMax = 16
@@ -26,7 +26,7 @@ export function checkSpace(space: string): void {
   if (!spaceForm.test(space)) throw refuse('a space must have 1 to 100 letters, digits, dots, dashes and underscores')
 }
 
-/** INVALID_ARGUMENT for what can be no place. */
+/** Throws INVALID_ARGUMENT for an invalid place. */
 export function checkPlace({ scope, space, key }: ArtifactPlace): TimelineId {
   checkScope(scope)
   checkSpace(space)

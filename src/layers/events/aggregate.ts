@@ -1,7 +1,6 @@
-// Aggregates: decide and evolve. `decide` looks at the state and a command and says which events happen, or refuses;
-// `evolve` folds events into state. Both are pure. The events are the truth; state is a cache with a coordinate.
-//
-// One timeline an aggregate: events/<name>/<id>. An event is an entry of its own type; see envelope.ts.
+// Aggregates: decide and evolve. `decide` reads the state and a command and returns the events, or refuses; `evolve`
+// folds events into state. Both are pure. The events are the truth; state is a cache with a coordinate. One timeline
+// per aggregate: events/<name>/<id>. An event is an entry with the event's type; see envelope.ts.
 
 import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
@@ -46,39 +45,39 @@ export type Inline<Event> = (sql: Sql, event: Event, at: { readonly id: string; 
 
 export interface AggregateOptions<State, Evolve, Decide> {
   readonly initial: () => State
-  /** One function an event type: the next state. Pure. */
+  /** One function per event type: returns the next state. Pure. */
   readonly evolve: Evolve
-  /** One function a command: the events it brings about. Pure; throws Refused to say no. */
+  /** One function per command: returns the events. Pure; throws Refused to refuse the command. */
   readonly decide: Decide & Valid<Decide, Evolve>
-  /**
-   * For events that were erased (`rp.eraseEntries`): where and when one was, and its type. Left out, it is as if there
-   * had been none.
-   */
+  /** Handles events that were erased (`rp.eraseEntries`), with their position, time and type. Default: they are skipped. */
   readonly erased?: (state: State, gone: Erased) => State
   /** Change it when `evolve` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
-  /** Default: every 10,000 events. An empty policy: only by hand. */
+  /** When to checkpoint; an empty policy means only by hand. Default: every 10,000 events. */
   readonly checkpoint?: CheckpointPolicy
   /**
-   * `evolve` changes nothing of the state it is given, at no depth: a large state is then captured in slices while it
-   * goes on.
+   * `evolve` never changes the state it receives, at any depth: a large state is then captured in slices while commands
+   * continue.
    */
   readonly immutable?: boolean
   readonly retain?: RetentionPolicy
-  /** Whether a state makes sense (true, false, or why not): no checkpoint is made of one that does not, nor is it restored. */
+  /** Validates a state (true, false, or the reason): an invalid state is neither checkpointed nor restored. */
   readonly valid?: Validity<State>
-  /** By older `version`: how its state becomes today's, where history was trimmed or moved without its events. */
+  /**
+   * By older `version`: converts its state to the current version, for history that was trimmed or moved without its
+   * events.
+   */
   readonly migrations?: StateMigrations<State>
-  /** How old versions of event fields become today's. */
+  /** Convert old versions of event fields to the current one. */
   readonly upcasters?: Upcasters
   readonly inline?: Inline<EventOf<Evolve>>
 }
 
-/** An event as a consumer gets it. */
+/** An event as a consumer receives it. */
 export interface EventEntry<Event> extends Entry {
-  /** Id of the aggregate. */
+  /** The id of the aggregate. */
   readonly id: string
-  /** Type and fields, of the current version. */
+  /** Type and fields, in the current version. */
   readonly event: Event
   readonly meta: Metadata
 }
@@ -96,7 +95,7 @@ export interface AggregateDefinition<State, Evolve, Decide>
   readonly model: Model<State>
   readonly evolve: Evolve
   readonly decide: Decide
-  /** The newest state, read aside: takes nothing from whoever owns it. */
+  /** Reads the newest state; ownership does not change. */
   read(rp: Engine, id: string): Promise<StateAt<State>>
 }
 
@@ -118,7 +117,7 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
   if (options.upcasters) checkUpcasters(options.upcasters)
   const prefix = `events/${name}/`
   const model = modelOf(name, prefix, options as unknown as PlainOptions<State>)
-  // One mailroom an engine: it knows which aggregates are open there.
+  // One mailroom per engine: it tracks the aggregates that are open there.
   const rooms = new WeakMap<Host, Mailroom<State>>()
   const roomOf = (engine: Host) => {
     const room = rooms.get(engine) ?? new Mailroom(engine, model)
@@ -187,7 +186,7 @@ const known = namesOf<AggregateOptions<unknown, never, never>>({
   inline: true,
 })
 
-/** The options with the author's types set aside. */
+/** The options without the author's types. */
 type PlainOptions<State> = Omit<AggregateOptions<State, never, never>, 'evolve' | 'decide' | 'inline'> &
   Pick<Model<State>, 'evolve' | 'decide'> & { readonly inline?: Inline<unknown> }
 
@@ -207,7 +206,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     )
     return (next ?? state) as State
   }
-  // Upcast fields are the author's, and may be a constant of his; all others were decoded for this fold.
+  // Upcast fields belong to the author and may be a shared constant; all others were decoded for this fold.
   const isUpcast = options.upcasters !== undefined
   const apply = (state: State, entry: Entry): State => step(state, entry, isUpcast ? eventOf : takeEvent)
   const fold: Fold<State> = {
@@ -242,7 +241,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
       entries.forEach((entry, i) => {
         const at = { timeline: timelineId(timeline), seq: after + 1 + i, epoch: 0, time: now, key: entry.key }
         const version = upcasters[entry.type]?.version ?? 1
-        // These fields are still to be written: the event is a copy of them.
+        // The fields are still to be written, so the event is a copy of them.
         next = step(next, upcast({ ...at, type: entry.type, version, data: entry.data }, upcasters), eventOf)
       })
       return next

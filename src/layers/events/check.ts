@@ -1,5 +1,5 @@
-// Before a deploy: can today's code read every event that was ever stored? Looks at types and versions only, runs no
-// upcaster and decodes nothing, so it is quick and safe on a production store.
+// The check before a deploy: whether the current code can read every stored event. It reads types and versions only,
+// runs no upcaster and decodes nothing, so it is fast and safe on a production store.
 
 import { unpackEntries } from '../../core/history/entry-run.ts'
 import { type MissingPath, missingPaths, upcast } from '../../core/history/fold.ts'
@@ -12,11 +12,11 @@ import { layerPrefix } from './envelope.ts'
 
 export interface EventsCheck {
   readonly ok: boolean
-  /** Every kind of event in the store, with how many there are. */
+  /** Every stored type and version of event, with its count. */
   readonly stored: readonly { readonly type: string; readonly version: number; readonly count: number }[]
-  /** Versions without a path to today's. */
+  /** Versions without a path to the current one. */
   readonly missing: readonly MissingPath[]
-  /** Types that `evolve` does not know, also after renames. */
+  /** Types that `evolve` does not handle, also after renames. */
   readonly unknown: readonly string[]
 }
 
@@ -43,7 +43,7 @@ export async function checkEvents(rp: Engine, definition: AggregateDefinition<an
   return { ok: missing.length === 0 && unknown.size === 0, stored, missing, unknown: [...unknown] }
 }
 
-/** Follows the links without their functions. */
+/** Follows the renames of upcasters without calling their functions. */
 function finalType(type: string, version: number, upcasters: Parameters<typeof upcast>[1]): string {
   const linksOnly = Object.fromEntries(
     Object.entries(upcasters).map(([name, { version: current, from = {} }]) => [
@@ -64,7 +64,7 @@ function finalType(type: string, version: number, upcasters: Parameters<typeof u
 
 type Typed = { readonly type: string; readonly version: number }
 
-/** Where types are hidden (KeyRing.hides), the entries have to be opened after all. */
+/** If types are hidden (KeyRing.hides), the entries must be opened. */
 async function* storedTypes(engine: Host, scope: string): AsyncGenerator<Typed> {
   const reader = new FeedReader(engine.kernel, [scope], { mayBeTrimmed: true })
   for (let after: FeedPosition = feedStart, isEnd = false; !isEnd; ) {

@@ -1,6 +1,6 @@
-// An event as an entry. The data of an entry is [fields] or [fields, metadata]: who and why lie beside the event, so
-// that neither `evolve` nor an upcaster has to step around them.
-// Types that start with ":" belong to this layer (":refused": a command that came by mail was refused).
+// An event as an entry. The data of an entry is [fields] or [fields, metadata]: the metadata is beside the event, so
+// that neither `evolve` nor an upcaster has to handle it. Types that start with ":" belong to this layer (":refused": a
+// command that arrived by mail was refused).
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Renamed, Upcast, Upcasters } from '../../core/history/fold.ts'
@@ -11,12 +11,12 @@ import type { EventInfo, Metadata } from './types.ts'
 
 export const layerPrefix = ':'
 export const refusedType = ':refused'
-/** Of the timeline of an aggregate that was rewritten. */
+/** The status of an aggregate's timeline after a rewrite. */
 export const supersededStatus = 'superseded'
 
 const noMetadata: Metadata = {}
 
-/** `isPart`: it comes with the event before it that has the key, and is skipped if that one is. */
+/** `isPart`: the event belongs to the previous event with the key, and is skipped if that one is. */
 export function toEntry(event: unknown, meta: Metadata, key: string | undefined, isPart = false): NewEntry {
   if (typeof event !== 'object' || event === null || typeof (event as { type?: unknown }).type !== 'string') {
     throw new RepriseError('INVALID_ARGUMENT', 'an event must be an object with a type')
@@ -33,14 +33,17 @@ export function entryOf(type: string, fields: unknown, meta: Metadata, key: stri
   return { type, data: Object.keys(meta).length > 0 ? [fields, meta] : [fields], key }
 }
 
-/** For an entry that was decoded for us alone: its own fields become the event. Copying each costs more than folding it. */
+/**
+ * For an entry that was decoded for this call only: its own fields become the event. A copy would cost more than the
+ * fold.
+ */
 export function takeEvent(entry: Pick<Entry, 'type' | 'data'>): { readonly type: string } {
   const fields = fieldsOf(entry) as { type: string }
   fields.type = entry.type
   return fields
 }
 
-/** The event as its author gave it: type and fields as one object. */
+/** The event as its author wrote it: type and fields in one object. */
 export function eventOf(entry: Pick<Entry, 'type' | 'data'>): { readonly type: string } & Record<string, unknown> {
   return { ...(fieldsOf(entry) as object), type: entry.type }
 }
@@ -60,7 +63,7 @@ export function infoOf(entry: Entry, prefix: string): EventInfo {
   return { timeline, id: timeline.slice(prefix.length), seq, epoch, time, version, key, meta: metaOf(entry) }
 }
 
-/** The author's upcasters see the fields only. */
+/** The author's upcasters receive the fields only. */
 export function wrapUpcasters(upcasters: Upcasters): Upcasters {
   const wrapped: Record<string, { version: number; from?: Record<number, Upcast | Renamed> }> = {}
   for (const [type, { version, from }] of Object.entries(upcasters)) {

@@ -1,4 +1,4 @@
-// What a user holds of an open aggregate: commands in, state out. Handles of one aggregate in one process share it.
+// The user's handle of an open aggregate: commands in, state out. Handles of one aggregate in one process share it.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -33,7 +33,10 @@ export class AggregateHandle<State, Evolve, Decide> {
     this.timeline = live.timeline
   }
 
-  /** As of `coordinate`: the last event that this process has seen. `refresh()` sees what others wrote. */
+  /**
+   * The state at `coordinate`, the last event that this process has read. `refresh()` reads events from other
+   * processes.
+   */
   get state(): State {
     return this.#live.open.state
   }
@@ -54,7 +57,10 @@ export class AggregateHandle<State, Evolve, Decide> {
     return this.#live.open.checkpointing
   }
 
-  /** Decides and writes; durable when it resolves. If another process wrote first, it reads that and decides again. */
+  /**
+   * Decides and writes; durable when it resolves. If another process wrote first, it reads those events and decides
+   * again.
+   */
   do<Name extends keyof Decide & string>(
     command: Name,
     ...args: InputArgs<Decide, Name>
@@ -65,7 +71,7 @@ export class AggregateHandle<State, Evolve, Decide> {
     return this.#live.command(command, input, options)
   }
 
-  /** A compensating event: history keeps what was wrong, and says by what and why it was corrected. */
+  /** Writes a compensating event: history keeps the wrong event, and records its correction and the reason. */
   async correct(
     seq: number,
     events: EventOf<Evolve> | readonly EventOf<Evolve>[],
@@ -81,19 +87,19 @@ export class AggregateHandle<State, Evolve, Decide> {
     return await this.#live.append(list, { ...options, meta: { ...options.meta, corrects: seq, reason } })
   }
 
-  /** Sees what other processes have written by now. Takes nothing from them. */
+  /** Reads the events that other processes have written; ownership does not change. */
   async refresh(): Promise<State> {
     this.#check()
     await this.#live.refresh()
     return this.state
   }
 
-  /** State as of a sequence, or as of a time (ms since 1970 or a Date). */
+  /** The state at a sequence or a time (ms since 1970 or a Date). */
   at(when: When): Promise<StateAt<State>> {
     return stateAt(this.#engine, this.#model, this.id, when)
   }
 
-  /** The events with where, when, who and why; brought up to today's versions. */
+  /** The events with position, time and metadata, in their current versions. */
   history(range: { readonly after?: number; readonly to?: number } = {}): AsyncGenerator<Happened<EventOf<Evolve>>> {
     return historyOf(this.#engine, this.#model, this.id, range) as AsyncGenerator<Happened<EventOf<Evolve>>>
   }
@@ -104,19 +110,19 @@ export class AggregateHandle<State, Evolve, Decide> {
   }
 
   /**
-   * Destroys the key of this aggregate's personal data: history stays whole, the data can never be read again. Says
-   * where bytes of the key may be left.
+   * Destroys the key of this aggregate's personal data: history stays complete, and the data can never be read again.
+   * Returns the places where bytes of the key may remain.
    */
   shred(): Promise<readonly string[]> {
     return shred(this.#engine, this.#model.name, this.id)
   }
 
-  /** Publishes the state as of now. Takes nothing from whoever writes. */
+  /** Publishes a checkpoint of the current state; ownership does not change. */
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     return this.#live.checkpoint(request)
   }
 
-  /** Takes commands that came by mail into history now; true if there were any. */
+  /** Processes commands that arrived by mail now; returns true if there were any. */
   receive(): Promise<boolean> {
     this.#check()
     return this.#room.receive(this.#live)

@@ -1,4 +1,4 @@
-// Reading an aggregate's past: its events, and its state as of a sequence or a time.
+// Reads an aggregate's past: its events, and its state at a sequence or a time.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -34,7 +34,7 @@ export async function stateAt<State>(
   return { state: state.value, coordinate: { timeline: head.timeline, seq, epoch: head.epoch, digest: toHex(digest) } }
 }
 
-/** The last sequence before the first entry that is younger than the time. */
+/** The last sequence before the first entry that is newer than the time. */
 async function seqAt(engine: Host, lineage: Awaited<ReturnType<typeof lineageOf>>, time: number): Promise<number> {
   if (!Number.isFinite(time))
     throw new RepriseError('INVALID_ARGUMENT', 'a time must be a Date or milliseconds since 1970')

@@ -1,6 +1,6 @@
-// The aggregates of one kind that are open in one engine, and the mail of those that are not. A command by mail is
-// decided when its aggregate is next open somewhere: at once where a process works for this kind. The message is consumed
-// in the commit that holds its events, so it is done once; a refusal is recorded as ":refused" and consumed likewise.
+// The aggregates of one kind that are open in one engine, and the mail of the others. A command by mail is decided when
+// its aggregate is next open in a process: at once if a process works for this kind. The message is consumed in the
+// commit with its events, so it is applied once; a refusal is recorded as ":refused" and consumed likewise.
 
 import { decideRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { timelineId } from '../../core/coordinate.ts'
@@ -16,7 +16,7 @@ import { aggregateModel } from './model.ts'
 import { OpenAggregate } from './open-aggregate.ts'
 import type { CommandOptions, Metadata, Model } from './types.ts'
 
-/** A command as it travels. */
+/** A command as it is sent. */
 export interface Letter {
   readonly command: string
   readonly input: unknown
@@ -26,7 +26,7 @@ export interface Letter {
 export const letterKind = 'command'
 const lookMs = 1000
 
-/** A command that throws is decided again, as every call is; then it counts as refused. */
+/** A command that throws is retried by the default policy; then it counts as refused. */
 const deliveries = resolveRetry({})
 
 export function queueOf(name: string): string {
@@ -37,7 +37,7 @@ export class Mailroom<State> {
   readonly #engine: Host
   readonly #model: Model<State>
   readonly #openAggregates = new Map<string, Promise<OpenAggregate<State>>>()
-  /** Commands that threw something else than a refusal, by message. */
+  /** Commands that threw an error other than a refusal, by message. */
   readonly #postponed = new Map<string, { readonly failures: number; readonly until: number }>()
   #isServing = false
 
@@ -47,7 +47,7 @@ export class Mailroom<State> {
     engine.declare(aggregateModel(model.name, model.prefix, model.fold as Fold<never>))
   }
 
-  /** Reads it, and takes nothing: whoever commands it next owns it then. */
+  /** Opens the aggregate without ownership; the first command takes it. */
   async open(id: string, options: OpenOptions): Promise<OpenAggregate<State>> {
     const opening = this.#openAggregates.get(id) ?? this.#begin(id, options)
     const live = await opening
@@ -62,7 +62,7 @@ export class Mailroom<State> {
     await live.close()
   }
 
-  /** This process takes mail of these aggregates, wherever they are. */
+  /** This process handles the mail of all aggregates of this kind. */
   serve(): void {
     if (this.#isServing) return
     this.#isServing = true
@@ -77,7 +77,7 @@ export class Mailroom<State> {
     this.#engine.onClose(async () => stop())
   }
 
-  /** All mail that is there, in order; what has to wait for its next attempt holds up the rest. */
+  /** Processes all mail in order; a message that waits for a retry blocks the rest. */
   async receive(live: OpenAggregate<State>): Promise<boolean> {
     let hadMail = false
     for (;;) {
@@ -86,7 +86,7 @@ export class Mailroom<State> {
       for (const message of messages) {
         if (this.#pauseMs(message) > 0) return hadMail
         await this.#deliver(live, message).catch((error) => {
-          // Another process took it into history meanwhile: what is left is read anew.
+          // Another process processed the message meanwhile: the rest is read again.
           if (!isReprise(error, 'CONFLICT')) throw error
         })
       }
@@ -110,14 +110,15 @@ export class Mailroom<State> {
     }
   }
 
-  /** Due by mail, and claimed for us by the dispatcher. */
+  /** The aggregate is due because of mail, and the dispatcher claimed it for this process. */
   async #claimed(head: Head): Promise<void> {
     const id = head.timeline.slice(this.#model.prefix.length)
     const live = await this.open(id, { mustExist: true })
     try {
       await live.adopt(head)
       await this.receive(live)
-      // Kept until it is due: let go, it would be claimed again at once, for its mail is still there.
+      // Keeps the aggregate until the retry is due: if released, it would be claimed again at once, because its mail is
+      // unread.
       for (let ms = await this.#pauseOf(live); ms > 0 && this.#isServing; ms = await this.#pauseOf(live)) {
         await new Promise<void>((resolve) => this.#engine.kernel.clock.after(Math.min(ms, lookMs), resolve))
         await this.receive(live)
@@ -148,7 +149,7 @@ export class Mailroom<State> {
     }
   }
 
-  /** True: the command is decided again after a while. Not written down: another process decides it at once. */
+  /** Returns true if the command is retried later. The delay is not stored: another process decides it at once. */
   #postpone({ id }: Message, error: unknown): boolean {
     const { clock, random, worker } = this.#engine.kernel
     const failures = this.#postponed.get(id)?.failures ?? 0
@@ -181,7 +182,7 @@ export class Mailroom<State> {
     await live.note(refusedType, { command, input, reason }, meta, { consume })
   }
 
-  /** Mail for what this process has open is not claimed; it has to look. */
+  /** Mail for aggregates that are open in this process is not claimed, so it is polled. */
   async #look(): Promise<void> {
     const openAggregates = await Promise.all([...this.#openAggregates.values()].map((live) => live.catch(() => null)))
     const open = openAggregates.filter((live): live is OpenAggregate<State> => live?.open.isOwner === true)
@@ -209,7 +210,7 @@ function readLetter(data: unknown, message: Message): Letter {
   return letter
 }
 
-/** Makes sure that somebody will look at its mail: the timeline exists and lies in the queue of its kind. */
+/** Ensures that mail is handled: creates the timeline if needed, and enters it in the queue of its kind. */
 export async function address(engine: Host, prefix: string, name: string, id: string): Promise<string> {
   const { store, hash, random, committer, worker, identity } = engine.kernel
   const timeline = timelineId(prefix + id)

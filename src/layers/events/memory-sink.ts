@@ -1,8 +1,8 @@
-// A projection in memory. Its state is a pure function of the feed up to a position, so any process can have a live copy;
-// one of them, the owner of the timeline, writes checkpoints: state and position in one manifest, under the fence.
-// The named cursor stays at the checkpoint before the newest: history after it is never trimmed, so a damaged newest
-// checkpoint costs a longer replay and nothing else.
-// A partition is held by one process only: whoever owns it applies its events, all others neither have nor read it.
+// A projection in memory. Its state is a pure function of the feed up to a position, so any process can have a live
+// copy; one of them, the owner of the timeline, writes checkpoints: state and position in one manifest, under the
+// fence. The named cursor stays at the checkpoint before the newest: history after it is never trimmed, so a damaged
+// newest checkpoint only costs a longer replay. A partition exists in one process only: its owner applies its events,
+// and other processes neither hold nor read it.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
@@ -40,14 +40,14 @@ export interface MemoryModel<State> {
 }
 
 /**
- * The two that the cursor counts on, and one before: the cursor lies before the entry of the second, so that history can be
- * trimmed only below that.
+ * The two checkpoints that the cursor relies on, and one before: the cursor is before the entry of the second, so that
+ * history can be trimmed only below that.
  */
 export const memoryRetain = { checkpoints: 3, history: 'needed' } as const
 const stepItemsMax = 1000
 const retakeMs = 1000
 const askMs = 1000
-/** Without events of ours, the position is still written now and then, so that others may trim. */
+/** Without new events, the position is still written at this interval, so that history can be trimmed. */
 const idleMs = 60_000
 
 export class MemorySink<State> implements Sink<Occurrence> {
@@ -62,15 +62,15 @@ export class MemorySink<State> implements Sink<Occurrence> {
   #owned: StateTimeline | null = null
   #isLeaving = false
   #base: { readonly id: string; readonly capture: CaptureBase } | null = null
-  /** Of the newest checkpoint. */
+  /** The position of the newest checkpoint. */
   #savedPosition: FeedPosition = feedStart
   #savedAt: number
-  /** By the same policy and the same arithmetic as every other checkpoint; events count as entries. */
+  /** The same policy and calculation as for every other checkpoint; events count as entries. */
   #timing: CheckpointTiming
   #triedAt = Number.NEGATIVE_INFINITY
   #askedAt = Number.NEGATIVE_INFINITY
   #saving: Promise<void> = Promise.resolve()
-  /** Rejects if what was read is no longer in the store. */
+  /** Rejects if entries that were read are no longer in the store. */
   #confirm: () => Promise<void> = async () => undefined
 
   private constructor(kernel: Kernel, timeline: TimelineId, model: MemoryModel<State>, gate: ShareGate | null) {
@@ -88,12 +88,12 @@ export class MemorySink<State> implements Sink<Occurrence> {
     return new CheckpointTiming(clock, this.#model.checkpoint, attributes, () => worker.now())
   }
 
-  /** Made on the first opening only: a generation that was removed after a rebuild must not come back. */
+  /** The timeline is created only at the first opening: a generation that was removed after a rebuild must not return. */
   static async open<State>(
     kernel: Kernel,
     timeline: TimelineId,
     model: MemoryModel<State>,
-    /** Of a partition; null: every process has the whole. */
+    /** The gate of a partition. Default: null, every process has the whole. */
     gate: ShareGate | null = null,
   ): Promise<MemorySink<State>> {
     const sink = new MemorySink(kernel, timeline, model, gate)
@@ -102,7 +102,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     return sink
   }
 
-  /** A checkpoint is made between two steps: they are as short as it is to be often. */
+  /** A checkpoint is made between two steps, so frequent checkpoints need short steps. */
   get stepItems(): number {
     return Math.min(this.#model.checkpoint.every ?? stepItemsMax, stepItemsMax)
   }
@@ -136,7 +136,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     return this.#owned !== null && this.#owned.broken === null
   }
 
-  /** Of its newest checkpoint; its owner is asked for one. */
+  /** The position of the newest checkpoint. Also requests a new checkpoint from the owner. */
   async stored(): Promise<FeedPosition> {
     const { store, clock, committer, random } = this.#kernel
     const [head] = await store.head([this.#timeline])
@@ -148,7 +148,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     return String(head?.attributes.position ?? feedStart)
   }
 
-  /** Somebody waits for this partition in another process. */
+  /** Another process waits for this partition: writes a checkpoint. */
   async #answer(): Promise<void> {
     const { store } = this.#kernel
     const [head] = await store.head([this.#timeline])
@@ -167,7 +167,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
       try {
         state = this.#step(state, occurrence)
       } catch (cause) {
-        // What it changed in place before it threw cannot be told apart: back to the checkpoint.
+        // The handler may have changed the state in place before it threw, so the checkpoint is loaded again.
         await this.#load()
         throw new PoisonError(occurrence, cause)
       }
@@ -187,7 +187,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     return callPure(this.#kernel.guardsFolds(), `${this.#timeline}: handler`, call, placeOf(occurrence))
   }
 
-  /** On the state of now. Every process that has a copy of the whole has to do it on its own. */
+  /** Applies the event to the current state. Every process with a copy of the whole must do it itself. */
   async redrive(occurrence: Occurrence): Promise<void> {
     const letter = this.#quarantine.find((each) => isSame(each, occurrence.at))
     this.#quarantine = without(this.#quarantine, occurrence.at)
@@ -241,9 +241,9 @@ export class MemorySink<State> implements Sink<Occurrence> {
   async reload(): Promise<void> {
     await this.#saving
     this.#owned = null
-    // They name events of the other copy, and would hide those that are in their place now.
+    // The quarantine names events of the other copy, and would hide the events that have their positions now.
     this.#quarantine = []
-    // The copy may be older than this projection: it is made again.
+    // The restored copy may be older than this projection, so the timeline is created again.
     if (this.#gate === null || this.#gate.mayTake()) await this.#takeIfFree({})
     await this.#load()
   }
@@ -253,7 +253,8 @@ export class MemorySink<State> implements Sink<Occurrence> {
   }
 
   async #giveUp(): Promise<void> {
-    // At once no longer counted as ours, else all partitions would see that there are too many, and all would leave.
+    // The partition no longer counts as owned from here on; otherwise all partitions would see too many owned ones, and
+    // all would leave.
     this.#isLeaving = true
     try {
       if (this.isWriter && this.#timing.entries > 0) {
@@ -268,7 +269,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     }
   }
 
-  /** The position of the newest checkpoint. */
+  /** Returns the position of the newest checkpoint. */
   async #takeIfFree(options: { readonly mustExist?: boolean }): Promise<FeedPosition> {
     this.#triedAt = this.#kernel.clock.elapsed()
     try {
@@ -284,8 +285,8 @@ export class MemorySink<State> implements Sink<Occurrence> {
   }
 
   /**
-   * Others may have written checkpoints meanwhile. A partition was not followed, and is loaded; the whole was, unless they were
-   * further. It then goes on from their checkpoint: the cursor must not go back behind it.
+   * Other processes may have written checkpoints meanwhile. A partition did not follow the feed and is loaded. The
+   * whole did follow it, and is loaded only if the stored checkpoint is further: the cursor must not go back behind it.
    */
   async #goOnAfterOthers(stored: FeedPosition): Promise<void> {
     if (this.#gate || isBehind(this.#position, stored)) return await this.#load()
@@ -294,7 +295,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     this.#base = null
   }
 
-  /** The newest checkpoint that is whole, else the beginning. */
+  /** Loads the newest complete checkpoint, else the initial state. */
   async #load(): Promise<void> {
     const known = this.#quarantine
     this.#forget()
@@ -333,7 +334,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     this.#savedPosition = this.#position
     const others = known.filter((one) => !this.#quarantine.some((other) => isSame(one, other)))
     this.#quarantine = [...this.#quarantine, ...others]
-    // What comes after the checkpoint is counted as it is read again.
+    // Events after the checkpoint are counted as they are read again.
     const ageMs = this.#kernel.worker.now() - (madeAt ?? head?.createdAt ?? this.#kernel.worker.now())
     timing.recovered({ openMs, restore, entries: 0, replayMs: null, ageMs })
     this.#timing = timing
@@ -346,7 +347,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     this.#base = null
   }
 
-  /** Says so: it is neither captured nor gone on from. */
+  /** Reports an invalid state: it is neither captured nor resumed from. */
   #isInvalid(seq: number, what: string): boolean {
     const { valid } = this.#model
     const ask = () => whyInvalid(valid, this.#state)
@@ -369,23 +370,23 @@ export class MemorySink<State> implements Sink<Occurrence> {
     return partsOf({ position: this.#position, events: this.#events, quarantine: this.#quarantine }, this.#state)
   }
 
-  /** One after another: a capture that is overtaken counts as abandoned. */
+  /** One capture at a time: a capture that is overtaken counts as abandoned. */
   #save(): Promise<void> {
-    // What made it due, or nothing of the policy: it was asked for, or the position had to be written.
+    // The policy's trigger; without one, the checkpoint was requested or the position had to be written.
     const trigger = this.#timing.decision?.trigger ?? 'projection'
     const next = this.#saving.then(() => this.#publish(trigger))
     this.#saving = next.catch(() => undefined)
     return next
   }
 
-  /** `isHeld`: captured in one go. */
+  /** `isHeld`: captured without yielding. */
   async #publish(trigger: string, isHeld = false): Promise<void> {
     if (!this.isWriter) return
     if (this.#isInvalid(this.#owned!.head.seq, 'no checkpoint is made, for the state is not valid')) {
       this.#savedAt = this.#kernel.clock.elapsed()
       return
     }
-    // A state made of entries that the store has lost must not become durable in it.
+    // A state that includes entries that the store has lost must not become durable.
     await this.#confirm()
     const hold = await ChunkHold.begin(this.#kernel)
     try {
@@ -401,7 +402,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
     const io = stateIo(this.#kernel, hold)
     const position = this.#position
     const mark = this.#timing.mark()
-    // Who applies events waits for the checkpoints that they make due; one that is asked for goes on beside them.
+    // Events wait for the checkpoints that they make due; a requested checkpoint runs concurrently with them.
     const events = this.#events
     const isTouched = () => this.#events !== events || this.#position !== position
     const capture = captureState(this.#parts(), this.#base?.capture ?? null, io, isHeld ? undefined : isTouched)
@@ -431,11 +432,11 @@ export class MemorySink<State> implements Sink<Occurrence> {
       abandonCapture(capture)
       if (error instanceof TouchedValue) return await this.#publish(trigger, true)
       this.#base = null
-      // The store does not want it, and might never: whoever looks for the reason finds it.
+      // The store refuses the checkpoint and may keep refusing it, so the reason is reported.
       if (isReprise(error, 'CONFLICT')) {
         this.#kernel.events.emit('checkpoint-failed', { timeline: this.#timeline, error, failuresInARow: 1 })
       }
-      // Somebody else writes now: this copy goes on as a reader.
+      // Another process writes now: this copy continues as a reader.
       if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'SWEPT', 'NOT_FOUND')) throw error
     }
   }

@@ -1,4 +1,4 @@
-// What tools know of aggregates, projections, process managers and the keys of personal data.
+// The models of aggregates, projections, process managers and the keys of personal data, for tools.
 
 import { usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
@@ -53,7 +53,7 @@ export function helperModel(kind: Model, name: string, scope: string, fold: Fold
   return { ...kind, name, scope, fold: fold as unknown as Fold<unknown> }
 }
 
-/** A generation that was replaced must stay ended: its rows in the user's tables would else be written a second time. */
+/** A replaced generation must stay ended; otherwise its rows in the user's tables would be written a second time. */
 async function generationHead(_: unknown, { timeline }: Head, { store }: Surroundings): Promise<HeadAgain> {
   const [, name, version, generation] = /^projection\/(.+)@(.+)-(\d+)(?:\/\d+)?$/.exec(timeline) ?? []
   if (name === undefined || version === undefined) return { status: '' }
@@ -62,7 +62,7 @@ async function generationHead(_: unknown, { timeline }: Head, { store }: Surroun
   return { status: [live, building].includes(Number(generation)) ? '' : endedStatus }
 }
 
-/** Those of the event, and `meta` beside them. */
+/** The fields of the event, with `meta` beside them. */
 function fieldsFor(entry: Entry): unknown {
   return Array.isArray(entry.data) ? { ...(fieldsOf(entry) as object), meta: metaOf(entry) } : entry.data
 }
@@ -74,7 +74,7 @@ function tells(entry: Entry): Told | null {
   return told(`~${seq}`, 'step', 'is', { title, note: brief(fieldsOf(entry)) })
 }
 
-/** Where it is noted which generation of a projection is live. */
+/** The timeline that records which generation of a projection is live. */
 export function catalogOf(name: string): string {
   return `projection/${name}`
 }

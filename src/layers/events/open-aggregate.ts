@@ -1,7 +1,8 @@
-// One aggregate that is open in this process, shared by all its handles. Commands wait in one queue; all that wait in the
-// same moment are decided one after another, each on the state that the ones before it leave, and written as one commit.
-// The commit applies only if nobody else wrote since that state was read: else what is new is read, and all are decided
-// again. Nothing is answered before it is durable, nor a refusal before it is known that the state it rests on is that of now.
+// One aggregate that is open in this process, shared by all its handles. Commands wait in one queue; all waiting
+// commands are decided one after another, each on the state after the previous one, and written as one commit. The
+// commit applies only if no other process wrote since that state was read; otherwise the new entries are read, and all
+// commands are decided again. No command is answered before it is durable, and no refusal before its state is known to
+// be current.
 
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
@@ -21,7 +22,7 @@ import { entryOf, supersededStatus, toEntry } from './envelope.ts'
 import { validate } from './schema.ts'
 import type { CommandOptions, Done, Metadata, Model } from './types.ts'
 
-/** Entries that one batch of commands may make. */
+/** The maximum number of entries of one batch of commands. */
 const batchEntries = 1000
 
 interface Request<State> {
@@ -34,7 +35,7 @@ interface Request<State> {
   reject(error: unknown): void
 }
 
-/** Something else that must not happen in the middle of a write. */
+/** Other work that must not overlap with a write. */
 interface Task {
   readonly task: () => Promise<void>
 }
@@ -45,7 +46,7 @@ interface Decided<State> {
   readonly events: readonly unknown[]
 }
 
-/** What was decided on one state. Verdicts are given once it is known that this was the state of now. */
+/** Decisions on one state. Verdicts are called once that state is known to be current. */
 interface Round<State> {
   readonly decided: readonly Decided<State>[]
   readonly verdicts: readonly (() => void)[]
@@ -81,24 +82,24 @@ export class OpenAggregate<State> {
     return this.#turns.open
   }
 
-  /** It was claimed for this process, under a new epoch. */
+  /** The dispatcher claimed the aggregate for this process, under a new epoch. */
   adopt(head: Head): Promise<void> {
     return this.#inTurn(() => this.#turns.adopt(head))
   }
 
-  /** This process owns it when it resolves. */
+  /** This process owns the aggregate when it resolves. */
   own(signal?: AbortSignal): Promise<OpenTimeline<State>> {
     return this.#inTurn(() => this.#turns.own(this.#waitMs, () => !signal?.aborted))
   }
 
-  /** On what is there now; of one that was never written, its first state. */
+  /** Checkpoints the current state; for an aggregate without events, its initial state. */
   async checkpoint(request: CheckpointRequest): Promise<PublishedCheckpoint> {
     await this.refresh()
     if (!this.#turns.exists) await this.own()
     return await this.open.checkpoint(request)
   }
 
-  /** Reads what others have written since; takes nothing. */
+  /** Reads the entries of other processes; ownership does not change. */
   refresh(): Promise<void> {
     return this.#inTurn(() => this.#turns.refresh())
   }
@@ -121,12 +122,12 @@ export class OpenAggregate<State> {
     return this.#submit({ decide, options, along })
   }
 
-  /** Events without a command: corrections, imports. */
+  /** Appends events without a command: corrections, imports. */
   append(events: readonly unknown[], options: CommandOptions, along: CommitExtras | null = null) {
     return this.#submit({ decide: () => events, options, along })
   }
 
-  /** Entries of this layer itself, in a commit of their own. */
+  /** Writes entries of this layer itself, in their own commit. */
   async note(type: string, fields: unknown, meta: Metadata, along: CommitExtras): Promise<void> {
     await this.#submit({ decide: () => [], entries: [entryOf(type, fields, meta, undefined)], options: {}, along })
   }
@@ -144,7 +145,7 @@ export class OpenAggregate<State> {
     if (!this.#isBusy) this.#next()
   }
 
-  /** Not an async function, nor what it calls while all goes well: each of those costs promises a command. */
+  /** Neither this function nor its successful path is async: each async function allocates promises per command. */
   #next(): void {
     this.#isBusy = this.#queue.length > 0
     if (!this.#isBusy) return
@@ -179,7 +180,7 @@ export class OpenAggregate<State> {
     void this.#settle(batch, failed).finally(() => this.#next())
   }
 
-  /** All that wait, or the first alone if something must go along in its commit. */
+  /** All waiting requests, or the first alone if its commit has extras. */
   #takeBatch(first: Request<State>): Request<State>[] {
     const batch = [first]
     this.#queue.shift()
@@ -193,7 +194,7 @@ export class OpenAggregate<State> {
     return batch
   }
 
-  /** `failed`: what became of the first attempt; with a null error, nothing was to be written. */
+  /** `failed` is the result of the first attempt; with a null error, there was nothing to write. */
   async #settle(batch: readonly Request<State>[], failed?: Failed<State>): Promise<void> {
     let waiting = batch
     let contest = this.#turns.contest(this.#waitMs)
@@ -220,7 +221,7 @@ export class OpenAggregate<State> {
         contest = this.#turns.contest(this.#waitMs)
       } catch (error) {
         if (!isLost(error) && waiting.length > 1) {
-          // One of them is at fault, perhaps for a value that cannot be stored: each for itself then.
+          // One of the requests is at fault, perhaps with a value that cannot be stored: each is settled alone.
           for (const request of waiting) await this.#settle([request])
           return
         }
@@ -231,7 +232,7 @@ export class OpenAggregate<State> {
     }
   }
 
-  /** Waits until it is worth trying again; those that nobody wants any more are rejected. */
+  /** Waits until a retry makes sense; aborted requests are rejected. */
   async #lose(
     waiting: readonly Request<State>[],
     contest: ReturnType<TurnTimeline<State>['contest']>,
@@ -255,7 +256,7 @@ export class OpenAggregate<State> {
     }
   }
 
-  /** Another process may have taken the message into history: then there is nothing to repeat. */
+  /** If another process has processed the message, there is nothing to repeat. */
   async #areUnread(ids: readonly MessageId[]): Promise<boolean> {
     const unread = new Set((await this.open.inbox(1000)).map(({ id }) => id))
     return ids.every((id) => unread.has(id))
@@ -272,7 +273,7 @@ export class OpenAggregate<State> {
     })
   }
 
-  /** Decides in order on the state that each leaves to the next. */
+  /** Decides in order, each on the state after the previous one. */
   #decideAll(batch: readonly Request<State>[]): Round<State> {
     const { clock } = this.#engine.kernel
     const { open } = this
@@ -285,7 +286,7 @@ export class OpenAggregate<State> {
     for (let i = 0; i < batch.length; i++) {
       const request = batch[i]!
       const { key, expect, signal } = request.options
-      // The same key twice in one moment: the second is answered when the first is durable.
+      // The same key twice in one batch: the second is answered when the first is durable.
       if (decided.length > 0 && ((key !== undefined && keys.has(key)) || seq - open.seq >= batchEntries)) {
         return { decided, verdicts, rest: batch.slice(i) }
       }
@@ -304,7 +305,7 @@ export class OpenAggregate<State> {
         const events = key !== undefined && open.hasKey(key) ? [] : request.decide(state, seq, now)
         const meta = request.options.meta ?? {}
         const entries = request.entries ?? events.map((event, n) => toEntry(this.#model.check(event), meta, key, n > 0))
-        // Also for the last one: an event that cannot be folded must fail its own command, not its neighbours.
+        // Also for the last one: an event that cannot be folded must fail its own command, not the others.
         if (batch.length > 1) {
           const [before, at] = [state, seq]
           state = callPure(this.#engine.kernel.guardsFolds(), `evolve of ${this.timeline}`, () =>
@@ -328,7 +329,7 @@ export class OpenAggregate<State> {
     }
   }
 
-  /** Null: there is nothing to write. */
+  /** Returns null if there is nothing to write. */
   #write({ decided }: Round<State>): Promise<unknown> | null {
     if (decided.length === 0) return null
     try {
@@ -362,13 +363,16 @@ export class OpenAggregate<State> {
   }
 }
 
-/** Not written, as the guard says. With an unknown outcome it is perhaps written: only an id can tell. */
+/**
+ * A lost write can be repeated: the guard refused it. With an unknown outcome it may have been written, and only a key
+ * shows whether it was.
+ */
 function mayRepeat<State>(request: Request<State>, error: unknown): boolean {
   if (!isLost(error)) return false
   return error.code !== 'OUTCOME_UNKNOWN' || request.options.key !== undefined
 }
 
-/** A rewritten aggregate is history: its commands belong to the one that took its place. */
+/** A rewritten aggregate is read-only: its commands belong to its successor. */
 function supersededBy(head: Head | null): RepriseError | null {
   if (head?.status !== supersededStatus) return null
   const { timeline, attributes } = head

@@ -1,8 +1,8 @@
-// Personal data that can be removed from an immutable history. A field wrapped in `personal(value)` is sealed with a key of
-// its aggregate alone before it is written; events, state, checkpoints, projections and exports hold the sealed bytes only.
-// Shredding removes the timeline that holds the key: the history stays whole, its digests stay true, the data is gone.
-//
-// Sealed field: { personal: nonce(12) ++ AES-256-GCM(codec(value)) ++ tag(16) }, associated data = the aggregate's timeline.
+// Personal data that can be removed from an immutable history. A field wrapped in `personal(value)` is sealed with its
+// aggregate's own key before it is written; events, state, checkpoints, projections and exports hold the sealed bytes
+// only. Shredding removes the timeline that holds the key: the history stays complete, its digests stay valid, and the
+// data is gone. Sealed field: { personal: nonce(12) ++ AES-256-GCM(codec(value)) ++ tag(16) }, associated data = the
+// aggregate's timeline.
 
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
@@ -19,7 +19,7 @@ import { helperModel, keysKind } from './model.ts'
 
 declare const plain: unique symbol
 
-/** A personal value: in a new event the value itself, sealed from then on. Read it with `handle.reveal`. */
+/** A personal value: the plain value in a new event, sealed from then on. Read it with `handle.reveal`. */
 export interface Personal<T> {
   readonly personal: Uint8Array | Unsealed
   readonly [plain]?: T
@@ -46,13 +46,13 @@ export function personal<T>(value: T): Personal<T> {
   return { personal: new Unsealed(value) }
 }
 
-/** Is there anything to seal? */
+/** Whether there is anything to seal. */
 export function holdsPersonal(entries: readonly NewEntry[]): boolean {
   for (const entry of entries) if (holdsUnsealed(entry.data)) return true
   return false
 }
 
-/** Entries with their personal fields sealed. */
+/** Returns the entries with their personal fields sealed. */
 export async function sealPersonal(
   engine: Host,
   name: string,
@@ -92,15 +92,15 @@ export async function reveal<T>(
 }
 
 /**
- * Removes the key and everything of its timeline from the store and its files. Says where bytes of it may be left all the same.
- * Backups made before keep theirs: shred them too.
+ * Removes the key and its timeline from the store and its files. Returns the places where bytes of it may remain.
+ * Earlier backups keep their copy: shred them too.
  */
 export async function shred(engine: Host, name: string, id: string): Promise<readonly string[]> {
   const { kernel } = engine
   const timeline = timelineId(`keys/${name}/${id}`)
   for (;;) {
     const [head] = await kernel.store.head([timeline])
-    // Also if it is gone: a process that was killed may have got no further than that.
+    // Also if the head is gone: a process that was killed may have stopped at this point.
     if (!head) return await kernel.store.scrub()
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
@@ -139,7 +139,7 @@ function contextOf(name: string, id: string): Uint8Array {
   return new TextEncoder().encode(`events/${name}/${id}`)
 }
 
-/** Looks without making anything: every event passes here. */
+/** Checks without allocating: every event passes here. */
 function holdsUnsealed(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (Array.isArray(value)) {

@@ -1,5 +1,5 @@
-// Process managers: events of some aggregates become commands to others. The commands go out as mail in the same commit
-// that moves the position in the feed, each with an id made from the event's coordinate: sent once, done once.
+// Process managers: events of some aggregates become commands to others. The commands are sent as mail in the commit
+// that moves the position in the feed, each with an id derived from the event's coordinate: sent once, applied once.
 
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
@@ -37,7 +37,7 @@ import {
 } from './source.ts'
 import type { InputOf, Metadata } from './types.ts'
 
-/** A command on its way to an aggregate. */
+/** A command to an aggregate, before it is sent. */
 export interface Outgoing {
   readonly to: { readonly name: string; readonly prefix: string }
   readonly id: string
@@ -61,7 +61,10 @@ export function command<Decide, Name extends keyof Decide & string>(
   return { to: { name: to.name, prefix: to.prefix }, id, command: name, input }
 }
 
-/** A command by mail, from anywhere: done when its aggregate is next open in a process that works for its kind. */
+/**
+ * Sends a command by mail, from anywhere. It is applied when its aggregate is next open in a process that works for its
+ * kind.
+ */
 export async function send(
   rp: Engine,
   outgoing: Outgoing,
@@ -75,7 +78,7 @@ export async function send(
   return await sendCommand(hostOf(rp), outgoing.to, outgoing.id, letter, options.key)
 }
 
-/** A command that came by mail and was refused. */
+/** A command that arrived by mail and was refused. */
 export interface RefusedLetter {
   readonly command: string | null
   readonly input: unknown
@@ -84,7 +87,7 @@ export interface RefusedLetter {
 
 export type Reaction = Outgoing | readonly Outgoing[] | undefined | void
 
-/** One function an event type. */
+/** One function per event type. */
 export type Reactions<Sources extends readonly EventSource[]> = {
   readonly [Type in EventFrom<Sources[number]>['type']]?: (
     event: Extract<EventFrom<Sources[number]>, { readonly type: Type }>,
@@ -95,17 +98,20 @@ export type Reactions<Sources extends readonly EventSource[]> = {
 export interface ProcessManagerOptions<Sources extends readonly EventSource[], On> {
   readonly from: Sources
   readonly on: On
-  /** When an aggregate refused a command that came by mail: the place to compensate. */
+  /** Called when an aggregate refused a command that was sent by mail: the place to compensate. */
   readonly onRefused?: (letter: RefusedLetter, at: EventAt) => Reaction
-  /** What to do with an event on which a reaction throws: stand still and say so (default), or set it aside and go on. */
+  /** Policy for an event on which a reaction throws: stop and report it, or quarantine it and continue. Default: 'stop'. */
   readonly poison?: 'stop' | 'quarantine'
-  /** How often an event is tried before it counts as poison; once if left out. */
+  /** How often an event is tried before it counts as poison. Default: once. */
   readonly retry?: RetryPolicy
-  /** Also the events of forks of these aggregates; by default a fork is a trial that nobody else sees. */
+  /**
+   * Include the events of forks of these aggregates. Default: false, because a fork is a trial that other readers do
+   * not see.
+   */
   readonly forks?: boolean
 }
 
-/** An open process manager: how far it is, and what it set aside. */
+/** An open process manager: its position and its quarantined events. */
 export type ProcessManager = Subscription<Occurrence>
 
 export interface ProcessManagerDefinition extends Entity<ProcessManager, undefined>, Workable {
@@ -166,7 +172,7 @@ class MailSink extends PositionSink<Occurrence> {
     this.#reactTo = reactTo
   }
 
-  /** For rollbacks: whose events it reads. */
+  /** Records which events it reads, for rollbacks. */
   protected override async prepare(open: OpenTimeline<Progress>): Promise<boolean> {
     const noted = JSON.stringify(this.#reads)
     const head = await this.#engine.head(this.timeline)
@@ -197,8 +203,8 @@ class MailSink extends PositionSink<Occurrence> {
   async #message(outgoing: Outgoing, { at }: Occurrence, index: number): Promise<OutgoingMessage> {
     const { codec, sealer } = this.kernel
     const to = timelineId(await address(this.#engine, outgoing.to.prefix, outgoing.to.name, outgoing.id))
-    // With the epoch: after a rollback another event has the same sequence, and its command must not be taken for the
-    // first one's.
+    // Includes the epoch: after a rollback another event has the same sequence, and its command must not be mistaken
+    // for the first one's.
     const id = `${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}` as MessageId
     const { correlation = `${at.timeline}@${at.seq}`, actor } = at.meta
     const meta = { causation: `${at.timeline}@${at.seq}`, correlation, ...(actor !== undefined && { actor }) }

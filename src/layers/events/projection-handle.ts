@@ -1,5 +1,5 @@
-// What a user holds of a projection: its state, how far it is, and the rebuild: a new generation is made beside the live
-// one, catches up, and takes its place in one step. Readers never see a half-built one.
+// The user's handle of a projection: its state, its position, and the rebuild: a new generation is built beside the
+// live one, catches up, and replaces it in one step. Readers never see an incomplete one.
 
 import type { ResolvedRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -24,13 +24,10 @@ export interface Build<State> {
   events(partition: number): Events
   open(partition: number): Promise<Sink<Occurrence>>
   stateOf(sinks: readonly Sink<Occurrence>[]): State
-  /** It is the live generation from here on: other processes share it. */
+  /** The generation is live from here on: other processes share it. */
   begin(): void
   stop(): void
-  /**
-   * Its generation is no longer read: removes what is ours of it, partition by partition, and what the author tears
-   * down last.
-   */
+  /** The generation is no longer read: removes its data, partition by partition, and calls the author's teardown last. */
   retire(): Promise<void>
 }
 
@@ -43,20 +40,20 @@ export interface ProjectionModel<State> {
 }
 
 export interface RebuildOptions {
-  /** Called about every hundred milliseconds. */
+  /** Called about every 100 milliseconds. */
   readonly onProgress?: (progress: { readonly applied: number; readonly isCaughtUp: boolean }) => void
-  /** In the same step as the swap is told to other processes: rename your tables here, for example. */
+  /** Called right after the swap: rename your tables here, for example. */
   readonly onSwap?: (generation: { readonly from: number; readonly to: number }) => Promise<void>
-  /** Keep the old generation's data; by default it goes once the new one is live. */
+  /** Keep the old generation's data. Default: false, it is removed once the new one is live. */
   readonly keepOld?: boolean
-  /** Stops building with ABORTED; the next rebuild goes on from there. */
+  /** Aborts the rebuild with ABORTED; the next rebuild resumes it. */
   readonly signal?: AbortSignal
 }
 
 const knownRebuild = namesOf<RebuildOptions>({ onProgress: true, onSwap: true, keepOld: true, signal: true })
 const knownCatchUp = namesOf<CatchUpOptions>({ signal: true, timeout: true })
 
-/** How far a partition is. `stale`: the rollback that undid events which it has applied, until it was built anew. */
+/** The progress of a partition. `stale`: a rollback undid events that it has applied, and it was not rebuilt yet. */
 export type ProjectionStatus = SubscriptionStatus & { readonly stale: string | null }
 
 interface Running<State> {
@@ -70,7 +67,7 @@ const progressMs = 100
 
 export class ProjectionHandle<State> {
   readonly name: string
-  /** A projection is there once, under its name. */
+  /** The projection's name: each projection exists once. */
   readonly id: string
   readonly #engine: Host
   readonly #model: ProjectionModel<State>
@@ -108,7 +105,10 @@ export class ProjectionHandle<State> {
     return this.#isClosed
   }
 
-  /** As of the last event applied here. A table projection gives the table's handle, an SQL one nothing. */
+  /**
+   * The state after the last event applied here. A table projection returns the table's handle, an SQL projection
+   * nothing.
+   */
   get state(): State {
     const { build, runners } = this.#running
     return build.stateOf(runners.map(({ sink }) => sink))
@@ -118,24 +118,24 @@ export class ProjectionHandle<State> {
     return this.#running.generation
   }
 
-  /** One for each partition. */
+  /** One status per partition. */
   get status(): readonly ProjectionStatus[] {
     return this.#running.runners.map((runner) => ({ ...runner.status, stale: this.#stale }))
   }
 
-  /** Partitions that this process writes. */
+  /** The number of partitions that this process writes. */
   get owned(): number {
     return this.#running.runners.filter(({ sink }) => isWrittenBy(sink)).length
   }
 
-  /** Events that were set aside, with what was thrown. */
+  /** Quarantined events, with their errors. */
   get quarantine(): readonly Quarantined[] {
     return this.#running.runners.flatMap((runner) => runner.sink.quarantine)
   }
 
   /**
-   * Resolves when everything that was in the feed at this call is applied, here or by the processes that have the other
-   * partitions: read what you wrote. What lies in memory elsewhere counts once it is in a checkpoint there.
+   * Resolves when every event in the feed at the time of this call is applied, here or by the owners of the other
+   * partitions: read your own writes. State in another process's memory counts once it is in a checkpoint.
    */
   async catchUp(options: CatchUpOptions = {}): Promise<State> {
     checkOptions(`catchUp of ${this.name}`, options, knownCatchUp)
@@ -143,25 +143,26 @@ export class ProjectionHandle<State> {
       const { runners } = this.#running
       try {
         await Promise.all(runners.map((runner) => runner.catchUp(options)))
-        // Events that it has applied were undone: it is caught up once it was built anew.
+        // Events that it has applied were undone: it is caught up after the rebuild.
         if (!(await this.#isStale())) return this.state
         await this.#correct(options)
       } catch (error) {
-        // Swapped meanwhile: the same of the generation that took its place.
+        // A swap happened meanwhile: repeat for the new generation.
         const isSwapped = !this.#isClosed && this.#running.runners !== runners
         if (!isSwapped || !isReprise(error, 'CLOSED')) throw error
       }
     }
   }
 
-  /** Goes on after a stop on poison: once the handler is mended, or to see it fail again. */
+  /** Resumes after a stop on poison: once the handler is fixed, or to see the error again. */
   resume(): void {
     for (const runner of this.#running.runners) runner.resume()
   }
 
   /**
-   * Applies events again that were set aside, all of them or these, once the handler is mended: on the state of now, so
-   * after events that happened later. Rejects at the first that still fails; it stays where it is. Gives how many were applied.
+   * Applies quarantined events again (default: all of them) once the handler is fixed: on the current state, so after
+   * events that happened later. Rejects at the first event that still fails, which stays quarantined. Returns the
+   * number of applied events.
    */
   async redrive(letters: readonly Pick<Quarantined, 'timeline' | 'seq'>[] = this.quarantine): Promise<number> {
     let count = 0
@@ -172,14 +173,14 @@ export class ProjectionHandle<State> {
     return count
   }
 
-  /** Writes a checkpoint now (in memory only; the others write with every step). */
+  /** Writes a checkpoint now (projections in memory only; the others write with every step). */
   async checkpoint(): Promise<void> {
     for (const { sink } of this.#running.runners) if (sink instanceof MemorySink) await sink.save()
   }
 
   /**
-   * Builds the projection anew from the first event, beside this one, and takes its place when it has caught up. A build that a
-   * crash cut off is gone on with.
+   * Rebuilds the projection from the first event, beside this one, and replaces it when it has caught up. An
+   * interrupted rebuild is resumed.
    */
   async rebuild(options: RebuildOptions = {}): Promise<void> {
     checkOptions(`rebuild of ${this.name}`, options, knownRebuild)
@@ -198,7 +199,10 @@ export class ProjectionHandle<State> {
     if (!options.keepOld) await retire(this.#engine, this.#model, old.generation)
   }
 
-  /** In another number of partitions than the live generation has: made beside it, from the first event, and swapped. */
+  /**
+   * Rebuilds the projection with another number of partitions than the live generation: beside it, from the first
+   * event, then swaps.
+   */
   static async rescale<State>(engine: Host, model: ProjectionModel<State>, options: RebuildOptions): Promise<void> {
     checkOptions(`rescale of ${model.name}`, options, knownRebuild)
     const { live } = await readBuilds(engine, catalogOf(model.name), model.version)
@@ -208,7 +212,7 @@ export class ProjectionHandle<State> {
     if (!options.keepOld) await retire(engine, model, live)
   }
 
-  /** @internal One more holder in this process; each of them closes. */
+  /** @internal Adds a holder in this process; each holder closes. */
   share(): this {
     this.#holders += 1
     return this
@@ -237,7 +241,7 @@ export class ProjectionHandle<State> {
     return this.#stale !== null
   }
 
-  /** Built anew here, or by the process that was first: then its generation is followed. */
+  /** Rebuilds here, or follows the generation of the process that was first. */
   async #correct(options: CatchUpOptions = {}): Promise<void> {
     const { clock } = this.#engine.kernel
     throwIfAborted(options.signal, `projection ${this.name}`)
@@ -268,7 +272,7 @@ export class ProjectionHandle<State> {
   }
 }
 
-/** The next generation, caught up and swapped in. It goes on with one that was begun. */
+/** Builds the next generation, or resumes a begun one, lets it catch up, and swaps it in. */
 async function makeGeneration<State>(
   engine: Host,
   model: ProjectionModel<State>,
@@ -288,7 +292,7 @@ async function makeGeneration<State>(
     await options.onSwap?.({ from, to })
     return next
   } catch (error) {
-    // What another process builds under the same number is its own. One that was aborted is gone on with the next time.
+    // Another process owns its own build under the same number. An aborted build is resumed by the next rebuild.
     const isOurs = next.runners.every(({ sink }) => isWrittenBy(sink))
     await stop(next)
     if (isOurs && !isReprise(error, 'ABORTED')) {
@@ -310,12 +314,12 @@ async function generationAfter<State>(engine: Host, model: ProjectionModel<State
   })
 }
 
-/** What a generation consists of, without working on it. */
+/** The parts of a generation, without running it. */
 function partsOf<State>(engine: Host, model: ProjectionModel<State>, generation: number): Build<State> {
   return model.build(engine, generation, model.partitions)
 }
 
-/** Removes a generation that was replaced; begun again by whoever comes next, if a crash cuts it off. */
+/** Removes a replaced generation; after a crash, the next process repeats it. */
 async function retire<State>(engine: Host, model: ProjectionModel<State>, generation: number): Promise<void> {
   const { name, version } = model
   const partitions = (await partitionsOf(engine, model, generation)) ?? model.partitions
@@ -323,7 +327,7 @@ async function retire<State>(engine: Host, model: ProjectionModel<State>, genera
   await note(engine, catalogOf(name), { [`retiring.${version}`]: null })
 }
 
-/** Whoever opens a generation in another number of partitions would miss some of it, or count some of it twice. */
+/** Opening a generation with another number of partitions would miss some events, or count some twice. */
 async function checkPartitions<State>(engine: Host, model: ProjectionModel<State>, generation: number): Promise<void> {
   const { name, version, partitions } = model
   const known = await partitionsOf(engine, model, generation)
@@ -343,14 +347,14 @@ async function checkPartitions<State>(engine: Host, model: ProjectionModel<State
   )
 }
 
-/** For rollbacks: whose events it reads. */
+/** Records which events it reads, for rollbacks. */
 async function noteReads<State>(engine: Host, { name, reads }: ProjectionModel<State>): Promise<void> {
   const head = await engine.head(catalogOf(name))
   const noted = JSON.stringify(reads)
   if (head?.attributes[readsAttribute] !== noted) await note(engine, catalogOf(name), { [readsAttribute]: noted })
 }
 
-/** As noted, or as its timelines show; null: nothing was built yet. */
+/** The recorded number, or the number of existing timelines; null if nothing was built yet. */
 async function partitionsOf<State>(
   engine: Host,
   model: ProjectionModel<State>,
@@ -396,7 +400,7 @@ async function run<State>(
   isLive: boolean,
 ): Promise<Running<State>> {
   const build = model.build(engine, generation, model.partitions)
-  // Before anything is taken: so the others hear of this process with its first heartbeat.
+  // Before anything is taken, so that other processes learn of this one with its first heartbeat.
   if (isLive) build.begin()
   const runners: Subscription<Occurrence>[] = []
   const { poison, retry } = build
@@ -407,7 +411,7 @@ async function run<State>(
   return { generation, build, runners }
 }
 
-/** Whether this process writes what the sink holds. */
+/** Whether this process writes the sink's data. */
 function isWrittenBy(sink: Sink<Occurrence>): boolean {
   return sink instanceof MemorySink ? sink.isWriter : sink.isOwned
 }

@@ -1,5 +1,5 @@
-// The parts of a checkpoint of a projection in memory: its state, and what binds it to the feed. A Keyed, alone or as a field of
-// a plain object, is a part of its own, so that only what changed in it is written.
+// The parts of a projection's checkpoint in memory: its state and its feed position. A Keyed, alone or as a field of a
+// plain object, is its own part, so that only its changes are written.
 
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { FeedPosition } from '../../core/store/ports.ts'

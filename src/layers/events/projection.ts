@@ -1,5 +1,6 @@
 // Projections: other views of the same events. In memory (with checkpoints), in a table, or in the user's own SQL; each
-// reads the gap-free feed and binds its position to its state. A projection is rebuilt beside the live one and swapped.
+// reads the gap-free feed and stores its position with its state. A projection is rebuilt beside the live one and
+// swapped.
 
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
@@ -44,38 +45,50 @@ export interface CommonOptions<Sources extends readonly EventSource[]> {
   readonly from: Sources
   /** Change it when the handlers change their meaning: a new build starts beside the old one. */
   readonly version?: string | number
-  /** Also the events of forks of these aggregates; by default a fork is a trial that nobody else sees. */
+  /**
+   * Include the events of forks of these aggregates. Default: false, because a fork is a trial that other readers do
+   * not see.
+   */
   readonly forks?: boolean
-  /** What to do with an event on which a handler throws: stand still and say so (default), or set it aside and go on. */
+  /** Policy for an event on which a handler throws: stop and report it, or quarantine it and continue. Default: 'stop'. */
   readonly poison?: 'stop' | 'quarantine'
-  /** How often an event is tried before it counts as poison; once if left out. */
+  /** How often an event is tried before it counts as poison. Default: once. */
   readonly retry?: RetryPolicy
 }
 
 // `On` is a parameter of its own because TypeScript infers the handlers' parameters only then.
 export interface ProjectionOptions<State, Sources extends readonly EventSource[], On> extends CommonOptions<Sources> {
   readonly initial: () => State
-  /** Returns the next state, or changes it in place. Deterministic: the same events give the same state. */
+  /** Returns the next state, or changes it in place. Deterministic: the same events produce the same state. */
   readonly on: On
-  /** Beside what it says: every 10,000 events and each 5 s, unless it says otherwise. `every` counts events. */
+  /**
+   * When to checkpoint; `every` counts events. Default, for the fields it does not set: every 10,000 events and every 5
+   * s.
+   */
   readonly checkpoint?: CheckpointPolicy
-  /** Whether a state makes sense (true, false, or why not): no checkpoint is made of one that does not, nor is it restored. */
+  /** Validates a state (true, false, or the reason): an invalid state is neither checkpointed nor restored. */
   readonly valid?: Validity<State>
 }
 
 export interface PartitionedProjectionOptions<State, Sources extends readonly EventSource[], On>
   extends ProjectionOptions<State, Sources, On> {
-  /** Several processes share these; each holds the state of those it owns, and each aggregate is always in the same one. */
+  /**
+   * The number of partitions, which several processes share. Each process holds the state of the partitions it owns,
+   * and an aggregate is always in the same partition.
+   */
   readonly partitions: number
 }
 
 export interface SqlProjectionOptions<Sources extends readonly EventSource[], On> extends CommonOptions<Sources> {
-  /** Runs once for each generation, whatever its partitions, before its first event: create your tables here. */
+  /** Runs once per generation, for all its partitions, before its first event: create your tables here. */
   readonly setup?: (sql: Sql, generation: number) => Promise<unknown> | unknown
-  /** Runs once for each generation that was replaced or given up, when nobody writes to it any more: drop its tables here. */
+  /**
+   * Runs once per generation that was replaced or abandoned, when no process writes to it any more: drop its tables
+   * here.
+   */
   readonly teardown?: (sql: Sql, generation: number) => Promise<unknown> | unknown
   readonly on: On
-  /** Several processes share these, each aggregate always in the same one. Default 1. */
+  /** The number of partitions, which several processes share; an aggregate is always in the same one. Default: 1. */
   readonly partitions?: number
 }
 
@@ -89,11 +102,11 @@ export interface TableProjectionOptions<Tx extends OffsetTx, Sources extends rea
 export interface ProjectionDefinition<State> extends Entity<ProjectionHandle<State>, undefined>, Workable {
   readonly kind: 'projection'
   readonly name: string
-  /** The generation that readers are to read now, without opening it: it is part of the names of your tables. */
+  /** The live generation, without opening it: it is part of the names of your tables. */
   generation(rp: Engine): Promise<number>
   /**
-   * Builds it in the number of partitions that this definition has, beside the live one, and takes its place. Readers and
-   * processes of the old number go on until then; one that was cut off is gone on with.
+   * Rebuilds the projection with this definition's number of partitions, beside the live one, and swaps. Readers and
+   * processes of the old number continue until then; an interrupted rescale is resumed.
    */
   rescale(rp: Engine, options?: RebuildOptions): Promise<void>
 }
@@ -156,7 +169,7 @@ export function partitionedProjection<
   })
 }
 
-/** Without partitions every process has the whole; with them, each what it owns. */
+/** Without partitions every process has the whole; with them, each has the partitions it owns. */
 function inMemory<State, Shown>(
   name: string,
   options: ProjectionOptions<State, readonly EventSource[], unknown>,
@@ -205,7 +218,7 @@ function inMemory<State, Shown>(
   })
 }
 
-/** What every kind of projection says of its partitions. */
+/** The shared setup of partitions for every kind of projection. */
 function shareOut(engine: Host, name: string, version: string, generation: number, partitions: number) {
   const sinks: Sink<Occurrence>[] = []
   const countOwned = () => sinks.filter((sink) => sink.isOwned).length
@@ -232,7 +245,7 @@ function shareOut(engine: Host, name: string, version: string, generation: numbe
   }
 }
 
-/** What becomes of an event on which a handler throws. */
+/** The policy for events on which a handler throws. */
 function failing({ poison = 'stop', retry }: CommonOptions<readonly EventSource[]>) {
   return { poison, retry: resolveRetry({ attempts: 1, ...retry }) }
 }
@@ -271,7 +284,7 @@ export function sqlProjection<
       },
       stateOf: () => null,
       async retire() {
-        // The first one last: once the others have ended, nobody writes any more.
+        // The first partition is last: once the others have ended, no process writes any more.
         for (const [i, timeline] of [...shares.build.timelines.entries()].reverse()) {
           const userSql = i === 0 && teardown ? (sql: Sql) => teardown(sql, generation) : undefined
           await endGeneration(engine, timeline, userSql)
@@ -291,7 +304,10 @@ export function tableProjection<
   return intoTables(name, options as unknown as AnyTableOptions<Tx>, null, (sinks) => sinks[0]!.table)
 }
 
-/** The same in partitions that processes share, a table for each: its id is p0, p1, …; `state` has those owned here. */
+/**
+ * The same in partitions that processes share, one table per partition: its id is p0, p1, …; `state` has those owned
+ * here.
+ */
 export function partitionedTableProjection<
   Tx extends OffsetTx,
   Sources extends readonly EventSource[],
@@ -326,7 +342,7 @@ function intoTables<Tx extends OffsetTx, Shown>(
   const version = String(options.version ?? 1)
   return define<Shown>(name, version, options, partitions ?? 1, (engine, generation, count) => {
     const shares = shareOut(engine, name, version, generation, count)
-    // The first build fills the table itself, each rebuild one of its own beside it.
+    // The first build fills the table itself; each rebuild fills its own table beside it.
     const build = generation === 1 && version === '1' ? [] : [`${version}-${generation}`]
     return {
       ...shares.build,
@@ -362,7 +378,7 @@ function define<State>(
   }
   const reads = { scopes: options.from.map(({ prefix }) => prefix), forks: options.forks === true }
   const model: ProjectionModel<State> = { name, version, reads, partitions, build: buildIn }
-  // One handle an engine: opening it again shares it, and working for it keeps it open.
+  // One handle per engine: opening the projection again shares it, and working for it keeps it open.
   const open = new WeakMap<Host, Promise<ProjectionHandle<State>>>()
   const openOnce = async (engine: Host): Promise<ProjectionHandle<State>> => {
     const held = await open.get(engine)?.catch(() => undefined)

@@ -1,4 +1,5 @@
-// How `decide` says no. A refusal is an answer, not a failure: nothing was written and nothing is broken.
+// Thrown by `decide` to refuse a command. A refusal is an answer, not a failure: nothing was written and nothing is
+// broken.
 
 import { RepriseError } from '../../core/errors.ts'
 

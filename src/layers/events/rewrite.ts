@@ -1,6 +1,6 @@
 // Corrections that a compensating event cannot express: the history of an aggregate is copied into a new one, event by
-// event, through a function that may change, drop or add. The old timeline stays as it was, marked as superseded, with
-// a pointer to the new one, and takes no further commands; the new one's events say which event they came from.
+// event, through a function that may change, drop or add events. The old timeline stays unchanged, is marked as
+// superseded with a pointer to the new one, and refuses further commands; the new events record their origin.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -68,7 +68,7 @@ export async function rewrite<State, Evolve, Decide>(
         })
       })
     }
-    // What is written to the old one while it is copied is copied too: it ends exactly where the copy does.
+    // Events that are written to the old aggregate during the copy are copied too: it ends exactly where the copy does.
     for (let copied = 0, isEnded = false, attempt = 1; !isEnded; attempt++) {
       const head = await existing(engine.kernel, source)
       const history = historyOf(engine, model, from, { after: copied, to: head.seq })
@@ -94,7 +94,7 @@ export async function rewrite<State, Evolve, Decide>(
   return { from: source, to: target, ...tally }
 }
 
-/** Ends it where it was copied to. False: somebody has written since. */
+/** Ends the aggregate at the end of the copy. Returns false if another process has written since. */
 async function supersede(engine: Host, head: Head, to: string, reason: string): Promise<boolean> {
   const { committer, random, worker } = engine.kernel
   const { timeline, epoch, seq, digest } = head

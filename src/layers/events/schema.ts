@@ -1,5 +1,5 @@
-// Standard Schema, as far as an aggregate needs it: any library's schema may stand for the data of a command or an event.
-// Only the interface is here (standardschema.dev), no library.
+// The parts of Standard Schema that an aggregate needs: any library's schema can describe the data of a command or an
+// event. Only the interface is here (standardschema.dev), no library.
 
 import { RepriseError } from '../../core/errors.ts'
 
@@ -16,7 +16,7 @@ export type SchemaResult<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] }
 
-/** A decision or evolution whose data was described by a schema. */
+/** A decision or evolution whose data has a schema. */
 export type WithSchema<F> = F & { readonly schema: StandardSchema }
 
 /** @example decide: { deposit: checked(z.object({ amount: z.number() }), (s, c) => ({ type: 'deposited', ...c })) } */
@@ -27,7 +27,7 @@ export function checked<State, Data, Info, Result>(
   return Object.assign((state: State, data: Data, info: Info) => call(state, data, info), { schema })
 }
 
-/** The value as the schema gives it back. Without a schema, as it is. */
+/** The value as the schema returns it. Without a schema, the value itself. */
 export function validate(call: unknown, what: string, value: unknown): unknown {
   const schema = (call as { schema?: StandardSchema } | undefined)?.schema
   if (!schema) return value

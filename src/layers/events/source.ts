@@ -1,5 +1,5 @@
-// Where projections and process managers get their events: the feed of one or more kinds of aggregates, decoded and
-// brought up to today's versions, in one order that never skips an event that commits late.
+// The events for projections and process managers: the feed of one or more kinds of aggregates, decoded and upgraded to
+// the current versions, in one order that never skips an event that commits late.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -15,7 +15,7 @@ import type { Kernel } from '../../engine/storage/kernel.ts'
 import { layerPrefix, metaOf, refusedType } from './envelope.ts'
 import type { EventInfo, EventOf, Model } from './types.ts'
 
-/** What a projection needs of an aggregate's definition. */
+/** The parts of an aggregate's definition that a projection uses. */
 export interface EventSource {
   readonly prefix: string
   readonly name: string
@@ -26,7 +26,7 @@ export interface EventSource {
 
 export type EventFrom<Source> = Source extends { readonly evolve: infer Evolve } ? EventOf<Evolve> : never
 
-/** One function an event type; types that are not named are passed over. */
+/** One function per event type; other types are skipped. */
 export type Handlers<State, Sources extends readonly EventSource[], Result, At = EventAt> = {
   readonly [Type in EventFrom<Sources[number]>['type']]?: (
     state: State,
@@ -36,7 +36,7 @@ export type Handlers<State, Sources extends readonly EventSource[], Result, At =
 }
 
 export interface EventAt extends EventInfo {
-  /** Name of the aggregate's definition. */
+  /** The name of the aggregate's definition. */
   readonly aggregate: string
 }
 
@@ -79,7 +79,7 @@ export class Events implements Reading<Occurrence> {
 
   async page(after: FeedPosition, limit?: number) {
     const { runs, next, isEnd } = await this.#reader.page(after, limit)
-    // Before anything of the page is applied: a reader that dies here finds the note.
+    // Runs before any event of the page is applied, so that the note survives if the reader dies here.
     for (const { entries, position } of this.#onRolledBack ? runs : []) {
       const undone = entries.find(({ type }) => type === rolledBackType)
       if (undone) await this.#onRolledBack?.(undone, position)
@@ -95,7 +95,7 @@ export class Events implements Reading<Occurrence> {
 
   #read(entries: readonly Entry[]): readonly Occurrence[] {
     const items: Occurrence[] = []
-    // Neighbours are often of the same aggregate: what its id says is worked out once.
+    // Consecutive events often belong to the same aggregate, so its id is parsed once.
     let timeline = ''
     let source: EventSource | undefined
     let id = ''
@@ -118,7 +118,7 @@ export class Events implements Reading<Occurrence> {
     return items
   }
 
-  /** POSITION_GONE if the store no longer has what was read last. */
+  /** Rejects with POSITION_GONE if the store no longer has the entry that was read last. */
   confirm(): Promise<void> {
     return this.#reader.confirm()
   }
@@ -137,7 +137,7 @@ class Unread {
   }
 }
 
-/** Brought up to today. An upcaster that throws concerns its own event only. */
+/** Upgrades an entry to the current version. An upcaster that throws affects its own event only. */
 function currentOf(entry: Entry, upcasters: Upcasters): Entry {
   try {
     return upcast(entry, upcasters)
@@ -147,13 +147,13 @@ function currentOf(entry: Entry, upcasters: Upcasters): Entry {
   }
 }
 
-/** Fields that were decoded for us alone may take the type; those of an upcaster are the author's. */
+/** Fields that were decoded for this call only may take the type; an upcaster's fields belong to the author. */
 function occurrenceOf({ type, data }: Pick<Entry, 'type' | 'data'>, at: EventAt, isOwn: boolean): Occurrence {
   const fields = Array.isArray(data) ? (data[0] as unknown) : null
   if (typeof fields === 'object' && fields !== null) {
     return { type, event: isOwn ? Object.assign(fields, { type }) : { ...fields, type }, at }
   }
-  // An entry of another shape is poison for whoever handles it; the events beside it are read.
+  // An entry with another shape is poison for its handler; the other events are read.
   return {
     type,
     at,
@@ -164,10 +164,10 @@ function occurrenceOf({ type, data }: Pick<Entry, 'type' | 'data'>, at: EventAt,
   }
 }
 
-/** Of projections and process managers. */
+/** Allowed values, for projections and process managers. */
 export const poisonValues = { poison: ['stop', 'quarantine'] }
 
-/** For those without a compiler: what is missing is said at once, not by a loop that cannot begin. */
+/** For users without a compiler: missing options are reported at once, before a loop that cannot begin. */
 export function checkReading(name: string, options: { readonly from: unknown; readonly on: unknown }): void {
   const { from, on } = options ?? {}
   const isSource = (each: unknown) => typeof (each as EventSource | null | undefined)?.prefix === 'string'
@@ -186,7 +186,7 @@ function isHandler(given: unknown): boolean {
   return given === undefined || typeof given === 'function'
 }
 
-/** The same aggregate always falls into the same partition. */
+/** The same aggregate is always in the same partition. */
 export function partitionOf(timeline: string, partitions: number): number {
   let hash = 0x811c9dc5
   for (let i = 0; i < timeline.length; i++) hash = Math.imul(hash ^ timeline.charCodeAt(i), 0x01000193)

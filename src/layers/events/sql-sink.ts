@@ -1,4 +1,5 @@
-// A projection into the user's own tables: its SQL is part of the commit that moves its position, so both are there or neither.
+// A projection into the user's own tables: its SQL is part of the commit that moves its position, so both apply or
+// neither.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { feedStart, type Sql } from '../../core/store/ports.ts'
@@ -13,7 +14,7 @@ import type { CommitExtras } from '../../engine/writing/writer.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
 export interface SqlAt extends EventAt {
-  /** Changes with every rebuild: put it into the names of your tables to build the new one beside the old. */
+  /** Changes with every rebuild: use it in the names of your tables to build the new one beside the old. */
   readonly generation: number
 }
 
@@ -24,8 +25,8 @@ export type SqlHandlers = Readonly<
 export interface Setup {
   readonly run: (sql: Sql, generation: number) => Promise<unknown> | unknown
   /**
-   * Partitions of one generation share it: whoever makes this timeline runs the setup, in the same commit. Null: there
-   * is one partition.
+   * A timeline that the partitions of one generation share: the process that creates it runs the setup, in the same
+   * commit. Null: there is one partition.
    */
   readonly once: TimelineId | null
 }
@@ -81,7 +82,7 @@ export class SqlSink extends PositionSink<Occurrence> {
   }
 
   protected override async prepare(open: OpenTimeline<Progress>): Promise<boolean> {
-    // Asked once it is ours: whoever ends a generation takes it, so from here on the fence would tell.
+    // Checked after the take: a process that ends a generation takes it too, so a later end is fenced.
     if ((await this.#engine.head(this.timeline))?.status === endedStatus) return false
     if (open.seq === 0) {
       await this.#setUpOnce()
@@ -96,7 +97,7 @@ export class SqlSink extends PositionSink<Occurrence> {
     return setup && !setup.once ? { cursors, userSql: (sql: Sql) => this.#setUp(setup, sql) } : { cursors }
   }
 
-  /** Nothing if another partition has done it. */
+  /** Does nothing if another partition has run the setup. */
   async #setUpOnce(): Promise<void> {
     const setup = this.#setup
     if (!setup?.once) return

@@ -1,5 +1,5 @@
-// A projection whose events were undone by a rollback is stale: it is noted with its generation, shown in its status, and the
-// generation is built anew. A generation that began after the rollback has never seen the undone events.
+// A projection is stale if a rollback undid events that it has applied: its generation records it, its status shows it,
+// and the generation is rebuilt. A generation that began after the rollback has never seen the undone events.
 
 import type { FeedPosition } from '../../core/store/ports.ts'
 import { isBehind } from '../../core/store/shards.ts'
@@ -7,7 +7,7 @@ import type { Entry } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { note, readBuilds } from '../../engine/tools/generations.ts'
 
-/** `position`: where the branch that the rollback made begins. */
+/** `position` is the start of the branch that the rollback made. */
 export async function noteStale(
   engine: Host,
   catalog: string,

@@ -1,5 +1,6 @@
-// A projection into a table of this library: rows and position change in one transaction of the table, which keeps the
-// position among its own offsets. The table is opened through its definition, so this layer knows no other.
+// A projection into a table of this library: rows and position change in one transaction of the table, which stores the
+// position among its own offsets. The table is opened through its definition, so this layer does not depend on the
+// table layer.
 
 import { type Coordinate, fromHex, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -20,7 +21,7 @@ import type { Host } from '../../engine/host/host.ts'
 import type { Entity } from '../../engine/model/definition.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
-/** What a projection asks of a table. */
+/** The parts of a table that a projection uses. */
 export interface TableTarget<Tx extends OffsetTx> {
   readonly timeline: string
   readonly coordinate: Coordinate
@@ -81,7 +82,7 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
     return cursorAt(this.kernel, (row) => row.name.endsWith(cursor) && row.owner.endsWith(owner))
   }
 
-  /** Kept by this process only: the table holds the user's rows, not our notes. After a restart it is met again. */
+  /** Kept in this process only: the table holds the user's rows, not our notes. After a restart the event fails again. */
   async setAside(poison: Quarantined): Promise<void> {
     this.#quarantine = [...this.#quarantine, poison]
   }
@@ -99,8 +100,8 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
   override async reload(): Promise<void> {
     const { held } = this
     const offset = held?.offset(this.#name)
-    // Others in this process may hold the same table. A write that is refused tells all of them; one that is taken
-    // changes nothing.
+    // Other code in this process may hold the same table. This write reports a refusal to all of them; if it succeeds,
+    // it changes nothing.
     if (held && offset !== undefined) {
       await held.transaction((tx) => tx.advance(this.#name, String(offset))).catch(() => undefined)
     }

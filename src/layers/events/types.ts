@@ -1,5 +1,5 @@
-// The types of an aggregate, inferred from what its author writes: events from the second parameter of each `evolve`,
-// commands from the second parameter of each `decide`. Nothing is declared twice.
+// The types of an aggregate, inferred from its definition: events from the second parameter of each `evolve`, commands
+// from the second parameter of each `decide`. Nothing is declared twice.
 
 import type { Upcasters } from '../../core/history/fold.ts'
 import type { Sql } from '../../core/store/ports.ts'
@@ -8,27 +8,27 @@ import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
 
-/** What goes along with an event besides its data: who and why. */
+/** The metadata of an event: its author and its reason. */
 export interface Metadata {
-  /** The event or command that this one follows from. */
+  /** The event or command that caused this one. */
   readonly causation?: string
-  /** The same for everything that belongs to one conversation. */
+  /** The same for all events of one conversation. */
   readonly correlation?: string
   readonly actor?: string
-  /** For a correction: the sequence that it corrects, and why. */
+  /** For a correction: the corrected sequence, and the reason. */
   readonly corrects?: number
   readonly reason?: string
 }
 
-/** Where and when an event happened. */
+/** The position and time of an event. */
 export interface EventInfo extends EntryInfo {
   readonly timeline: string
-  /** Id of the aggregate. */
+  /** The id of the aggregate. */
   readonly id: string
   readonly meta: Metadata
 }
 
-/** What `decide` may know besides state and command. Time is given, so that deciding stays pure. */
+/** The further arguments of `decide`. The time is passed in, so that deciding stays pure. */
 export interface CommandInfo {
   readonly id: string
   readonly seq: number
@@ -37,7 +37,7 @@ export interface CommandInfo {
   readonly meta: Metadata
 }
 
-// `any` and the odd literal are what makes TypeScript infer the author's own types: `unknown` or `never` would stop it.
+// With `any` and the empty literal TypeScript infers the author's own types; with `unknown` or `never` it does not.
 // biome-ignore lint/suspicious/noExplicitAny: see above
 export type EvolveMap<State> = Readonly<Record<string, (state: State, event: any, at: EventInfo) => State | void>>
 
@@ -51,10 +51,10 @@ export type DecideMap<State> = Readonly<
   Record<string, (state: State, command: any, info: CommandInfo) => Decision<AnyEvent>>
 >
 
-/** One event, several that become visible together, or nothing to tell. */
+/** One event, several that become visible together, or none. */
 export type Decision<Event> = Event | readonly Event[] | undefined | void
 
-/** Adds nothing where every decision gives known events, and an error at each that does not. */
+/** Adds nothing if every decision returns known events; otherwise an error at each one that does not. */
 export type Valid<Decide, Evolve> = {
   readonly [Name in keyof Decide]: Decide[Name] extends (...args: never) => Decision<EventOf<Evolve>>
     ? unknown
@@ -76,7 +76,7 @@ export type EventOf<Evolve> = {
     : Flat<{ readonly type: Type } & Second<Evolve[Type]>>
 }[keyof Evolve & string]
 
-/** What the command takes; `unknown` if its decision looks at the state only. */
+/** The input of the command; `unknown` if its decision uses the state only. */
 export type InputOf<Decide, Name extends keyof Decide> = Second<Decide[Name]>
 
 export type InputArgs<Decide, Name extends keyof Decide> =
@@ -85,23 +85,23 @@ export type InputArgs<Decide, Name extends keyof Decide> =
     : [input: InputOf<Decide, Name>, options?: CommandOptions]
 
 export interface CommandOptions {
-  /** Done once in this aggregate: the same key again changes nothing. */
+  /** Applied once in this aggregate: the same key again changes nothing. */
   readonly key?: string
-  /** Only if this is still the last sequence, else CONFLICT. */
+  /** Reject with CONFLICT unless this is still the last sequence. */
   readonly expect?: number
   readonly meta?: Metadata
   readonly signal?: AbortSignal
 }
 
 export interface Done<State, Event> {
-  /** What the command brought about; empty if its key was done before. */
+  /** The events of the command; empty if its key was used before. */
   readonly events: readonly Event[]
   readonly seq: number
   readonly state: State
   readonly isDuplicate: boolean
 }
 
-/** What the parts of this layer need to know of an aggregate, with the author's types set aside. */
+/** An aggregate as the parts of this layer use it, without the author's types. */
 export interface Model<State> {
   readonly name: string
   readonly prefix: string
@@ -115,7 +115,7 @@ export interface Model<State> {
   /** Throws for an event that `evolve` does not know, or that its schema refuses. */
   check(event: unknown): unknown
   evolveAll(state: State, entries: readonly NewEntry[], timeline: string, after: number, now: number): State
-  /** A promise only if there is something to seal. */
+  /** Returns a promise only if there is something to seal. */
   /** @internal */
   seal(engine: Host, id: string, entries: readonly NewEntry[]): readonly NewEntry[] | Promise<readonly NewEntry[]>
 }

@@ -1,6 +1,7 @@
 // Aggregates: decide and evolve. `decide` reads the state and a command and returns the events, or refuses; `evolve`
-// folds events into state. Both are pure. The events are the truth; state is a cache with a coordinate. One timeline
-// per aggregate: events/<name>/<id>. An event is an entry with the event's type; see envelope.ts.
+// folds events into state. Both are pure. The events are the truth; state is a cache with a coordinate.
+//
+// One timeline per aggregate: events/<name>/<id>. An event is an entry with the event's type; see envelope.ts.
 
 import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'

@@ -1,8 +1,10 @@
 // Personal data that can be removed from an immutable history. A field wrapped in `personal(value)` is sealed with its
 // aggregate's own key before it is written; events, state, checkpoints, projections and exports hold the sealed bytes
 // only. Shredding removes the timeline that holds the key: the history stays complete, its digests stay valid, and the
-// data is gone. Sealed field: { personal: nonce(12) ++ AES-256-GCM(codec(value)) ++ tag(16) }, associated data = the
-// aggregate's timeline.
+// data is gone.
+//
+// Sealed field: { personal: nonce(12) ++ AES-256-GCM(codec(value)) ++ tag(16) }, associated data = the aggregate's
+// timeline.
 
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'

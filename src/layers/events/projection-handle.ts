@@ -272,7 +272,7 @@ export class ProjectionHandle<State> {
   }
 }
 
-/** Builds the next generation, or resumes a begun one, lets it catch up, and swaps it in. */
+/** Builds the next generation, or resumes a begun one, waits until it has caught up, and swaps it in. */
 async function makeGeneration<State>(
   engine: Host,
   model: ProjectionModel<State>,

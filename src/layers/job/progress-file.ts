@@ -1,6 +1,8 @@
 // Progress as JSON Lines, for export and import: other programs can read a job's progress, and a hand-written script
-// can be replaced by a job without repeating its work. A line is { "key": "…", "at": 1767225600000, "version": "…",
-// "result": … }; if history was trimmed, only the fingerprint is left: { "fingerprint": "24 hex digits" }.
+// can be replaced by a job without repeating its work.
+//
+// A line is { "key": "…", "at": 1767225600000, "version": "…", "result": … }; if history was trimmed, only the
+// fingerprint is left: { "fingerprint": "24 hex digits" }.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

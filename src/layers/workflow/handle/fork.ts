@@ -69,8 +69,8 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
 }
 
 /**
- * Gives a run that was imported beside its original its own keys and random values. Under another id the copy is like a
- * fork: the queue place, parent, schedule, and calls or undos in flight stay with the original. Under the same id the
+ * Assigns new keys and random values to a run that was imported beside its original. Under another id the copy is like
+ * a fork: the queue place, parent, schedule, and calls or undos in flight stay with the original. Under the same id the
  * store is a copy of another store, so the parent, queue and schedule exist here as well.
  */
 export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): Promise<void> {

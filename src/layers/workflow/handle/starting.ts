@@ -104,13 +104,10 @@ export async function foundRun<Output>(
   return run
 }
 
-/**
- * A run that another caller started reports its end to its own parent or to nobody, so any other parent would wait
- * forever.
- */
+/** A run that another caller started reports its end to its own parent at most, so any other parent would wait forever. */
 export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promise<void> {
   const { started } = await run.state()
-  // A detached child reports its end to nobody, not even to its own parent.
+  // A detached child does not report its end, not even to its own parent.
   if (!started || (started.parent?.timeline === parent.timeline && !started.parent.detached)) return
   const whose =
     started.parent && !started.parent.detached ? `a child of ${started.parent.timeline}` : 'a run of its own'

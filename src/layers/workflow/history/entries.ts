@@ -156,7 +156,7 @@ export type Item =
       readonly seq: number
     }
 
-/** A step that was done and not undone when the run went back to before it. */
+/** A step that was done and not undone when the run was restored to before it. */
 export interface Standing {
   readonly step: string
   readonly why: string

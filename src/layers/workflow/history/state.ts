@@ -63,7 +63,7 @@ export interface RunState {
     readonly ends?: string
   } | null
   /**
-   * Set when the run went back to before its saga because a compensation failed for good; the run is held until a
+   * Set when the run was restored to before its saga because a compensation failed for good; the run is held until a
    * person resumes it. Missing in old states.
    */
   readonly restored?: {

@@ -1,5 +1,6 @@
-// Random values of workflow code: the same in every replay, different in every run, branch, fork and generation. Runs
-// start from 128 bits of the platform's secure random source. The seed is in history, so a reader of history can
+// Random values of workflow code: the same in every replay, different in every run, branch, fork and generation.
+//
+// Runs start from 128 bits of the platform's secure random source. The seed is in history, so a reader of history can
 // compute every value drawn from it: create secrets in a step.
 
 import { toHex } from '../../../core/coordinate.ts'

@@ -67,7 +67,7 @@ export interface InstanceHost extends ChildHost, ClaimHost {
   left(instance: Instance, left: Left): void
 }
 
-/** The union of what the parts of a run use. */
+/** The interfaces of all parts of a run. */
 type Parts = BoundRun & EndingRun & ExecutedRun & MailedRun & RecordedRun & ResidentRun & SagaRun & WatchedRun
 
 type Draft = Omit<NewEntry, 'time'>

@@ -155,7 +155,7 @@ export function readableId(id: string): string {
   return id.replace(/%(25|2f|23|7e|2e)/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
 }
 
-/** The name that the code gave a step, from its id, without branch and occurrence. */
+/** The name of a step in the code, from its id, without branch and occurrence. */
 export function stepName(id: string): string {
   return readableId(id.slice(id.lastIndexOf('/') + 1).replace(/#\d+$/, ''))
 }

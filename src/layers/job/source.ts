@@ -54,7 +54,7 @@ export interface PlainSource<T> extends Source<T> {
 }
 
 /** The input that run() accepts for a source: none for a list, an iterable or a plain source. */
-// biome-ignore lint/suspicious/noExplicitAny: only whether it is a function counts.
+// biome-ignore lint/suspicious/noExplicitAny: only whether it is a function matters.
 export type InputOf<Given> = Given extends ((...given: any) => unknown) | { open(...given: any): unknown }
   ? Given extends { readonly takesInput: false }
     ? void

@@ -5,7 +5,7 @@ import type { Exchanged, ExchangeReader, SentMail } from '../../../engine/model/
 import type { ParentLink } from './entries.ts'
 import type { RunState } from './state.ts'
 
-// biome-ignore lint/suspicious/noExplicitAny: the fields of each entry are those that entries.ts lists.
+// biome-ignore lint/suspicious/noExplicitAny: entries.ts lists the fields of each entry.
 type Data = any
 
 interface Noted {

@@ -61,7 +61,7 @@ export async function claimUndo(host: ClaimHost, owner: string, step: Outcome, b
   return state!
 }
 
-/** Applies the same checks to all inherited steps of a fork from `seq` on, before anything is written. */
+/** Applies the same checks to all inherited steps of a fork from the sequence `from` on, before anything is written. */
 export async function checkUndo(engine: Host, timeline: string, state: RunState, from = 0): Promise<void> {
   const inherited = await inheritedOf(engine, timeline)
   for (const item of itemsOf(state.journal)) {

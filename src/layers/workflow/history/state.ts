@@ -118,7 +118,7 @@ export const workflowFold: Fold<RunState> = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: the fields of each entry are those that entries.ts lists.
+// biome-ignore lint/suspicious/noExplicitAny: entries.ts lists the fields of each entry.
 type Data = any
 
 function apply(state: RunState, entry: Entry): RunState {

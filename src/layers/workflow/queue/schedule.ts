@@ -41,7 +41,7 @@ export interface IntervalTimes {
 }
 
 export interface ScheduleSettings<Input> {
-  // biome-ignore lint/suspicious/noExplicitAny: the output is not looked at.
+  // biome-ignore lint/suspicious/noExplicitAny: the output is not used.
   readonly workflow: WorkflowCode<Input, any>
   /**
    * Policy while the last run has not ended: skip the new run, start it anyway, wait for the last one, or cancel the
@@ -91,7 +91,7 @@ export const scheduleFold: Fold<ScheduleState> = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: the input is not looked at.
+// biome-ignore lint/suspicious/noExplicitAny: the input is not used.
 type AnySchedule = ScheduleOptions<any>
 
 const prefix = 'workflow-schedule/'

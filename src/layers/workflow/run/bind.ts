@@ -71,7 +71,7 @@ class Binding {
   readonly again = (scope: Scope): WorkflowContext => contextOf(this.run, scope)
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: WorkflowContext has the types; here methods only pass on what they get.
+// biome-ignore lint/suspicious/noExplicitAny: WorkflowContext has the types; these methods only pass their arguments on.
 type Method = (...args: any[]) => unknown
 
 type Named = string | { readonly name: string }

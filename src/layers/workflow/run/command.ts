@@ -30,7 +30,7 @@ export class Given extends Promise<unknown> {
     return Promise
   }
 
-  // biome-ignore lint/suspicious/noThenProperty: it is a promise, and counts who asks.
+  // biome-ignore lint/suspicious/noThenProperty: it is a promise that records whether it is observed.
   override then<A = unknown, B = never>(
     onfulfilled?: ((value: unknown) => A | PromiseLike<A>) | null,
     onrejected?: ((reason: unknown) => B | PromiseLike<B>) | null,

@@ -16,7 +16,7 @@ import type { Recorder } from './recorder.ts'
 type Dated = DatedMail<Message>['messages']
 type Draft = { readonly type: string; readonly data: unknown }
 
-// biome-ignore lint/suspicious/noExplicitAny: each kind of message has the fields that its sender gives it.
+// biome-ignore lint/suspicious/noExplicitAny: each kind of message has its own fields.
 type Data = any
 
 const atOnce = 100

@@ -27,7 +27,10 @@ export interface ExecutionHooks {
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
   onUpdate(item: Extract<Item, { kind: 'update' }>): void
   onCancel(item: Extract<Item, { kind: 'cancel' }>): void
-  /** False while the run is rolled back, when its code runs only to register its undos, and until its mail was read. */
+  /**
+   * False while the run is rolled back (its code then only registers its undos), held, paused or replayed dry. Also
+   * false, except for timers and signals, until its mail was read.
+   */
   mayStart(kind: CommandKind): boolean
   /** Commands that history has begun and that have no outcome: the code must issue them again. */
   begun(): readonly string[]

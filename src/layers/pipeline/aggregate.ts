@@ -1,6 +1,6 @@
-// Aggregations: how the records of a key, or of a key and window, become one value. They are values themselves, so that
-// they can be shared and tested alone. An accumulator must be replaced, never changed in place, unless `copy` is given
-// (in-place.ts).
+// Aggregations combine the records of a key, or of a key and window, into one value. They are plain values, so they can be
+// shared and tested alone. An aggregation must replace its accumulator and never change it in place, unless it has a `copy`
+// function (in-place.ts).
 
 import { RepriseError } from '../../core/errors.ts'
 import { synchronous } from '../../core/synchronous.ts'
@@ -9,22 +9,23 @@ import { replacing } from './in-place.ts'
 export interface Aggregation<T, Accumulator, Result> {
   initial(): Accumulator
   add(accumulator: Accumulator, value: T): Accumulator
-  /** Two parts of one window become one: needed by session windows. */
+  /** Merges the accumulators of two parts of one window. Session windows need it. */
   merge(a: Accumulator, b: Accumulator): Accumulator
   result(accumulator: Accumulator): Result
   /**
-   * If given, `add` may change the accumulator in place: it is copied first where a checkpoint needs the old one. `add` must
-   * then throw before it changes anything: a record that throws becomes a dead letter, and must leave no trace.
+   * With `copy`, `add` may change the accumulator in place: the pipeline copies it first where a checkpoint needs the old one.
+   * `add` must then throw before it changes anything, because a record that throws becomes a dead letter and must leave no
+   * trace.
    */
   copy?(accumulator: Accumulator): Accumulator
   /**
-   * What the accumulator means, with a version: 'revenue/2'. It is part of the identity of an operator's state: a pipeline does
-   * not continue with an accumulator of another kind. Default: 'custom', the same for all.
+   * The meaning of the accumulator, with a version: 'revenue/2'. It is part of the identity of an operator's state: a pipeline
+   * does not resume with an accumulator of another kind. Default: 'custom', which matches any other 'custom'.
    */
   readonly kind?: string
 }
 
-/** Of an aggregation of ours whose functions throw for no value: it needs no copy to be undone. */
+/** Marks a built-in aggregation whose functions never throw: it needs no copy to be undone. */
 const total: unique symbol = Symbol('reprise.pipeline.total')
 
 export function neverThrows(aggregation: object): boolean {
@@ -35,7 +36,7 @@ function atOnce<F extends (a: never, b: never) => unknown>(work: F, place: strin
   return synchronous(work, place, 'use call() before the aggregation to wait for something outside')
 }
 
-/** The same aggregation, none of whose functions may be async. */
+/** Wraps an aggregation so that an async function in it is refused. */
 export function aggregateAtOnce<T, A, R>(given: Aggregation<T, A, R>, name: string): Aggregation<T, A, R> {
   for (const method of ['initial', 'add', 'merge', 'result'] as const) {
     if (typeof given?.[method] === 'function') continue
@@ -107,7 +108,7 @@ export function average<T>(given: (value: T) => number): Aggregation<T, readonly
   }
 }
 
-/** Every record of the window, in the order in which they came. Its state grows with them. */
+/** Every record of the window, in order of arrival. The state grows with each record. */
 export function list<T>(): Aggregation<T, T[], readonly T[]> {
   const made: Aggregation<T, T[], readonly T[]> & { readonly [total]: true } = {
     [total]: true,
@@ -124,7 +125,7 @@ export function list<T>(): Aggregation<T, T[], readonly T[]> {
   return made
 }
 
-/** Any function of two values of the same kind. @example reduce((a, b) => (b.at > a.at ? b : a)) */
+/** Combines records with a function of two values of the same type. @example reduce((a, b) => (b.at > a.at ? b : a)) */
 export function reduce<T>(given: (a: T, b: T) => T): Aggregation<T, { readonly value: T } | null, T> {
   const combine = atOnce(given, 'the function of reduce()')
   return {

@@ -1,32 +1,37 @@
-// Records on their way through a pipeline: columns, not objects, and many at a time. No promise and no object per record.
+// A batch of records in a pipeline, stored as columns: there is no promise and no object per record.
 
 import type { PipelineKey } from '../../core/key-groups.ts'
 
 export interface Batch {
   readonly values: readonly unknown[]
-  /** The event time of each, in milliseconds; null where the source has none. */
+  /** The event time of each record, in milliseconds; null where the source has none. */
   readonly times: readonly number[] | null
   /** Null before the first `keyBy`. */
   readonly keys: readonly PipelineKey[] | null
-  /** Between a stream with several readers and the place where they meet: the place of each record, rising. */
+  /** The rising position of each record, between a stream with several readers and the operator where they meet. */
   readonly order?: readonly number[]
-  /** From a source that names its records, up to its first operator: the name of each (SourceBatch). */
+  /** The name of each record (SourceBatch), from a source that names its records up to the first operator. */
   readonly names?: readonly string[] | undefined
 }
 
-/** What follows in the chain. It does not wait: whoever must wait keeps what it has and says so to the flow. */
+/**
+ * The next operator or sink in the chain. Its methods do not wait: an operator that must wait keeps the records and informs
+ * the flow.
+ */
 export interface Output {
   batch(batch: Batch): void
   /** No record with a time below this follows. */
   watermark(time: number): void
-  /** Nothing is to be expected for a while: nobody must wait for this input. A record or watermark ends it. */
+  /**
+   * No records are expected for a while, so no operator waits for this input. The next record or watermark ends the idle time.
+   */
   idle(): void
 }
 
-/** Nobody wants it. */
+/** Discards everything. */
 const nowhere: Output = { batch() {}, watermark() {}, idle() {} }
 
-/** Sends the same to several. */
+/** Sends the same batches and watermarks to several outputs. */
 export function toAll(outputs: readonly Output[]): Output {
   if (outputs.length === 0) return nowhere
   if (outputs.length === 1) return outputs[0]!
@@ -43,7 +48,7 @@ export function toAll(outputs: readonly Output[]): Output {
   }
 }
 
-/** Each record as a batch of its own: what follows sees no difference between few records and many. */
+/** Sends each record as a batch of its own: the output must not depend on the size of a batch. */
 export function oneByOne(output: Output): Output {
   return {
     batch(batch) {
@@ -55,7 +60,7 @@ export function oneByOne(output: Output): Output {
   }
 }
 
-/** The records of a batch from one place to another, as `Array.slice`. */
+/** The records of a batch from one index to another, like `Array.slice`. */
 export function slice(batch: Batch, from: number, to: number): Batch {
   const { values, times, keys, order, names } = batch
   if (from === 0 && to === values.length) return batch
@@ -65,7 +70,7 @@ export function slice(batch: Batch, from: number, to: number): Batch {
   return order ? { ...columns, order: cut(order) } : columns
 }
 
-/** Some records of a batch. */
+/** The records of a batch at these indexes. */
 export function pick({ values, times, keys, order }: Batch, indexes: readonly number[]): Batch {
   return {
     values: indexes.map((i) => values[i]),
@@ -75,7 +80,7 @@ export function pick({ values, times, keys, order }: Batch, indexes: readonly nu
   }
 }
 
-/** All but these records of a batch. */
+/** All records of a batch except those at these indexes. */
 export function without(batch: Batch, indexes: readonly number[]): Batch {
   const left = new Set(indexes)
   return pick(

@@ -1,13 +1,13 @@
-// Branches of a stream that meet again: in a join, a union, or anything behind them. A batch that went whole through one
-// branch and then through the next would reach the place where they meet in another order than its records came, so such
-// branches get one record at a time, or whole batches whose records have an `order` by which the place where they meet puts
-// them together again (run/meeting.ts). Branches that never meet, and a stream with one reader, keep whole batches.
+// Branches of a stream that meet again in a join, a union, or an operator behind them. If a whole batch passed through one
+// branch and then through the next, its records would arrive at the meeting operator out of order. Such branches therefore get
+// one record at a time, or whole batches with an `order` column by which the meeting operator sorts the records again
+// (run/meeting.ts). Branches that never meet, and a stream with one reader, keep whole batches.
 
 import type { Edge, OperatorNode, SinkNode } from './graph.ts'
 
 type Node = OperatorNode | SinkNode
 
-/** Every node that records of these edges can reach, up to this one, each after those before it. */
+/** Every node that records of these edges can reach, up to `until`, in topological order. */
 export function reachOf(edges: readonly Edge[], until?: Node): ReadonlySet<Node> {
   const seen = new Set<Node>()
   const backwards: Node[] = []
@@ -23,14 +23,14 @@ export function reachOf(edges: readonly Edge[], until?: Node): ReadonlySet<Node>
   return new Set(backwards.reverse())
 }
 
-/** The readers of one stream: those that meet again are together. */
+/** The readers of one stream, grouped: readers whose branches meet again share a group. */
 export function branchesOf(outlet: readonly Edge[]): (readonly Edge[])[] {
   return groupsThatMeet(outlet.map((edge) => [edge])).map((group) => group.flat())
 }
 
 /**
- * The operators in which branches meet, each before those behind it; the last one is where all have met. Null: records may
- * lose their order on the way, because an operator does not keep it or a branch divides once more.
+ * The operators in which branches meet, in topological order; all branches meet in the last one. Null: records may lose their
+ * order on the way, because an operator does not keep it or a branch divides again.
  */
 export function meetingsOf(branches: readonly Edge[]): readonly OperatorNode[] | null {
   const reaches = branches.map((edge) => reachOf([edge]))
@@ -41,7 +41,7 @@ export function meetingsOf(branches: readonly Edge[]): readonly OperatorNode[] |
   const meetings: OperatorNode[] = []
   for (const node of reachOf(branches, last)) {
     if (node === last) continue
-    // Another way around the place where all meet.
+    // A path bypasses the operator where all branches meet.
     if (behind.has(node)) return null
     if (node.kind === 'sink') continue
     const onward = edgesOf(node).filter((edge) => reachOf([edge], last).has(last))
@@ -58,7 +58,7 @@ function edgesOf(node: Node): readonly Edge[] {
   return node.kind === 'operator' ? node.outlets.flat() : []
 }
 
-/** Main and side outputs that meet again: their operator must get one record at a time. */
+/** Whether main and side outputs meet again: their operator must then get one record at a time. */
 export function doOutletsMeet({ outlets }: OperatorNode): boolean {
   return groupsThatMeet(outlets).some((group) => group.length > 1)
 }

@@ -1,4 +1,4 @@
-// pipeline(): the definition a user writes, as a plain value that the engine can run.
+// pipeline(): the user's definition, as a plain value that the engine can run.
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
@@ -36,13 +36,13 @@ const knownDefaults = namesOf<PipelineDefaults>({
   keyGroups: true,
 })
 
-/** How tools of this layer come by the graph. */
+/** The method by which tools of this layer read the graph. */
 export const draws: unique symbol = Symbol.for('reprise.pipeline.draws')
 
-/** How a process takes its share of the tasks, and hears of their end. */
+/** The method by which a process takes its share of the tasks and learns when they end. */
 export const shares: unique symbol = Symbol.for('reprise.pipeline.shares')
 
-/** By engine: the pipelines whose tasks this process takes. */
+/** Keys the map, one per engine, of pipelines whose tasks this process takes. */
 const worksOn = {}
 
 export interface PipelineDefinition
@@ -53,9 +53,9 @@ export interface PipelineDefinition
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<PipelineState>
-  /** @internal Anew each time. */
+  /** @internal Draws the graph anew on each call. */
   [draws](): Graph
-  /** @internal As `rp.work`. INVALID_ARGUMENT where it cannot be shared. */
+  /** @internal Same as `rp.work`. Throws INVALID_ARGUMENT if the pipeline cannot be shared. */
   [shares](engine: Host, options?: PipelineWorkOptions): PipelineTasks
 }
 
@@ -117,7 +117,7 @@ export function pipeline(
       const resolved = resolvePipelineOptions(name, { ...defaults, ...options })
       engine.declare(pipelineModel(name, resolved.policy))
       const timeline = idOf(model.scope, resolved.id)
-      // Asked for twice in one process, it is the same run.
+      // A second call in the same process returns the same run.
       const live = engine.once(model, () => new Map<string, PipelineRun>())
       const held = live.get(timeline)
       if (held) return held

@@ -1,5 +1,5 @@
-// The graph that a definition draws: sources, operators and sinks, with the names under which their state is kept. Drawn
-// once per run, checked, and then turned into a chain of functions by the flow.
+// The graph of a definition: sources, operators and sinks, with the names under which their state is kept. The graph is drawn
+// once per run and checked; the flow then turns it into a chain of functions.
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
@@ -8,12 +8,12 @@ import type { MakeOperator, OperatorResource } from './operator.ts'
 import type { Sink } from './sink.ts'
 import type { Source } from './source.ts'
 
-/** Where a stream goes: each reader gets every record. */
+/** The readers of a stream: each gets every record. */
 export type Outlet = Edge[]
 
 export interface Edge {
   readonly to: OperatorNode | SinkNode
-  /** Which of its inputs. */
+  /** The index of the node's input. */
   readonly input: number
 }
 
@@ -25,23 +25,23 @@ export interface SourceNode {
   readonly time: ((value: never) => number) | null
   readonly outOfOrderMs: number
   readonly idleMs: number | null
-  /** All records of a key lie in one partition. */
+  /** True: all records of a key are in one partition. */
   readonly isKeyed: boolean
   readonly outlet: Outlet
 }
 
 export interface OperatorNode {
   readonly kind: 'operator'
-  /** The identity of its state, or a made-up name if it has none. */
+  /** The identity of the operator's state, or a generated name if it has none. */
   readonly name: string
-  /** What kind of state it has; null: none. Another kind under the same name is another state. */
+  /** The kind of the operator's state; null: none. Under the same name, another kind is another state. */
   readonly state: string | null
   readonly make: MakeOperator
-  /** Its records go to the instance that owns their key. */
+  /** True: its records are sent to the instance that owns their key. */
   readonly isExchange: boolean
-  /** Its state is of no key, so there is one of it whatever the parallelism. */
+  /** True: its state has no key, so there is one instance whatever the parallelism. */
   readonly isSingle: boolean
-  /** Opened before the first record, and whenever the pipeline is run again. */
+  /** Opened before the first record of each run. */
   readonly open: ((engine: Engine) => Promise<OperatorResource>) | null
   readonly outlets: readonly Outlet[]
 }
@@ -58,7 +58,7 @@ export class Graph {
   readonly sinks: SinkNode[] = []
   readonly #names = new Set<string>()
 
-  /** Names of sources, operators with state, and sinks are one name space: each is an identity in checkpoints. */
+  /** Sources, operators with state, and sinks share one name space: each name is an identity in checkpoints. */
   name(what: string, name: string): string {
     checkName(what, name)
     if (this.#names.has(name)) {
@@ -68,12 +68,12 @@ export class Graph {
     return name
   }
 
-  /** For an operator without state: numbered, for dead letters and metrics. */
+  /** A numbered name for an operator without state, for dead letters and metrics. */
   unnamed(what: string): string {
     return `${what}#${this.operators.filter(({ name }) => name.startsWith(`${what}#`)).length + 1}`
   }
 
-  /** By operator: what it needs of the outside. */
+  /** Opens the outside resources of operators, by operator name. */
   async open(engine: Engine): Promise<Map<string, OperatorResource>> {
     const opened = new Map<string, OperatorResource>()
     try {
@@ -95,7 +95,7 @@ export class Graph {
   }
 }
 
-/** What its sources read of the store's own feed, as an attribute of its timeline. */
+/** The attribute of the timeline that lists what its sources read of the store's feed. */
 export function notedReads({ sources }: Pick<Graph, 'sources'>): Readonly<Record<string, string>> {
   const reads = sources.flatMap(({ source }) => source.reads ?? [])
   if (reads.length === 0) return {}
@@ -103,13 +103,13 @@ export function notedReads({ sources }: Pick<Graph, 'sources'>): Readonly<Record
   return { [readsAttribute]: JSON.stringify(noted) }
 }
 
-/** A stream, as far as it is drawn. */
+/** A stream that is being drawn. */
 interface Drawn {
   readonly graph: Graph
   readonly outlet: Outlet
 }
 
-/** Adds an operator that these streams flow into, the first one first. Gives where its results go. */
+/** Adds an operator with these streams as its inputs, in order. Returns the outlets of its results. */
 export function draw(
   stream: Drawn,
   others: readonly Drawn[],

@@ -1,12 +1,12 @@
-// Accumulators and values of state that a function must replace, and not change: a checkpoint that is being written holds the
-// old one, and a record whose function throws must leave no trace. Comparing each of them would cost more than the work, so
-// the first calls are watched, and the calls after one that threw. A function that changes its argument does so from the
-// first record on.
+// Detects functions that change an accumulator or state value in place instead of replacing it: a checkpoint that is being
+// written holds the old value, and a record whose function throws must leave no trace. Comparing every value would cost more
+// than the work, so only the first calls are checked, and calls after one that threw: a function that changes its argument
+// does so from the first record.
 
 import { RepriseError } from '../../core/errors.ts'
 import { isEqual } from '../../lib/differences.ts'
 
-/** Stops the pipeline: every record after it would find a wrong state. */
+/** Stops the pipeline: every later record would meet a wrong state. */
 export class ChangedInPlace extends RepriseError {
   constructor(place: string, cure: string, cause?: unknown) {
     super('INVALID_ARGUMENT', `${place} in place: ${cure}`, { place }, cause)
@@ -14,21 +14,21 @@ export class ChangedInPlace extends RepriseError {
 }
 
 const watchedCalls = 64
-/** A value of more parts is not compared. */
+/** A value with more parts is not compared. */
 const partsMax = 1000
 
-/** Counts the calls that are watched. */
+/** Counts the calls to check. */
 export class Watch {
   #left = watchedCalls
 
-  /** Whether this call is watched. */
+  /** Whether this call is checked. */
   next(): boolean {
     if (this.#left === 0) return false
     this.#left -= 1
     return true
   }
 
-  /** After a failure: a function that changes its argument before it throws may do so again. */
+  /** Checks again after a failure: a function that changed its argument before it threw may do so again. */
   again(): void {
     this.#left = watchedCalls
   }
@@ -38,7 +38,7 @@ export class Watch {
 export function replacing<A, T>(
   work: (accumulator: A, value: T) => A,
   place: string,
-  /** With `copy`, it may change its accumulator, unless it throws. */
+  /** With `copy`, the function may change its accumulator, unless it throws. */
   mayChange: boolean,
 ): (accumulator: A, value: T) => A {
   const watch = new Watch()
@@ -68,7 +68,7 @@ export function replacing<A, T>(
   }
 }
 
-/** A value before a function had it. */
+/** A copy of a value from before a function call. */
 export class Before {
   readonly #value: unknown
   readonly #copy: unknown
@@ -85,7 +85,7 @@ export class Before {
 
 const tooLarge: unique symbol = Symbol('too large')
 
-/** Copies what values are made of. Instances of classes are taken as they are: their parts may be private. */
+/** Copies plain values deeply. Class instances are kept as they are: their parts may be private. */
 class Copier {
   #parts = 0
 

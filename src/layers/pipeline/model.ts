@@ -1,4 +1,4 @@
-// What tools know of pipelines: where they lie, how their state reads, and what can be done to them.
+// The model of pipelines, for tools: the ids of their timelines, how their state is shown, and the verbs that work on them.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -35,7 +35,7 @@ const actions: Actions = {
     return await stop(target, 'suspend', 'to stop with a savepoint')
   },
   cancel,
-  /** Nothing is undone by a pipeline: what came after its last checkpoint was never visible. */
+  /** A pipeline undoes nothing: records after its last checkpoint were never visible. */
   terminate: cancel,
   async redrive(target, { keys }) {
     const { engine, head } = target
@@ -52,17 +52,17 @@ const actions: Actions = {
   },
 }
 
-/** Nobody would read the mail. */
+/** Refuses mail to a pipeline that has ended: no process would read it. */
 function checkNotDone({ timeline, status }: Head): void {
   if (status === 'done') throw new RepriseError('CONFLICT', lettersStay(timeline), { timeline })
 }
 
-/** By mail: whoever runs it reads it, now or when it is run again. */
+/** Sends mail, which the owner of the run reads now or when it runs again. */
 async function ask({ engine, head, key }: Target, kind: string, data: unknown): Promise<void> {
   await hostOf(engine).send(head.timeline, kind, data, key === undefined ? {} : { id: key })
 }
 
-/** Why it can be neither stopped nor cancelled as it is now, with the code of the error; null: it can. */
+/** The reason why the run can be neither stopped nor cancelled now, with the error code; null: it can. */
 function unstoppable({ timeline, status }: Head): { readonly code: 'ENDED' | 'CONFLICT'; readonly why: string } | null {
   if (status === 'done') return { code: 'ENDED', why: `${timeline} had already ended: ${status}` }
   if (status !== 'shared') return null
@@ -88,7 +88,10 @@ async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
   return { said: `asked ${timeline} ${what}; run it again whenever you like`, facts: { asked: [timeline] } }
 }
 
-/** At once, as `run.cancel()`. One that nobody runs is only noted as cancelled: it may have died, or been stopped. */
+/**
+ * Cancels at once, like `run.cancel()`. A run without an owner is only marked as cancelled: it may have crashed or been
+ * stopped.
+ */
 async function cancel(target: Target) {
   const { timeline, owner, isOwnerAlive } = target.head
   if (owner && isOwnerAlive) return await stop(target, 'cancel', 'to end at once')
@@ -99,7 +102,7 @@ async function cancel(target: Target) {
   return { said, facts: { asked: [] } }
 }
 
-/** Pipelines as a kind: what can be known without their code. */
+/** The model of all pipelines, which needs no code of a definition. */
 export const pipelineKind: Model = {
   kind: 'pipeline',
   name: null,
@@ -144,7 +147,7 @@ export const pipelineKind: Model = {
   },
 }
 
-/** With the policy of a run, where one is given: it is stored with the timeline. */
+/** The model of one pipeline, with the checkpoint policy of the run, which is stored with the timeline. */
 export function pipelineModel(name: string, checkpoint: CheckpointPolicy = usualCheckpoint): Model {
   const fold = { ...pipelineFold, checkpoint } as Fold<unknown>
   return { ...pipelineKind, name, scope: pipelinePrefix + name, fold }
@@ -157,7 +160,7 @@ function refuses(state: unknown, head: Head): Refusals {
   return (state as PipelineState).letters === 0 ? { ...ending, redrive: 'nothing was given up' } : ending
 }
 
-/** Its history has one entry per checkpoint. */
+/** Describes an entry for people. History has one entry per checkpoint. */
 function tells({ type, data, seq }: Entry): Told | null {
   if (type !== 'checkpoint') return null
   const { checkpoint, kind, stage, records } = data as {
@@ -172,7 +175,7 @@ function tells({ type, data, seq }: Entry): Told | null {
   return told(`~${seq}`, 'end', 'is', { title: `${title}: ${stage}`, note, letsGo: true })
 }
 
-/** How it stands is in the head: a run that was cancelled or failed leaves no checkpoint that would say so. */
+/** The status is in the head: a cancelled or failed run writes no checkpoint that would contain it. */
 function summarize(state: unknown, { status }: Head) {
   const { stage, checkpoint, sources, tables, recent } = state as PipelineState
   const keys = Object.values(tables).reduce((sum, { cells }) => sum + cells, 0)

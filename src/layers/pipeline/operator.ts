@@ -1,5 +1,5 @@
-// An operator as the flow holds it: batches and watermarks in, batches and watermarks out, and the tables that a
-// checkpoint must contain. Its name is the identity of its state.
+// The operator as the flow uses it: batches and watermarks in, batches and watermarks out, and the tables that a checkpoint
+// must contain. An operator's name is the identity of its state.
 
 import type { PipelineKey } from '../../core/key-groups.ts'
 import type { Clock, Random } from '../../core/store/ports.ts'
@@ -9,74 +9,74 @@ import type { StateTable } from './rules/state-table.ts'
 import type { SinkContext } from './sink.ts'
 
 export interface Operator {
-  /** One per stream that flows into it. Further ones only get records that are sent back. */
+  /** One per incoming stream. Further inputs get only records that are sent back. */
   readonly inputs: readonly Output[]
-  /** Takes records of several inputs in one batch, with the input of each. Left out: each input gets its own batches. */
+  /** Takes records of several inputs in one batch, with the input of each. Default: each input gets its own batches. */
   mixed?(batch: Batch, inputs: readonly number[]): void
-  /** By name within the operator. Empty: it keeps nothing. */
+  /** The tables by name within the operator. Empty: the operator has no state. */
   readonly tables: ReadonlyMap<string, StateTable<unknown>>
   /**
-   * The lowest watermark above this one at which the operator gives something or treats a record otherwise. Sources send
-   * their watermark there, and before every late record, so that results do not depend on how records are batched. Left
-   * out: watermarks only pass.
+   * The lowest watermark above this one at which the operator emits something or treats a record differently. Sources send
+   * their watermark there, and before every late record, so that results do not depend on how records are batched.
+   * Default: watermarks only pass through.
    */
   dueAbove?(watermark: number): number
-  /** Called when the tables were filled from a checkpoint, before the first batch. */
+  /** Called after the tables were filled from a checkpoint, before the first batch. */
   restored?(): void
-  /** Called now and then with the time of the clock, also when no record comes. */
+  /** Called periodically with the clock time, even without records. */
   tick?(now: number): void
-  /** Records that are inside and will come out without a further input: calls under way. */
+  /** The number of records inside that will be emitted without further input: calls under way. */
   inFlight?(): number
-  /** The flow ends: whatever is under way may be given up. */
+  /** The flow ends: work under way may be abandoned. */
   stop?(): void
 }
 
 export type TimedOperator = Operator & Required<Pick<Operator, 'dueAbove'>>
 
-/** What an operator may ask of the flow. */
+/** The services of the flow that an operator may use. */
 export interface OperatorContext {
-  /** Of the operator: the identity of its state, and of its dead letters. */
+  /** The operator's name: the identity of its state and of its dead letters. */
   readonly name: string
-  /** Of the run. */
+  /** The name of the run. */
   readonly pipeline: string
   readonly clock: Clock
   readonly random: Random
-  /** The run that it belongs to, where somebody traces. */
+  /** The trace of the run, if tracing is on. */
   readonly trace?: RunTrace | null
-  /** Where records come from, where the pipeline has operators or sinks with keys. */
+  /** The origins of records, if the pipeline has operators or sinks with keys. */
   readonly origins?: OperatorOrigins | null
-  /** What the operator's node opens; null: nothing. All instances share it. */
+  /** The resource that the operator's node opens; null: none. All instances share it. */
   readonly resource: OperatorResource | null
-  /** A record that cannot be processed, or not now (`RetryLater`): kept aside with the reason, and the rest goes on. */
+  /** Sets aside, with the reason, a record that cannot be processed, or not now (`RetryLater`); other records continue. */
   poison(record: PoisonRecord, error: unknown): void
-  /** Records that came too late and went nowhere. */
+  /** Counts records that were too late and were dropped. */
   late(count: number): void
-  /** No more records may come from the sources until this settles. */
+  /** Holds back all sources until the promise settles. */
   wait(until: Promise<unknown>): void
-  /** Something happened outside of a batch: whoever waits for the end looks again. */
+  /** Something happened outside of a batch: code that waits for the end must check again. */
   wake(): void
-  /** The run cannot go on. */
+  /** Fails the run. */
   fail(error: unknown): void
 }
 
-/** Something outside that is open while the pipeline runs. It is no part of a checkpoint. */
+/** An outside resource that is open while the pipeline runs. It is not part of a checkpoint. */
 export interface OperatorResource {
   close(): void
 }
 
-/** Where a record that arrived at an operator came from. Stored with records that are under way or set aside. */
+/** The origin of a record that arrived at an operator. It is stored with records that are under way or set aside. */
 export interface RecordOrigin {
   readonly cause: string
   readonly path: string
   readonly isTimed: boolean
-  /** How many equal ones arrived from the same cause before it. */
+  /** The number of equal records that arrived from the same cause before it. */
   readonly times: number
 }
 
 export interface OperatorOrigins extends NonNullable<SinkContext['origins']> {
-  /** Of a record that arrives now. */
+  /** The origin of the current record. */
   originOf(name: string, record: PoisonRecord): RecordOrigin
-  /** The key of a record that arrived from there. */
+  /** The key of a record with this origin. */
   keyFrom(origin: RecordOrigin, name: string, record: PoisonRecord): string
 }
 
@@ -84,9 +84,9 @@ export interface PoisonRecord {
   readonly value: unknown
   readonly time: number | null
   readonly key: PipelineKey | null
-  /** Which input of the operator gets it when it is sent back; the first if left out. */
+  /** The index of the operator's input for the record when it is sent back. Default: 0. */
   readonly input?: number
-  /** Where it comes from; left out: the flow knows it, while the record is under way. */
+  /** The record's origin. Default: the origin that the flow holds while the record is under way. */
   readonly origin?: RecordOrigin
 }
 
@@ -95,37 +95,37 @@ export function recordOf({ values, times, keys }: Batch, i: number, input = 0): 
   return input === 0 ? record : { ...record, input }
 }
 
-/** A batch of this record alone. */
+/** A batch with only this record. */
 export function batchOf({ value, time, key }: PoisonRecord): Batch {
   return { values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] }
 }
 
-/** The first output is that of the stream, further ones are side outputs. */
+/** The first output is the stream itself; further ones are side outputs. */
 export interface MakeOperator {
   (outputs: readonly Output[], context: OperatorContext): Operator
-  /** Results that it gives during a batch have the `order` of the records that they come from. Default: false. */
+  /** True: results emitted during a batch carry the `order` of the records that caused them. Default: false. */
   readonly keepsOrder?: boolean
 }
 
-/** Branches with this operator get whole batches although they meet again (branches.ts). */
+/** Marks an operator so that branches with it get whole batches although they meet again (branches.ts). */
 export function keepsOrder(make: MakeOperator): MakeOperator {
   return Object.assign(make, { keepsOrder: true })
 }
 
 const noTables: ReadonlyMap<string, StateTable<unknown>> = new Map()
 
-/** An operator that keeps nothing. */
+/** An operator without state. */
 export function stateless(input: Output): Operator {
   return { inputs: [input], tables: noTables }
 }
 
 /**
- * The table of this name is not divided by keys: each instance has the same, how far its watermark has come. Divided anew,
- * all get the highest.
+ * The name of the table that is not divided by keys: it holds the watermark of an instance. When state is divided among another
+ * number of instances, all get the highest watermark.
  */
 export const everyInstanceHas = 'progress'
 
-/** For the map of tables, where the type of what a table holds no longer matters. */
+/** Builds the map of tables and erases the type of their values. */
 export function tablesOf(tables: Readonly<Record<string, unknown>>): Operator['tables'] {
   return new Map(Object.entries(tables) as [string, StateTable<unknown>][])
 }

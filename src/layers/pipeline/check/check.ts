@@ -1,6 +1,6 @@
-// The determinism check: the same input from the same checkpoint gives the same output. Input is read aside from where a
-// checkpoint stands, and replayed three times: twice as it is, with another time of the clock, and once with a restart in the
-// middle. Nothing is owned, acknowledged or written. What differs is told with the operator and the first record.
+// The determinism check: the same input from the same checkpoint must produce the same output. The check reads input from the
+// position of a checkpoint and replays it three times: twice unchanged, under different clock times, and once with a restart in
+// the middle. It owns, acknowledges and writes nothing. A difference is reported with its operator and first record.
 
 import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
@@ -24,28 +24,31 @@ import { type Recording, recordInput } from './recording.ts'
 import { type ReplayOf, replay } from './replay.ts'
 
 export interface PipelineCheckOptions {
-  /** A checkpoint or savepoint. Left out: the oldest that is kept, so that there is input behind it. */
+  /** A checkpoint or savepoint. Default: the oldest kept checkpoint with input behind it. */
   readonly from?: string
-  /** How many records are replayed at most; 10,000 if left out. */
+  /** The maximum number of records to replay. Default: 10,000. */
   readonly records?: number
-  /** A source that gives nothing for so long has no more; a second if left out. */
+  /** A source that returns no records for this long counts as ended. Default: 1s. */
   readonly quiet?: Duration
-  /** By name of a source: what is read in its place, decoded. Needed where a source has one reader at a time. */
+  /** Substitute sources with decoded records, by source name. Required for a source that permits one reader at a time. */
   readonly inputs?: Readonly<Record<string, Source<unknown>>>
-  /** By name of a `call`: what stands for it. Calls are not made; without this, what follows them is not checked. */
+  /**
+   * Substitute functions, by name of a `call`. Calls are not made; operators behind a call without a substitute are not
+   * checked.
+   */
   readonly calls?: Readonly<Record<string, (value: never) => unknown>>
 }
 
 export interface CheckedPipeline {
   readonly timeline: string
   readonly ok: boolean
-  /** The checkpoint that it was replayed from; null: from the beginning. */
+  /** The checkpoint where the replay started; null: the beginning. */
   readonly from: string | null
   readonly records: number
-  /** The operator that gave something else. */
+  /** The operator whose output differed. */
   readonly step: string | null
   readonly problem: string | null
-  /** What was not checked and why, and what operators asked of clock and chance without a difference. */
+  /** Parts that were not checked, with the reason, and uses of clock or randomness that made no difference. */
   readonly notes: readonly string[]
 }
 
@@ -80,11 +83,11 @@ export async function checkPipelines(
 
 interface CheckTarget {
   readonly timeline: string
-  /** Of a task: the only partition that it reads. */
+  /** The only partition that a task reads. */
   readonly only: readonly string[] | null
 }
 
-/** Every run and task of it that the store knows; the pipeline itself if it never ran. */
+/** Every run and task of the pipeline in the store; the pipeline itself if it never ran. */
 async function targetsOf(engine: Host, { prefix }: PipelineDefinition): Promise<CheckTarget[]> {
   const targets: CheckTarget[] = []
   for (let after: Head | undefined; ; ) {
@@ -124,7 +127,7 @@ async function checkOne(
     return await replayAll(engine, { timeline, draw, graph, options, ...found })
   } catch (error) {
     if (!(error instanceof RepriseError) || error.code === 'CLOSED') throw error
-    // Code that no longer fits its checkpoints, or a source that cannot be read: the reason says it.
+    // The code no longer fits its checkpoints, or a source cannot be read: the message has the reason.
     return { ...base, ok: false, problem: error.message, notes: [] }
   }
 }
@@ -136,7 +139,7 @@ interface Found {
   readonly recording: Recording
 }
 
-/** The oldest checkpoint with input behind it; if none has any, the beginning. */
+/** The oldest checkpoint with input behind it. Default: the beginning. */
 async function findInput(
   engine: Host,
   graph: Graph,
@@ -217,7 +220,7 @@ function notesOf(graph: Graph, outside: Outside, { calls = {} }: PipelineCheckOp
   ]
 }
 
-/** A name that no pipeline has would be passed over in silence. */
+/** Refuses names that no pipeline has; they would otherwise be ignored silently. */
 function checkNames(definitions: readonly PipelineDefinition[], options: PipelineCheckOptions): void {
   const graphs = definitions.map((definition) => definition[draws]())
   const sources = graphs.flatMap((graph) => graph.sources.map(({ name }) => name))

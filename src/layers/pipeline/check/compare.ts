@@ -1,5 +1,5 @@
-// Two replays side by side: the first record at which they part, and the first operator that gave something else there. What
-// comes after it in the graph only passes the difference on.
+// Compares two replays: finds the first record at which they differ, and the first operator whose output differs there.
+// Operators behind it in the graph only pass the difference on.
 
 import type { Codec } from '../../../core/codec/codec.ts'
 import type { Outside } from './outside.ts'
@@ -7,7 +7,7 @@ import type { Recording } from './recording.ts'
 import { type Given, show, showGiven, type Trace } from './replay.ts'
 
 export interface ComparedOf {
-  /** Sources and operators, each after what flows into it. */
+  /** Sources and operators in topological order. */
   readonly order: readonly string[]
   readonly recording: Recording
   readonly codec: Codec
@@ -19,7 +19,7 @@ export interface Difference {
   readonly problem: string
 }
 
-/** Restarted, keys may come in another order: what is given for one record is compared as a bag. */
+/** After a restart, keys may be visited in another order, so the results for one record are compared as a multiset. */
 export function compareTraces(
   of: ComparedOf,
   first: Trace,

@@ -1,23 +1,23 @@
-// What functions of a pipeline ask of the world around them while they are replayed: the time, chance, the network. Globals are
-// replaced for the time of one call that does not wait, so nobody else sees it. Time is another one in each replay, chance is
-// chance, and no request is made: each is noted with the operator that asked.
+// Records how pipeline functions use the clock, randomness and the network during a replay. Globals are replaced for the
+// duration of one synchronous call, so no other code sees the replacements. Each replay has a different time, random numbers
+// stay random, and no request is made; each use is noted with the operator that made it.
 
-/** Far enough to change the second, the hour, the weekday and the year. */
+/** An offset that changes the second, the hour, the weekday and the year. */
 export const farMs = 400 * 86_400_000 + 5 * 3_600_000 + 7 * 60_000 + 11_003
 
 export class Outside {
   readonly #shiftMs: number
-  /** Operators that called each other, the innermost last. */
+  /** The stack of operators that called each other, the innermost last. */
   readonly #callers: string[] = []
   readonly #asked = new Map<string, Set<string>>()
-  /** Requests that were wanted, and by whom. */
+  /** Requests that functions tried to make, with their operators. */
   readonly requests: string[] = []
 
   constructor(shiftMs: number) {
     this.#shiftMs = shiftMs
   }
 
-  /** What an operator asked for, in the order in which it did. */
+  /** The globals that an operator used, in order of use. */
   askedBy(operator: string): readonly string[] {
     return [...(this.#asked.get(operator) ?? [])]
   }
@@ -26,7 +26,7 @@ export class Outside {
     return [...this.#asked.keys()]
   }
 
-  /** Whatever is asked for meanwhile, this operator asks for. */
+  /** Attributes every use of a global during `work` to this operator. */
   by<R>(operator: string, work: () => R): R {
     this.#callers.push(operator)
     try {
@@ -36,7 +36,7 @@ export class Outside {
     }
   }
 
-  /** With the world replaced. It must not wait. */
+  /** Runs `work` with the globals replaced. `work` must be synchronous. */
   watch(work: () => void): void {
     const undo = this.#replace()
     try {
@@ -105,7 +105,7 @@ export class Outside {
   }
 }
 
-/** Gives how to put it back. */
+/** Returns a function that restores the original. */
 function swap(target: object, name: string, value: unknown): () => void {
   const held = Object.getOwnPropertyDescriptor(target, name)
   Object.defineProperty(target, name, {

@@ -1,5 +1,5 @@
-// Input of a pipeline, read aside from where a checkpoint stands and kept in memory, so that it can be replayed any number of
-// times: the same records, one at a time, in the same order. Nothing is acknowledged, and no position moves.
+// A recording of a pipeline's input, read from the position of a checkpoint and kept in memory, so that it can be replayed any
+// number of times: the same records, one at a time, in the same order. Nothing is acknowledged, and no position moves.
 
 import type { Clock } from '../../../core/store/ports.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
@@ -10,15 +10,15 @@ import type { Source, SourceBatch, SourceReader } from '../source.ts'
 export interface RecordedInput {
   readonly source: string
   readonly partition: string
-  /** As the source gave it, before it is decoded. */
+  /** The value as read from the source, before it is decoded. */
   readonly value: unknown
 }
 
 export interface Recording {
   readonly inputs: readonly RecordedInput[]
-  /** By the clock, when it was read: one moment for all of it, so that a slow machine gives the same. */
+  /** The clock time of the recording. All records share it, so that a slow machine records the same input. */
   readonly at: number
-  /** By source: those that exist, whether they had records or not. */
+  /** The existing partitions of each source, with or without records. */
   readonly partitions: ReadonlyMap<string, readonly string[]>
 }
 
@@ -27,17 +27,17 @@ export interface RecordingOf {
   readonly clock: Clock
   readonly pipeline: string
   readonly graph: Graph
-  /** Where to read from; null: from the beginning. */
+  /** The state to read from; null: the beginning. */
   readonly state: PipelineState | null
   readonly storedAs: (name: string) => string | null
   readonly only: readonly string[] | null
-  /** In the place of sources of the pipeline. */
+  /** Substitutes for sources of the pipeline. */
   readonly inputs: ReadonlyMap<string, Source<unknown>>
   readonly records: number
   readonly quietMs: number
 }
 
-/** So many at a time from each source in turn. */
+/** The number of records read from each source in turn. */
 const turnRecords = 256
 
 export async function recordInput(of: RecordingOf): Promise<Recording> {
@@ -73,7 +73,7 @@ async function readAll(of: RecordingOf, readers: ReadonlyMap<string, SourceReade
   return { inputs, at, partitions: new Map([...readers].map(([name, reader]) => [name, reader.partitions()])) }
 }
 
-/** Null: it is at its end, or silent. */
+/** Null: the source ended or is silent. */
 async function readOne(
   { clock, quietMs }: RecordingOf,
   reader: SourceReader<unknown>,
@@ -81,7 +81,7 @@ async function readOne(
 ): Promise<SourceBatch<unknown> | null> {
   const reading = reader.read(max)
   if (!(reading instanceof Promise)) return reading
-  // Given up at the end, it may reject then.
+  // A read abandoned at the end may reject later.
   reading.catch(() => undefined)
   let cancel = () => {}
   const quiet = new Promise<null>((resolve) => {

@@ -1,6 +1,6 @@
-// One replay of recorded input from the state of a checkpoint: every record alone, through all operators, into no sink. What each
-// operator gives is noted, record by record. A replay may be restarted in the middle: its state goes through the codec into a
-// graph that is drawn anew, as it would after a crash.
+// One replay of recorded input from the state of a checkpoint: every record alone, through all operators, into no sink. The
+// replay notes the output of each operator per record. A replay may restart in the middle: its state then passes through the
+// codec into a newly drawn graph, as after a crash.
 
 import type { Codec } from '../../../core/codec/codec.ts'
 import type { Clock, Random } from '../../../core/store/ports.ts'
@@ -17,14 +17,14 @@ import type { SourceBatch, SourceReader } from '../source.ts'
 import type { Outside } from './outside.ts'
 import type { Recording } from './recording.ts'
 
-/** Something that an operator gave: a result, a dead letter, a late record, or the error that ended it. */
+/** One output of an operator: a result, a dead letter, a late record, or the error that ended the replay. */
 export interface Given {
   readonly operator: string
-  /** As the codec writes it, to be compared. */
+  /** The output encoded by the codec, for comparison. */
   readonly text: string
 }
 
-/** By record, and once more for the end of the input. */
+/** One list of outputs per record, and one more for the end of the input. */
 export type Trace = readonly (readonly Given[])[]
 
 export interface ReplayOf {
@@ -34,20 +34,20 @@ export interface ReplayOf {
   readonly codec: Codec
   readonly random: Random
   readonly recording: Recording
-  /** Sources whose records come from elsewhere, and what decodes them. */
+  /** Substituted sources, with the decoder of each. */
   readonly replaced: ReadonlyMap<string, SourceNode['decode']>
-  /** What stands for calls to the outside; what follows other calls is not reached. */
+  /** Substitutes for calls to the outside; operators behind other calls are not reached. */
   readonly calls: Readonly<Record<string, (value: never) => unknown>>
-  /** Of operators: the same in every replay. */
+  /** Resources of operators, the same in every replay. */
   readonly resources: ReadonlyMap<string, OperatorResource>
   /** Fills the tables with the state of the checkpoint. */
   fill(tables: readonly NamedTable[]): Promise<void>
 }
 
-/** Timers by the clock are due at the end: until then it stands still. */
+/** Clock timers fire at the end; until then the clock does not advance. */
 const lastTickMs = 3_600_000
 
-/** `restartAt`: before which record it is restarted; null: never. */
+/** `restartAt`: the index of the record before which the replay restarts; null: no restart. */
 export async function replay(of: ReplayOf, outside: Outside, restartAt: number | null): Promise<Trace> {
   const replaying = new Replay(of, outside)
   await replaying.begin()
@@ -111,7 +111,7 @@ class Replay {
     this.#stage.take(before, this.#of.codec)
     this.#outside.watch(() => this.#stage.restored())
     this.#connect()
-    // Sources go on where they stand, so operators are told how far time has come.
+    // Sources resume from their positions, so operators get the current watermark again.
     this.#outside.watch(() => {
       for (const source of this.#sources.values()) source.tellWatermark()
     })
@@ -129,7 +129,7 @@ class Replay {
     const nowhere: Output = { batch() {}, watermark() {}, idle() {} }
     const wiring = new Wiring(graph, this.#of.scale, {
       make: (node, outputs) => this.#make(node, outputs),
-      // No record is tried again.
+      // No record is retried.
       gateOf: () => new WatermarkGate(() => false),
       sinkInput: () => nowhere,
       busy: { counted: (input) => input, spend: (_, work) => work() },
@@ -162,7 +162,7 @@ class Replay {
     }
   }
 
-  /** A function of a timer that throws ends the run: so does the replay. */
+  /** A timer function that throws ends a run, so it ends the replay too. */
   #orFail(operator: string, work: () => void): void {
     try {
       work()
@@ -210,7 +210,7 @@ class Replay {
   }
 }
 
-/** A graph with its instances and their state. */
+/** A graph with its operator instances and their state. */
 class Stage {
   readonly graph: Graph
   readonly wiring: Wiring
@@ -234,7 +234,7 @@ class Stage {
     for (const { operator } of this.wiring.instances()) operator.tick?.(now)
   }
 
-  /** All state of another one, as it would come back from a checkpoint. */
+  /** Copies all state of another stage through the codec, as a restore from a checkpoint would. */
   take(other: Stage, codec: Codec): void {
     const own = this.tables()
     for (const [i, { table }] of other.tables().entries()) moveState(table, own[i]!.table, codec)
@@ -251,7 +251,7 @@ function moveState(from: StateTable<unknown>, to: StateTable<unknown>, codec: Co
   capture.publish()
 }
 
-/** A source whose records are handed to it one by one. */
+/** A source that receives its records one by one from the replay. */
 class ScriptedSource {
   next: Output = { batch() {}, watermark() {}, idle() {} }
   readonly #running: RunningSource
@@ -264,7 +264,7 @@ class ScriptedSource {
       watermark: (time) => this.next.watermark(time),
       idle: () => this.next.idle(),
     }
-    // One record at a time has no places between records.
+    // With one record at a time, no watermark falls between records of a batch.
     this.#running = new RunningSource(node, this.#reader, { next: door, again: door, timed: [] }, context, null)
   }
 
@@ -301,7 +301,7 @@ class ScriptedReader implements SourceReader<unknown> {
   async close(): Promise<void> {}
 }
 
-/** No call is made: a function stands for it, or nothing follows. */
+/** Replaces a call with a substitute function, or drops the record. */
 function callStandIn(answer: ((value: never) => unknown) | undefined, next: Output): Operator {
   return stateless({
     batch(batch) {
@@ -320,7 +320,7 @@ function copyOf(value: unknown): unknown {
   try {
     return structuredClone(value)
   } catch {
-    // It has functions: whoever changes it in place is on their own.
+    // The value contains functions and cannot be copied, so in-place changes are not caught.
     return value
   }
 }
@@ -333,7 +333,7 @@ function textOf(codec: Codec, what: readonly unknown[]): string {
   }
 }
 
-/** For people: the value, with the key and the time of the record that it is. */
+/** Formats an output for people: the value, with the key and time of its record. */
 export function showGiven(codec: Codec, text: string): string {
   if (text.startsWith('?')) return text.slice(1)
   const [value, key, time] = codec.decode(Buffer.from(text, 'latin1')) as readonly unknown[]

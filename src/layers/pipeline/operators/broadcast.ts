@@ -1,5 +1,6 @@
-// Records beside what another stream has told so far, whatever their key: rules, settings, exchange rates. What was told is
-// one value, folded by an aggregation, and is state; a record meets it as far as it has been read.
+// Joins each record, whatever its key, with one value folded from another stream: rules, settings, exchange rates. An
+// aggregation folds that value, and the value is state; a record is joined with the value as far as the other stream has been
+// read.
 
 import type { Aggregation } from '../aggregate.ts'
 import { type Batch, without } from '../batch.ts'
@@ -45,7 +46,7 @@ export function broadcast<T, B, A, V, R>(
     }
     return {
       tables: tablesOf({ told: state }),
-      // Event time is that of the records: what is told holds no window back.
+      // Event time is that of the records: the broadcast stream holds no window back.
       inputs: [
         { batch: meet, watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
         { batch: tell, watermark() {}, idle() {} },

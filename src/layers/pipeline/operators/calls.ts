@@ -1,5 +1,5 @@
-// Calls to the outside, a bounded number at a time. A record that is being called for is state until its result has gone on,
-// so after a crash the call is made again: at least once, each time with the same key. Watermarks do not overtake records.
+// Calls to the outside, with bounded concurrency. A record stays in the state until its result is emitted, so after a crash the
+// call is repeated: at least once, each time with the same key. Watermarks do not overtake records.
 
 import { assert } from '../../../core/assert.ts'
 import type { CallPolicy } from '../../../core/calls/call-policy.ts'
@@ -12,26 +12,26 @@ import { batchOf, type MakeOperator, type PoisonRecord, recordOf, tablesOf } fro
 import { StateTable } from '../rules/state-table.ts'
 
 export interface CallOptions extends CallPolicy {
-  /** How many at a time; 16 if left out. */
+  /** The maximum number of concurrent calls. Default: 16. */
   readonly concurrency?: number
-  /** True: results go on in the order of their records. False (usual): as they come. */
+  /** True: results are emitted in the order of their records. False: as they arrive. Default: false. */
   readonly ordered?: boolean
 }
 
 export interface CallContext {
-  /** The same however often this record is called for: for services that know idempotency keys. */
+  /** The same for every call for this record: for services that accept idempotency keys. */
   readonly key: string
   readonly attempt: number
   readonly pipeline: string
-  /** Its name in the pipeline. */
+  /** The operator's name in the pipeline. */
   readonly operator: string
-  /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel). */
+  /** The W3C Trace Context of this attempt, if it is traced (reprise/otel). */
   readonly traceparent?: string | undefined
-  /** Fires when the time for the call is over, or the run ends. */
+  /** Aborts when the call times out or the run ends. */
   readonly signal: AbortSignal
 }
 
-/** A record that is being called for. */
+/** A record whose call is under way. */
 interface Waiting {
   readonly number: number
   readonly key: string
@@ -39,7 +39,7 @@ interface Waiting {
   outcome: { readonly value: unknown } | 'failed' | null
 }
 
-/** Records and the watermarks between them, in the order in which they came. */
+/** Records and the watermarks between them, in order of arrival. */
 type Item = Waiting | { readonly watermark: number }
 
 export function called<T, R>(call: (value: T, context: CallContext) => Promise<R>, options: CallOptions): MakeOperator {
@@ -47,9 +47,9 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
   checkFunction(call, 'call()')
   return ([next], context) => {
     const { origins } = context
-    /** Checkpoints from before have the key as `id`. */
+    /** Checkpoints of older versions have the key as `id`. */
     const state = new StateTable<PoisonRecord & { readonly id?: string }>()
-    /** How many records came, here and of each partition: their numbers must go on after a restart. */
+    /** The number of records so far, here and per partition: numbering must continue after a restart. */
     const counter = new StateTable<number>()
     const ending = new AbortController()
     const { clock, random, name, trace = null } = context
@@ -73,12 +73,12 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       }
       context.wake()
     }
-    /** A result goes on, and its record leaves the state, in one go: a checkpoint has one of both. */
+    /** Emits results and removes their records from the state together: a checkpoint has one or the other. */
     const giveOut = () => {
       for (let i = 0; i < queue.length; ) {
         const item = queue[i]!
         if ('watermark' in item) {
-          // Whatever came before it is out only if it is the first.
+          // All earlier items have been emitted only if this is the first.
           if (i > 0) break
           queue.shift()
           next!.watermark(item.watermark)
@@ -112,7 +112,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
         )
         if (!ending.signal.aborted) settle(waiting, { value: result })
       } catch (error) {
-        // At the end of a run it stays state, and is called for again by the next.
+        // At the end of a run the record stays in the state, and the next run repeats the call.
         if (ending.signal.aborted) return
         context.poison(waiting.record, error)
         settle(waiting, 'failed')

@@ -1,5 +1,5 @@
-// Windows of so many records of a key, whatever their times. What is not full stays state, and comes out when more comes,
-// when its first record is older than `withinMs` by the clock, or when the source is at its end.
+// Windows of a fixed number of records per key, whatever their times. An incomplete window stays in the state; it is emitted
+// when more records fill it, when its first record is older than `withinMs` by the clock, or when the source ends.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -12,7 +12,7 @@ import type { KeyedResult } from './running.ts'
 
 interface Counted<A> {
   readonly count: number
-  /** When its first record came, by the clock; only where a window ends by time as well. */
+  /** The clock time at which the first record arrived; only where a window also ends by time. */
   readonly since?: number
   readonly accumulator: A
 }
@@ -27,10 +27,10 @@ export function counted<T, A, R>(
     const state = new StateTable<Counted<A>>()
     const { initial, add, result, copy } = aggregation
     const ending = new TimeQueue<PipelineKey>()
-    /** The watermark is how old what ends by the clock is, so that it is not late for what follows. */
+    /** A window that ends by the clock gets the watermark as its time, so that it is not late for the operators behind. */
     let watermark: number = noWatermark
     const schedule = (key: PipelineKey, since: number) => ending.add(since + withinMs!, key)
-    /** Windows that are not full. */
+    /** Emits incomplete windows. */
     const giveRest = (over: readonly PipelineKey[], now: number) => {
       if (over.length === 0) return
       const time = Number.isFinite(watermark) ? watermark : now
@@ -89,7 +89,7 @@ export function counted<T, A, R>(
         for (let due = ending.take(now); due; due = ending.take(now)) {
           for (const key of due.items) {
             const held = state.get(state.space(0), key)
-            // Otherwise it was filled meanwhile, and another one has begun: that one has an end of its own.
+            // Otherwise the window was filled meanwhile, and the next one has a deadline of its own.
             if (held?.since !== undefined && held.since + withinMs === due.time) over.push(key)
           }
         }

@@ -1,6 +1,6 @@
-// Passes the first record of a key, and no other within a time of it: by the records' own times where they have them, else
-// by the clock. Every record that passed is remembered until no record that is in time can lie near it; one that was late
-// itself is remembered for as long again after it came.
+// Passes the first record of a key and drops others within a duration of it: by the records' own times where they have them,
+// else by the clock. A record that passed is remembered until no record in time can be within that duration of it; a late
+// record that passed is remembered for that duration after its arrival.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -11,10 +11,10 @@ import { StateTable } from '../rules/state-table.ts'
 import { lastWatermark } from '../rules/watermarks.ts'
 import { Progress } from './window.ts'
 
-/** The time of a record that passed, and until when it is remembered. */
+/** The time of a record that passed, and the time until which it is remembered. */
 type Passed = readonly [time: number, until: number]
 
-/** A single one that came in time is stored as its time: most keys have one. */
+/** A single record that arrived in time is stored as its time: most keys have just one. */
 type Held = number | readonly Passed[]
 
 export function deduped(withinMs: number, hasTimes: boolean): MakeOperator {
@@ -70,7 +70,7 @@ export function deduped(withinMs: number, hasTimes: boolean): MakeOperator {
           idle: () => next!.idle(),
         },
       ],
-      // What a record in time meets does not depend on the watermark; what a late one meets does.
+      // The result for a record in time does not depend on the watermark; the result for a late record does.
       dueAbove: () => lastWatermark,
       restored() {
         progress.restored()

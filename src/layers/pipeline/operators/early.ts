@@ -1,5 +1,5 @@
-// Early results of windows: every so often by the clock, what has changed since the last time. It is an index over state and
-// is not stored: after a restart every key counts as changed, so a result may come early once more, never too seldom.
+// Early results of windows: at a clock interval, the windows that changed since the last time. This index over the state is not
+// stored: after a restart every key counts as changed, so an early result may be repeated but is never missed.
 
 import type { PipelineKey } from '../../../core/key-groups.ts'
 
@@ -8,7 +8,7 @@ export class EarlyKeys<Where> {
   #changed = new Map<Where, Set<PipelineKey>>()
   #givenAt = Number.NEGATIVE_INFINITY
 
-  /** Null: results come when windows are final, and not before. */
+  /** Null: no early results; windows emit only when they are final. */
   constructor(everyMs: number | null) {
     this.#everyMs = everyMs
   }
@@ -20,10 +20,10 @@ export class EarlyKeys<Where> {
     else this.#changed.set(where, new Set([key]))
   }
 
-  /** What is due now; empty most of the time. */
+  /** Returns the changed windows if early results are due now; usually empty. */
   take(now: number): ReadonlyMap<Where, ReadonlySet<PipelineKey>> {
     if (this.#everyMs === null || this.#changed.size === 0) return new Map()
-    // The first one waits as long as the others.
+    // The first early results wait a full interval too.
     if (this.#givenAt === Number.NEGATIVE_INFINITY) this.#givenAt = now
     if (now - this.#givenAt < this.#everyMs) return new Map()
     this.#givenAt = now

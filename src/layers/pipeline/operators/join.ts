@@ -1,5 +1,5 @@
-// Joins of two streams by key: of the same window, of times that lie near each other, and with the newest record of a
-// stream that describes something (a table that changes). What can no longer find a partner is forgotten.
+// Joins of two streams by key: within the same window, within a time interval, and with the newest record of a descriptive
+// stream (a changing table). Records that can no longer find a partner are removed.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -26,12 +26,12 @@ interface Sides<A, B> {
   readonly right: B[]
 }
 
-/** Once per checkpoint and key: in between, records are added in place, however many a key has. */
+/** Called once per checkpoint and key; in between, records are added in place, however many a key has. */
 function copySides<A, B>({ left, right }: Sides<A, B>): Sides<A, B> {
   return { left: [...left], right: [...right] }
 }
 
-/** Every pair of the same key in the same window, when the window is over. */
+/** Emits every pair of the same key in the same window when the window closes. */
 export function windowJoined<A, B, R>(
   windows: FixedWindows,
   join: (left: A, right: B, window: { readonly start: number; readonly end: number }) => R,
@@ -95,14 +95,14 @@ export function windowJoined<A, B, R>(
 interface Timed {
   readonly time: number
   readonly value: unknown
-  /** Of the record, where results have keys. Checkpoints from before have none. */
+  /** The id of the record, where results have keys. Checkpoints of older versions have none. */
   readonly id?: string
 }
 
-/** Of a record that was stored without an id: known by its time and value. */
+/** Identifies a record that was stored without an id by its time and value. */
 const byTime: RecordOrigin = { cause: 'time', path: '', isTimed: true, times: 0 }
 
-/** Every pair whose times differ by right − left within [before, after], as soon as both are there. */
+/** Emits every pair whose times differ by right − left within [before, after], as soon as both records have arrived. */
 export function intervalJoined<A, B, R>(
   interval: { readonly fromMs: number; readonly toMs: number },
   join: (left: A, right: B) => R,
@@ -112,14 +112,14 @@ export function intervalJoined<A, B, R>(
     const tables = { left: new StateTable<Timed[]>(), right: new StateTable<Timed[]>() }
     const progress = new Progress()
     const forgetting = { left: new TimeQueue<PipelineKey>(), right: new TimeQueue<PipelineKey>() }
-    /** The last time at which a partner may come. */
+    /** The last time at which a partner may arrive. */
     const lastOf = (side: 'left' | 'right', time: number) => (side === 'left' ? time + toMs : time - fromMs)
     const width = Math.max(1, Math.ceil((toMs - fromMs) / 8))
     const { name, origins } = context
     const timed = (time: number, value: unknown, key: PipelineKey): Timed => {
       return origins ? { time, value, id: origins.keyOf(name, { time, value, key }) } : { time, value }
     }
-    /** Both records, whichever came last: a pair has the same key in whatever order they come. */
+    /** The origin of both records: a pair has the same key whichever record arrived last. */
     const originOf = (left: Timed, right: Timed, key: PipelineKey): RecordOrigin | undefined => {
       if (!origins) return
       const idOf = (held: Timed) => held.id ?? origins.keyFrom(byTime, name, { ...held, key })
@@ -204,8 +204,8 @@ export function intervalJoined<A, B, R>(
 }
 
 /**
- * Each record of the left with the newest of the right of its key, as it is then; undefined if there is none. A tombstone of the
- * right deletes its key.
+ * Joins each record of the left with the newest record of the right with its key at that moment; undefined if there is none. A
+ * tombstone of the right deletes its key.
  */
 export function latestJoined<A, B, R>(join: (left: A, right: Present<B> | undefined) => R): MakeOperator {
   return keepsOrder(([next], context) => {
@@ -225,7 +225,7 @@ export function latestJoined<A, B, R>(join: (left: A, right: Present<B> | undefi
           keep(keys[i]!, values[i] as B)
           continue
         }
-        // Checkpoints of before may hold a null.
+        // Checkpoints of older versions may hold a null.
         const right = newest.get(space, keys[i]!)?.value ?? undefined
         try {
           given.push(join(values[i] as A, right), keys[i]!, times ? times[i]! : null, order?.[i])
@@ -239,7 +239,7 @@ export function latestJoined<A, B, R>(join: (left: A, right: Present<B> | undefi
       assert(keys !== null, 'a join has keys')
       for (let i = 0; i < values.length; i++) keep(keys[i]!, values[i] as B)
     }
-    // Event time is that of the records; what describes them does not hold windows back.
+    // Event time is that of the left records; the right stream does not hold windows back.
     const inputs: readonly Output[] = [
       { batch: (batch) => left(batch), watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
       { batch: right, watermark() {}, idle() {} },
@@ -248,10 +248,10 @@ export function latestJoined<A, B, R>(join: (left: A, right: Present<B> | undefi
   })
 }
 
-/** The input behind those of the two streams: pairs that went aside. */
+/** The index of the input, after those of the two streams, for pairs that were set aside. */
 const pairInput = 2
 
-/** A pair that is sent back is joined again, whatever either side has become. */
+/** Joins a pair that is sent back, whatever either side has become since. */
 function pairsAgain(
   next: Output,
   context: OperatorContext,
@@ -271,7 +271,7 @@ function pairsAgain(
   }
 }
 
-/** Results of a join on their way. A pair whose function throws goes aside as a pair. */
+/** Collects results of a join. A pair whose join function throws is set aside as a pair. */
 class Joined {
   readonly #next: Output
   readonly #context: OperatorContext
@@ -279,7 +279,7 @@ class Joined {
   readonly #keys: PipelineKey[] = []
   readonly #times: (number | null)[] = []
   readonly #order: number[] = []
-  /** Of each result, where it is not the record that flows. */
+  /** The origin of each result, where it is not the current record. */
   readonly #origins: RecordOrigin[] = []
 
   constructor(next: Output, context: OperatorContext) {

@@ -1,6 +1,6 @@
-// State of a `process` operator: what it declares, and what its functions hold while one record is looked at. Each declared
-// state is one table; a list or map is copied once per checkpoint before it is changed in place, and written whole.
-// Time to live goes by the clock: what is older is not seen, and is removed soon after.
+// State of a `process` operator: its declarations, and the handles that its functions use for the current record. Each
+// declared state is one table; a list or map is copied once per checkpoint before it is changed in place, and written whole.
+// Time to live is measured by the clock: older values are invisible, and are removed soon after.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -10,15 +10,15 @@ import { Before, Watch } from '../in-place.ts'
 import { StateTable } from '../rules/state-table.ts'
 
 export interface StateOptions {
-  /** Forgotten when it was not written for so long. */
+  /** The value is removed when it has not been written for this long. */
   readonly ttl?: Duration
 }
 
-/** What `process` is told: made by `valueState` and its siblings. `Handle` is what its functions get. */
+/** A state declaration for `process`, made by `valueState` and its siblings. `Handle` is the type that its functions get. */
 export interface StateSpec<Handle> {
   readonly kind: string
   readonly ttlMs: number | null
-  /** For the compiler only. */
+  /** For type inference only. */
   readonly gives?: Handle | undefined
   /** @internal */
   handle(cell: StateCell): Handle
@@ -129,7 +129,7 @@ export function reducingState<T>(given: (a: T, b: T) => T, options: StateOptions
   }))
 }
 
-/** Makes one entry of a map what it was. One that was deleted comes back behind the others. */
+/** Returns a function that restores one entry of a map. A deleted entry is restored at the end. */
 function putBack<T>(map: Map<string, T>, key: string): () => void {
   if (!map.has(key)) return () => void map.delete(key)
   const before = map.get(key) as T
@@ -142,26 +142,26 @@ function spec<Handle>(kind: string, { ttl }: StateOptions, handle: (cell: StateC
 
 interface Held {
   readonly value: unknown
-  /** When it is no longer there; null: never. */
+  /** The expiry time; null: never. */
   readonly until: number | null
 }
 
-/** Nothing was written. */
+/** Marks that nothing was written. */
 const none: unique symbol = Symbol('none')
 
-/** The state of one name, at the key of the record that is looked at. It changes when the function has returned. */
+/** The state of one name at the key of the current record. Changes apply when the function has returned. */
 export class StateCell {
   readonly table = new StateTable<Held>()
   readonly #ttlMs: number | null
   readonly #now: () => number
   readonly #expiring = new TimeQueue<PipelineKey>()
   #key: PipelineKey = ''
-  /** Written by the function that runs, and not state yet; undefined: cleared. */
+  /** Written by the running function, and not in the state yet; undefined: cleared. */
   #pending: Held | undefined | typeof none = none
-  /** Undoes what the function changed in place. */
+  /** Undo functions for changes made in place. */
   #undo: (() => void)[] = []
   readonly #watch = new Watch()
-  /** What the function was given, where that is watched. */
+  /** Values that the function has read, where changes in place are checked. */
   #given: Before[] = []
 
   constructor(ttlMs: number | null, now: () => number) {
@@ -178,14 +178,14 @@ export class StateCell {
     return held === undefined || this.#isOver(held) ? undefined : held.value
   }
 
-  /** A value that is stored, as the function gets it: it may not change it (../in-place.ts). */
+  /** Returns a stored value for the function, which must not change it in place (../in-place.ts). */
   watched(value: unknown): unknown {
     const isStored = this.#pending === none && typeof value === 'object' && value !== null
     if (isStored && this.#watch.next()) this.#given.push(new Before(value))
     return value
   }
 
-  /** Whether the function changed a value that it was given. */
+  /** Whether the function changed a value that it had read. */
   isChanged(): boolean {
     if (this.#given.length === 0) return false
     const isChanged = this.#given.some((before) => before.isChanged())
@@ -201,7 +201,7 @@ export class StateCell {
     this.#pending = undefined
   }
 
-  /** Changed in place where no checkpoint needs the old value. `work` gives what undoes it. */
+  /** Changes the value in place where no checkpoint needs the old one. `work` returns its undo function. */
   change<V>(initial: () => V, copy: (value: V) => V, work: (value: V) => () => void): void {
     if (this.#pending !== none || this.read() === undefined) {
       const value = (this.read() as V | undefined) ?? initial()
@@ -216,7 +216,7 @@ export class StateCell {
     if (this.#ttlMs !== null) this.write(own.value)
   }
 
-  /** The function has returned: what it did is state. */
+  /** Applies the changes after the function has returned. */
   commit(): void {
     if (this.#undo.length > 0) this.#undo = []
     const pending = this.#pending
@@ -230,7 +230,7 @@ export class StateCell {
     }
   }
 
-  /** The function threw: nothing of what it did stays. */
+  /** Undoes all changes after the function has thrown. */
   rollback(): void {
     this.#watch.again()
     this.#pending = none
@@ -257,7 +257,7 @@ export class StateCell {
     return until !== null && until <= this.#now()
   }
 
-  /** Looked at together: a key that is written all the time is in a few of them only. */
+  /** Values that expire together share a bucket, so a key that is written constantly is in only a few buckets. */
   #bucketOf(until: number): number {
     const width = Math.max(1, Math.ceil(this.#ttlMs! / 8))
     return Math.ceil(until / width) * width

@@ -1,5 +1,5 @@
-// The operator for everything else: a function per record, with state of the record's key, timers, and side outputs. State,
-// timers and results change together when the function has returned; of a record whose function throws nothing stays.
+// The general-purpose operator: a function per record, with state of the record's key, timers, and side outputs. State, timers
+// and results change together when the function has returned; a record whose function throws leaves no trace.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -18,7 +18,7 @@ export type StateHandles<S extends StateSpecs> = {
   readonly [Name in keyof S]: S[Name] extends StateSpec<infer Handle> ? Handle : never
 }
 
-/** For the compiler: what an output carries. */
+/** For type inference: the type of an output's values. */
 export interface Carries<T> {
   readonly carries?: T | undefined
 }
@@ -33,28 +33,28 @@ export type SideValue<S> = S extends Carries<infer T> ? T : never
 
 export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
   readonly pipeline: string
-  /** Its name in the pipeline. */
+  /** The operator's name in the pipeline. */
   readonly operator: string
   readonly key: PipelineKey
-  /** Of the record or timer; null where the source gives no times. */
+  /** The time of the record or timer; null if the source has no times. */
   readonly time: number | null
-  /** No record older than this is to be expected. Without `onTimer` it may be that of the beginning of the batch. */
+  /** No older records are expected. Without `onTimer`, this may be the watermark at the beginning of the batch. */
   readonly watermark: number
   readonly state: StateHandles<S>
   emit(value: R): void
   side<Name extends keyof O & string>(name: Name, value: SideValue<O[Name]>): void
-  /** Calls `onTimer` when event time has come so far. */
+  /** Calls `onTimer` when event time reaches `time`. */
   setTimer(time: number): void
   deleteTimer(time: number): void
-  /** Calls `onClock` when the clock has come so far, in milliseconds since 1970. */
+  /** Calls `onClock` when the clock reaches `time`, in milliseconds since 1970. */
   setClockTimer(time: number): void
   deleteClockTimer(time: number): void
-  /** By the clock of the engine. */
+  /** The time of the engine's clock. */
   now(): number
 }
 
 export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs> {
-  /** What `emit` is given: `carries<Total>()`. Left out, the stream that follows is of unknown type. */
+  /** The type of emitted values: `carries<Total>()`. Default: unknown. */
   readonly emits?: Carries<R>
   readonly state?: S
   readonly sides?: O
@@ -65,7 +65,7 @@ export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs>
 
 const waitBefore = 'use call() before it for what must be waited for'
 
-/** The kind of its state: another set of states under the same name is another state. */
+/** The kind of the operator's state: under the same name, a different set of states is a different state. */
 export function processKind(state: StateSpecs = {}): string {
   const states = Object.entries(state).map(([name, { kind }]) => `${name}:${kind}`)
   return `process(${states.sort().join(',')})`
@@ -134,7 +134,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         throw new ChangedInPlace(what, 'set a new value, made from the one that get() returned', cause)
       }
     }
-    /** All that the function does, or nothing. */
+    /** Keeps all effects of the function, or none. */
     const attempt = (place: string, work: () => unknown) => {
       try {
         refuseThenable(work(), `${place} of ${context.name}`, waitBefore)
@@ -146,7 +146,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
       }
       for (const part of parts) part.commit()
     }
-    /** What comes of the clock is as old as event time has come. */
+    /** Results of clock timers get the current event time. */
     const clockTime = (time: number) =>
       hasTimes ? (Number.isFinite(progress.watermark) ? progress.watermark : time) : null
     const flush = () => {
@@ -159,7 +159,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         try {
           attempt(timers === eventTimers ? 'onTimer' : 'onClock', () => call?.call(options, time, given))
         } catch (error) {
-          // There is no record to set aside: code that cannot go on stops the run.
+          // A timer has no record to set aside, so the error stops the run.
           context.fail(error)
         }
       })
@@ -214,14 +214,14 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
   })
 }
 
-/** The record or timer whose function is called. */
+/** The record or timer of the current function call. */
 interface Place {
   key: PipelineKey
   time: number | null
   order: number | undefined
 }
 
-/** What a function changes: kept when it returns, dropped when it throws. */
+/** Changes made by a function: kept when it returns, dropped when it throws. */
 interface Attempted {
   commit(): void
   rollback(): void
@@ -232,15 +232,15 @@ function checkTimer(time: unknown): number {
   throw new TypeError(`a timer needs a number of milliseconds (got ${String(time).slice(0, 40)})`)
 }
 
-/** Gathers what a batch gives, so that what follows gets a batch as well. */
+/** Collects the results of a batch, so that the next operator gets a batch too. */
 class Emitter implements Attempted {
   readonly #output: Output
   #values: unknown[] = []
   #times: (number | null)[] = []
   #keys: PipelineKey[] = []
-  /** Empty where records have none. */
+  /** Empty where records have no order. */
   #order: number[] = []
-  /** Of functions that have returned. */
+  /** The number of results of functions that have returned. */
   #kept = 0
 
   constructor(output: Output) {

@@ -1,5 +1,5 @@
-// Running aggregation: one accumulator per key for good, and a result for every record. So the output does not depend on how
-// records happen to be batched.
+// Running aggregation: one permanent accumulator per key, and one result per record, so the output does not depend on how
+// records are batched.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -29,7 +29,7 @@ export function running<T, A, R>(aggregation: Aggregation<T, A, R>): MakeOperato
             const poisoned: number[] = []
             for (let i = 0; i < values.length; ) {
               try {
-                // One attempt for many records: entering it for each would cost more than the work.
+                // One attempt covers many records: a try block per record would cost more than the work.
                 for (; i < values.length; i++) {
                   const key = keys[i]!
                   const slot = space.slots.get(key)

@@ -1,5 +1,5 @@
-// Windows that follow bursts: a session of a key ends when no record came for longer than `gapMs`. Late records may still
-// join a session while lateness is allowed; a result is then given again for the session that it makes.
+// Windows that follow bursts: a session of a key ends when no record arrived for longer than `gapMs`. Late records may still
+// join a session within the allowed lateness; the resulting session is then emitted again.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -12,7 +12,7 @@ import { isForgotten, mergeSession, type SessionWindows } from '../rules/windows
 import { EarlyKeys } from './early.ts'
 import { Progress, type WindowResult } from './window.ts'
 
-/** Changed in place while the table owns it: see `StateTable.own`. */
+/** Changed in place while the table owns it (see `StateTable.own`). */
 interface Session<A> {
   start: number
   end: number
@@ -27,7 +27,7 @@ export function sessions<T, A, R>(
   return ([next, late], context) => {
     const state = new StateTable<Session<A>[]>()
     const progress = new Progress()
-    /** A session that goes on has an entry at some time until its end, and one that is over has one where it is forgotten. */
+    /** An open session has a queue entry at or before its end; a closed one has an entry at the time of its removal. */
     const queue = new TimeQueue<PipelineKey>()
     const early = new EarlyKeys<true>(earlyMs)
     const { initial, add, merge, result, copy } = aggregation
@@ -47,9 +47,9 @@ export function sessions<T, A, R>(
       })
     }
     const mayThrow = !neverThrows(aggregation)
-    /** Neither is changed: the record between them may still be poison. */
+    /** Merges two sessions and changes neither: the record between them may still be poison. */
     const together = (a: Session<A>, b: Session<A>) => merge(copy ? copy(a.accumulator) : a.accumulator, b.accumulator)
-    /** Null: it is too late. A session that is over has a result again, with the record; one that goes on has none yet. */
+    /** Null: the record is too late. A closed session is emitted again with the record; an open one has no result yet. */
     const put = (key: PipelineKey, time: number, value: T): readonly WindowResult<R>[] | null => {
       const { watermark } = progress
       const space = state.space(0)
@@ -72,7 +72,7 @@ export function sessions<T, A, R>(
         else state.own(space, slot, copied).splice(at, 0, own)
         schedule(key, end, watermark)
       } else {
-        // It has an entry before its end, which sees where that is by then.
+        // The session has a queue entry before its end, which reads the current end when it is due.
         const isWaited = session.end > watermark || (second !== null && second.end > watermark)
         Object.assign(session, { start, end, accumulator })
         if (second) held.splice(at + 1, 1)
@@ -115,7 +115,7 @@ export function sessions<T, A, R>(
                 if (isForgotten(session.end, lateMs, due.time)) forgotten += 1
                 else schedule(key, session.end, due.time)
               }
-              // They are in order, so those that are forgotten come first.
+              // Sessions are in order, so the removed ones are first.
               if (forgotten === space.values[slot]!.length) state.delete(space, key)
               else if (forgotten > 0) state.own(space, slot, copied).splice(0, forgotten)
             }
@@ -133,7 +133,7 @@ export function sessions<T, A, R>(
     return {
       tables: tablesOf({ sessions: state, progress: progress.table }),
       inputs: [input],
-      // Records that follow are not late, so a session that they begin ends a gap later at the earliest.
+      // Later records are not late, so a session that they begin ends one gap later at the earliest.
       dueAbove: (watermark) => (queue.next > watermark ? Math.min(queue.next, watermark + gapMs) : watermark),
       restored() {
         progress.restored()

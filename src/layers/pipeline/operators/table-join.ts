@@ -1,6 +1,7 @@
-// Each record with the row of a table of Reprise that it names. The table is followed, not copied: its rows are in no checkpoint
-// of the pipeline. A record meets the row as it was committed when the record is processed. Processed again after a crash, it
-// meets the row as it is then: a later version perhaps, never an earlier one, since a run begins with all that was committed.
+// Joins each record with the row of a Reprise table that it names. The join follows the table and does not copy it: its rows
+// are in no checkpoint of the pipeline. A record is joined with the row as committed when the record is processed. After a
+// crash it may be joined with a later version of the row, never an earlier one, since a run begins by reading everything
+// committed.
 
 import { isReprise } from '../../../core/errors.ts'
 import { hostOf } from '../../../engine/host/host.ts'
@@ -8,7 +9,7 @@ import type { Engine } from '../../../engine/model/definition.ts'
 import { type Batch, without } from '../batch.ts'
 import { type MakeOperator, type OperatorResource, recordOf, stateless } from '../operator.ts'
 
-/** What a join asks of a table: `table`. */
+/** The part of a `table` that a join uses. */
 export interface JoinedTable<V> {
   readonly name: string
   standby(rp: Engine, id?: string): Promise<TableFollower<V>>
@@ -16,15 +17,15 @@ export interface JoinedTable<V> {
 
 export interface TableFollower<V> {
   get(key: string): V | undefined
-  /** Resolves when it has all that was committed before. */
+  /** Resolves when all earlier commits have been read. */
   refresh(): Promise<void>
   close(): void
 }
 
-/** How often to look for a table that nobody has made yet. */
+/** The polling interval for a table that does not exist yet. */
 const lookMs = 200
 
-/** The rows as they are now. A table that nobody has opened yet has none, until somebody does. */
+/** The current rows. A table that was never opened has no rows until it is opened. */
 export class FollowedTable<V> implements OperatorResource {
   readonly #engine: Engine
   readonly #table: JoinedTable<V>

@@ -1,5 +1,5 @@
-// Timers of a `process` operator, by key, in event time or by the clock. They are state: a timer that was set before a
-// crash fires after it. Those of one time lie in one space of the table, which goes as a whole when they have fired.
+// Timers of a `process` operator, by key, in event time or clock time. Timers are state: a timer set before a crash fires after
+// it. Timers of the same time are stored in one space of the table, which is dropped as a whole when they have fired.
 
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { TimeQueue } from '../../../core/time-queue.ts'
@@ -8,10 +8,10 @@ import { StateTable } from '../rules/state-table.ts'
 export class Timers {
   readonly table = new StateTable<true>()
   readonly #times = new TimeQueue<true>()
-  /** What the function that runs wants. */
+  /** Timers that the running function sets or deletes. */
   #wishes: { readonly key: PipelineKey; readonly time: number; readonly isSet: boolean }[] = []
 
-  /** Set twice for the same key and time, it fires once. */
+  /** A timer that is set twice for the same key and time fires once. */
   set(key: PipelineKey, time: number): void {
     this.#wishes.push({ key, time, isSet: true })
   }
@@ -20,7 +20,7 @@ export class Timers {
     this.#wishes.push({ key, time, isSet: false })
   }
 
-  /** The function has returned: its timers are set. */
+  /** Applies the timers after the function has returned. */
   commit(): void {
     if (this.#wishes.length === 0) return
     for (const { key, time, isSet } of this.#wishes) {
@@ -41,7 +41,7 @@ export class Timers {
     for (const { id } of this.table.spaces()) this.#times.add(id, true)
   }
 
-  /** In the order of time. A timer that is set meanwhile for a time that has come fires as well. */
+  /** Fires timers in order of time, including timers set meanwhile that are already due. */
   fire(until: number, call: (key: PipelineKey, time: number) => void): void {
     for (let due = this.#times.take(until); due; due = this.#times.take(until)) {
       const space = this.table.peekSpace(due.time)

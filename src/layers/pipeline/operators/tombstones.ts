@@ -1,15 +1,15 @@
-// A null in a stream with keys is a tombstone: the key was deleted. A side that keeps the newest value of a key (`joinLatest`)
-// deletes the key; operators that gather values of a key (aggregates, windows, joins of pairs) skip it, as those of Kafka Streams
-// do; all others pass it on like any record.
+// A null in a keyed stream is a tombstone: the key was deleted. An operator that keeps the newest value of a key (`joinLatest`)
+// deletes the key; operators that gather values of a key (aggregates, windows, joins of pairs) skip tombstones, like Kafka
+// Streams; all other operators pass them on like any record.
 
 import type { Batch, Output } from '../batch.ts'
 import { pick } from '../batch.ts'
 import { keepsOrder, type MakeOperator } from '../operator.ts'
 
-/** The values of a stream without its tombstones. */
+/** The type of a stream's values without tombstones. */
 export type Present<T> = Exclude<T, null>
 
-/** The operator gets records that have a value. */
+/** Wraps an operator so that it gets only records with a value. */
 export function skipsTombstones(make: MakeOperator): MakeOperator {
   const made: MakeOperator = (outputs, context) => {
     const operator = make(outputs, context)

@@ -1,5 +1,5 @@
-// Operators that look at one record at a time: map, filter, flatMap, keyBy. A record whose function throws is poison: it goes
-// aside with the error, and the others of its batch go on.
+// Operators that process one record at a time: map, filter, flatMap, keyBy. A record whose function throws is poison: it is set
+// aside with the error, and the other records of its batch continue.
 
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { refuseThenables } from '../../../core/synchronous.ts'
@@ -29,7 +29,7 @@ export function flatMap<T, R>(change: (value: T) => Iterable<R>): MakeOperator {
     const made = transform((batch, into) => {
       for (let i = into.from; i < batch.values.length; i++) {
         into.from = i
-        // All of a record or nothing of it: what it gave before it threw does not go on.
+        // A record emits all of its results or none: results before a throw are dropped.
         const items = [...change(batch.values[i] as T)]
         refuseThenables(items, context.name, 'give plain items, and use call() behind it to wait for something outside')
         for (const value of items) into.push(value, batch, i)
@@ -39,7 +39,7 @@ export function flatMap<T, R>(change: (value: T) => Iterable<R>): MakeOperator {
   })
 }
 
-/** Without `toValue`, values and times stay the arrays they are. */
+/** Without `toValue`, the arrays of values and times are reused. */
 export function keyBy<T>(keyOf: (value: T) => PipelineKey, toValue?: (value: T) => unknown): MakeOperator {
   return keepsOrder(([next], context) => {
     const slow = transform((batch, into) => {
@@ -59,7 +59,7 @@ export function keyBy<T>(keyOf: (value: T) => PipelineKey, toValue?: (value: T) 
           for (let i = 0; i < values.length; i++) keys[i] = checkKey(keyOf(values[i] as T))
           if (toValue) values = values.map((value) => toValue(value as T))
         } catch {
-          // Again, with an eye on which of them it is.
+          // Repeat record by record to find the one that throws.
           slow.batch(batch)
           return
         }
@@ -77,9 +77,9 @@ export function checkKey(key: unknown): PipelineKey {
   throw new TypeError(`a key must be a string or a number (got ${got})`)
 }
 
-/** What a transformation gives, column by column. */
+/** The output of a transformation, column by column. */
 class Columns {
-  /** The record that is being looked at; after an error, work goes on behind it. */
+  /** The index of the current record; after an error, processing continues with the next one. */
   from = 0
   readonly values: unknown[] = []
   readonly times: number[] = []

@@ -1,11 +1,11 @@
-// Several streams as one. Each has a watermark of its own; that of the union is the lowest of those that are not idle, so
-// one silent stream does not stop all windows once it is declared idle.
+// Merges several streams into one. Each has its own watermark; the union's watermark is the lowest of the inputs that are not
+// idle, so one silent stream does not stop all windows once it is declared idle.
 
 import type { Output } from '../batch.ts'
 import { keepsOrder, type MakeOperator, stateless } from '../operator.ts'
 import { WatermarkMerge } from '../rules/watermarks.ts'
 
-/** The inputs of an operator that has several, with one watermark for all of them. */
+/** The inputs of an operator with several inputs and one merged watermark. */
 export function mergedInputs(
   batches: readonly Output['batch'][],
   next: Pick<Output, 'watermark' | 'idle'>,

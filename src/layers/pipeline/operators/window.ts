@@ -1,6 +1,6 @@
-// Aggregation in windows of fixed length. State lies window by window, so a window that is over is given out and dropped as
-// a whole, without a timer per key. A result comes when the watermark reaches the end of its window, and once more for each
-// late record while lateness is allowed; what comes later still goes to the late output.
+// Aggregation in windows of fixed length. State is stored per window, so a closed window is emitted and dropped as a whole,
+// without a timer per key. A result is emitted when the watermark reaches the end of its window, and again for each late record
+// within the allowed lateness; later records are sent to the late output.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -18,7 +18,7 @@ export interface WindowResult<Value> {
   readonly start: number
   readonly end: number
   readonly value: Value
-  /** The window goes on: more may come, and its result again. */
+  /** The window is still open: more records may arrive, and its result is emitted again. */
   readonly isEarly?: true
 }
 
@@ -28,7 +28,7 @@ export interface WindowSettings {
   readonly earlyMs: number | null
 }
 
-/** Results first, what came too late second. */
+/** The first output has the results, the second the records that were too late. */
 export function windowed<T, A, R>(settings: WindowSettings, aggregation: Aggregation<T, A, R>): MakeOperator {
   return ([next, late], context) => {
     const operator = new WindowOperator<T, A, R>(settings, aggregation, next!, late!, context)
@@ -36,7 +36,7 @@ export function windowed<T, A, R>(settings: WindowSettings, aggregation: Aggrega
   }
 }
 
-/** How far the watermark had come, as state: what was late before a restart must be late after it. */
+/** The current watermark, as state: a record that was late before a restart must be late after it. */
 export class Progress {
   readonly table = new StateTable<number>()
   #watermark: number = noWatermark
@@ -49,7 +49,7 @@ export class Progress {
     this.#watermark = this.table.get(this.table.space(0), 'watermark') ?? noWatermark
   }
 
-  /** False: it is not news. */
+  /** False: the watermark did not rise. */
   advance(time: number): boolean {
     if (time <= this.#watermark) return false
     this.#watermark = time
@@ -108,7 +108,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
     const { watermark } = this.#progress
     const tooLate: number[] = []
     const { lengthMs, stepMs } = windows
-    /** Most records fall into the window of the one before. */
+    /** Most records fall into the same window as the record before. */
     const isTumbling = lengthMs === stepMs
     let last: Space<A> | null = null
     let from = Number.POSITIVE_INFINITY
@@ -155,7 +155,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
     this.#late.idle()
   }
 
-  /** Into one window that is open: the usual case. */
+  /** Adds a record to one open window: the usual case. */
   #add(space: Space<A>, batch: Batch, i: number): void {
     const { initial, add, copy } = this.#aggregation
     const key = batch.keys![i]!
@@ -173,7 +173,7 @@ class WindowOperator<T, A, R> implements Operator, Output {
     }
   }
 
-  /** Into all of its windows or, if the aggregation throws for one, into none. Those that are over give a result again. */
+  /** Adds a record to all of its windows or, if the aggregation throws for one, to none. Closed windows emit again. */
   #addToAll(spaces: readonly Space<A>[], batch: Batch, i: number): void {
     const { initial, add, result, copy } = this.#aggregation
     const mayThrow = !neverThrows(this.#aggregation)

@@ -1,18 +1,18 @@
-// Alignment of barriers at the inputs of a task (Chandy-Lamport, aligned). A barrier with id n on a channel says: what
-// follows is not part of checkpoint n. So a channel waits from its barrier on, until all channels have delivered theirs;
-// then the task is captured, and everything flows again.
+// Alignment of barriers at the inputs of a task (Chandy-Lamport, aligned). A barrier with id n on a channel means: later
+// records are not part of checkpoint n. A channel therefore waits after its barrier until all channels have delivered theirs;
+// then the task is captured, and all channels resume.
 //
-// Ids only grow. A barrier of an older or aborted checkpoint is dropped. A newer one cancels the pending one, and the
-// cancellation goes downstream, so that nobody waits for a barrier that never comes. A source at the end of its input still
-// takes part in checkpoints, so every channel delivers barriers until the pipeline stops.
+// Ids only grow. A barrier of an older or aborted checkpoint is dropped. A newer barrier cancels the pending checkpoint, and
+// the cancellation is sent downstream, so that no task waits for a barrier that will not arrive. A source at the end of its
+// input still takes part in checkpoints, so every channel delivers barriers until the pipeline stops.
 
 import { assert } from '../../../core/assert.ts'
 
-/** What the task has to do, in this order. */
+/** The actions for the task, in this order. */
 export interface Aligned {
-  /** The checkpoint that was given up at this task: tell those downstream. */
+  /** The checkpoint that was aborted at this task: notify the tasks downstream. */
   readonly cancel: number | null
-  /** Every channel is aligned: capture now, and pass the barrier on in the same turn. */
+  /** All channels are aligned: capture now, and pass the barrier on in the same turn. */
   readonly capture: number | null
 }
 
@@ -22,9 +22,9 @@ export class Alignment {
   readonly #isWaiting: boolean[]
   /** The checkpoint whose barriers are being collected. */
   #pending: number | null = null
-  /** No barrier up to this id has a meaning any more. */
+  /** Barriers up to this id are obsolete. */
   #done: number
-  /** Ids above `done` that were called off before their first barrier came. */
+  /** Ids above `done` that were aborted before their first barrier arrived. */
   readonly #aborted = new Set<number>()
 
   constructor(channels: number, done = 0) {
@@ -37,7 +37,7 @@ export class Alignment {
     return this.#pending
   }
 
-  /** True: nothing may be taken from this channel until the others have caught up. */
+  /** True: this channel must not be read until the others have caught up. */
   isWaiting(channel: number): boolean {
     return this.#isWaiting[channel]!
   }
@@ -51,11 +51,11 @@ export class Alignment {
     return { cancel, capture: this.#complete() }
   }
 
-  /** The coordinator called this checkpoint off, or a marker from upstream says that its barrier will not come. */
+  /** The coordinator aborted this checkpoint, or a marker from upstream cancelled its barrier. */
   abort(id: number): Aligned {
     if (this.#isOver(id)) return nothing
     if (id === this.#pending) return { cancel: this.#giveUp(), capture: null }
-    // Not seen here yet: its barrier may still be under way. Those downstream learn it from us, once.
+    // The checkpoint is unknown here, and its barrier may still be under way. Tasks downstream are notified from here, once.
     this.#aborted.add(id)
     return { cancel: id, capture: null }
   }

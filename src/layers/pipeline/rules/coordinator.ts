@@ -1,15 +1,15 @@
-// The coordinator of a pipeline's checkpoints, as a state machine without a clock, channels or promises: events go in,
-// actions come out. It decides when a checkpoint begins, when it is complete and published, when it is called off, and
-// what becomes of everything that was written for it.
+// The coordinator of a pipeline's checkpoints, as a state machine without a clock, channels or promises: events in, actions
+// out. It decides when a checkpoint begins, when it is complete and published, when it is aborted, and whether its written
+// parts are kept or discarded.
 //
-// Ids grow and are never used twice, not even after a restart without state. An acknowledgement counts for one checkpoint,
-// one task and one attempt of that task. While the outcome of a publication is unknown, nothing is deleted.
+// Ids grow and are never reused, not even after a restart without state. An acknowledgement counts for one checkpoint, one task
+// and one attempt of that task. While the outcome of a publication is unknown, nothing is deleted.
 
 import { assert } from '../../../core/assert.ts'
 
 export type CheckpointKind = 'savepoint' | 'manual' | 'periodic'
 
-/** One life of a task: whoever runs it after a crash has a higher attempt. */
+/** One attempt of a task: after a crash, the next owner runs it with a higher attempt. */
 export interface TaskAttempt {
   readonly task: string
   readonly attempt: number
@@ -23,7 +23,7 @@ export type CheckpointAction<Snapshot> =
       readonly kind: CheckpointKind
       readonly attempts: readonly TaskAttempt[]
     }
-  /** To every task: stop what you do for it, and let waiting channels go. */
+  /** To every task: abandon this checkpoint and resume waiting channels. */
   | { readonly do: 'abort'; readonly id: number; readonly why: string }
   | {
       readonly do: 'publish'
@@ -31,11 +31,11 @@ export type CheckpointAction<Snapshot> =
       readonly kind: CheckpointKind
       readonly snapshots: ReadonlyMap<string, Snapshot>
     }
-  /** To every sink: commit what was prepared for this and earlier checkpoints. */
+  /** To every sink: commit the transactions prepared for this and earlier checkpoints. */
   | { readonly do: 'complete'; readonly id: number; readonly kind: CheckpointKind }
-  /** Nobody will ever name it. */
+  /** Nothing will ever refer to these snapshots. */
   | { readonly do: 'discard'; readonly id: number; readonly snapshots: readonly Snapshot[] }
-  /** To whoever asked for it. */
+  /** To the caller that requested it. */
   | { readonly do: 'answer'; readonly request: number; readonly id: number | null; readonly why: string | null }
   /** Recovery points no longer advance. */
   | { readonly do: 'alarm'; readonly failures: number; readonly why: string }
@@ -56,9 +56,9 @@ interface Request {
 }
 
 export interface CoordinatorOptions {
-  /** A checkpoint that takes longer is called off. */
+  /** A checkpoint that takes longer is aborted. */
   readonly timeoutMs: number
-  /** As many may fail in a row before the alarm. */
+  /** The number of consecutive failures before the alarm. */
   readonly failuresMax: number
 }
 
@@ -72,7 +72,7 @@ export class CheckpointCoordinator<Snapshot> {
   #queue: Request[] = []
   #failures = 0
 
-  /** `lastId` is the highest id that was ever started, from the pipeline's history. */
+  /** `lastId` is the highest id ever started, from the pipeline's history. */
   constructor(options: CoordinatorOptions, lastId: number) {
     this.#options = options
     this.#nextId = lastId + 1
@@ -86,7 +86,7 @@ export class CheckpointCoordinator<Snapshot> {
     return this.#failures
   }
 
-  /** The task runs, in this life. What was pending does not include this life, so it cannot complete. */
+  /** The task runs with this attempt. A pending checkpoint does not include the attempt, so it cannot complete. */
   running(task: string, attempt: number, now: number): CheckpointAction<Snapshot>[] {
     const before = this.#attempts.get(task)
     assert(before === undefined || attempt > before, 'attempts of a task only grow')
@@ -94,7 +94,7 @@ export class CheckpointCoordinator<Snapshot> {
     return [...this.#callOff(`${task} started anew`), ...this.#next(now)]
   }
 
-  /** The task is at its end, or was taken away: it is not part of later checkpoints. */
+  /** The task ended or was taken away: later checkpoints do not include it. */
   stopped(task: string, attempt: number, now: number): CheckpointAction<Snapshot>[] {
     if (this.#attempts.get(task) !== attempt) return []
     this.#attempts.delete(task)
@@ -102,7 +102,7 @@ export class CheckpointCoordinator<Snapshot> {
     return [...(isPart ? this.#callOff(`${task} stopped`) : []), ...this.#next(now)]
   }
 
-  /** Somebody, or the clock, wants a checkpoint. One is under way at a time; a periodic one never queues up. */
+  /** A caller or the clock requests a checkpoint. Only one is under way at a time; periodic requests are never queued. */
   request(request: number, kind: CheckpointKind, now: number): CheckpointAction<Snapshot>[] {
     if (kind === 'periodic' && (this.#pending || this.#queue.some((waiting) => waiting.kind === 'periodic'))) {
       return [{ do: 'answer', request, id: null, why: 'another checkpoint is under way' }]
@@ -121,7 +121,7 @@ export class CheckpointCoordinator<Snapshot> {
     return [{ do: 'publish', id, kind: pending.kind, snapshots: pending.snapshots }]
   }
 
-  /** A task could not capture, or gave up aligning. */
+  /** A task could not capture its state, or gave up aligning. */
   decline(id: number, from: TaskAttempt, why: string, now: number): CheckpointAction<Snapshot>[] {
     if (!this.#collecting(id, from)) return []
     return [...this.#callOff(`${from.task}: ${why}`), ...this.#next(now)]
@@ -141,13 +141,13 @@ export class CheckpointCoordinator<Snapshot> {
     return [{ do: 'complete', id, kind }, ...answers, ...this.#next(now)]
   }
 
-  /** The store refused it: it exists nowhere, so what was written for it can go. */
+  /** The store refused the checkpoint: it does not exist, so its written parts can be discarded. */
   refused(id: number, why: string, now: number): CheckpointAction<Snapshot>[] {
     this.#published(id, 'keep')
     return [...this.#fail(why, true), ...this.#next(now)]
   }
 
-  /** Nobody knows whether it exists: the pipeline must be recovered from the store. Nothing is discarded. */
+  /** The outcome is unknown: the pipeline must be recovered from the store. Nothing is discarded. */
   unknown(id: number, why: string): CheckpointAction<Snapshot>[] {
     this.#published(id, 'keep')
     return this.#fail(why, false)
@@ -169,7 +169,7 @@ export class CheckpointCoordinator<Snapshot> {
     return pending.attempts.get(from.task) === from.attempt ? pending : null
   }
 
-  /** A checkpoint that is being published can no longer be called off: its outcome is the store's to tell. */
+  /** A checkpoint that is being published can no longer be aborted: the store decides its outcome. */
   #callOff(why: string): CheckpointAction<Snapshot>[] {
     return this.#pending?.phase === 'collecting' ? this.#fail(why, true) : []
   }
@@ -187,7 +187,7 @@ export class CheckpointCoordinator<Snapshot> {
     return actions
   }
 
-  /** The most urgent kind goes first, and everybody who asked for that kind gets the same checkpoint. */
+  /** The most urgent kind is first, and all callers that requested this kind share one checkpoint. */
   #next(now: number): CheckpointAction<Snapshot>[] {
     if (this.#pending || this.#queue.length === 0 || this.#attempts.size === 0) return []
     const kind = urgency.find((each) => this.#queue.some((waiting) => waiting.kind === each))!

@@ -1,5 +1,5 @@
-// A block of state as the codec gets it. Columns of numbers, which keys and counts often are, become one typed array: a
-// tenth of the work for writing and reading. The form is part of the stored format.
+// The encoding of a block of state. Columns of numbers, which keys and counts often are, become one typed array: a tenth of the
+// work for writing and reading. This form is part of the stored format.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'

@@ -1,18 +1,18 @@
-// A table of state as it was at a barrier, written out in blocks while records go on. Walks the slots that changed, or all
-// of them; whoever changes a slot that was not written yet gives its old value here first.
+// A capture of a state table at a barrier, written out in blocks while records continue. It walks the changed slots, or all
+// slots; before a slot that is not written yet changes, its old value is kept here.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { type Space, type SpaceChanges, writtenStamp } from './state-space.ts'
 
-/** Blocks in the order in which they apply: later ones win. Plain data, for the codec. */
+/** Blocks apply in order: later ones win. Plain data, for the codec. */
 export interface StateBlock {
-  /** Spaces that ended, before anything else of this block applies. */
+  /** Spaces that ended; they are dropped before the rest of this block applies. */
   readonly dropped: readonly number[]
   readonly space: number
   readonly keys: readonly PipelineKey[]
   readonly values: readonly unknown[]
-  /** Gone before the keys of this block are set. */
+  /** Keys to delete before the keys of this block are set. */
   readonly deleted: readonly PipelineKey[]
 }
 
@@ -20,15 +20,15 @@ export interface StateCapture {
   readonly isFull: boolean
   /** Keys that existed at the barrier. */
   readonly size: number
-  /** Keys in what was published before it. A capture that is not full stands on that, and on nothing else. */
+  /** The number of keys in the capture published before. An incremental capture builds on that one only. */
   readonly builtOn: number
-  /** What its blocks must have together, as counted at the barrier. */
+  /** The total cells of all blocks, counted at the barrier. */
   readonly promised: CellCount
-  /** The next block of about this many cells; undefined when nothing is left. */
+  /** The next block of about this many cells; undefined at the end. */
   next(cellsMax: number): StateBlock | undefined
-  /** It was published: the next capture builds on it. */
+  /** The capture was published: the next capture builds on it. */
   publish(): void
-  /** It was not published: what it contained belongs to the next capture. */
+  /** The capture was not published: its changes belong to the next capture. */
   abandon(): void
 }
 
@@ -37,7 +37,7 @@ export interface CellCount {
   readonly deleted: number
 }
 
-/** What a capture took from a space of the table. */
+/** The part of a space that a capture took. */
 export interface TakenSpace<V> extends SpaceChanges {
   readonly space: Space<V>
 }
@@ -48,7 +48,7 @@ interface CaptureOf<V> {
   readonly builtOn: number
   readonly taken: readonly TakenSpace<V>[]
   readonly dropped: readonly number[]
-  /** Of a full capture: all that existed at the barrier. */
+  /** All spaces at the barrier, for a full capture. */
   readonly spaces: readonly Space<V>[]
   readonly settle: (isPublished: boolean) => void
 }
@@ -69,11 +69,11 @@ export class TableCapture<V> implements StateCapture {
   readonly #epoch: number
   readonly #spaces: readonly Space<V>[]
   readonly #settle: (isPublished: boolean) => void
-  /** Which space, and where in it. */
+  /** The index of the current space, and the position in it. */
   #at = 0
   #cursor = 0
   #deleting: Iterator<PipelineKey> | null = null
-  /** As it was at the barrier, of slots that changed before they were written. */
+  /** The values at the barrier of slots that changed before they were written. */
   readonly #kept: { readonly space: Space<V>; readonly key: PipelineKey; readonly value: V }[] = []
   #keptAt = 0
   #phase: 'first' | 'writing' | 'written' | 'settled' = 'first'
@@ -91,7 +91,7 @@ export class TableCapture<V> implements StateCapture {
     for (const space of of.spaces) space.writtenTo = 0
   }
 
-  /** Before a slot changes: its value is kept if it belongs to this capture and was not written yet. */
+  /** Called before a slot changes: keeps its value if it belongs to this capture and is not written yet. */
   keep(space: Space<V>, slot: number): void {
     const stamp = space.stamps[slot]!
     const isWanted = this.isFull ? stamp <= this.#epoch && slot >= space.writtenTo : stamp === this.#epoch
@@ -100,7 +100,7 @@ export class TableCapture<V> implements StateCapture {
 
   next(cellsMax: number): StateBlock | undefined {
     assert(this.#phase === 'first' || this.#phase === 'writing', 'a capture is read to its end once')
-    // A full capture stands alone: what ended before it is simply not in it.
+    // A full capture builds on nothing: spaces that ended before it are simply absent.
     const dropped = this.#phase === 'first' && !this.isFull ? this.dropped : []
     this.#phase = 'writing'
     const into: Filling = { keys: [], values: [], deleted: [] }
@@ -128,13 +128,13 @@ export class TableCapture<V> implements StateCapture {
     this.#settle(isPublished)
   }
 
-  /** The space that the block is of; null: all are done. */
+  /** The space of the block; null: all spaces are written. */
   #nextOfAll({ keys, values }: Filling, cellsMax: number): Space<V> | null {
     for (; this.#at < this.#spaces.length; this.#at++) {
       const space = this.#spaces[this.#at]!
       let slot = space.writtenTo
       for (; slot < space.keys.length && keys.length < cellsMax; slot++) {
-        // Made or changed after the barrier, or free.
+        // The slot is free, or was made or changed after the barrier.
         if (space.stamps[slot]! > this.#epoch) continue
         keys.push(space.keys[slot]!)
         values.push(space.values[slot])
@@ -161,7 +161,7 @@ export class TableCapture<V> implements StateCapture {
       let at = this.#cursor
       for (; at < changed.length && keys.length + deleted.length < cellsMax; at++) {
         const slot = changed[at]!
-        // Changed after the barrier, free, or written already.
+        // The slot was changed after the barrier, is free, or is already written.
         if (stamps[slot] !== this.#epoch) continue
         stamps[slot] = writtenStamp
         keys.push(space.keys[slot]!)

@@ -1,17 +1,17 @@
-// One space of a table of state: keys in slots, with columns beside the map. A slot that was given back is used again.
+// One space of a state table: keys in slots, with columns beside the map. A freed slot is reused.
 
 import type { PipelineKey } from '../../../core/key-groups.ts'
 
-/** Of a slot that holds nothing: above the number of every capture. */
+/** The stamp of a free slot: above the number of every capture. */
 export const freeStamp = 0x7fffffff
-/** Written by the capture that would contain it, and not changed since. */
+/** The stamp of a slot that its capture has written and that has not changed since. */
 export const writtenStamp = 0
 
-/** What changed in a space between two barriers. */
+/** The changes in a space between two barriers. */
 export interface SpaceChanges {
   readonly changed: readonly number[]
   readonly deleted: ReadonlySet<PipelineKey>
-  /** Slots of `changed` that hold something at the barrier, each counted once. */
+  /** The number of distinct slots in `changed` that hold a value at the barrier. */
   readonly live: number
 }
 
@@ -23,17 +23,17 @@ export class Space<V> {
   readonly slots = new Map<PipelineKey, number>()
   readonly keys: PipelineKey[] = []
   readonly values: (V | undefined)[] = []
-  /** By slot: the capture that will contain its newest value. */
+  /** For each slot, the number of the capture that will contain its newest value. */
   readonly stamps: number[] = []
-  /** Slots that the next capture writes. One may be named twice: its stamp says whether it still has to be. */
+  /** Slots that the next capture writes. A slot may be listed twice: its stamp shows whether it is still to be written. */
   changed: number[] = []
-  /** Keys that were there at some time since the last capture and were deleted. They may be there again. */
+  /** Keys that existed at some time since the last capture and were deleted. They may exist again. */
   deleted = new Set<PipelineKey>()
-  /** Slots in `changed` that hold something, each counted once. */
+  /** The number of distinct slots in `changed` that hold a value. */
   live = 0
   isTouched = false
   isDropped = false
-  /** Slots below it were written by the full capture under way. */
+  /** The full capture under way has written all slots below this one. */
   writtenTo = Number.POSITIVE_INFINITY
   readonly #free: number[] = []
 
@@ -49,7 +49,7 @@ export class Space<V> {
     for (const [key, slot] of this.slots) yield [key, this.values[slot] as V]
   }
 
-  /** A slot for a key that has none. */
+  /** Takes a slot for a key that has none. */
   take(key: PipelineKey, value: V, stamp: number): number {
     const free = this.#free.pop()
     const slot = free ?? this.keys.length
@@ -66,7 +66,7 @@ export class Space<V> {
     return slot
   }
 
-  /** Slots for keys that have none, as they were stored. How many keys there are more. */
+  /** Takes slots for keys that have none, as stored. Returns the number of keys added. */
   fill(keys: readonly PipelineKey[], values: readonly V[]): number {
     const before = this.slots.size
     for (let i = 0; i < keys.length; i++) {
@@ -85,12 +85,12 @@ export class Space<V> {
     this.#free.push(slot)
   }
 
-  /** At the barrier. What is given is never added to: what changes from now on belongs to the next capture. */
+  /** Called at the barrier. The returned lists never change: later changes belong to the next capture. */
   takeChanges(): SpaceChanges {
     const { changed, deleted, live } = this
     this.isTouched = false
     this.live = 0
-    // An empty list stays here, so it must not be given away as well.
+    // An empty list stays in use here, so it must not be shared with the capture.
     if (changed.length > 0) this.changed = []
     if (deleted.size > 0) this.deleted = new Set()
     return {

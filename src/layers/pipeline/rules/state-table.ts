@@ -1,10 +1,11 @@
-// The keyed state of one operator in one task: a hash map from keys to slots, and columns beside it, so that a key costs no
-// object of its own. Keys lie in spaces (a window, by its start; plain state uses one space), because a window goes as a whole.
+// The keyed state of one operator in one task: a hash map from keys to slots, with columns beside it, so that a key needs no
+// object of its own. Keys are grouped in spaces (one per window, by its start; plain state uses one space): a window is
+// dropped whole.
 //
-// A capture costs one swap of lists when the barrier comes. The changed slots are then written out in blocks, a slice at a
-// time, while records go on: what is about to change and was not written yet is kept aside as it was at the barrier.
-// A slot carries the number of the capture that will contain its newest value, so a second change costs one comparison.
-// Values must be replaced, not changed in place, unless `own` gave them.
+// A capture costs one swap of lists at the barrier. The changed slots are then written in blocks, one slice at a time, while
+// records continue: the barrier's value of an unwritten slot is kept aside before the slot changes. A slot carries the number
+// of the capture that will contain its newest value, so a second change costs one comparison. Values must be replaced, not
+// changed in place, unless `own` returned them.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -14,21 +15,21 @@ import { freeStamp, Space } from './state-space.ts'
 export class StateTable<V> {
   readonly #spaces = new Map<number, Space<V>>()
   #epoch = 1
-  /** Spaces with something that the next capture must contain. */
+  /** Spaces with changes for the next capture. */
   #touched: Space<V>[] = []
   #dropped: number[] = []
   #changed = 0
   #capture: TableCapture<V> | null = null
   #size = 0
-  /** Keys that the newest published capture has, or what was loaded: what a capture that is not full builds on. */
+  /** The number of keys in the newest published capture, or loaded: the base of an incremental capture. */
   #storedSize = 0
 
-  /** Keys that exist, over all spaces. */
+  /** The number of keys over all spaces. */
   get size(): number {
     return this.#size
   }
 
-  /** What the next capture would contain if it is not full. */
+  /** The size of the next capture if it is incremental. */
   get changed(): number {
     return this.#changed
   }
@@ -37,7 +38,7 @@ export class StateTable<V> {
     return this.#spaces.values()
   }
 
-  /** The space of a window, made if it is not there. Hold it for a batch, not for longer. */
+  /** The space of a window, created if missing. Keep the reference for one batch at most. */
   space(id: number): Space<V> {
     let space = this.#spaces.get(id)
     if (!space) {
@@ -62,7 +63,7 @@ export class StateTable<V> {
     else this.update(space, slot, value)
   }
 
-  /** For loops that have looked for the key already, and found none. */
+  /** For loops that have already found the key missing. */
   add(space: Space<V>, key: PipelineKey, value: V): void {
     const slot = space.take(key, value, this.#epoch)
     this.#size += 1
@@ -75,7 +76,7 @@ export class StateTable<V> {
     space.values[slot] = value
   }
 
-  /** The value of a slot that may be changed in place until the next barrier: copied if a checkpoint needs the old one. */
+  /** The value of a slot for changes in place until the next barrier: copied if a checkpoint needs the old value. */
   own(space: Space<V>, slot: number, copy: (value: V) => V): V {
     if (space.stamps[slot] !== this.#epoch) {
       this.#touch(space, slot)
@@ -95,7 +96,7 @@ export class StateTable<V> {
     return true
   }
 
-  /** Ends a window: all of its keys go, at the cost of one note. */
+  /** Ends a window: removes all of its keys at the cost of one note. */
   drop(space: Space<V>): void {
     assert(this.#spaces.get(space.id) === space, 'a space is dropped once')
     this.#spaces.delete(space.id)
@@ -105,7 +106,7 @@ export class StateTable<V> {
     this.#size -= space.size
   }
 
-  /** At the barrier. A full capture contains every key, the others what changed since the last one. */
+  /** Called at the barrier. A full capture contains every key; an incremental one contains changes since the last capture. */
   capture(isFull: boolean): StateCapture {
     assert(this.#capture === null, 'one capture at a time')
     const taken: TakenSpace<V>[] = []
@@ -131,8 +132,8 @@ export class StateTable<V> {
   }
 
   /**
-   * Applies a stored block. Blocks come in the order in which they were captured. `areDistinct`: no key of the table is in two
-   * of them, so none has to be looked for. If that is not true, the table has fewer keys than were loaded.
+   * Applies a stored block. Blocks must be loaded in the order of their capture. `areDistinct`: no key of the table is in two
+   * blocks, so lookups are skipped. If that is wrong, the table ends up with fewer keys than were loaded.
    */
   load(block: StateBlock, areDistinct = false): void {
     assert(this.#epoch === 1 && this.#capture === null, 'state is loaded before the first record')
@@ -154,7 +155,7 @@ export class StateTable<V> {
     this.#storedSize = this.#size
   }
 
-  /** Takes over what other tables had of the keys that are its own from now on: before the first record, as `load`. */
+  /** Takes over a key from another table, before the first record, as `load` does. */
   adopt(spaceId: number, key: PipelineKey, value: V): void {
     assert(this.#epoch === 1 && this.#capture === null, 'state is loaded before the first record')
     this.#put(this.space(spaceId), key, value)
@@ -171,7 +172,7 @@ export class StateTable<V> {
 
   /** The first change of a slot since the barrier. */
   #touch(space: Space<V>, slot: number): void {
-    // What the capture under way has yet to write stays as it was at the barrier.
+    // A slot that the capture under way has not written keeps its value from the barrier.
     this.#capture?.keep(space, slot)
     space.stamps[slot] = this.#epoch
     this.#note(space, slot)
@@ -196,7 +197,7 @@ export class StateTable<V> {
     this.#touched.push(space)
   }
 
-  /** What an abandoned capture contained belongs to the next one. What changed since is noted there already. */
+  /** The changes of an abandoned capture belong to the next one, where later changes are already noted. */
   #settle({ size, taken, dropped }: TableCapture<V>, isPublished: boolean): void {
     this.#capture = null
     if (isPublished) {

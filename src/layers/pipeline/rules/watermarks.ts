@@ -1,6 +1,6 @@
-// Watermarks: how far event time has come. A watermark W promises that no record with a time below W follows; a record
-// that breaks the promise is late. Watermarks only rise. One slow or silent input must not stop all windows: an input
-// that was declared idle does not count until it speaks again.
+// Watermarks: the progress of event time. A watermark W promises that no record with a time below W follows; a record that
+// breaks the promise is late. Watermarks only rise. One slow or silent input must not stop all windows: an idle input does not
+// count until it sends a record or watermark again.
 
 import { assert } from '../../../core/assert.ts'
 
@@ -15,8 +15,8 @@ interface Input {
 }
 
 /**
- * The lowest watermark of the inputs that are not idle; the highest of all once every one is, for then nobody is waited for.
- * Inputs may come and go while it runs.
+ * The lowest watermark of the inputs that are not idle; the highest of all inputs once every one is idle. Inputs may be added
+ * and removed while it runs.
  */
 export class WatermarkMerge<Id> {
   readonly #inputs = new Map<Id, Input>()
@@ -26,7 +26,7 @@ export class WatermarkMerge<Id> {
     return this.#current
   }
 
-  /** True if there are inputs and none of them is active: then downstream must not wait for this one either. */
+  /** True if there are inputs and none of them is active: downstream must then not wait for this one either. */
   get isIdle(): boolean {
     if (this.#inputs.size === 0) return false
     for (const input of this.#inputs.values()) if (!input.isIdle) return false
@@ -38,17 +38,17 @@ export class WatermarkMerge<Id> {
     this.#inputs.set(id, { watermark: noWatermark, isIdle: false })
   }
 
-  /** What is gone holds nothing back. Gives the merged watermark. */
+  /** A removed input holds nothing back. Returns the merged watermark. */
   remove(id: Id): number {
     assert(this.#inputs.delete(id), 'only an input that was added can be removed')
     return this.#merge()
   }
 
-  /** An input that speaks is active again. Gives the merged watermark. */
+  /** Makes the input active again. Returns the merged watermark. */
   advance(id: Id, watermark: number): number {
     const input = this.#input(id)
     input.isIdle = false
-    // A source that restarts may repeat itself; time never runs backwards.
+    // A source that restarts may repeat a watermark; event time never moves backwards.
     if (watermark > input.watermark) input.watermark = watermark
     return this.#merge()
   }
@@ -58,7 +58,7 @@ export class WatermarkMerge<Id> {
     return this.#merge()
   }
 
-  /** The lowest watermark of the other inputs that are not idle: how far this one can bring the merged watermark. */
+  /** The lowest watermark of the other active inputs: the highest value to which this one can raise the merged watermark. */
   lowestBeside(id: Id): number {
     let lowest: number = lastWatermark
     for (const [other, { watermark, isIdle }] of this.#inputs) {
@@ -71,7 +71,7 @@ export class WatermarkMerge<Id> {
     return this.#input(id).watermark
   }
 
-  /** Inputs that hold the merged watermark back, for people who ask why windows do not close. */
+  /** The inputs that hold the merged watermark back, to explain why windows do not close. */
   slowest(): Id[] {
     const active = [...this.#inputs].filter(([, input]) => !input.isIdle)
     const lowest = Math.min(...active.map(([, input]) => input.watermark))
@@ -101,8 +101,8 @@ export class WatermarkMerge<Id> {
 }
 
 /**
- * The watermark that one partition of a source gives: `outOfOrderMs` below the highest time it has seen.
- * It is idle after `idleMs` without a record, by the clock that the caller reads.
+ * The watermark of one partition of a source: `outOfOrderMs` below the highest time observed. The partition is idle after
+ * `idleMs` without a record, by the caller's clock.
  */
 export class PartitionWatermark {
   readonly #outOfOrderMs: number
@@ -120,7 +120,7 @@ export class PartitionWatermark {
     return this.#highest - this.#outOfOrderMs
   }
 
-  /** What `observe` would give; nothing changes. */
+  /** The result that `observe` would return, without a change. */
   after(time: number): number {
     return Math.max(time, this.#highest) - this.#outOfOrderMs
   }

@@ -1,5 +1,5 @@
 // Windows over event time, as arithmetic. A window is [start, end); it is final when the watermark reaches its end, and
-// it is forgotten when the watermark reaches its end plus the allowed lateness.
+// it is removed when the watermark reaches its end plus the allowed lateness.
 
 import { RepriseError } from '../../../core/errors.ts'
 
@@ -10,16 +10,16 @@ export interface TimeWindow {
   readonly end: number
 }
 
-/** Windows of a fixed length, one beginning every `stepMs`. Tumbling windows have a step as long as themselves. */
+/** Windows of a fixed length, one starting every `stepMs`. Tumbling windows have a step equal to their length. */
 export interface FixedWindows {
   readonly kind: 'fixed'
   readonly lengthMs: number
   readonly stepMs: number
-  /** Moves the borders, for days that do not begin at midnight UTC. */
+  /** Shifts the boundaries, for days that do not begin at midnight UTC. */
   readonly offsetMs: number
 }
 
-/** A window for each burst of records without a gap longer than `gapMs`. */
+/** One window per burst of records without a gap longer than `gapMs`. */
 export interface SessionWindows {
   readonly kind: 'session'
   readonly gapMs: number
@@ -43,14 +43,14 @@ export function checkWindows(windows: TimeWindows): void {
   }
 }
 
-/** The start of the last window that holds this time. Windows before it follow at steps of `stepMs`. */
+/** The start of the last window that contains this time. Earlier windows start at multiples of `stepMs` before it. */
 export function lastStart(windows: FixedWindows, time: number): number {
   const { stepMs, offsetMs } = windows
   return Math.floor((time - offsetMs) / stepMs) * stepMs + offsetMs
 }
 
 /**
- * The starts of all windows that hold this time, oldest first.
+ * The starts of all windows that contain this time, oldest first.
  * @example startsOf({ kind: 'fixed', lengthMs: 10, stepMs: 5, offsetMs: 0 }, 12) // [5, 10]
  */
 export function startsOf(windows: FixedWindows, time: number): number[] {
@@ -60,7 +60,7 @@ export function startsOf(windows: FixedWindows, time: number): number[] {
   return starts.reverse()
 }
 
-/** The lowest time above this one at which a window ends, or is forgotten `lateMs` after its end. */
+/** The lowest time above this one at which a window ends, or is removed `lateMs` after its end. */
 export function nextEnd(windows: FixedWindows, lateMs: number, above: number): number {
   const { lengthMs, stepMs } = windows
   const end = lastStart(windows, above - lengthMs) + lengthMs + stepMs
@@ -68,13 +68,13 @@ export function nextEnd(windows: FixedWindows, lateMs: number, above: number): n
 }
 
 export interface SessionMerge extends TimeWindow {
-  /** Where the session lies among those of its key. */
+  /** The index of the session among those of its key. */
   readonly at: number
-  /** How many sessions from there on became part of it: none, one, or two with the record between them. */
+  /** The number of sessions from that index on that it absorbed: none, one, or two with the record between them. */
   readonly absorbed: number
 }
 
-/** The session that holds a record now, and where it goes among the sessions of its key, which are in order and do not touch. */
+/** The session of a record, and its index among the sessions of the key, which are sorted and do not touch. */
 export function mergeSession(sessions: readonly TimeWindow[], time: number, gapMs: number): SessionMerge {
   let start = time
   let end = time + gapMs
@@ -82,8 +82,8 @@ export function mergeSession(sessions: readonly TimeWindow[], time: number, gapM
   let absorbed = 0
   for (let i = 0; i < sessions.length; i++) {
     const session = sessions[i]!
-    // Records exactly gapMs apart are of one session, as in Flink. Sessions that were stored by a version that kept them
-    // apart may touch: at most two of them are joined at once.
+    // Records exactly gapMs apart belong to one session, as in Flink. Sessions stored by a version that kept them apart may
+    // touch: at most two of them are joined at once.
     if (session.start > time + gapMs || absorbed === 2) break
     if (session.end < time) {
       at = i + 1

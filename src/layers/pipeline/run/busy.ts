@@ -1,12 +1,12 @@
-// How long each part of a flow computes. Parts call each other, so the time of a call is that of the caller up to where it calls
-// the next one, and again from where that returns.
+// The computing time of each part of a flow. Parts call each other, so the time of a nested call counts for the called part and
+// not for its caller.
 
 import type { Output } from '../batch.ts'
 
 export interface Counts {
   records: number
   busyMs: number
-  /** The newest watermark of each of its inputs. */
+  /** The newest watermark of each input. */
   readonly watermarks: Map<Output, number>
 }
 
@@ -14,7 +14,7 @@ export function newCounts(): Counts {
   return { records: 0, busyMs: 0, watermarks: new Map() }
 }
 
-/** The lowest of its inputs; null: none came yet, or none will come any more. */
+/** The lowest watermark of the inputs; null: none arrived yet, or none will arrive any more. */
 export function watermarkOf({ watermarks }: Counts): number | null {
   const lowest = Math.min(...watermarks.values())
   return Number.isFinite(lowest) ? lowest : null
@@ -29,7 +29,7 @@ export class Busy {
     this.#now = now
   }
 
-  /** What this takes is spent by that part, but for what it spends in others. */
+  /** Counts the time of `work` for this part, except for time spent in other parts. */
   spend<T>(counts: Counts, work: () => T): T {
     this.#begin(counts)
     try {
@@ -39,7 +39,7 @@ export class Busy {
     }
   }
 
-  /** The input of a part, counted. */
+  /** Wraps the input of a part with the count. */
   counted(input: Output, counts: Counts): Output {
     counts.watermarks.set(input, Number.NEGATIVE_INFINITY)
     return {

@@ -1,5 +1,5 @@
-// What a checkpoint under way waits for outside, and the end of that: it took too long, or the run was cancelled. What hangs is
-// left alone: a sink or source must bear that anyway, from an owner that was displaced.
+// Bounds the outside calls of a checkpoint under way: they end when the checkpoint takes too long or the run is cancelled. A
+// hanging call is abandoned: sinks and sources must tolerate that anyway, from a displaced owner.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { unlessAborted } from '../../../engine/base/aborting.ts'
@@ -8,7 +8,7 @@ import type { Worker } from '../../../engine/base/worker.ts'
 export class CallOff {
   readonly #worker: Pick<Worker, 'begin'>
   readonly #pipeline: string
-  /** The checkpoint. */
+  /** The id of the checkpoint. */
   readonly id: number
   readonly #abort = new AbortController()
   #waitsFor: string | null = null
@@ -19,7 +19,7 @@ export class CallOff {
     this.id = id
   }
 
-  /** Until it settles, or the checkpoint is called off. */
+  /** Waits until `work` settles or the checkpoint is aborted. */
   async waitFor<T>(whom: string, work: Promise<T> | T): Promise<T> {
     const { signal } = this.#abort
     this.#waitsFor = whom
@@ -34,7 +34,7 @@ export class CallOff {
     }
   }
 
-  /** Whoever waits is told this. */
+  /** Rejects all waiting calls with this error. */
   callOff(error: unknown): void {
     this.#abort.abort(error)
   }

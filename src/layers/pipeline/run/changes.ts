@@ -1,5 +1,5 @@
-// Code that has changed since the checkpoint was made: what maps is restored, what does not is refused with its names and
-// the choices. Nothing is forgotten, and nothing starts empty, because a name was mistyped.
+// Code that changed since the checkpoint: state with a matching name is restored; other state is refused with its names and the
+// choices. A mistyped name neither discards state nor starts an operator empty.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Graph } from '../graph.ts'
@@ -7,12 +7,12 @@ import type { Source } from '../source.ts'
 import type { PipelineChanges } from './options.ts'
 import type { PipelineState } from './state.ts'
 
-/** For each name of today: what it was called in the checkpoint; null: it is new. */
+/** Maps each current name to its name in the checkpoint; null: the part is new. */
 export type StoredNames = ReadonlyMap<string, string | null>
 
 interface Named {
   readonly what: string
-  /** By name: what kind of state it has. */
+  /** The kind of state, by name. */
   readonly before: ReadonlyMap<string, string>
   readonly now: ReadonlyMap<string, string>
 }
@@ -22,7 +22,7 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
   const names = new Map<string, string | null>()
   const faults: string[] = []
   for (const { what, before, now } of kindsOf(graph, stored)) {
-    // What was renamed in an earlier run has its new name in the checkpoint already.
+    // A part renamed in an earlier run already has its new name in the checkpoint.
     const renamed = Object.entries(rename).filter(([old]) => before.has(old))
     const oldOf = new Map(renamed.map(([old, today]) => [today, old]))
     const gone = new Map(before)
@@ -56,14 +56,14 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
   return names
 }
 
-/** Checkpoints of earlier versions have the kind of an operator without its aggregation, and none of a source. */
+/** Checkpoints of earlier versions have an operator's kind without its aggregation, and no kind for a source. */
 function isSameKind(before: string | undefined, now: string): boolean {
   return (
     before === '' || before === now || (before !== undefined && !before.includes('(') && now.startsWith(`${before}(`))
   )
 }
 
-/** A name that neither the code nor the checkpoint knows would be passed over in silence. */
+/** Finds names that neither the code nor the checkpoint has; they would otherwise be ignored silently. */
 function misspelt(
   graph: Graph,
   stored: PipelineState,
@@ -84,7 +84,7 @@ function misspelt(
   return faults
 }
 
-/** Sources and operators as a checkpoint has them. */
+/** Sources and operators as named in a checkpoint. */
 export function namedParts(
   { sources, operators }: Graph,
   positions: ReadonlyMap<string, ReadonlyMap<string, unknown>>,

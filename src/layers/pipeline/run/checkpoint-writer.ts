@@ -1,6 +1,6 @@
-// Writes the checkpoints of a pipeline. State goes out table by table in blocks, a slice at a time, while records go on; a
-// table is written whole when what changed since has piled up, and else only what changed. The manifest names all chunks of
-// a table, so a restore reads one manifest, never a chain.
+// Writes the checkpoints of a pipeline. State is written table by table in blocks, one slice at a time, while records
+// continue. A table is written in full when enough changes have accumulated; otherwise only changes are written. The manifest
+// names all chunks of a table, so a restore reads one manifest, never a chain.
 
 import { assert } from '../../../core/assert.ts'
 import { nextCut } from '../../../core/checkpoint/chunking.ts'
@@ -17,27 +17,27 @@ import type { PipelineState } from './state.ts'
 
 const cellsPerBlock = 4096
 const refsMax = 32
-/** A table is written whole when its blocks hold so many times what exists. */
+/** A table is written in full when its blocks hold this many times the existing cells. */
 const storedMax = 3
-/** Small tables are not worth a thought. */
+/** Smaller tables are exempt from that rule. */
 const cellsFree = 1024
 
-/** A part of a manifest is not read if it claims to be larger than a value may be, so a large table has several. */
+/** A part of a manifest larger than the limit of a value is not read, so a large table has several parts. */
 const segmentBytes = 16 * 1024 * 1024
 
-/** Blocks of a table that lie in one part of the manifest. */
+/** Blocks of a table in one part of the manifest. */
 export interface StoredSegment {
   readonly refs: readonly ChunkRef[]
-  /** Plain bytes. */
+  /** The size in bytes before encryption and compression. */
   readonly size: number
 }
 
-/** What is stored of a table. */
+/** The stored form of a table. */
 export interface StoredTable {
   readonly segments: readonly StoredSegment[]
-  /** Cells in its blocks, those that were overwritten or are gone included. */
+  /** The number of cells in its blocks, including overwritten and deleted ones. */
   readonly cells: number
-  /** Keys that exist once all blocks are applied. */
+  /** The number of keys once all blocks are applied. */
   readonly keys: number
 }
 
@@ -60,20 +60,20 @@ export function partName({ operator, name, index }: Pick<NamedTable, 'operator' 
   return index === null ? `${operator}/${name}` : `${operator}/${name}:${index}`
 }
 
-/** Whether the next checkpoint writes all of this table. */
+/** Whether the next checkpoint writes this table in full. */
 export function isDueInFull(base: CheckpointBase | null, named: NamedTable): boolean {
   const stored = base?.tables.get(partName(named))
   const { changed, size } = named.table
   return stored === undefined || stored.cells + changed > storedMax * size + cellsFree
 }
 
-/** All of it is durable when it resolves; nothing is published. */
+/** Everything is durable when the promise resolves; nothing is published. */
 export async function writeState(
   kernel: Kernel,
   hold: ChunkHold,
   captures: readonly CapturedTable[],
   base: CheckpointBase | null,
-  /** Asked when the tables are written. */
+  /** Called after the tables are written. */
   headerOf: (tables: ReadonlyMap<string, StoredTable>) => Promise<PipelineState>,
 ): Promise<WrittenState> {
   const output = new ChunkOutput(stateIo(kernel, hold))
@@ -111,7 +111,7 @@ async function writeTable(
   before: StoredTable | undefined,
   output: ChunkOutput,
 ): Promise<StoredTable> {
-  // Checked before anything is published: a checkpoint that says more than it has cannot be gone on from.
+  // Checked before anything is published: no run can resume from a checkpoint that claims more than it contains.
   const isBase = capture.isFull || capture.builtOn === before?.keys
   assert(isBase, `${name} builds on ${capture.builtOn} keys, and its base has ${before?.keys ?? 'none'}`)
   const written = { keys: 0, deleted: 0 }
@@ -121,7 +121,7 @@ async function writeTable(
   const last = segments.pop()
   if (last) [refs, size] = [[...last.refs], last.size]
   for (;;) {
-    // Encoded in the same turn: a value may be changed in place as soon as others get theirs.
+    // Encode in the same turn: a value may be changed in place as soon as records continue.
     const block = capture.next(cellsPerBlock)
     if (!block) break
     const bytes = framed(output.io.codec.encode(packBlock(block)))
@@ -152,7 +152,7 @@ function framed(bytes: Uint8Array): Uint8Array {
   return whole
 }
 
-/** Long lists of chunks become chunks themselves. */
+/** Stores a long list of chunks in chunks of its own. */
 async function contentOf({ refs, size }: StoredSegment, output: ChunkOutput): Promise<Content> {
   let level = 0
   let listed = [...refs]

@@ -1,5 +1,5 @@
 // The checkpoints of one run: the coordinator decides, the flow is cut, state is written beside the records, and one commit
-// publishes positions, state and the rows of sinks that write into the store. Sinks that commit outside do so after it.
+// publishes positions, state and the rows of sinks that write to the store. Sinks that commit outside do so afterwards.
 
 import { assert } from '../../../core/assert.ts'
 import type { ManifestId } from '../../../core/coordinate.ts'
@@ -36,13 +36,13 @@ import {
 } from './state.ts'
 import { type CheckpointOutcome, tracedCheckpoint } from './trace.ts'
 
-/** So many may fail in a row before the alarm. */
+/** The number of consecutive failures before the alarm. */
 const failuresMax = 3
-/** The user's SQL may meet a deadlock once; three times it is the SQL. */
+/** User SQL may hit a deadlock once; after three failures the SQL itself is at fault. */
 const sqlFailuresMax = 3
-/** Dropping old checkpoints costs a few commits: not after each. */
+/** Removing old checkpoints costs a few commits, so it does not follow each checkpoint. */
 const retainEvery = 8
-/** The coordinator knows one task: all instances of this process are cut together. */
+/** The coordinator has one task: all instances of this process are cut together. */
 const flowTask = 'flow'
 
 export interface MadeCheckpoint {
@@ -76,12 +76,12 @@ export interface CheckpointsOf {
   readonly timing: CheckpointTiming
   readonly restored: { readonly state: PipelineState; readonly base: CheckpointBase | null }
   readonly timeoutMs: number
-  /** Null: nobody traces. */
+  /** Null: tracing is off. */
   readonly trace: RunTrace | null
   readonly neighbours: Neighbours
-  /** A savepoint that is no longer kept once there is a newer checkpoint. */
+  /** A savepoint that is released once there is a newer checkpoint. */
   readonly leftBy: ManifestId | null
-  /** Attributes that become true with a checkpoint. */
+  /** Attributes to write with the next checkpoint. */
   readonly noted: Readonly<Record<string, Attribute | null>> | undefined
 }
 
@@ -98,12 +98,12 @@ export class Checkpoints {
   #leftBy: ManifestId | null
   #lastFailure: string | null = null
   #failingSince: number | null = null
-  /** No periodic one before this: what is wrong does not get better by trying all the time. */
+  /** No periodic checkpoint before this time: constant retries do not help a failing one. */
   #pausedUntil = Number.NEGATIVE_INFINITY
   #isOver = false
-  /** Of the one under way. */
+  /** The checkpoint under way. */
   #current: CallOff | null = null
-  /** Read by earlier runs. */
+  /** The number of records that earlier runs read. */
   readonly #recordsBefore: number
 
   constructor(of: CheckpointsOf) {
@@ -117,7 +117,7 @@ export class Checkpoints {
     this.#act(this.#coordinator.running(flowTask, of.taken.head.epoch, this.#now))
   }
 
-  /** As of the newest checkpoint. */
+  /** The state of the newest checkpoint. */
   get state(): PipelineState {
     return this.#state
   }
@@ -130,7 +130,7 @@ export class Checkpoints {
     return this.#coordinator.failures
   }
 
-  /** Told with each heartbeat, so that everybody sees that recovery points no longer advance. */
+  /** Reported with each heartbeat, so that operators see when recovery points no longer advance. */
   get failing(): readonly Failing[] {
     if (this.failures === 0 || this.#failingSince === null) return []
     const reason = this.#lastFailure ?? 'no checkpoint is made'
@@ -145,12 +145,12 @@ export class Checkpoints {
     return this.#underWay !== null
   }
 
-  /** Settles with the one under way, if there is one. */
+  /** Settles with the checkpoint under way, if any. */
   async settled(): Promise<void> {
     while (this.#underWay) await this.#underWay
   }
 
-  /** By policy, or because a sink holds much. */
+  /** Requested by the policy, or because a sink holds many records. */
   periodic(): void {
     if (this.#underWay || this.#now < this.#pausedUntil) return
     const request = this.#nextRequest++

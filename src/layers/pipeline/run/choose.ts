@@ -1,5 +1,5 @@
-// Which checkpoint a run begins from: the newest, or the one that is asked for. Falling back to an older one by itself would
-// give sinks a second time what they have already, so a newest one that cannot be read is an error that names the choices.
+// Chooses the checkpoint from which a run begins: the newest, or the requested one. An automatic fallback to an older
+// checkpoint would deliver records to sinks twice, so an unreadable newest checkpoint is an error that names the choices.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { isBadMark } from '../../../core/history/validity.ts'
@@ -18,7 +18,7 @@ export interface Candidate {
   readonly state: PipelineState
 }
 
-/** Null: there is none yet. */
+/** Null: there is no checkpoint yet. */
 export async function chooseCheckpoint(
   kernel: Kernel,
   taken: StateTimeline,
@@ -38,7 +38,7 @@ export async function chooseCheckpoint(
   }
   if (isBadMark(record.invalid)) throw unusable(taken, `checkpoint ${record.id} was marked: ${record.invalid}`, others)
   const state = await orUnusable(taken, record, others, () => readHeader(kernel, record))
-  // Ids are never used twice, also not after going back.
+  // Ids are never reused, not even after a run began from an older checkpoint.
   return { record, state: { ...state, checkpoint: Math.max(state.checkpoint, taken.head.seq) } }
 }
 
@@ -53,7 +53,7 @@ function asked(
     throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint ${from}`, { timeline, id: from })
   }
   const time = Number(from.time)
-  // The newest comes first.
+  // The list begins with the newest.
   const made = records.find(({ createdAt, invalid }) => createdAt <= time && !isBadMark(invalid))
   if (made) return made
   const oldest = records.at(-1)
@@ -62,7 +62,7 @@ function asked(
   throw new RepriseError('NOT_FOUND', what, { timeline, time })
 }
 
-/** Fills the tables of the flow, and says what the next checkpoint builds on. */
+/** Fills the tables of the flow, and returns the base of the next checkpoint. */
 export async function fillTables(
   kernel: Kernel,
   taken: StateTimeline,
@@ -80,12 +80,12 @@ export async function fillTables(
   return { state, base: { id: record.id, tables: read.tables } }
 }
 
-/** The savepoint of a stop without a label: it has done its work once the next checkpoint is there. */
+/** True for the savepoint of a stop without a label: it is not needed once the next checkpoint exists. */
 export function isLeftBy({ record, state }: Candidate): boolean {
   return state.stage === 'suspended' && record.isPinned && record.label === null
 }
 
-/** Damage is marked in the catalog, and told with what can be done. */
+/** Marks a damaged checkpoint in the catalog, and throws an error with the possible remedies. */
 async function orUnusable<T>(
   taken: StateTimeline,
   record: ManifestRecord,

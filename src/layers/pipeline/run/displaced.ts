@@ -1,12 +1,13 @@
-// A run that another process replaced: what it met first is not why it ended.
+// A run that another process replaced: the first error it meets is not the reason for its end.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 
 /**
- * A run that was paused and replaced meets the effects of that first: a transaction that a broker ended, a slot that another
- * consumer has. The truth is FENCED; what it met is the cause. Advice for what it met would make results twice.
+ * A run that was paused and replaced first meets the effects of that: a transaction that a broker ended, a slot that another
+ * consumer holds. The real reason is FENCED, with the first error as its cause. Following a hint of the first error would
+ * produce results twice.
  */
 export async function whyEnded({ store }: Kernel, taken: StateTimeline, error: unknown): Promise<unknown> {
   if (isReprise(error, 'FENCED', 'CANCELLED', 'ABORTED', 'CLOSED')) return error

@@ -1,4 +1,4 @@
-// The end of a run: the last checkpoint, and resources that are closed without waiting for one that hangs.
+// The end of a run: the last checkpoint, and closing resources without waiting for one that hangs.
 
 import { isReprise } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
@@ -7,7 +7,7 @@ import type { Checkpoints, MadeCheckpoint } from './checkpoints.ts'
 const closeWithinMs = 5000
 const attemptsMax = 10
 
-/** One that does not close in time is left alone: whoever opens it next must bear that anyway. */
+/** A resource that does not close in time is abandoned: the next process that opens it must tolerate that anyway. */
 export async function closeAll(clock: Clock, closing: readonly Promise<void>[]): Promise<void> {
   let cancel = () => {}
   const late = new Promise<void>((resolve) => {
@@ -17,7 +17,7 @@ export async function closeAll(clock: Clock, closing: readonly Promise<void>[]):
   cancel()
 }
 
-/** The last checkpoint is tried again while there is hope. */
+/** Retries the last checkpoint while it can still succeed. */
 export async function insist(
   clock: Clock,
   made: Promise<MadeCheckpoint>,

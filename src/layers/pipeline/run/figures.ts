@@ -1,4 +1,4 @@
-// The shares and rates of a flow over the last seconds: what its counters gained since a sample that is some seconds old.
+// The shares and rates of a flow over the last seconds: the gain of its counters since a sample some seconds old.
 
 import type { FlowPart } from '../../../engine/model/flow-metrics.ts'
 import type { Edge, Graph } from '../graph.ts'
@@ -8,30 +8,30 @@ import type { RunningSource } from './running-source.ts'
 import type { Waits } from './waits.ts'
 
 const sampleEveryMs = 1000
-/** The oldest is what is compared with. */
+/** Counters are compared with the oldest sample. */
 const samplesMax = 6
 
 /** Counters of one part, from the start of the run. */
 export interface PartFigures
   extends Pick<FlowPart, 'name' | 'records' | 'watermark' | 'lagMs' | 'keys' | 'inFlight' | 'isEnded'> {
   readonly busyMs: number
-  /** How long the flow waited for it. */
+  /** The time that the flow waited for this part. */
   readonly waitedMs: number
 }
 
 export interface Sample {
   readonly elapsedMs: number
   readonly parts: readonly PartFigures[]
-  /** How long the flow waited for a checkpoint. */
+  /** The time that the flow waited for checkpoints. */
   readonly checkpointsMs: number
-  /** For anybody, what overlaps counted once. */
+  /** The total waiting time, with overlapping waits counted once. */
   readonly waitedMs: number
 }
 
 interface Place {
   readonly kind: FlowPart['kind']
   readonly to: readonly string[]
-  /** Everything that its records reach. */
+  /** All parts that its records reach. */
   readonly below: ReadonlySet<string>
 }
 
@@ -45,7 +45,7 @@ export class Figures {
     this.#read = read
   }
 
-  /** Called often; it takes one per second. */
+  /** Called often; takes one sample per second. */
   sample(elapsedMs: number): void {
     const last = this.#samples.at(-1)
     if (last && elapsedMs - last.elapsedMs < sampleEveryMs) return
@@ -84,7 +84,7 @@ export function sharesOf(places: ReadonlyMap<string, Place>, before: Sample, now
   return { spanMs, parts }
 }
 
-/** In the order in which they were drawn. */
+/** The parts in the order in which they were drawn. */
 function placesOf(graph: Graph): Map<string, Place> {
   const places = new Map<string, Place>()
   const put = (name: string, kind: FlowPart['kind'], edges: readonly Edge[]) => {
@@ -93,7 +93,7 @@ function placesOf(graph: Graph): Map<string, Place> {
     for (const next of to) for (const after of places.get(next)!.below) below.add(after)
     places.set(name, { kind, to, below })
   }
-  // Streams are drawn before what they flow into.
+  // Streams are drawn before their readers.
   for (const { name } of graph.sinks) put(name, 'sink', [])
   for (const { name, outlets } of graph.operators.toReversed()) put(name, 'operator', outlets.flat())
   for (const { name, outlet } of graph.sources) put(name, 'source', outlet)

@@ -1,9 +1,9 @@
-// The flow: a graph turned into functions that call each other, and the loop that reads the sources. A batch goes through
-// all instances of this process without waiting, so a barrier is a moment between two batches: positions, state and sinks
-// are cut there together.
+// The flow: a graph turned into functions that call each other, and the loop that reads the sources. A batch passes through all
+// instances of this process without waiting, so a barrier is a moment between two batches: positions, state and sinks are cut
+// there together.
 //
-// The loop gives the event loop a turn every few milliseconds, so that a checkpoint is written beside the records. Records
-// wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
+// The loop yields to the event loop every few milliseconds, so that a checkpoint is written beside the records. While a sink
+// or a call cannot take more records, sources are not read, so no queue grows without a bound.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Clock, Random } from '../../../core/store/ports.ts'
@@ -26,13 +26,13 @@ import { Waits } from './waits.ts'
 import { WatermarkGate } from './watermark-gate.ts'
 import { type Scale, Wiring } from './wiring.ts'
 
-/** The operator under which dead letters are kept. No user's name has a $. */
+/** The operator name under which dead letters are stored. User names contain no $. */
 export const lettersOperator = '$letters'
 
-/** Whom sources wait for when sinks hold too much: no operator has a $ in its name. */
+/** The part that sources wait for when sinks hold too many records. Operator names contain no $. */
 const checkpointsName = '$checkpoints'
 
-/** As many records may wait to be tried again; then sources are not read. */
+/** When this many records wait for a retry, sources are not read. */
 const [waitingMax, tickMs] = [512, 100]
 
 export interface FlowHooks {
@@ -41,21 +41,21 @@ export interface FlowHooks {
   readonly random: Random
   readonly lettersMax: number
   readonly scale: Scale
-  /** By operator: what it needs of the outside. */
+  /** The outside resources of operators, by operator name. */
   readonly resources: ReadonlyMap<string, OperatorResource>
-  /** Null: nobody traces. */
+  /** Null: tracing is off. */
   readonly trace: RunTrace | null
   readonly neighbours: Neighbours
   readonly origins: Origins | null
-  /** After each round of the loop: so many records were read. Waits that it asks for are the flow's. */
+  /** Called after each round of the loop with the number of records read. The flow observes waits requested here. */
   onRecords(count: number): void
 }
 
-/** State of one operator, as it is named in a checkpoint. */
+/** State of one operator, with its name in a checkpoint. */
 export interface NamedTable {
   readonly operator: string
   readonly name: string
-  /** Of several instances of the operator, by key groups; null: there is one. */
+  /** The index among several instances of the operator, by key groups; null: there is one. */
   readonly index: number | null
   readonly table: StateTable<unknown>
 }
@@ -77,9 +77,9 @@ export interface OperatorStatus {
   readonly records: number
   readonly inFlight: number
   readonly keys: number
-  /** How long it computed, without what it called. */
+  /** Computing time, without nested calls. */
   readonly busyMs: number
-  /** How long sources had to wait because it could not take more. */
+  /** The time that sources waited because this part could not take more records. */
   readonly blockedMs: number
 }
 
@@ -102,7 +102,7 @@ export class Flow {
   #isOver = false
   #failure: { readonly error: unknown } | null = null
   #tellFailure: (error: unknown) => void = () => undefined
-  /** Resolves to the error if it fails. */
+  /** Resolves to the error if the flow fails. */
   readonly failed = new Promise<unknown>((resolve) => {
     this.#tellFailure = resolve
   })
@@ -126,7 +126,7 @@ export class Flow {
     })
   }
 
-  /** Everything that a checkpoint contains of state. */
+  /** All state that a checkpoint contains. */
   tables(): NamedTable[] {
     const table = this.letters.table as StateTable<unknown>
     const own = { operator: lettersOperator, name: 'letters', index: null, table }
@@ -136,7 +136,7 @@ export class Flow {
     return [own, ...others]
   }
 
-  /** The tables were filled from a checkpoint. */
+  /** Called after the tables were filled from a checkpoint. */
   restored(): void {
     this.letters.restored()
     for (const { operator } of this.#wiring.instances()) operator.restored?.()
@@ -156,7 +156,7 @@ export class Flow {
     })
   }
 
-  /** Until every source is at its end and nothing is under way, or it is halted. True: it came to its end. */
+  /** Runs until every source has ended and nothing is under way, or the flow is halted. True: it reached its end. */
   async run(): Promise<boolean> {
     const { clock } = this.#hooks
     this.#pace.begin()
@@ -168,7 +168,8 @@ export class Flow {
       this.#isOver = this.#isAtEnd
       if (this.#isOver) return true
       if (!hasMoved) await this.#sleep(tickMs)
-      // Also after a sleep: calls that answer at once end it in the very turn in which it began, and nobody else had one.
+      // Yield after a sleep too: calls that answer at once end it in the very turn in which it began, and no other code has
+      // run.
       const restMs = this.#pace.restMs()
       if (restMs === null) continue
       if (restMs > 0) await this.#sleep(restMs)
@@ -178,9 +179,9 @@ export class Flow {
     return false
   }
 
-  /** The barrier. `isFull` says for each table whether the capture contains all of it or what changed. */
+  /** The barrier. `isFull` decides for each table whether the capture contains all keys or only changes. */
   cut(id: CutId, isFull: (table: NamedTable) => boolean): FlowCut {
-    // After a failure the state may lack a record that its position has passed.
+    // After a failure, the state may lack a record that is already before the position.
     if (this.#failure) throw this.#failure.error
     for (const source of this.#sources) source.isDue = false
     return {
@@ -192,19 +193,19 @@ export class Flow {
     }
   }
 
-  /** No record is read any more. What is under way inside stays state. */
+  /** Reads no more records. Records under way stay in the state. */
   halt(): void {
     this.#isHalted = true
     this.wake()
   }
 
-  /** What is under way is given up. */
+  /** Abandons all work under way. */
   close(): void {
     this.halt()
     for (const { operator } of this.#wiring.instances()) operator.stop?.()
   }
 
-  /** As if every source were at its end. */
+  /** Treats every source as ended. */
   drain(): void {
     for (const source of this.#sources) source.end()
     this.wake()
@@ -216,7 +217,7 @@ export class Flow {
     this.wake()
   }
 
-  /** Sources wait until it settles. */
+  /** Sources wait until the promise settles. */
   wait(until: Promise<unknown>): void {
     this.#wait(until, checkpointsName)
   }
@@ -226,7 +227,9 @@ export class Flow {
     this.#wake = null
   }
 
-  /** Letters go back to the operators and sources that could not process them. All of them, or none if one has none. */
+  /**
+   * Sends letters back to the operators and sources that could not process them: all letters, or none if one has no receiver.
+   */
   redrive(ids: readonly number[]): number {
     this.#checkLetters()
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
@@ -241,7 +244,7 @@ export class Flow {
     return [...this.#graph.operators, ...this.#sources].find((each) => each.name === name)
   }
 
-  /** Into the input of the operator that it came from, or through the source that could not decode it. */
+  /** Sends a record to the operator input where it failed, or through the source that could not decode it. */
   #sendBack({ operator, value, time, key, input = 0, origin }: SetAside): void {
     const taker = this.#takerOf(operator)!
     sentBack(this.#hooks.origins, origin, () => {
@@ -250,7 +253,7 @@ export class Flow {
     })
   }
 
-  /** Records whose function asked for it go back when it is time, and what waited for them goes on. */
+  /** Retries records whose `RetryLater` time has passed, and then continues with watermarks held back for them. */
   #tryAgain(): boolean {
     const now = this.#hooks.clock.now()
     const due = this.letters.takeDue(now)
@@ -270,13 +273,13 @@ export class Flow {
     return gate
   }
 
-  /** How many of them there were. */
+  /** Returns the number of letters discarded. */
   discard(ids: readonly number[]): number {
     this.#checkLetters()
     return this.letters.take(ids).length
   }
 
-  /** The last checkpoint is made, or about to be: it would not have what becomes of them now. */
+  /** Refuses changes to letters once the last checkpoint is made or about to be made: it would not contain them. */
   #checkLetters(): void {
     if (this.#failure) throw this.#failure.error
     const { pipeline } = this.#hooks
@@ -294,7 +297,7 @@ export class Flow {
     return most
   }
 
-  /** A source waits for a checkpoint. */
+  /** True: a source waits for a checkpoint. */
   get isDue(): boolean {
     return this.#sources.some((source) => source.isDue)
   }
@@ -303,7 +306,7 @@ export class Flow {
     return this.#sources
   }
 
-  /** The lowest place in the store's feed that these positions need; null: no source reads it. */
+  /** The lowest position in the store's feed that these positions need; null: no source reads the feed. */
   cursor(positions: ReadonlyMap<string, ReadonlyMap<string, unknown>>): string | null {
     const places = this.#sources.flatMap(({ name, reader }) => reader.cursor?.(positions.get(name) ?? new Map()) ?? [])
     return places.length === 0 ? null : places.reduce((lowest, place) => (place < lowest ? place : lowest))
@@ -313,7 +316,7 @@ export class Flow {
     return this.#lateRecords
   }
 
-  /** How long sources had to wait for sinks and calls. */
+  /** The time that sources waited for sinks and calls. */
   get blockedMs(): number {
     return this.#waits.ms
   }
@@ -324,7 +327,7 @@ export class Flow {
     })
   }
 
-  /** Its parts, and how busy each was in the last seconds. */
+  /** The parts of the flow, and how busy each was in the last seconds. */
   moment(): FlowMoment {
     return { at: this.#hooks.clock.now(), lateRecords: this.#lateRecords, ...this.#figures.now() }
   }
@@ -359,7 +362,7 @@ export class Flow {
     return true
   }
 
-  /** One batch of each source that has one. False: nothing was there. */
+  /** Takes one batch of each source that has one. False: no source had any. */
   #round(): boolean {
     let records = 0
     let hasMoved = false

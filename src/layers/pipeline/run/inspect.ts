@@ -1,4 +1,4 @@
-// A pipeline looked into from outside, running or not: what its newest checkpoint has. Takes no ownership and changes nothing.
+// Reads the newest checkpoint of a pipeline, running or not. Takes no ownership and changes nothing.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -13,13 +13,13 @@ import { readHeader, readTables } from './restore.ts'
 
 export interface PipelineCell {
   readonly table: string
-  /** The start of its window; 0 where there is none. */
+  /** The start of its window; 0 without a window. */
   readonly space: number
   readonly key: PipelineKey
   readonly value: unknown
 }
 
-/** Dead letters as of the newest checkpoint. */
+/** The dead letters in the newest checkpoint. */
 export async function readPipelineLetters(
   engine: Host,
   { timeline }: Pick<Head, 'timeline'>,
@@ -33,7 +33,7 @@ export async function readPipelineLetters(
 }
 
 /**
- * What an operator has of a key as of a checkpoint, the newest if left out: of a window, one cell per window that is open.
+ * An operator's state of a key in a checkpoint (default: the newest). A window operator has one cell per open window.
  * @example await readPipelineState(rp, 'pipeline/revenue', 'per-minute', 'ann')
  */
 export async function readPipelineState(
@@ -46,15 +46,14 @@ export async function readPipelineState(
   return await cellsOf(rp, timeline, operator, options.checkpoint, key)
 }
 
-/** Undefined: it has none there. */
+/** A cell in two checkpoints. Undefined: the checkpoint does not have it. */
 export interface PipelineCellChange extends Omit<PipelineCell, 'value'> {
   readonly before: unknown
   readonly after: unknown
 }
 
 /**
- * What differs between two checkpoints of a pipeline in the state of an operator, by key; of all keys if left out. The pipeline
- * may be running.
+ * The differences between two checkpoints in the state of an operator, by key (default: all keys). The pipeline may be running.
  * @example await comparePipelineState(rp, 'pipeline/revenue', 'per-minute', { before: first, key: 'ann' })
  */
 export async function comparePipelineState(
@@ -80,7 +79,7 @@ export async function comparePipelineState(
   return changes
 }
 
-/** `key` undefined: of all keys. */
+/** `key` undefined: all keys. */
 async function cellsOf(
   rp: Engine,
   timeline: string,

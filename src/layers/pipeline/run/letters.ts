@@ -1,6 +1,6 @@
-// Dead letters of a pipeline: records that an operator could not process, with the reason. They are state like any other,
-// so a letter is there after a restart exactly if its record is not processed again. Records whose function asked to be
-// called later (`RetryLater`) lie here too until it is time; they are no dead letters.
+// Dead letters of a pipeline: records that an operator could not process, with the reason. Letters are state, so a letter
+// exists after a restart exactly if its record is not processed again. Records whose function threw `RetryLater` are stored
+// here too until their time; they are not dead letters.
 
 import { assert } from '../../../core/assert.ts'
 import { isRetryLater } from '../../../core/calls/retry.ts'
@@ -20,7 +20,7 @@ export interface PipelineLetter {
   readonly time: number | null
   readonly key: PipelineKey | null
   readonly error: string
-  /** When it failed, in milliseconds since 1970. */
+  /** The time of the failure, in milliseconds since 1970. */
   readonly at: number
 }
 
@@ -33,25 +33,25 @@ export function noTaker(operator: string): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', what, { operator })
 }
 
-/** The function is wrong whatever the record: no letter is written, and the pipeline stops. */
+/** True: the function is wrong whatever the record. No letter is written, and the pipeline stops. */
 export function isFaultyCode(error: unknown): boolean {
   return isPathError(error) || error instanceof ChangedInPlace
 }
 
-/** A record that is set aside, as it is stored. */
+/** A stored record that was set aside. */
 export interface SetAside extends Omit<PipelineLetter, 'id'> {
-  /** Which input of the operator it came from; the first if left out. */
+  /** The index of the operator's input from which it came. Default: 0. */
   readonly input?: number
-  /** Where pipelines have keys: it goes back as if it came from there. */
+  /** In a pipeline with keys: the origin with which the record is sent back. */
   readonly origin?: RecordOrigin
-  /** Not before this time, in milliseconds since 1970, it goes back by itself. */
+  /** The record is sent back automatically at this time, in milliseconds since 1970, or later. */
   readonly retryAt?: number
 }
 
 export class Letters {
   readonly table = new StateTable<SetAside>()
   readonly #max: number
-  /** By operator: how many of its records wait to be tried again. */
+  /** The number of records that wait for a retry, by operator. */
   readonly #waiting = new Map<string, number>()
   #waitingInAll = 0
   #next = 1
@@ -60,12 +60,12 @@ export class Letters {
     this.#max = max
   }
 
-  /** Without those that only wait. */
+  /** The number of dead letters, without records that wait for a retry. */
   get count(): number {
     return this.table.size - this.#waitingInAll
   }
 
-  /** How many wait to be tried again. */
+  /** The number of records that wait for a retry. */
   get waiting(): number {
     return this.#waitingInAll
   }
@@ -81,7 +81,7 @@ export class Letters {
     }
   }
 
-  /** LIMIT_EXCEEDED once there are too many: then something else is wrong than a few records. */
+  /** Throws LIMIT_EXCEEDED once there are too many letters: the cause is then more than a few bad records. */
   add(operator: string, record: PoisonRecord, error: unknown, at: number): void {
     const text = textOf(error)
     const letter = { operator, ...record, error: text.slice(0, 2000), at }
@@ -108,13 +108,13 @@ export class Letters {
     })
   }
 
-  /** Takes them out, to be tried again or to be forgotten. Those that are not there are passed over. */
+  /** Removes letters, for a retry or for good. Unknown ids are skipped. */
   take(ids: readonly number[]): SetAside[] {
     const wanted = new Set(ids)
     return this.#takeIf((letter, id) => letter.retryAt === undefined && wanted.has(id))
   }
 
-  /** Takes out those whose time has come, in the order in which they were set aside. */
+  /** Removes the records that are due, in the order in which they were set aside. */
   takeDue(now: number): SetAside[] {
     return this.#waitingInAll === 0 ? [] : this.#takeIf(({ retryAt }) => retryAt !== undefined && retryAt <= now)
   }
@@ -142,7 +142,7 @@ export class Letters {
   }
 }
 
-/** With the error of the user's function, where ours has wrapped it. */
+/** The text of the error, and of the user's error where ours wraps it. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const own = `${error.name}: ${error.message}`

@@ -1,5 +1,5 @@
-// What flows through a pipeline as it is seen from outside: of a run in this process as it is now, of any other as its last
-// checkpoint noted it. Of a shared one, its tasks together.
+// The view of a pipeline's flow: current for a run in this process, from the last checkpoint for any other. A shared pipeline
+// has one view of all its tasks.
 
 import type { Head } from '../../../core/store/ports.ts'
 import type { Host } from '../../../engine/host/host.ts'
@@ -11,17 +11,17 @@ import { readHeader } from './restore.ts'
 import { sharedAttribute } from './state.ts'
 import { taskPartition } from './task-name.ts'
 
-/** So many tasks of a shared pipeline are looked at. */
+/** The maximum number of tasks of a shared pipeline in a view. */
 const tasksMax = 256
 
 export interface LiveRun {
-  /** Null: nothing flows yet. */
+  /** Null: records do not flow yet. */
   view(): FlowView | null
 }
 
 const runsHere = {}
 
-/** Those of this process, by timeline. */
+/** The runs of this process, by timeline. */
 export function liveRuns(engine: Host): Map<string, LiveRun> {
   return engine.once(runsHere, () => new Map<string, LiveRun>())
 }
@@ -57,7 +57,7 @@ async function flowOfOne(engine: Host, { timeline }: Head): Promise<FlowView | n
   const header = record && (await readHeader(engine.kernel, record))
   if (!record || !header?.flow) return null
   const { createdAt: at, totalBytes: bytes, addedBytes, trigger: kind } = record
-  // How long it took is known once it is made: the next one has it.
+  // The duration is known once the checkpoint is made, so the next checkpoint contains it.
   const checkpoint = {
     ...{ checkpoint: header.checkpoint, kind, at, bytes, addedBytes },
     ms: null,
@@ -66,7 +66,7 @@ async function flowOfOne(engine: Host, { timeline }: Head): Promise<FlowView | n
   return { from: 'checkpoint', ...header.flow, checkpoint, failures: 0, lastFailure: null, tasks: [] }
 }
 
-/** Figures of the tasks added up; of shares their mean, of watermarks the lowest, and the oldest moment. */
+/** Combines tasks: sums of counters, means of shares, the lowest watermark and the oldest moment. */
 export function together(tasks: readonly string[], views: readonly FlowView[]): FlowView | null {
   const [first, ...others] = views
   if (!first) return null

@@ -1,5 +1,6 @@
-// Wishes to a running pipeline from other processes (the command line, above all) travel as mail, as they do to jobs: stop,
-// cancel, send letters back or forget them. A wish that changes state is taken out of the inbox once a checkpoint has it.
+// Requests to a running pipeline from other processes (mostly the command line) are sent as mail, as for jobs: stop, cancel,
+// send letters back or discard them. A request that changes state is removed from the inbox once a checkpoint contains the
+// change.
 
 import type { Shapes } from '../../../core/data-shape.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -15,17 +16,17 @@ const lookEveryMs = 500
 
 export interface StopWish {
   readonly how: 'suspend' | 'cancel'
-  /** Of the run that was meant: one that came after it is not stopped. */
+  /** The epoch of the run that is meant: a later run is not stopped. */
   readonly epoch?: number
 }
 
-/** To send letters back, or to forget them. */
+/** A request to send letters back or to discard them. */
 export interface LettersWish {
-  /** All of them if left out. */
+  /** Default: all letters. */
   readonly ids?: readonly number[]
 }
 
-/** What a run can be asked for. */
+/** The requests that a run accepts. */
 export interface Asked {
   stop(): Promise<unknown>
   cancel(): Promise<unknown>
@@ -34,7 +35,7 @@ export interface Asked {
   checkpoint(): Promise<unknown>
 }
 
-/** The returned function ends it. */
+/** Returns a function that stops listening. */
 export function listenForMail(
   engine: Host,
   taken: StateTimeline,
@@ -94,8 +95,8 @@ async function readMail(engine: Host, taken: StateTimeline, run: Asked, isOver: 
     }
     const { how, epoch = taken.head.epoch } = data as StopWish
     const isMeant = epoch === taken.head.epoch
-    // Before it is taken out of the inbox, which waits for its turn behind whatever hangs. None of them is awaited: they settle
-    // when this loop has ended.
+    // Cancel before removing the mail, because the removal queues behind operations that may hang. Neither call is awaited:
+    // they settle when this loop has ended.
     if (isMeant && how === 'cancel') run.cancel().catch(() => undefined)
     await consume()
     if (isMeant && how === 'suspend') run.stop().catch(() => undefined)

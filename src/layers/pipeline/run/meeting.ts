@@ -1,13 +1,14 @@
-// Where branches of a stream meet again, records are in the order in which one record after the other would have come. A batch
-// goes whole through each branch with the place of every record (`order`); the operators where branches meet keep what
-// arrives until all branches had the batch, and then take it record by record. What they give goes on as one batch again.
+// Where branches of a stream meet again, records are in the order that one record at a time would produce. A whole batch
+// passes through each branch with the position of every record (`order`). The operators where branches meet keep arriving
+// records until all branches have processed the batch, then take them record by record. Their results continue as one batch
+// again.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { type Batch, type Output, slice, toAll } from '../batch.ts'
 import type { Operator } from '../operator.ts'
 
-/** Sends a batch through branches, and on from where they meet. */
+/** Sends a batch through branches, and onward from the operators where they meet. */
 export function throughBranches(branches: readonly Output[], meetings: readonly Meeting[]): Output {
   const all = toAll(branches)
   return {
@@ -40,12 +41,12 @@ export class Meeting {
   readonly #gathered: Gathered[] = []
   #isOpen = false
 
-  /** Takes the time of the operator's work. */
+  /** `spend` counts the operator's computing time. */
   constructor(spend: (work: () => void) => void) {
     this.#spend = spend
   }
 
-  /** The input of an instance that has this number. */
+  /** Wraps the input with this number of an instance. */
   before(operator: Operator, number: number, input: Output): Output {
     return {
       batch: (batch) => {
@@ -69,7 +70,7 @@ export class Meeting {
     this.#isOpen = true
   }
 
-  /** Every branch had the batch. Behind the last meeting records need no order. */
+  /** Every branch has processed the batch. Behind the last meeting, records need no order. */
   end(isLast: boolean): void {
     this.#isOpen = false
     if (this.#arrived.size === 0) return
@@ -97,13 +98,13 @@ function take(operator: Operator, arrived: readonly Arrived[]): void {
   } else inOrder(arrived, ({ input, batch }, from, to) => input.batch(slice(batch, from, to)))
 }
 
-/** Calls for the longest runs of records that follow each other in one of the batches. */
+/** Calls back for the longest stretches of consecutive records within one of the batches. */
 function inOrder(arrived: readonly Arrived[], call: (from: Arrived, start: number, end: number) => void): void {
   const orders = arrived.map(({ batch }) => orderOf(batch))
   const places = orders.map(() => 0)
   for (;;) {
-    // The batch whose next record comes first, and until where: equal places are of one record whose results went to several
-    // instances, that of the first one first.
+    // Find the batch with the lowest next position, and the end of its stretch. Equal positions are results of one record that
+    // were sent to several instances: the first instance wins.
     let first = -1
     let place = Number.POSITIVE_INFINITY
     let limit = Number.POSITIVE_INFINITY
@@ -131,11 +132,11 @@ function orderOf({ order }: Batch): readonly number[] {
   return order
 }
 
-/** What an operator gives while it takes records one by one, as one batch. */
+/** Collects the output of an operator that takes records one by one into one batch. */
 class Gathered implements Output {
   readonly #next: Output
   #isOpen = false
-  /** The only batch so far: it goes on as it is. */
+  /** The only batch so far: it is passed on unchanged. */
   #first: Batch | null = null
   #columns: Columns | null = null
 

@@ -1,5 +1,5 @@
-// The sinks of a run are opened where its checkpoint stands: what that lists of them is committed, whatever else is open outside
-// is given up. Whoever cancels the run does not wait for one that hangs.
+// Opens the sinks of a run at its checkpoint: transactions listed there are committed, all other open transactions are
+// aborted. A cancellation of the run does not wait for a sink that hangs.
 
 import { isReprise } from '../../../core/errors.ts'
 import type { Sql } from '../../../core/store/ports.ts'
@@ -15,9 +15,9 @@ import type { PipelineState } from './state.ts'
 export interface SinksOf {
   readonly engine: Engine
   readonly graph: Graph
-  /** Its timeline. */
+  /** The timeline of the pipeline. */
   readonly pipeline: string
-  /** Fires when the run is cancelled. */
+  /** Aborts when the run is cancelled. */
   readonly signal: AbortSignal
   readonly origins: Origins | null
 }
@@ -44,7 +44,7 @@ export async function openSinks(
   return writers
 }
 
-/** PostgreSQL refuses the later of two who make one table at the same moment, in spite of IF NOT EXISTS. Then it is there. */
+/** PostgreSQL refuses the later of two concurrent CREATE TABLEs in spite of IF NOT EXISTS; the table then exists. */
 async function setUp(graph: Graph, taken: StateTimeline): Promise<void> {
   const setups = graph.sinks.filter(({ sink }) => sink.setup)
   if (setups.length === 0) return
@@ -57,13 +57,13 @@ async function setUp(graph: Graph, taken: StateTimeline): Promise<void> {
   })
 }
 
-/** What is opened though nobody waits for it any more is closed. */
+/** Closes a resource that opens after the run was cancelled. */
 export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
   opening: Promise<T>,
   { engine, pipeline, signal }: SinksOf,
   what: string,
 ): Promise<T> {
-  // Others see that it hangs, and so does whoever asked it to stop.
+  // Registered with the worker, so that other processes and a stop request see a call that hangs.
   const call = hostOf(engine).kernel.worker.begin({ timeline: pipeline, what })
   try {
     return await unlessAborted(opening, signal, what)
@@ -75,7 +75,7 @@ export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
   }
 }
 
-/** Whoever made the last checkpoint may have been killed before its sinks had committed. */
+/** The process that made the last checkpoint may have been killed before its sinks committed. */
 export async function commitLast(of: SinksOf, { sinks }: PipelineState): Promise<void> {
   const { engine, graph, pipeline } = of
   for (const { name, sink } of graph.sinks) {

@@ -1,4 +1,4 @@
-// Options of a run, checked where they are given.
+// Options of a run, validated at the call.
 
 import type { CheckpointPolicy } from '../../../core/checkpoint/checkpoint-policy.ts'
 import type { Duration } from '../../../core/duration.ts'
@@ -8,51 +8,51 @@ import { keyGroupsDefault, keyGroupsMax } from '../../../core/key-groups.ts'
 import { checkOptions } from '../../../core/options.ts'
 import type { Attribute } from '../../../core/store/ports.ts'
 
-/** When a checkpoint is made. Results become visible with it, so this is also how old they are at most. */
+/** When checkpoints are made. Results become visible with a checkpoint, so this also bounds their delay. */
 export interface PipelineCheckpointPolicy extends Omit<CheckpointPolicy, 'every' | 'first' | 'on'> {
-  /** After so many records (a number), or so much time ('1s'). */
+  /** After this many records (a number), or this much time ('1s'). */
   readonly every?: Duration
 }
 
-/** How what a checkpoint has is brought together with code that has changed. */
+/** How a checkpoint maps to changed code. */
 export interface PipelineChanges {
-  /** Old name to new name, of sources, operators and sinks. */
+  /** Old name to new name, for sources, operators and sinks. */
   readonly rename?: Readonly<Record<string, string>>
-  /** What the checkpoint has and the code no longer does: it is forgotten. */
+  /** Parts that the checkpoint has and the code no longer has: their state is discarded. */
   readonly drop?: readonly string[]
-  /** What the code has and the checkpoint does not: it starts with nothing. */
+  /** Parts that the code has and the checkpoint does not: they start empty. */
   readonly add?: readonly string[]
 }
 
 export interface PipelineOptions {
-  /** Several runs of one definition, each with state of its own; left out: there is one. */
+  /** Identifies one of several runs of a definition, each with its own state. Default: a single run. */
   readonly id?: string
   /**
-   * Into how many instances operators with keys are divided, each with a range of key groups; as it was if left out, and 1 at
-   * first. Changed, state is divided anew. All of them share one thread: see `reprise run --threads`.
+   * The number of instances of operators with keys, each with a range of key groups. Default: as before, and 1 at first. A
+   * change redistributes the state. All instances share one thread: see `reprise run --threads`.
    */
   readonly parallelism?: number
-  /** Into how many groups keys are divided, for good: the most that `parallelism` can be. 128 if left out. */
+  /** The number of key groups, which is fixed for good: the maximum of `parallelism`. Default: 128. */
   readonly keyGroups?: number
-  /** Every second if left out. */
+  /** Default: every second. */
   readonly checkpoint?: PipelineCheckpointPolicy
-  /** A checkpoint that takes longer is given up and tried again; 10 minutes if left out. */
+  /** A checkpoint that takes longer is aborted and retried. Default: 10 minutes. */
   readonly checkpointTimeout?: Duration
-  /** How long to wait for a live owner to let go: a process that stands by. */
+  /** How long to wait until a live owner releases the timeline: for standby processes. */
   readonly wait?: Duration
-  /** Take it over from a live owner, whose further writes are refused. */
+  /** Takes the pipeline over from a live owner, whose further writes are refused. */
   readonly takeover?: boolean
   /**
-   * Begin from this checkpoint or savepoint instead of the newest, or from the newest one that was made at `time` or before. What
-   * came after it is read again, and sinks get it again.
+   * Begins from this checkpoint or savepoint instead of the newest, or from the newest one made at `time` or before. Records
+   * after it are read again, and sinks get them again.
    */
   readonly from?: string | { readonly time: number | Date }
   readonly changes?: PipelineChanges
-  /** More dead letters than this end the run; 1,000 if left out. */
+  /** More dead letters than this end the run. Default: 1,000. */
   readonly deadLettersMax?: number
-  /** Searchable, on the pipeline's timeline. */
+  /** Searchable attributes of the pipeline's timeline. */
   readonly attributes?: Readonly<Record<string, Attribute>>
-  /** Fires: as stop(). */
+  /** An abort calls stop(). */
   readonly signal?: AbortSignal
 }
 
@@ -60,17 +60,17 @@ export interface ResolvedPipelineOptions extends PipelineOptions {
   readonly policy: CheckpointPolicy
   readonly timeoutMs: number
   readonly lettersMax: number
-  /** The traceparent (W3C) of whoever asked for this run, where somebody traces. */
+  /** The traceparent (W3C) of the caller that requested this run, if tracing is on. */
   readonly asked?: string | undefined
-  /** Attributes that become true with a checkpoint of this run. */
+  /** Attributes to write with the first checkpoint of this run. */
   readonly noted?: Readonly<Record<string, Attribute | null>>
 }
 
-/** How this process begins to work on a shared pipeline: `rp.work([totals], { changes: { drop: ['old'] } })`. */
+/** Options of this process for a shared pipeline: `rp.work([totals], { changes: { drop: ['old'] } })`. */
 export interface PipelineWorkOptions extends Pick<PipelineOptions, 'changes'> {
   /**
-   * Each task begins once from its newest checkpoint that was made at `time` or before. What came after it is read again, and
-   * sinks get it again. A process that takes the task over afterwards goes on from there.
+   * Each task begins once from its newest checkpoint made at `time` or before. Records after it are read again, and sinks get
+   * them again. A process that takes the task over afterwards resumes from there.
    */
   readonly from?: { readonly time: number | Date }
 }
@@ -141,7 +141,7 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
   }
 }
 
-/** Null and text would count from 1970. */
+/** Null and text would otherwise be read as times from 1970. */
 function isTime(time: unknown): boolean {
   return (typeof time === 'number' || time instanceof Date) && Number.isFinite(Number(time))
 }
@@ -158,7 +158,7 @@ function checkCount(name: string, count: number | undefined): void {
   throw new RepriseError('INVALID_ARGUMENT', what)
 }
 
-/** What this run is divided into, held against what the checkpoint says. */
+/** The parallelism and key groups of this run, checked against the checkpoint. */
 export function scaleOf(
   { parallelism, keyGroups }: PipelineOptions,
   stored: { readonly parallelism: number; readonly keyGroups: number } | null,

@@ -1,12 +1,12 @@
-// Keys of records that leave a pipeline through `send`, `httpSink` and `call`: from where a record came, never from when it
-// arrived. A record of a source is known by the source, the partition and its number there, which is the same after every
-// restart; an entry of the store's feed by its timeline and sequence, since a restored store has it at another place. A result
-// is known by the record that caused it, the operators it came through, its key, time and value. Results of windows and window
-// joins that have a time are known without the record: which one closes a window depends on the order of arrival. A pair of an
-// interval join is known by both of its records. Numbers in partitions are kept by the sinks and operators that need them, in
-// their part of a checkpoint.
+// Keys of records that leave a pipeline through `send`, `httpSink` and `call`. A key depends on the origin of a record, never
+// on its time of arrival. A record of a source is identified by the source, the partition and its number there, which is the
+// same after every restart; an entry of the store's feed by its timeline and sequence, since its position differs in a
+// restored store. A result is identified by the record that caused it, the operators it passed, its key, time and value.
+// Results of windows and window joins with a time are identified without the record: the record that closes a window depends
+// on the order of arrival. A pair of an interval join is identified by both of its records. Sinks and operators that need
+// numbers in partitions keep them in their part of a checkpoint.
 //
-// Where a pipeline has none of these sinks and operators there are no origins, and records flow as they are.
+// A pipeline without these sinks and operators has no origins, and its records flow unchanged.
 
 import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { intentKey } from '../../../core/history/identity.ts'
@@ -23,15 +23,15 @@ type Counts = Readonly<Record<string, number>>
 const timedKinds: ReadonlySet<string | null> = new Set(['windows', 'sessions', 'window join'])
 const seenMax = 10_000
 
-/** On the head of a pipeline that uses the names that sources give their records. Others began without, and count records. */
+/** Marks the head of a pipeline that uses the record names of sources. Older pipelines lack it and count records. */
 const namesAttribute = '$names'
 
-/** The attribute, in the commit that begins a pipeline: one that never ran has no status. */
+/** The attribute for the commit that begins a pipeline: one that never ran has no status. */
 export function namesNoted(head: Head | null | undefined): Readonly<Record<string, true>> {
   return head?.status ? {} : { [namesAttribute]: true }
 }
 
-/** The same where a pipeline fails before it has begun. */
+/** The same attribute, for a pipeline that fails before it has begun. */
 export async function notBegun({ store }: Pick<Kernel, 'store'>, timeline: string) {
   try {
     const [head] = await store.head([timelineId(timeline)])
@@ -44,7 +44,7 @@ export async function notBegun({ store }: Pick<Kernel, 'store'>, timeline: strin
 
 type Ports = Pick<Kernel, 'hash' | 'codec' | 'random' | 'identity' | 'planted'>
 
-/** Null: nothing in this pipeline has keys. */
+/** Null: no part of this pipeline has keys. */
 export async function originsOf(kernel: Ports, graph: Graph, head: Head | null | undefined, id: Head['timeline']) {
   const isKeyed = graph.sinks.some(({ sink }) => sink.isKeyed) || graph.operators.some(({ state }) => state === 'calls')
   if (!isKeyed) return null
@@ -55,19 +55,19 @@ export async function originsOf(kernel: Ports, graph: Graph, head: Head | null |
   return new Origins(kernel, of, attributes[namesAttribute] === true)
 }
 
-/** Where a source gives its records. */
+/** Wraps the output of a source. */
 export function watched(origins: Origins | null, source: string, next: Output): Output {
   return origins?.source(source, next) ?? next
 }
 
-/** A record that is set aside, as it is stored. */
+/** Adds the origin to a record that is set aside. */
 export function withOrigin(origins: Origins | null, name: string, record: PoisonRecord): PoisonRecord {
   const { value, time, key, input } = record
   const origin = record.origin ?? origins?.setAside(name, record)
   return { value, time, key, ...(input !== undefined && { input }), ...(origin && { origin }) }
 }
 
-/** A record that was set aside flows again, and what comes of it has the keys that it would have had at first. */
+/** Processes a record that was set aside; its results get the keys they would have had the first time. */
 export function sentBack(origins: Origins | null, origin: RecordOrigin | undefined, call: () => void): void {
   if (origins && origin) origins.from(origin.cause, call, origin)
   else call()
@@ -77,17 +77,17 @@ export class Origins implements OperatorOrigins {
   readonly #ports: Ports
   readonly #of: Identified
   readonly #usesNames: boolean
-  /** For results that have neither a record nor a time: they are sent again under another key after a restart. */
+  /** For results with neither a record nor a time: after a restart they are sent again under another key. */
   readonly #run: string
   readonly #counts = new Map<string, number>()
-  /** By source: of what it read last. */
+  /** The partition that each source read last, by source. */
   readonly #partitions = new Map<string, string>()
   #cause: string | null = null
   #path = ''
   #isTimed = false
-  /** More than one record flows from the cause, so its name does not tell them apart. */
+  /** True: several records come from the cause, so its name alone does not distinguish them. */
   #isMany = false
-  /** Equal records of the cause that do not flow again. */
+  /** The number of equal records of the cause that are not processed again. */
   #before = 0
   #seen = new Map<string, number>()
   #arrived = 0
@@ -104,19 +104,19 @@ export class Origins implements OperatorOrigins {
     return Object.fromEntries(this.#counts)
   }
 
-  /** No part of a key, unless that bug is planted. */
+  /** The checkpoint is not part of a key, unless that bug is planted. */
   published(checkpoint: number): void {
     this.#checkpoint = checkpoint
   }
 
-  /** What a checkpoint has of it. */
+  /** Restores the counts from a checkpoint. */
   restore(counts: Counts): void {
     for (const [name, count] of Object.entries(counts)) {
       if (count > (this.#counts.get(name) ?? 0)) this.#counts.set(name, count)
     }
   }
 
-  /** A reader that is watched: which partition it reads. */
+  /** Wraps a reader to note which partition it reads. */
   reader<T>(source: string, reader: SourceReader<T>): SourceReader<T> {
     const noted = (read: SourceBatch<T> | null) => {
       if (read) this.#partitions.set(source, read.partition)
@@ -134,7 +134,7 @@ export class Origins implements OperatorOrigins {
     }
   }
 
-  /** Where a source gives its records: one at a time, so that all that flows meanwhile comes from it. */
+  /** Wraps the output of a source: one record at a time, so that everything emitted meanwhile is caused by it. */
   source(name: string, next: Output): Output {
     return {
       batch: ({ values, times, keys, names }) => {
@@ -156,7 +156,7 @@ export class Origins implements OperatorOrigins {
     return number
   }
 
-  /** What an operator gives. */
+  /** Wraps the outputs of an operator. */
   through({ name, state }: OperatorNode, outputs: readonly Output[]): readonly Output[] {
     return outputs.map((output, i) => ({
       batch: (batch) => {
@@ -176,7 +176,7 @@ export class Origins implements OperatorOrigins {
     }))
   }
 
-  /** All that flows during the call comes from this record; null: from no record. */
+  /** Everything emitted during the call is caused by this record; null: by no record. */
   from(cause: string | null, call: () => void, at?: Omit<RecordOrigin, 'cause'>): void {
     const before = [this.#cause, this.#path, this.#isTimed, this.#isMany, this.#before, this.#seen] as const
     this.#cause = cause
@@ -209,7 +209,7 @@ export class Origins implements OperatorOrigins {
   #arrive(name: string, time: number | null, parts: readonly string[]): RecordOrigin {
     const [cause, path, isTimed] = [this.#causeOf(time), this.#path, this.#isTimed]
     const seen = JSON.stringify([name, cause, path, ...parts])
-    // The same once more from one record: a function may give it twice.
+    // The same result again from one record: a function may emit it twice.
     const times = this.#seen.get(seen) ?? this.#before
     if (this.#seen.size >= seenMax) this.#seen.clear()
     this.#seen.set(seen, times + 1)
@@ -217,8 +217,8 @@ export class Origins implements OperatorOrigins {
   }
 
   /**
-   * Of a record that fails now. Alone, it flows again as if it had not failed. One of several may give the same as another, and
-   * neither may have the key of the other: it becomes a cause of its own.
+   * The origin of a record that fails now. A single record of a cause is processed again as if it had not failed. One of
+   * several records may produce the same result as another, and they must not share a key: it becomes a cause of its own.
    */
   setAside(name: string, record: PoisonRecord): RecordOrigin {
     const origin = this.originOf(name, record)

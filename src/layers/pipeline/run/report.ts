@@ -1,4 +1,4 @@
-// What a run tells: how it flows while it does, and how it ended.
+// Reports of a run: metrics while it runs, and its outcome.
 
 import type { Coordinate } from '../../../core/coordinate.ts'
 import type { Checkpoints } from './checkpoints.ts'
@@ -6,23 +6,23 @@ import type { Flow, OperatorStatus } from './flow.ts'
 import type { CheckpointFacts } from './state.ts'
 
 export interface PipelineReport {
-  /** 'done': the sources came to their end, or it was drained. 'suspended': it goes on when it is run again. */
+  /** 'done': the sources ended, or the run was drained. 'suspended': the next run resumes it. */
   readonly status: 'done' | 'suspended' | 'cancelled'
-  /** Over all runs. */
+  /** Over all runs of the pipeline. */
   readonly records: number
   readonly deadLetters: number
-  /** Null: it was stopped while it waited for its turn. */
+  /** Null: the run was stopped while it waited for ownership. */
   readonly coordinate: Coordinate | null
-  /** The checkpoint that it stands on. */
+  /** The newest checkpoint. */
   readonly checkpoint: string | null
 }
 
 export interface SourceStatus {
   readonly name: string
-  /** In this run. */
+  /** The number of records in this run. */
   readonly records: number
   readonly watermark: number | null
-  /** How old the newest record that was read is, by the clock; null: it has no times, or nothing came yet. */
+  /** The age of the newest record read, by the clock; null: records have no times, or none has arrived. */
   readonly lagMs: number | null
   /** Partitions that hold the watermark back. */
   readonly slowest: readonly string[]
@@ -35,7 +35,7 @@ export interface PipelineStatus {
   readonly lateRecords: number
   readonly deadLetters: number
   readonly elapsedMs: number
-  /** How long sources had to wait for sinks and calls. */
+  /** The time that sources waited for sinks and calls. */
   readonly blockedMs: number
   readonly sources: readonly SourceStatus[]
   readonly operators: readonly OperatorStatus[]
@@ -43,12 +43,12 @@ export interface PipelineStatus {
     readonly isUnderWay: boolean
     readonly failuresInARow: number
     readonly lastFailure: string | null
-    /** The last ones, newest last, also of earlier runs. */
+    /** The last checkpoints, newest last, including those of earlier runs. */
     readonly recent: readonly CheckpointFacts[]
   }
 }
 
-/** For whatever waits: it rejects with ABORTED when the signal fires, and the pipeline goes on. */
+/** Options for waiting: the promise rejects with ABORTED when the signal aborts, and the pipeline continues. */
 export interface PipelineWaitOptions {
   readonly signal?: AbortSignal
 }

@@ -1,5 +1,5 @@
-// Reads a checkpoint of a pipeline back: its header, and the tables of its operators block by block into the tables of the
-// flow. Every chunk is checked against its digest before it is decoded.
+// Reads a checkpoint of a pipeline: its header, and the tables of its operators, block by block, into the tables of the flow.
+// Every chunk is verified against its digest before it is decoded.
 
 import type { Part } from '../../../core/checkpoint/manifest.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -31,11 +31,11 @@ async function headerIn(record: ManifestRecord, parts: readonly Part[], io: Stat
     const what = `checkpoint ${record.id} is of format ${value.format}, which this version does not know`
     throw new RepriseError('INCOMPATIBLE_VERSION', what, { format: value.format })
   }
-  // Those of before there was a parallelism had one instance of each operator.
+  // Checkpoints without a parallelism had one instance of each operator.
   return { ...value, parallelism: value.parallelism ?? 1 }
 }
 
-/** Fills the tables; those without a part stay empty. `storedAs` gives the name that an operator had then. */
+/** Fills the tables; those without a part stay empty. `storedAs` returns the operator's name in the checkpoint. */
 export async function readTables(
   kernel: Kernel,
   record: ManifestRecord,
@@ -65,7 +65,7 @@ export async function readTables(
   return { tables: stored, bytes: reading.input.bytesRead }
 }
 
-/** Every table of the checkpoint, one after another, as a restore reads it. CHECKPOINT_DAMAGED: one lacks keys. */
+/** Every table of the checkpoint, one after another, as a restore reads it. CHECKPOINT_DAMAGED: a table lacks keys. */
 export async function readWhole(
   record: ManifestRecord,
   { parts }: { readonly parts: readonly Part[] },
@@ -85,7 +85,7 @@ interface Reading {
 
 type TableName = Pick<NamedTable, 'operator' | 'name'>
 
-/** The instances of one table of one operator, together. */
+/** Groups the instances of each table of an operator. */
 function groupsOf(tables: readonly NamedTable[]): readonly NamedTable[][] {
   const groups = new Map<string, NamedTable[]>()
   for (const named of tables) {
@@ -95,7 +95,7 @@ function groupsOf(tables: readonly NamedTable[]): readonly NamedTable[][] {
   return [...groups.values()]
 }
 
-/** How many instances the checkpoint has; 0: it does not have the table. */
+/** The number of instances in the checkpoint; 0: it does not have the table. */
 function storedInstances({ tables }: PipelineState, before: TableName): number {
   if (tables[partName({ ...before, index: null })]) return 1
   let count = 0
@@ -103,7 +103,7 @@ function storedInstances({ tables }: PipelineState, before: TableName): number {
   return count
 }
 
-/** The parallelism has changed: every key goes to the instance that owns its group now. The next checkpoint writes all of it. */
+/** After a change of parallelism, every key is sent to the instance that owns its group. The next checkpoint is full. */
 async function rescale(
   reading: Reading,
   before: TableName,
@@ -136,7 +136,7 @@ async function readTable(
 ): Promise<StoredSegment[]> {
   const segments: StoredSegment[] = []
   const { cells, stored } = header.tables[name] ?? { cells: 0, stored: 0 }
-  // As many are stored as there are: each key once, and none that was deleted.
+  // There are as many stored cells as keys: each key is stored once, and none was deleted.
   const areDistinct = stored === cells
   for (let i = 0; ; i++) {
     const part = parts.find((each) => each.name === `${name}/${i}`)
@@ -170,7 +170,7 @@ async function readSegment(
   return { refs, size }
 }
 
-/** Blocks out of the pieces in which they were stored. A large block lies in several chunks. */
+/** Reassembles blocks from their stored pieces. A large block spans several chunks. */
 class Frames {
   #rest = new Uint8Array()
 

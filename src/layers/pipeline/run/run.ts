@@ -1,6 +1,6 @@
 // A run of a pipeline in this process: takes the timeline under a new epoch, restores the newest checkpoint, opens sinks and
-// sources where it stands, and lets records flow until the sources end or somebody stops it. Whoever takes the pipeline over
-// fences it: nothing that it does afterwards becomes visible.
+// sources at its positions, and processes records until the sources end or the run is stopped. A process that takes the
+// pipeline over fences the run: none of its later writes become visible.
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -30,15 +30,15 @@ import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, sta
 import { type PipelineState, sharedAttribute, sharedError } from './state.ts'
 import { tracePipeline } from './trace.ts'
 
-/** More than this wait in one sink: sources wait for the next checkpoint. */
+/** With more records than this in one sink, sources wait for the next checkpoint. */
 const pendingMax = 50_000
-/** So many make a checkpoint due. */
+/** This many records in one sink make a checkpoint due. */
 const pendingDue = 10_000
 
-/** With a policy that counts records: results are shown when no record came for so long. */
+/** With a policy that counts records, a checkpoint is also made when no record arrived for this long. */
 const quietMs = 1000
 
-/** A run that makes no checkpoint counts as well once records have flowed for so long. */
+/** A run without a checkpoint counts as steady too once records have flowed for this long. */
 const steadyMs = 10_000
 
 type Ending = 'suspended' | 'cancelled'
@@ -66,7 +66,7 @@ export class PipelineRun {
   #stopLimit: () => void = () => undefined
   #trace: RunTrace | null = null
 
-  /** `partitions`: the only ones that it reads; null: all of them. */
+  /** `partitions`: the only partitions to read; null: all. */
   constructor(
     engine: Host,
     name: string,
@@ -94,7 +94,7 @@ export class PipelineRun {
     )
   }
 
-  /** Resolves when it has ended, was stopped or cancelled; rejects if it failed. */
+  /** Resolves when the run has ended or was stopped or cancelled; rejects if it failed. */
   result(options: PipelineWaitOptions = {}): Promise<PipelineReport> {
     return unlessAborted(whileAwaited(this.#result), options.signal, `waiting for ${this.timeline}`)
   }
@@ -105,7 +105,7 @@ export class PipelineRun {
     return this
   }
 
-  /** What it was started with; the name of its definition if that was nothing. */
+  /** The id in the options of the run. Default: the name of the definition. */
   get id(): string {
     return openedAs(`pipeline/${this.name}`, this.timeline, this.name)
   }
@@ -117,19 +117,19 @@ export class PipelineRun {
     return statusOf(status, flow, this.#checkpoints, clock.now(), clock.elapsed() - this.#startedMs)
   }
 
-  /** A checkpoint now. */
+  /** Makes a checkpoint now. */
   async checkpoint(options: PipelineWaitOptions = {}): Promise<MadeCheckpoint> {
     return await this.#make('manual', options)
   }
 
-  /** A checkpoint that is kept until it is released, with a label if you like. */
+  /** Makes a checkpoint that is kept until it is released, with an optional label. */
   async savepoint(options: PipelineWaitOptions & { readonly label?: string } = {}): Promise<MadeCheckpoint> {
     return await this.#make('savepoint', options)
   }
 
   /**
-   * Stops with a savepoint: run again, it goes on from there. If there is none within `checkpointTimeout`, it ends with TIMEOUT.
-   * With `drain`, sources are treated as if they had ended: windows that are open give their results, and the pipeline is done.
+   * Stops with a savepoint, from which the next run resumes. Without a savepoint within `checkpointTimeout`, the run ends with
+   * TIMEOUT. With `drain`, sources are treated as ended: open windows emit their results, and the pipeline is done.
    */
   async stop(
     options: PipelineWaitOptions & { readonly drain?: boolean; readonly label?: string } = {},
@@ -137,7 +137,7 @@ export class PipelineRun {
     return await unlessAborted(this.#stop(options), options.signal, `waiting for ${this.timeline} to stop`)
   }
 
-  /** Lets go: it stops with a savepoint if it has not ended. How it ended is said by `result`. */
+  /** Releases the pipeline: stops with a savepoint if the run has not ended. `result` reports the outcome. */
   async close(): Promise<void> {
     await this.stop().catch(() => undefined)
   }
@@ -153,9 +153,9 @@ export class PipelineRun {
 
   async #stop(options: { readonly drain?: boolean; readonly label?: string }): Promise<PipelineReport> {
     if (this.#isEnded) return await this.#result
-    // It waits for its turn: nothing was read yet.
+    // The run waits for ownership: nothing was read yet.
     if (!this.#taken && !options.drain) return await this.cancel()
-    // What is being opened may not answer for long, and nothing was read yet.
+    // A sink or source that is being opened may be slow to answer, and nothing was read yet.
     if (!this.#flow && !options.drain) {
       this.#stopping ??= { ending: 'suspended', label: options.label }
       this.#abort.abort(new RepriseError('CANCELLED', `${this.timeline} was stopped`))
@@ -170,7 +170,7 @@ export class PipelineRun {
     return await this.result()
   }
 
-  /** Stops at once, whatever hangs. What came after the last checkpoint is read again by the next run. */
+  /** Stops at once, even if a call hangs. The next run reads all records after the last checkpoint again. */
   async cancel(): Promise<PipelineReport> {
     const error = new RepriseError('CANCELLED', `${this.timeline} was cancelled`)
     this.#stopping = { ending: 'cancelled', label: undefined }
@@ -186,15 +186,15 @@ export class PipelineRun {
   }
 
   /**
-   * Sends letters back to the operator that could not process them; all of them if left out. How many there were.
-   * CLOSED once it has ended.
+   * Sends letters back to the operators that could not process them. Default: all letters. Returns their number. Rejects with
+   * CLOSED once the run has ended.
    */
   async redrive(ids?: readonly number[]): Promise<number> {
     const flow = await this.#flowing()
     return flow.redrive(ids ?? flow.letters.list().map(({ id }) => id))
   }
 
-  /** Forgets letters; all of them if left out. How many there were. CLOSED once it has ended. */
+  /** Discards letters. Default: all letters. Returns their number. Rejects with CLOSED once the run has ended. */
   async discard(ids?: readonly number[]): Promise<number> {
     const flow = await this.#flowing()
     return flow.discard(ids ?? flow.letters.list().map(({ id }) => id))
@@ -228,7 +228,7 @@ export class PipelineRun {
         const error = await whyEnded(kernel, this.#taken!, thrown)
         const ending = this.#endedBy(error)
         if (ending === null) await kernel.failures.failed(this.timeline, error)
-        // What others see of it is true: it does not run any more.
+        // Other processes must see a true status: the run has stopped.
         if (ending === 'suspended') await this.#taken!.release()
         else await this.#taken!.release({ status: ending ?? 'failed', ...(await notBegun(kernel, this.timeline)) })
         throw error
@@ -250,7 +250,7 @@ export class PipelineRun {
     }
   }
 
-  /** How it was asked to end, if that is why it did; null: it failed. */
+  /** The requested ending, if it is the reason for the end; null: the run failed. */
   #endedBy(error: unknown): Ending | null {
     return isReprise(error, 'ABORTED', 'CANCELLED') ? (this.#stopping?.ending ?? null) : null
   }
@@ -377,7 +377,7 @@ export class PipelineRun {
           stage: 'suspended',
           ...(this.#stopping?.label !== undefined && { label: this.#stopping.label }),
         })
-    // The flow stands still, so nobody else would tell of what ends the run.
+    // The flow is stopped here, so its failure must be raced explicitly.
     const failing = flow.failed.then((error) => Promise.reject(error))
     failing.catch(() => undefined)
     const stage = isAtEnd ? 'done' : 'suspended'
@@ -388,7 +388,7 @@ export class PipelineRun {
     return this.#report(isAtEnd ? 'done' : 'suspended')
   }
 
-  /** No record flows any more: what is still to be done for checkpoints has as long as one may take. */
+  /** Records no longer flow: the remaining work of checkpoints may take as long as one checkpoint. */
   #limitEnd(checkpoints: Checkpoints): void {
     this.#stopLimit = this.#engine.kernel.clock.after(this.#options.timeoutMs, () => checkpoints.giveUp(), true)
   }

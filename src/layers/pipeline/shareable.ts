@@ -1,11 +1,10 @@
-// Whether several processes can share a pipeline, each with partitions of its own. Tasks do not talk to each other: a key
-// must stay within the partition that its records come from, or go through a topic of a broker, which is a pipeline of its own
-// that writes it and another that reads it.
+// Checks whether several processes can share a pipeline, each with partitions of its own. Tasks do not communicate: a key must
+// stay within the partition of its records, or pass through a broker topic that one pipeline writes and another reads.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Edge, Graph, OperatorNode } from './graph.ts'
 
-/** INVALID_ARGUMENT with all that stands against it. */
+/** Throws INVALID_ARGUMENT with all reasons against sharing. */
 export function checkShareable(name: string, graph: Graph): void {
   const faults: string[] = []
   for (const { name: source, source: given } of graph.sources) {
@@ -32,7 +31,7 @@ interface Before {
   hasExchange: boolean
 }
 
-/** For each operator: which sources flow into it, and whether a key was set on the way. */
+/** For each operator: the sources that flow into it, and whether a key was set on the way. */
 function exchangesBefore(graph: Graph): ReadonlyMap<OperatorNode, Before> {
   const before = new Map<OperatorNode, Before>()
   for (const node of graph.operators) before.set(node, { sources: new Set(), hasExchange: false })
@@ -45,7 +44,7 @@ function exchangesBefore(graph: Graph): ReadonlyMap<OperatorNode, Before> {
     }
   }
   for (const { name, outlet } of graph.sources) pass(outlet, [name], false)
-  // Streams are drawn before what they flow into.
+  // Streams are drawn before their readers.
   for (const node of graph.operators) {
     const { sources, hasExchange } = before.get(node)!
     for (const outlet of node.outlets) pass(outlet, sources, hasExchange || node.isExchange)

@@ -1,7 +1,7 @@
-// The contract of a sink with two phases. `cut` is called in the turn of the barrier: what was written before it belongs to
-// the checkpoint, what comes after does not. The function it gives makes that part ready, so that `commit` cannot fail for
-// reasons of ours; what it resolves to is kept in the checkpoint, and is all that is needed to commit after a crash.
-// `commit` may be asked twice for the same.
+// The contract of a sink with two phases. `cut` is called in the turn of the barrier: records written before it belong to the
+// checkpoint, later ones do not. `cut` returns a function that prepares these records, so that `commit` cannot fail because of
+// the pipeline; its result is stored in the checkpoint, and is all that is needed to commit after a crash. `commit` may be
+// called twice with the same prepared data.
 
 import { assert } from '../../core/assert.ts'
 import type { Sql } from '../../core/store/ports.ts'
@@ -11,26 +11,26 @@ import type { Batch } from './batch.ts'
 /** Plain data. */
 export type Prepared = unknown
 
-/** Which checkpoint a cut is for. */
+/** The checkpoint of a cut. */
 export interface CutId {
   readonly checkpoint: number
-  /** Of the pipeline's owner: with the number, it names one attempt for good. */
+  /** The epoch of the pipeline's owner: with the checkpoint number, it identifies one attempt for good. */
   readonly epoch: number
 }
 
 export interface SinkWriter {
-  /** Takes what it is given, or says when it can take more. */
+  /** Takes the batch; a promise resolves when the sink can take more. */
   write(batch: Batch): void | Promise<void>
-  /** Records that wait for a checkpoint. Many of them make one due. */
+  /** The number of records that wait for a checkpoint. Many of them make one due. */
   readonly pending: number
   cut(id: CutId): () => Promise<Prepared>
-  /** Rows that become visible in the very commit of the checkpoint. Asked after the cut was prepared. */
+  /** Writes rows that become visible in the very commit of the checkpoint. Called after the cut was prepared. */
   apply?(sql: Sql): Promise<void>
-  /** The checkpoint is published: make it visible. */
+  /** The checkpoint is published: make the prepared records visible. */
   commit(prepared: Prepared): Promise<void>
   /**
-   * The checkpoint will not be published: what was cut for it belongs to the next one. Where it took too long, what makes that
-   * part ready may still be under way.
+   * The checkpoint will not be published: its records belong to the next one. If it took too long, preparation may still be
+   * under way.
    */
   rejoin(): void
   close(): Promise<void>
@@ -40,34 +40,36 @@ export interface SinkContext {
   readonly engine: Engine
   readonly pipeline: string
   readonly name: string
-  /** Of sinks with keys (`isKeyed`): derives the keys of records (run/origins.ts). */
+  /** For sinks with keys (`isKeyed`): derives the keys of records (run/origins.ts). */
   readonly origins?: {
-    /** By source and partition: how many records came. What a checkpoint keeps, for `restore`. */
+    /** The number of records by source and partition. A checkpoint stores it, for `restore`. */
     readonly counts: Readonly<Record<string, number>>
     restore(counts: Readonly<Record<string, number>>): void
-    /** Of a record that arrives now. */
+    /** The key of a record that arrives now. */
     keyOf(
       name: string,
       record: { readonly value: unknown; readonly time: number | null; readonly key: string | number | null },
     ): string
-    /** All that flows during the call comes from this record. */
+    /** Everything emitted during the call is caused by this record. */
     from(record: string | null, call: () => void): void
     published(checkpoint: number): void
   } | null
 }
 
 export interface Sink<T> {
-  /** For the compiler only. */
+  /** For type inference only. */
   readonly takes?: (value: T) => void
-  /** Each result has an idempotency key: records are followed from their source on. */
+  /** Each result has an idempotency key: records are tracked from their source on. */
   readonly isKeyed?: boolean
-  /** Run in a commit of its own when a run begins: makes the tables that `apply` writes to. */
+  /** Runs in a commit of its own at the start of a run: creates the tables that `apply` writes to. */
   setup?(sql: Sql): Promise<unknown> | unknown
-  /** `listed` is what the newest checkpoint has of this sink: commit it. Whatever else is open outside is given up. */
+  /**
+   * Opens the sink. `listed` is its prepared data in the newest checkpoint: commit it, and abort everything else that is open.
+   */
   open(context: SinkContext, listed: Prepared | null): Promise<SinkWriter>
 }
 
-/** Records that wait for their checkpoint, and those that are cut for one: what most sinks keep. */
+/** Records that wait for their checkpoint, and records that are cut for one: the state of most sinks. */
 export class Waiting<T> {
   #written: T[] = []
   #cut: T[] = []
@@ -84,7 +86,7 @@ export class Waiting<T> {
     for (const value of values) this.#written.push(value as T)
   }
 
-  /** One checkpoint is under way at a time. */
+  /** Only one checkpoint is under way at a time. */
   cut(): readonly T[] {
     assert(this.#cut.length === 0, 'what was cut for a checkpoint is settled or rejoined before the next cut')
     this.#cut = this.#written

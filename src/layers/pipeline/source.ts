@@ -1,16 +1,17 @@
-// The contract of a source. A source gives batches, each from one partition, each with the position behind it. A position is
-// plain data; opened at it again, the source gives exactly what follows. That is all that exactly-once needs of a source.
+// The contract of a source. A source returns batches, each from one partition and with the position behind it. A position is
+// plain data; a source opened at a position returns exactly the records after it. Exactly-once requires nothing more of a
+// source.
 
 import type { Reads } from '../../engine/branch/consumers.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 
-/** By partition. A source without partitions calls its only one ''. */
+/** Positions by partition. A source without partitions uses ''. */
 export type Positions = ReadonlyMap<string, unknown>
 
 export interface SourceBatch<T> {
   readonly partition: string
   readonly values: readonly T[]
-  /** Behind the last value. Plain data; it is stored with every checkpoint. */
+  /** The position behind the last value. Plain data; it is stored with every checkpoint. */
   readonly position: unknown
   /**
    * The name of each value, in idempotency keys. Default: its number in its partition, which is the same whenever the source is
@@ -18,65 +19,67 @@ export interface SourceBatch<T> {
    */
   readonly names?: readonly string[]
   /**
-   * The system outside keeps more and more until it hears of this position: a checkpoint is due, also without a record.
-   * Seldom, please: a checkpoint of its own may be what the source reads next.
+   * The outside system keeps accumulating data until this position is acknowledged: a checkpoint is due, even without a record.
+   * Set it rarely: a checkpoint may itself produce the next data that the source reads.
    */
   readonly isDue?: boolean
 }
 
 export interface SourceReader<T> {
   /**
-   * What is ready now, a promise of what comes next, or null at the end. At most `max` values, more only where what became
-   * durable together must not be cut; none is allowed, and still moves the position. Not called again before the promise has
-   * settled.
+   * Returns values that are ready now, a promise of the next ones, or null at the end. A batch has at most `max` values, or
+   * more where values that became durable together must not be split; an empty batch is allowed, and still moves the position.
+   * `read` is not called again before the promise has settled.
    */
   read(max: number): SourceBatch<T> | null | Promise<SourceBatch<T> | null>
-  /** Partitions that exist, also those that are silent: a watermark waits for each of them, until it is idle. */
+  /** Existing partitions, including silent ones: a watermark waits for each of them until it is idle. */
   partitions(): readonly string[]
-  /** A checkpoint with these positions was published: what lies before them is not asked for again. */
+  /** A checkpoint with these positions was published: records before them are not read again. */
   published?(positions: Positions): Promise<void>
-  /** For what reads the feed of its own store: history after this position is kept. It goes with the checkpoint's commit. */
+  /**
+   * For a source that reads its own store's feed: history after this cursor is kept. It is written in the checkpoint's commit.
+   */
   cursor?(positions: Positions): string
   close(): Promise<void>
 }
 
-/** Who asks for the partitions of a source: a task, before it is known which of them it reads. */
+/** The context of a task that lists partitions, before it is known which of them it reads. */
 export interface PartitionsContext {
   readonly engine: Engine
   readonly pipeline: string
   readonly name: string
-  /** Fires when the run ends: a read that waits must settle then. */
+  /** Aborts when the run ends: a waiting read must settle then. */
   readonly signal: AbortSignal
 }
 
 export interface SourceContext extends PartitionsContext {
   /**
-   * The only partitions that this reader may read and name, where several tasks share the source. Null: all of them, and
-   * those that appear while it runs.
+   * The only partitions that this reader may read and name, where several tasks share the source. Null: all of them, including
+   * those that appear during the run.
    */
   readonly partitions: readonly string[] | null
 }
 
-/** Returned by the `decode` of a source for a record that is not meant for pipelines. */
+/** Returned by the `decode` of a source to skip a record that is not meant for pipelines. */
 export const passedOver: unique symbol = Symbol('reprise.pipeline.passedOver')
 
 export interface Source<T> {
   /**
-   * What its positions mean: another kind under the same name cannot resume from them, and is refused. Default: a source of the
-   * user's own.
+   * The meaning of the source's positions: a source of another kind under the same name cannot resume from them, and is
+   * refused. Default: a user's own source.
    */
   readonly kind?: string
-  /** What a record that was read means. One on which it throws is a dead letter, and the others go on. */
+  /** Decodes a record. A record on which it throws is a dead letter, and the others continue. */
   readonly decode?: (value: never) => T
-  /** A second reader would take it away from the first: it is not opened to look at what it has. */
+  /** A second reader would take the source away from the first, so tools do not open it for inspection. */
   readonly isExclusive?: boolean
-  /** What it reads of the store's own feed: who rolls that back is told of the pipeline. */
+  /** The part of the store's own feed that it reads: a rollback there reports this pipeline. */
   readonly reads?: Reads
   /**
-   * The partitions that exist now; asked again while tasks run, so that those that appear are found. A source that has it
-   * heeds `context.partitions`, and several processes share it. Left out: one task reads all of it.
+   * The partitions that exist now; called again while tasks run, to find new ones. A source with this method must observe
+   * `context.partitions`, and several processes share it. Default: one task reads the whole source.
    */
   partitions?(context: PartitionsContext): Promise<readonly string[]>
-  /** Opens it behind these positions; null: where its options say that a first run begins. */
+  /** Opens the source behind these positions; null: at the starting point that its options define for a first run. */
   open(from: Positions | null, context: SourceContext): Promise<SourceReader<T>>
 }

@@ -1,4 +1,4 @@
-// What a definition draws with: streams of records, typed from source to sink.
+// The drawing API of a definition: streams of records, typed from source to sink.
 
 import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -35,36 +35,36 @@ import { passedOver, type Source } from './source.ts'
 import type { CountWindows, Windows } from './windows.ts'
 
 export interface FromOptions<In, T> {
-  /** What a record of the source means; left out: it is the record. */
+  /** Decodes a record of the source. Default: the record itself. */
   readonly decode?: (value: In) => Synchronous<T>
-  /** When it happened, in milliseconds since 1970. Needed for windows. */
+  /** The event time, in milliseconds since 1970. Required for windows. */
   readonly time?: (value: T) => number
-  /** How much older than the newest a record may be and still be in time; 0 if left out. */
+  /** How much older than the newest record a record may be and still be in time. Default: 0. */
   readonly outOfOrder?: Duration
-  /** A partition that is silent for so long holds no window back. */
+  /** A partition that is silent for this long holds no window back. */
   readonly idle?: Duration
   /**
-   * True: all records of a key lie in one partition, by the key that `keyBy` gives them. Then several processes can share a
-   * pipeline with keys, each with partitions of its own.
+   * True: all records of a key are in one partition, by the key of `keyBy`. Several processes can then share a pipeline with
+   * keys, each with partitions of its own.
    */
   readonly keyed?: boolean
 }
 
 export interface WindowOptions<T> {
-  /** How long after its end a window takes late records, and gives its result again; 0 if left out. */
+  /** How long after its end a window accepts late records, and emits its result again. Default: 0. */
   readonly late?: Duration
-  /** Gives the results of windows that are still open as well, every so often by the clock, as far as they changed. */
+  /** Emits changed results of open windows as well, at this interval by the clock. */
   readonly early?: Duration
-  /** What came later still, as a stream of its own. Left out: it is counted and dropped. */
+  /** Gets even later records as a stream of their own. Default: they are counted and dropped. */
   readonly lateTo?: (late: Stream<T>) => void
 }
 
 export interface CountWindowOptions {
-  /** A window that is not full when its first record is so old, by the clock, ends with what it has. */
+  /** An incomplete window ends when its first record is this old by the clock. */
   readonly within?: Duration
 }
 
-/** What `pipeline()` hands to the function that draws it. */
+/** The argument of the function that draws a pipeline. */
 export class PipelineBuilder {
   readonly #graph: Graph
 
@@ -73,7 +73,7 @@ export class PipelineBuilder {
     this.#graph = graph
   }
 
-  /** A stream that begins at a source. Its name is the identity of its positions. */
+  /** Starts a stream at a source. The source's name is the identity of its positions. */
   from<In, T = In>(name: string, source: Source<In>, options: FromOptions<In, T> = {}): Stream<T> {
     checkOptions(`source ${name}`, options, new Set(['decode', 'time', 'outOfOrder', 'idle', 'keyed']))
     checkFunction(source?.open, `open() of the source ${name}`)
@@ -123,8 +123,8 @@ export class Stream<T> {
   }
 
   /**
-   * Records of one key are processed in order, with state of their own. `toValue` gives the value that goes on under the key;
-   * null deletes the key. Default: the record.
+   * Records of one key are processed in order, with state of their own. `toValue` returns the value that continues under the
+   * key; null deletes the key. Default: the record.
    * @example changes.keyBy((change) => change.key, (change) => change.value)
    */
   keyBy(keyOf: (value: T) => PipelineKey): KeyedStream<T>
@@ -135,7 +135,7 @@ export class Stream<T> {
     return new KeyedStream(this.graph, draw(this, [], name, null, make, [], { isExchange: true }), this.hasTime)
   }
 
-  /** The records of all. Its watermark is the lowest of theirs, those left out that are idle. */
+  /** The records of all streams. Its watermark is the lowest of those streams that are not idle. */
   union(...others: readonly Stream<T>[]): Stream<T> {
     const outlet = draw(this, others, this.graph.unnamed('union'), null, union(1 + others.length))
     return new Stream<T>(
@@ -146,8 +146,8 @@ export class Stream<T> {
   }
 
   /**
-   * Each record with what another stream has told so far, whatever the keys: rules, settings, rates. The aggregation says what
-   * becomes of what is told; undefined while nothing was.
+   * Joins each record with a value folded from another stream, whatever the keys: rules, settings, rates. The aggregation folds
+   * that stream; the value is undefined before its first record.
    * @example orders.broadcast('rates', rates, reduce((a, b) => ({ ...a, ...b })), (order, known) => convert(order, known))
    */
   broadcast<B, A, V, R>(
@@ -163,8 +163,8 @@ export class Stream<T> {
   }
 
   /**
-   * Each record with the row of a table of Reprise that it names, as it is when the record is processed. Processed again after a
-   * crash, it meets the row as it is then: a later version perhaps, never an earlier one.
+   * Joins each record with the row of a Reprise table that it names, as stored when the record is processed. After a crash, the
+   * record may be joined with a later version of the row, never an earlier one.
    * @example orders.joinTable(prices, (order) => order.sku, (order, price) => ({ ...order, cents: price?.cents ?? 0 }))
    */
   joinTable<V, R>(
@@ -185,8 +185,8 @@ export class Stream<T> {
   }
 
   /**
-   * Calls the outside for each record, a few at a time, with retries. After a crash a call is made again with the same key:
-   * at least once. Without `ordered`, results come as they come.
+   * Calls the outside for each record, with bounded concurrency and retries. After a crash a call is repeated with the same
+   * key: at least once. Without `ordered`, results are emitted as they arrive.
    */
   call<R>(name: string, call: (value: T, context: CallContext) => Promise<R>, options: CallOptions = {}): Stream<R> {
     const { concurrency = 16, ordered: _, ...policy } = options
@@ -215,13 +215,13 @@ export class Stream<T> {
 }
 
 export class KeyedStream<T> extends Stream<T> {
-  /** A result for every record: the aggregate of its key so far. Tombstones (null) are skipped, also by windows. */
+  /** Emits a result for every record: the aggregate of its key so far. Tombstones (null) are skipped, as in windows. */
   aggregate<A, R>(name: string, aggregation: Aggregation<Present<T>, A, R>): KeyedStream<KeyedResult<R>> {
     const make = skipsTombstones(running(aggregateAtOnce(aggregation, name)))
     return this.#state(name, kindOf('running', aggregation), make)
   }
 
-  /** Records of a key, gathered by time or by number. */
+  /** Groups records of a key by time or by number. */
   window(name: string, windows: CountWindows, options?: CountWindowOptions): CountedStream<Present<T>>
   window(name: string, windows: Windows, options?: WindowOptions<Present<T>>): WindowedStream<Present<T>>
   window(
@@ -251,7 +251,7 @@ export class KeyedStream<T> extends Stream<T> {
         windows.kind === 'session'
           ? sessions(windows, { lateMs, earlyMs }, aggregation)
           : windowed({ windows, lateMs, earlyMs }, aggregation)
-      // Without late records, results come with watermarks only.
+      // Without allowed lateness, results are emitted with watermarks only.
       const make = skipsTombstones(lateMs === 0 ? keepsOrder(made) : made)
       const kind = windows.kind === 'session' ? kindOf('sessions', given) : kindOf('windows', given, windows)
       const outlet = draw(this, [], this.graph.name('operator', name), kind, make, [late])
@@ -260,7 +260,7 @@ export class KeyedStream<T> extends Stream<T> {
     })
   }
 
-  /** Any function of a record and the state of its key, with timers and side outputs. */
+  /** Applies a function to each record and the state of its key, with timers and side outputs. */
   process<R, S extends StateSpecs = Record<never, never>, O extends SideSpecs = Record<never, never>>(
     name: string,
     options: ProcessOptions<T, R, S, O>,
@@ -278,13 +278,13 @@ export class KeyedStream<T> extends Stream<T> {
     return new ProcessedStream<R, O>(this.graph, outlet, this.hasTime, new Map(sides))
   }
 
-  /** The first record of a key, and no other within this time. */
+  /** Passes the first record of a key, and no other within this time. */
   dedupe(name: string, options: { readonly within: Duration }): KeyedStream<T> {
     checkOptions(`dedupe ${name}`, options, new Set(['within']))
     return this.#state(name, 'dedupe', deduped(toMs(options.within, 'within'), this.hasTime))
   }
 
-  /** Every pair of the same key in the same window. */
+  /** Joins every pair of the same key in the same window. */
   joinWindow<B, R>(
     name: string,
     other: KeyedStream<B>,
@@ -301,7 +301,7 @@ export class KeyedStream<T> extends Stream<T> {
     return this.#state(name, kindOf('window join', null, windows), make, [other])
   }
 
-  /** Every pair of the same key whose times lie near: `right` from `from` to `to` after `left` (before it, if negative). */
+  /** Joins pairs of the same key by time: `right` is between `from` and `to` after `left` (before it, if negative). */
   joinInterval<B, R>(
     name: string,
     other: KeyedStream<B>,
@@ -325,8 +325,8 @@ export class KeyedStream<T> extends Stream<T> {
   }
 
   /**
-   * Each record with the newest of a stream that describes its key, as far as that has been read. A tombstone (null) of that
-   * stream deletes the key: `right` is undefined until the next value.
+   * Joins each record with the newest record of a stream that describes its key, as far as that stream has been read. A
+   * tombstone (null) of that stream deletes the key: `right` is then undefined until the next value.
    */
   joinLatest<B, R>(
     name: string,
@@ -353,7 +353,7 @@ export class KeyedStream<T> extends Stream<T> {
   }
 }
 
-/** A window that waits for what is to become of its records. */
+/** A window before its aggregation is chosen. */
 export class WindowedStream<T> {
   /** @internal */
   readonly make: (aggregation: Aggregation<T, unknown, unknown>) => KeyedStream<unknown>
@@ -391,7 +391,7 @@ export class ProcessedStream<R, O extends SideSpecs> extends KeyedStream<R> {
     this.#sides = sides
   }
 
-  /** What was sent to a side output. */
+  /** The stream of a side output. */
   side<Name extends keyof O & string>(name: Name): KeyedStream<SideValue<O[Name]>> {
     const outlet = this.#sides.get(name)
     if (!outlet) throw new RepriseError('INVALID_ARGUMENT', `there is no side output ${name}: declare it in \`sides\``)
@@ -399,7 +399,7 @@ export class ProcessedStream<R, O extends SideSpecs> extends KeyedStream<R> {
   }
 }
 
-/** What the source says of its records first, then what the definition says. */
+/** Applies the decoder of the source first, then that of the definition. */
 function decoderOf(
   first: ((value: never) => unknown) | undefined,
   second: ((value: never) => unknown) | undefined,
@@ -414,8 +414,8 @@ function decoderOf(
 }
 
 /**
- * The identity of an operator's state: what it is, the windows by whose start it lies, and what its aggregation keeps. Another
- * one under the same name is another state (see changes.ts).
+ * The identity of an operator's state: the operator, the windows that divide its state, and the kind of its aggregation. A
+ * different identity under the same name is a different state (see run/changes.ts).
  */
 function kindOf(what: string, aggregation: { readonly kind?: string } | null, windows?: FixedWindows): string {
   const fixed = windows ? [`${windows.lengthMs}/${windows.stepMs}+${windows.offsetMs}`] : []

@@ -157,7 +157,7 @@ export class Checkpoints {
     this.#act(this.#coordinator.request(request, 'periodic', this.#now))
   }
 
-  /** Somebody waits for it. `stage`: what the pipeline is from then on. */
+  /** Makes a checkpoint for a caller that waits. `stage`: the status of the pipeline from then on. */
   make(
     kind: CheckpointKind,
     options: { readonly label?: string; readonly stage?: PipelineStage } = {},
@@ -173,7 +173,7 @@ export class Checkpoints {
     this.#act(this.#coordinator.tick(this.#now))
   }
 
-  /** No further one begins, and the one under way waits for no sink or source any more. */
+  /** Starts no further checkpoint, and stops waiting for sinks and sources in the one under way. */
   end(error: unknown): void {
     this.#isOver = true
     for (const { reject } of this.#asked.values()) reject(error)
@@ -181,7 +181,7 @@ export class Checkpoints {
     this.#current?.callOff(error)
   }
 
-  /** The last one took too long: the run ends without it. */
+  /** The last checkpoint took too long: the run ends without it. */
   giveUp(): void {
     const { taken, timeoutMs } = this.#of
     this.end(
@@ -215,7 +215,7 @@ export class Checkpoints {
         case 'publish':
         case 'complete':
         case 'discard':
-          // One task, so each of them is a step of #run: chunks that nobody names are collected.
+          // With one task, these actions are steps of #run; unreferenced chunks are collected.
           break
       }
     }
@@ -228,7 +228,7 @@ export class Checkpoints {
     else asked?.reject(new RepriseError('RUN_FAILED', `${this.#of.taken.id}: no checkpoint was made: ${why}`))
   }
 
-  /** After the one before, whose chunks may still be on their way though it was called off. */
+  /** Starts after the previous checkpoint, whose chunks may still be in transit although it was aborted. */
   #start(id: number, kind: CheckpointKind): void {
     const running = (this.#underWay ?? Promise.resolve()).then(() =>
       this.#isOver ? undefined : tracedCheckpoint(this.#of.trace, id, kind, () => this.#run(id, kind)),
@@ -242,7 +242,7 @@ export class Checkpoints {
     this.#underWay = settled
   }
 
-  /** What came of it. */
+  /** Returns the outcome of the checkpoint. */
   async #run(id: number, kind: CheckpointKind): Promise<CheckpointOutcome> {
     const { flow, taken, timing } = this.#of
     const from = { task: flowTask, attempt: taken.head.epoch }
@@ -253,7 +253,7 @@ export class Checkpoints {
     const mark = timing.mark()
     const base = this.#base
     this.#current = new CallOff(this.#of.kernel.worker, taken.id, id)
-    // From here to the end of `cut` nothing waits: this is the barrier.
+    // No await from here to the end of `cut`: this is the barrier.
     const cut = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, (table) => isDueInFull(base, table))
     let snapshot: Snapshot | null = null
     let isPublishing = false
@@ -281,7 +281,7 @@ export class Checkpoints {
     } finally {
       snapshot?.hold.end()
     }
-    // It exists: what fails from here on ends the run, and the next one commits again what the checkpoint lists.
+    // The checkpoint exists: a later failure ends the run, and the next run commits again everything the checkpoint lists.
     await this.#settle(snapshot, record, kind)
     this.#act(this.#coordinator.published(id, this.#now))
     return { outcome: 'published', facts: this.#state.recent.at(-1)! }
@@ -366,7 +366,7 @@ export class Checkpoints {
     })
   }
 
-  /** It is published: tell everybody. */
+  /** Notifies sinks, sources and callers of the published checkpoint. */
   async #settle(snapshot: Snapshot, record: ManifestRecord, kind: CheckpointKind): Promise<void> {
     const { writers, flow, timing, kernel, taken } = this.#of
     const { cut, written, state, prepared, mark, startedMs } = snapshot
@@ -420,13 +420,13 @@ export class Checkpoints {
     for (const writer of this.#of.writers.values()) writer.rejoin()
   }
 
-  /** Throws what the run cannot go on after. */
+  /** Rethrows an error that the run cannot survive. */
   #failed(error: unknown, tell: (why: string) => CheckpointAction<Snapshot>[]): void {
     const { kernel, taken } = this.#of
     const why = error instanceof Error ? error.message : String(error)
     this.#lastFailure = why
     this.#failingSince ??= this.#now
-    // What it was built on may be gone or rotten: the next one stands alone.
+    // The base may be missing or damaged: the next checkpoint is full.
     this.#base = null
     const actions = tell(why)
     const failuresInARow = this.failures

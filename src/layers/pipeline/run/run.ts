@@ -399,10 +399,10 @@ export class PipelineRun {
     if (!checkpoints || !flow) return
     checkpoints.tick()
     if (count > 0) this.#quietSince = this.#engine.kernel.clock.elapsed()
-    // Windows that ended by the clock give results though no record came: they count as one, so that the policy sees them.
+    // Windows that end by the clock emit results without a record: they count as one record, so that the policy notices them.
     timing.wrote(count === 0 && flow.pending > 0 && timing.entries === 0 ? 1 : count, 0)
     if (checkpoints.isUnderWay) {
-      // Memory is bounded: whoever is faster than its checkpoints waits for them.
+      // Memory is bounded: sources that outrun checkpoints wait for them.
       if (flow.pending > pendingMax) flow.wait(checkpoints.settled())
       return
     }
@@ -417,14 +417,14 @@ export class PipelineRun {
     if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(pause(this.#engine, 100))
   }
 
-  /** A policy that counts records never gets there while none comes: what waits in sinks is shown all the same. */
+  /** A policy that counts records never triggers while none arrives, so results in sinks are published when it is quiet. */
   #isQuiet(flow: Flow): boolean {
     const { each, recoverWithin } = this.#options.policy
     if (each !== undefined || recoverWithin !== undefined || flow.pending === 0) return false
     return this.#engine.kernel.clock.elapsed() - this.#quietSince >= quietMs
   }
 
-  /** The engine closes: a checkpoint, so that little is read again, and the timeline is free. */
+  /** The engine closes: makes a checkpoint, so that few records are read again, and releases the timeline. */
   async #leave(): Promise<void> {
     if (this.#isEnded) return
     if (this.#flow) await this.stop().catch(() => undefined)

@@ -1,4 +1,4 @@
-// How long sources had to wait, and for whom: backpressure, by the operator or sink that could not take more.
+// Backpressure: how long sources waited, by the operator or sink that could not take more records.
 
 import { assert } from '../../../core/assert.ts'
 
@@ -11,12 +11,12 @@ export class Waits {
     this.#now = now
   }
 
-  /** True: somebody is waited for. */
+  /** True: sources wait for some part. */
   get isWaiting(): boolean {
     return this.#all.isWaiting
   }
 
-  /** In all, what overlaps counted once. */
+  /** The total, with overlapping waits counted once. */
   get ms(): number {
     return this.#all.msAt(this.#now())
   }

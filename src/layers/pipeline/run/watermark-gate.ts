@@ -1,5 +1,5 @@
-// Event time stops before and behind an operator while a record of it waits to be tried again: a watermark that overtook
-// the record would make it late. What came meanwhile is handed on when the gate opens.
+// Event time stops before and after an operator while one of its records waits for a retry: a watermark that overtook the
+// record would make it late. Withheld watermarks are passed on when the gate opens.
 
 import type { Output } from '../batch.ts'
 
@@ -25,7 +25,7 @@ export class WatermarkGate {
     return this.#gated(output, this.#outputs)
   }
 
-  /** Nothing waits any more. What was withheld behind the operator is older than what was withheld before it. */
+  /** No record waits any more. Watermarks withheld after the operator are older than those withheld before it. */
   open(): void {
     for (const withheld of [this.#outputs, this.#inputs]) {
       const all = [...withheld]

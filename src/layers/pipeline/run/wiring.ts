@@ -1,8 +1,8 @@
-// The operators of a graph as instances that call each other. Behind a `keyBy` there are as many of each as the parallelism
-// says, and each owns a contiguous range of key groups; before it, and around what keeps state of no key, there is one.
-// An instance with several inputs of one stream waits with its watermark for the slowest of them.
+// The operators of a graph as instances that call each other. After a `keyBy`, each operator has as many instances as the
+// parallelism, and each instance owns a contiguous range of key groups; before it, and for state without a key, there is one.
+// An instance with several inputs of one stream takes the lowest of their watermarks.
 //
-// Instances of one process share one thread, so a batch goes through all of them without waiting, and a barrier between two
+// Instances of one process share one thread, so a batch passes through all of them without waiting, and a barrier between two
 // batches is aligned on every channel at once: nothing is in flight.
 
 import { groupOf, ownerOf, type PipelineKey } from '../../../core/key-groups.ts'
@@ -22,7 +22,7 @@ export interface Scale {
 
 export interface OperatorInstance {
   readonly node: OperatorNode
-  /** Null: there is only one. */
+  /** Null: there is only one instance. */
   readonly index: number | null
   readonly operator: Operator
 }
@@ -32,7 +32,7 @@ interface Built {
   readonly counts: Counts
 }
 
-/** Who feeds an input: how many instances. */
+/** The feeder of an input: its number of instances. */
 interface Feed {
   readonly width: number
   readonly isExchange: boolean
@@ -43,7 +43,7 @@ export interface WiringPorts {
   gateOf(name: string): WatermarkGate
   sinkInput(node: SinkNode): Output
   readonly busy: Pick<Busy, 'counted' | 'spend'>
-  /** Whatever flows during a call comes from one record of a source. */
+  /** True: everything emitted during a call is caused by one record of a source. */
   readonly isOneByOne: boolean
 }
 
@@ -53,7 +53,7 @@ export class Wiring {
   readonly #widths: ReadonlyMap<OperatorNode, number>
   readonly #built = new Map<OperatorNode, Built>()
   readonly #meetings: ReadonlyMap<OperatorNode, Meeting>
-  /** By node, input and instance: one per channel that feeds it. */
+  /** One output per channel, by node, input and instance. */
   readonly #inputs = new Map<OperatorNode, Map<string, readonly Output[]>>()
 
   constructor(graph: Graph, scale: Scale, ports: WiringPorts) {
@@ -64,7 +64,7 @@ export class Wiring {
     for (const node of graph.operators) this.#build(node)
   }
 
-  /** All of them, in the order in which they were drawn. */
+  /** All instances, in the order in which they were drawn. */
   *instances(): Generator<OperatorInstance> {
     for (const { instances } of this.#built.values()) yield* instances
   }
@@ -73,19 +73,19 @@ export class Wiring {
     return this.#built.entries()
   }
 
-  /** Where a source gives its records. */
+  /** The output for a source. */
   outputOf(outlet: readonly Edge[]): Output {
     return this.#fanOut(outlet, { index: 0, width: 1, isExchange: false })
   }
 
-  /** The operators behind a source whose results depend on where watermarks fall between its records. */
+  /** The operators behind a source whose results depend on the position of watermarks between its records. */
   timedBehind(outlet: readonly Edge[]): TimedOperator[] {
     const reached = reachOf(outlet)
     const behind = [...this.instances()].filter(({ node }) => reached.has(node))
     return behind.flatMap(({ operator }) => (operator.dueAbove ? [operator as TimedOperator] : []))
   }
 
-  /** The instance that has the state of this key. */
+  /** The instance with the state of this key. */
   instanceFor(node: OperatorNode, key: PipelineKey | null): Operator {
     const { instances } = this.#build(node)
     const { parallelism, keyGroups } = this.#scale
@@ -113,7 +113,7 @@ export class Wiring {
     return built
   }
 
-  /** What several readers of one stream get: those that meet again get their records as if one came after the other. */
+  /** The output for several readers of one stream: readers that meet again get their records in order, as if one at a time. */
   #fanOut(outlet: readonly Edge[], from: Feed & { readonly index: number }): Output {
     return toAll(
       branchesOf(outlet).map((branches) => {
@@ -148,7 +148,7 @@ export class Wiring {
       const outputs = Array.from({ length: width }, (_, i) => this.#channel(to, input, i, from.index, from.width))
       return split(outputs, this.#scale)
     }
-    // From many to one, or each to its like.
+    // Many to one, or one to one.
     if (width === 1) return this.#channel(to, input, 0, from.index, from.width)
     return this.#channel(to, input, from.index, 0, 1)
   }
@@ -172,7 +172,7 @@ export class Wiring {
   }
 }
 
-/** How many instances each operator has. Streams are drawn before what they flow into, so one pass is enough. */
+/** The number of instances of each operator. Streams are drawn before their readers, so one pass is enough. */
 function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, number> {
   const feeds = new Map<OperatorNode, Feed[]>()
   const feed = (edges: readonly Edge[], from: Feed) => {
@@ -189,7 +189,7 @@ function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, number> 
   return widths
 }
 
-/** Each record to the instance that owns the group of its key; watermarks to all. */
+/** Sends each record to the instance that owns the group of its key, and watermarks to all. */
 function split(outputs: readonly Output[], { keyGroups }: Scale): Output {
   const count = outputs.length
   return {

@@ -5,7 +5,7 @@ import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
 export interface Collected<T> extends Sink<T> {
-  /** What was committed, in order. It lives as long as this value: a new process starts with none. */
+  /** Committed results, in order. They live as long as this value: a new process starts with none. */
   readonly values: readonly T[]
 }
 
@@ -15,7 +15,7 @@ export function collect<T>(): Collected<T> {
   return { values: visible, open: async () => new Shown<T>((value) => void visible.push(value)) }
 }
 
-/** Prints each result as a line of JSON, or as you say, when its checkpoint is published. */
+/** Prints each result when its checkpoint is published. Default: one line of JSON. */
 export function print<T>(format: (value: T) => string = (value) => JSON.stringify(value)): Sink<T> {
   const text = synchronous(format, 'the function of print()', 'use call() before the sink')
   return { open: async () => new Shown<T>((value) => console.log(text(value))) }

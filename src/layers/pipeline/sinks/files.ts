@@ -1,5 +1,5 @@
-// Results as files in a folder, one per checkpoint: written aside, made durable, and renamed when the checkpoint is
-// published. So a file that is there is whole and final, and each result is in exactly one of them.
+// Results as files in a folder, one per checkpoint: written under a temporary name, made durable, and renamed when the
+// checkpoint is published. A file with its final name is therefore whole and final, and each result is in exactly one file.
 
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,11 +10,11 @@ import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
 export interface FilesOptions<T> {
-  /** Made if it is not there. Several sinks may share it: the names of files begin with that of their sink and pipeline. */
+  /** Created if missing. Several sinks may share it: file names begin with the names of their sink and pipeline. */
   readonly folder: string
-  /** A line of the file; JSON if left out. */
+  /** Formats a line of the file. Default: JSON. */
   readonly line?: (value: T) => string
-  /** End of the file names; '.jsonl' if left out. */
+  /** The suffix of file names. Default: '.jsonl'. */
   readonly extension?: string
 }
 
@@ -32,11 +32,11 @@ export function files<T>(options: FilesOptions<T>): Sink<T> {
   return {
     async open({ pipeline, name }, listed) {
       await mkdir(folder, { recursive: true })
-      // Neither has an @ in its name.
+      // Neither name contains an @.
       const prefix = [name, ...pipeline.split('/').slice(1)].join('@')
       const writer = new FilesWriter<T>({ ...options, folder, extension, prefix })
       if (listed !== null) await writer.commit(listed)
-      // What no checkpoint lists was never published.
+      // A file that no checkpoint lists was never published.
       for (const file of await readdir(folder)) {
         if (file.startsWith(`${prefix}-`) && file.endsWith(asideEnd)) await rm(join(folder, file))
       }
@@ -73,7 +73,7 @@ class FilesWriter<T> implements SinkWriter {
     return async () => {
       if (values.length === 0) return null
       const number = (n: number) => String(n).padStart(8, '0')
-      // With the epoch in its name, a file of an owner that was fenced is never taken for ours.
+      // With the epoch in its name, a file of a fenced owner is never mistaken for ours.
       const final = `${this.#prefix}-${number(epoch)}-${number(checkpoint)}${this.#extension}`
       const aside = `${final}${asideEnd}`
       await writeDurably(join(this.#folder, aside), values.map((value) => `${this.#line(value)}\n`).join(''))
@@ -81,7 +81,7 @@ class FilesWriter<T> implements SinkWriter {
     }
   }
 
-  /** Asked again, it finds that the file is there under its name. */
+  /** A repeated commit finds the file under its final name. */
   async commit(prepared: Prepared): Promise<void> {
     this.#waiting.settle()
     if (prepared === null || prepared === undefined) return
@@ -117,7 +117,7 @@ async function syncFolder(folder: string): Promise<void> {
   try {
     await handle.sync()
   } catch (error) {
-    // Not every system lets a folder be synced.
+    // Some systems cannot sync a folder.
     if (!['EISDIR', 'EINVAL', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
   } finally {
     await handle.close()

@@ -1,5 +1,5 @@
-// Results posted over HTTP, at least once: each request has an Idempotency-Key that is the same if it is sent again, so a
-// receiver that heeds it has each result once.
+// Posts results over HTTP, at least once: a repeated request has the same Idempotency-Key, so a receiver that checks it has
+// each result once.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
@@ -7,12 +7,12 @@ import type { Sink } from '../sink.ts'
 import { type SendOptions, send } from './send.ts'
 
 export interface HttpSinkOptions<T> extends SendOptions {
-  /** Where a result goes. */
+  /** The URL for a result. */
   readonly url: string | ((value: T) => string)
-  /** POST if left out. */
+  /** Default: POST. */
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** JSON if left out. */
+  /** Default: JSON. */
   readonly body?: (value: T) => string | Uint8Array
 }
 
@@ -34,10 +34,10 @@ export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {
       ...{ method, signal, body: body(value) },
       headers: { 'content-type': 'application/json', ...headers, 'idempotency-key': key },
     })
-    // Read, so that the connection is free for the next.
+    // Read the body, so that the connection is free for the next request.
     await answer.arrayBuffer()
     if (answer.ok) return
-    // The policy knows which answers pass, and heeds Retry-After.
+    // The call policy decides which answers succeed, and observes Retry-After.
     const { status, headers: answered } = answer
     throw Object.assign(new Error(`${to} answered ${status}`), { status, headers: answered })
   }

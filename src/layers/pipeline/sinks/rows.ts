@@ -1,5 +1,5 @@
-// Rows in the user's own tables, in the very commit of the checkpoint: both are there or neither is. So each result is there
-// exactly once, on SQLite and PostgreSQL, whatever happens to the process.
+// Rows in the user's own tables, written in the very commit of the checkpoint: both exist or neither does. Each result is
+// therefore written exactly once, on SQLite and PostgreSQL, whatever happens to the process.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
@@ -10,9 +10,9 @@ import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
 export interface SqlSinkOptions<T> {
-  /** Makes the tables. Run when a run begins, so it must say IF NOT EXISTS. */
+  /** Creates the tables. It runs at the start of each run, so use IF NOT EXISTS. */
   readonly setup?: string | ((sql: Sql) => Promise<unknown> | unknown)
-  /** Writes the results of one checkpoint. It may be called again for the same ones if the commit did not go through. */
+  /** Writes the results of one checkpoint. It is called again with the same results if the commit failed. */
   write(sql: Sql, values: readonly T[]): Promise<unknown> | unknown
 }
 
@@ -28,19 +28,19 @@ export function sqlSink<T>(options: SqlSinkOptions<T>): Sink<T> {
 
 export interface RowsOptions<T> {
   readonly table: string
-  /** The columns of a result. `key`: that of its stream; null without one. */
+  /** The columns of a result. `key`: the key of its stream, or null. */
   row(value: T, key: PipelineKey | null): Readonly<Record<string, unknown>>
-  /** Columns that identify a row: one that is there already is replaced. Left out: every result is a new row. */
+  /** Columns that identify a row: an existing row is replaced. Default: every result is a new row. */
   readonly key?: readonly string[]
-  /** Results that delete the row whose `key` columns `row` gives. Default: tombstones (null). */
+  /** Whether a result deletes the row with the `key` columns of `row`. Default: tombstones (null). */
   deletes?(value: T): boolean
-  /** Makes the table. Run when a run begins, so it must say IF NOT EXISTS. */
+  /** Creates the table. It runs at the start of each run, so use IF NOT EXISTS. */
   readonly setup?: string
 }
 
-/** Values that one statement takes: PostgreSQL and SQLite allow more. */
+/** The maximum number of values in one statement: PostgreSQL and SQLite allow more. */
 const valuesPerStatement = 900
-/** Values of a DELETE: its conditions are one expression, whose depth SQLite limits. */
+/** The maximum number of values in a DELETE: its conditions are one expression, whose depth SQLite limits. */
 const valuesPerDelete = 200
 
 /** @example rows<Total>({ table: 'totals', row: (t) => ({ customer: t.key, cents: t.value }) }) */
@@ -79,8 +79,8 @@ function valuesOf<T>({ values }: Batch): readonly T[] {
 }
 
 /**
- * PostgreSQL stores a name that was not quoted in lower case. A name with capitals is taken as it is if the database has it,
- * and else in lower case, so that the same `setup` serves SQLite and PostgreSQL.
+ * PostgreSQL stores an unquoted name in lower case. A name with capitals is used as it is if the database has it, and in lower
+ * case otherwise, so that the same `setup` works on SQLite and PostgreSQL.
  */
 async function namesOf(sql: Sql, table: string, columns: readonly string[]): Promise<(name: string) => string> {
   if (sql.dialect !== 'postgres' || ![table, ...columns].some((name) => /[A-Z]/.test(name))) return (name) => name
@@ -98,7 +98,7 @@ interface Group {
   readonly rows: (readonly unknown[])[]
 }
 
-/** Neighbours with the same columns go in one statement. A key that comes twice is written in two: the later one wins. */
+/** Groups neighbours with the same columns into one statement. A repeated key starts a new group: the later row wins. */
 function groupsOf<T>(results: readonly Result<T>[], options: RowsOptions<T>): Group[] {
   const { key = [] } = options
   const groups: Group[] = []

@@ -1,9 +1,9 @@
-// Results sent to the outside as they come, at least once: a checkpoint waits until all that came before it was taken, and
-// what came after the last checkpoint is sent again after a crash. Each send has a key that is the same both times, so a
-// receiver that knows keys has each result once.
+// Sends results to the outside as they arrive, at least once: a checkpoint waits until all earlier results were accepted, and
+// results after the last checkpoint are sent again after a crash. Each send has a key that is the same both times, so a
+// receiver that checks keys has each result once.
 //
-// A key is made of where the result came from (run/origins.ts): it stays the same over kills, other orders of arrival and other
-// checkpoints. A checkpoint keeps how many records of each partition came, since their numbers are part of keys.
+// A key derives from the origin of the result (run/origins.ts): it survives kills, other orders of arrival and other
+// checkpoints. A checkpoint stores the number of records of each partition, since these numbers are part of keys.
 
 import { assert } from '../../../core/assert.ts'
 import type { CallPolicy } from '../../../core/calls/call-policy.ts'
@@ -25,15 +25,15 @@ export interface SendContext {
   readonly key: string
   readonly attempt: number
   readonly pipeline: string
-  /** Its name in the pipeline. */
+  /** The sink's name in the pipeline. */
   readonly operator: string
-  /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel). */
+  /** The W3C Trace Context of this attempt, if it is traced (reprise/otel). */
   readonly traceparent?: string | undefined
   readonly signal: AbortSignal
 }
 
 export interface SendOptions extends CallPolicy {
-  /** How many at a time; 16 if left out. */
+  /** The maximum number of concurrent sends. Default: 16. */
   readonly concurrency?: number
 }
 
@@ -55,7 +55,7 @@ export function send<T>(
   }
 }
 
-/** What a checkpoint has of it: its number alone, as long as keys were made of that. */
+/** The sink's data in a checkpoint. Older versions stored only the checkpoint number, from which keys were then derived. */
 type Listed = number | { readonly checkpoint: number; readonly counts: Readonly<Record<string, number>> }
 
 interface Waiting<T> {
@@ -73,7 +73,7 @@ class Sender<T> implements SinkWriter {
   readonly #place: Pick<SendContext, 'pipeline' | 'operator'>
   readonly #ending = new AbortController()
   readonly #waiting: Waiting<T>[] = []
-  /** What came after a cut whose checkpoint is not published yet. */
+  /** Results after a cut whose checkpoint is not published yet. */
   #held: Waiting<T>[] = []
   #isCut = false
   #cutFor = 0
@@ -100,7 +100,7 @@ class Sender<T> implements SinkWriter {
     if (typeof listed === 'object' && listed) this.#origins.restore(listed.counts)
   }
 
-  /** What is held back waits for a checkpoint; all else is sent at once. */
+  /** Held results wait for a checkpoint; all others are sent at once. */
   get pending(): number {
     return this.#held.length
   }
@@ -137,7 +137,7 @@ class Sender<T> implements SinkWriter {
     this.#release()
   }
 
-  /** Nothing was published. */
+  /** The checkpoint was not published. */
   rejoin(): void {
     this.#release()
   }
@@ -185,7 +185,7 @@ class Sender<T> implements SinkWriter {
       const look = () => {
         if (!this.#failure && !condition()) return
         this.#settled.delete(look)
-        // A result that nobody takes must not be passed over: the run ends, and goes on from its last checkpoint.
+        // A result that was not accepted must not be skipped: the run ends, and the next one resumes from its last checkpoint.
         if (this.#failure) reject(this.#failure.error)
         else resolve()
       }

@@ -1,4 +1,4 @@
-// What the bytes of a broker's record mean. One that cannot be read is a dead letter.
+// Decoders for the bytes of a broker's record. A record that cannot be decoded is a dead letter.
 
 /** A record of a broker: Kafka's and NATS's have their bytes here. */
 export interface ByteRecord {

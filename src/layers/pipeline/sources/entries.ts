@@ -1,5 +1,5 @@
 // The store's own feed as a source: events of aggregates, or entries of any timelines, in one order without gaps. A cursor
-// keeps history from being trimmed before the pipeline has passed it; it moves with the pipeline's checkpoints.
+// protects history from being trimmed before the pipeline has read it; the cursor moves with the pipeline's checkpoints.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
@@ -13,11 +13,11 @@ import { type Readable, reads, systemPrefix } from '../../../engine/model/defini
 import { type Positions, passedOver, type Source, type SourceBatch, type SourceReader } from '../source.ts'
 
 export interface EntriesOptions {
-  /** Wait for more at the end (the default), or end there. */
+  /** Whether to wait for more entries at the end. Default: true. */
   readonly follow?: boolean
 }
 
-/** A definition whose timelines can be read: its entries as they are stored, or as it says (aggregates). */
+/** A definition whose timelines can be read: stored entries, or the definition's own form of them (aggregates). */
 export type EntriesOf<Item extends Entry> = Readable<Item> | { readonly prefix: string }
 
 /** The entries of every timeline of these definitions. @example p.from('orders', entries([order]), { time: (e) => e.time }) */
@@ -32,7 +32,7 @@ export function entries<Item extends Entry = Entry>(
   const readers = definitions.filter((each): each is Readable<Item> => reads in each)
   return {
     kind: 'entries',
-    // Each entry by itself: one that its definition cannot read is a dead letter, with the entry as it is stored.
+    // Decode each entry by itself: one that its definition cannot read is a dead letter, with the stored entry.
     ...(readers.length > 0 && {
       decode: (entry: Entry) => {
         const reader = readers.find(({ prefix }) => isWithin(prefix, entry.timeline))
@@ -46,7 +46,7 @@ export function entries<Item extends Entry = Entry>(
         after: positionOf(from),
         follow: options.follow ?? true,
         forks: false,
-        // Its cursor keeps history: what is gone was gone before it came.
+        // The cursor keeps history, so missing entries were trimmed before the pipeline began.
         mayBeTrimmed: true,
         pageRuns: 64,
         signal,
@@ -56,7 +56,7 @@ export function entries<Item extends Entry = Entry>(
   }
 }
 
-/** Entries as they are stored. */
+/** Reads stored entries. */
 class EntriesReader implements SourceReader<Entry> {
   readonly #stream: FeedStream
   #runs: FeedRun[] = []
@@ -80,7 +80,7 @@ class EntriesReader implements SourceReader<Entry> {
     const values: Entry[] = []
     const names: string[] = []
     let position: FeedPosition = feedStart
-    // A run became durable in one moment: it is handed on whole.
+    // An entry run became durable in one moment: it is returned whole.
     while (this.#runs.length > 0 && values.length < max) {
       const run = this.#runs.shift()!
       position = run.position

@@ -1,5 +1,5 @@
-// Files as sources: lines of text, JSON Lines and CSV, also files that grow. A position is how many bytes were read, and
-// always stands between two records. A file that became shorter than its position is an error, never a silent new beginning.
+// Files as sources: lines of text, JSON Lines and CSV, including growing files. A position is the number of bytes read, and
+// always falls between two records. A file that became shorter than its position is an error, never a silent restart.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../../core/duration.ts'
@@ -12,20 +12,20 @@ import type { Source, SourceBatch, SourceReader } from '../source.ts'
 import { positionOf } from './values.ts'
 
 export interface FileOptions {
-  /** Wait for the file to grow, which is looked at every second, or this often. Left out: the source ends with the file. */
+  /** Waits for the file to grow, checking at this interval (true: every second). Default: the source ends with the file. */
   readonly follow?: boolean | Duration
-  /** Default: by its name, .gz. A gzipped file cannot be followed. */
+  /** Default: true if the name ends in .gz. A gzipped file cannot be followed. */
   readonly gzip?: boolean
 }
 
 export interface CsvOptions extends FileOptions {
-  /** Names of the columns; left out: the first record has them. */
+  /** Names of the columns. Default: the first record. */
   readonly columns?: readonly string[]
-  /** Between the fields; a comma if left out. */
+  /** The field separator. Default: a comma. */
   readonly separator?: string
 }
 
-/** A position is the number of bytes before it, whatever its lines mean. */
+/** A position is a number of bytes, whatever the meaning of the lines. */
 const fileKind = 'file'
 
 /** @example p.from('log', lines('server.log', { follow: '1s' })) */
@@ -34,13 +34,13 @@ export function lines(path: string, options: FileOptions = {}): Source<string> {
   return fileSource(path, options)
 }
 
-/** One JSON value per line. A line that is none is a dead letter. @example p.from('orders', jsonLines<Order>('orders.jsonl')) */
+/** One JSON value per line. An invalid line is a dead letter. @example p.from('orders', jsonLines<Order>('orders.jsonl')) */
 export function jsonLines<T>(path: string, options: FileOptions = {}): Source<T> {
   checkOptions(`jsonLines ${path}`, options, new Set(['follow', 'gzip']))
   return { ...fileSource<T>(path, options), decode: (line: string) => JSON.parse(line) as T }
 }
 
-/** Each record as an object of text by column. Fields may be quoted, and hold separators and line ends then. */
+/** Each record as an object with one string per column. Quoted fields may contain separators and line ends. */
 export function csv(path: string, options: CsvOptions = {}): Source<Readonly<Record<string, string>>> {
   checkOptions(`csv ${path}`, options, new Set(['follow', 'gzip', 'columns', 'separator']))
   const { separator = ',', gzip } = options
@@ -107,7 +107,7 @@ class FileReader implements SourceReader<string> {
   readonly #file: TextFile
   readonly #followMs: number | null
   readonly #signal: AbortSignal
-  /** Behind the last record that was given. */
+  /** The position behind the last record returned. */
   #position: number
   #ready: readonly TextRecord[] = []
   #given = 0
@@ -143,7 +143,7 @@ class FileReader implements SourceReader<string> {
     for (; this.#given < end; this.#given++) {
       const record = this.#ready[this.#given]!
       this.#position = record.end
-      // Empty lines say nothing.
+      // Skip empty lines.
       if (record.text !== '') values.push(record.text)
     }
     return { partition: '', values, position: this.#position }
@@ -151,7 +151,7 @@ class FileReader implements SourceReader<string> {
 
   async #readMore(max: number): Promise<SourceBatch<string> | null> {
     while (!this.#signal.aborted && !this.#isAtEnd) {
-      // Those that are there were given.
+      // All available records were returned.
       this.#ready = (await this.#file.read()) ?? (await this.#atEnd())
       this.#given = 0
       if (this.#ready.length > 0) return this.#give(max)
@@ -159,11 +159,11 @@ class FileReader implements SourceReader<string> {
     return null
   }
 
-  /** What has no line end yet may still grow; without following, it is the last record. */
+  /** Text without a line end may still grow; without `follow`, it is the last record. */
   async #atEnd(): Promise<TextRecord[]> {
     if (!this.#file.isGzip) await this.#checkSize()
     if (this.#followMs !== null) {
-      // Aborted, it ends at once: whoever reads looks at the signal next.
+      // An abort ends the sleep at once: the caller checks the signal next.
       await sleep(this.#followMs, undefined, { signal: this.#signal }).catch(() => undefined)
       return []
     }

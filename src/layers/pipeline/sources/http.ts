@@ -1,5 +1,5 @@
-// Posts over HTTP as a source. A post is durable before it is answered: it is an entry of a timeline of its own, which the
-// pipeline reads like any other. Asked again with the same Idempotency-Key, it is answered again and not taken twice.
+// HTTP posts as a source. A post is durable before it is answered: it is an entry of its own timeline, which the pipeline reads
+// like any other. A repeated post with the same Idempotency-Key gets the same answer and is not stored twice.
 
 import type { RetentionPolicy } from '../../../core/checkpoint/retention.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
@@ -13,16 +13,16 @@ import type { Source, SourceReader } from '../source.ts'
 import { entries } from './entries.ts'
 
 export interface HttpSourceOptions {
-  /** Largest body, in bytes; 1 MB if left out. */
+  /** The maximum size of a body, in bytes. Default: 1 MB. */
   readonly bytesMax?: number
-  /** Which Idempotency-Keys are remembered: the newest 100,000 if left out. */
+  /** How many Idempotency-Keys are remembered. Default: the newest 100,000. */
   readonly keys?: NonNullable<RetentionPolicy['keys']>
-  /** How long a post waits for a store that is away; 10 seconds if left out. It is answered with 503 then. */
+  /** How long a post waits for an unavailable store before it is answered with 503. Default: 10s. */
   readonly wait?: Duration
 }
 
 export interface HttpSource<T> extends Source<T> {
-  /** Takes posts. Mount it where you like; several processes may. @example app.post('/orders', (c) => take(c.req.raw)) */
+  /** Accepts posts. Mount it anywhere, in any number of processes. @example app.post('/orders', (c) => take(c.req.raw)) */
   handler(engine: Engine): (request: Request) => Promise<Response>
 }
 
@@ -32,8 +32,8 @@ interface Posted {
 }
 
 /**
- * A post has one JSON value, or with `content-type: application/x-ndjson` one per line, which are taken all or none. The name
- * is that of the timeline that keeps them: `posts/NAME`. @example const orders = httpSource<Order>('orders')
+ * A post has one JSON value, or with `content-type: application/x-ndjson` one per line, which are stored all or none. `name`
+ * names the timeline that stores them: `posts/NAME`. @example const orders = httpSource<Order>('orders')
  */
 export function httpSource<T>(name: string, options: HttpSourceOptions = {}): HttpSource<T> {
   checkOptions(`httpSource ${name}`, options, new Set(['bytesMax', 'keys', 'wait']))
@@ -45,7 +45,7 @@ export function httpSource<T>(name: string, options: HttpSourceOptions = {}): Ht
   const posts = timeline<number, Posted>('posts', {
     initial: () => 0,
     apply: (count) => count + 1,
-    // History goes once the pipelines that read it have passed it.
+    // History is trimmed once all pipelines that read it have passed it.
     checkpoint: { every: 1000 },
     retain: { checkpoints: 2, history: 'needed', keys },
   })
@@ -103,12 +103,12 @@ async function take(
     if (isReprise(error, 'LIMIT_EXCEEDED')) return answer(413, { error: error.message })
     const isPassing = isReprise(error) && (['retry', 'reload'].includes(error.remedy) || error.code === 'ABORTED')
     const headers: Record<string, string> = isPassing ? { 'retry-after': '1' } : {}
-    // Whether it was written may be unknown: with a key, the sender can ask again.
+    // The outcome of the write may be unknown: a sender with a key can retry.
     return answer(isPassing ? 503 : 500, { error: isReprise(error) ? error.code : 'it was not taken' }, headers)
   }
 }
 
-/** Rejects with ABORTED if it takes longer. It may still happen then. */
+/** Rejects with ABORTED if `work` takes longer. Its effect may still happen then. */
 async function within<R>(ms: number, work: (signal: AbortSignal) => Promise<R>): Promise<R> {
   const late = new AbortController()
   const aborted = new Promise<never>((_, reject) => {
@@ -123,7 +123,7 @@ async function within<R>(ms: number, work: (signal: AbortSignal) => Promise<R>):
   }
 }
 
-/** Null: it is too large. Not more than that is ever held. */
+/** Null: the body is too large. At most `bytesMax` bytes are held. */
 async function readBody(request: Request, bytesMax: number): Promise<string | null> {
   const pieces: Uint8Array[] = []
   let bytes = 0

@@ -1,5 +1,5 @@
-// An API that gives its records page by page, each with the cursor of the next. A position is the cursor of a page and how
-// many of its records were handed on, so a page must give the same when it is asked for again.
+// An API that returns its records page by page, each with the cursor of the next. A position is the cursor of a page and the
+// number of its records already returned, so a page must return the same records when it is requested again.
 
 import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/calls/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -10,7 +10,7 @@ import type { Source, SourceBatch, SourceReader } from '../source.ts'
 
 export interface SourcePage<T, Cursor> {
   readonly items: readonly T[]
-  /** Of the next page; null: there is none. */
+  /** The cursor of the next page; null: there is none. */
   readonly next: Cursor | null
 }
 
@@ -70,7 +70,7 @@ class PageReader<T, Cursor> implements SourceReader<T> {
     try {
       this.#page ??= await this.#ask(this.#place.cursor)
     } catch (error) {
-      // The run ended while a page was asked for.
+      // The run ended during the request for a page.
       if (this.#signal.aborted) return null
       throw error
     }

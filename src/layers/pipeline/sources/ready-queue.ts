@@ -1,5 +1,5 @@
-// What several partitions have ready, for a source that reads them beside each other. Partitions take turns, so that a fast one
-// does not crowd out a slow one; what is of one partition keeps its order, or a position would pass records not given yet.
+// Ready records of several partitions, for a source that reads them concurrently. Partitions take turns, so that a fast one
+// does not crowd out a slow one. Each partition keeps its order; otherwise a position would skip records not returned yet.
 
 import { assert } from '../../../core/assert.ts'
 import type { SourceBatch } from '../source.ts'
@@ -7,9 +7,9 @@ import type { SourceBatch } from '../source.ts'
 export interface Ready<T> {
   readonly partition: string
   readonly values: readonly T[]
-  /** The position behind the first so many of them. Left out: they are handed on whole, with the position behind all. */
+  /** The position behind the first `count` values. Default: the values are returned whole, with the position behind all. */
   readonly positionAt?: (count: number) => unknown
-  /** Behind all of them. */
+  /** The position behind all values. */
   readonly position: unknown
   readonly isDue?: boolean
 }
@@ -21,13 +21,13 @@ interface Waiting<T> {
 }
 
 export class ReadyQueue<T> {
-  /** By partition, that whose turn it is first. None is empty. */
+  /** The queues by partition, in order of turns. None is empty. */
   readonly #lines = new Map<string, Waiting<T>[]>()
   #reader: { resolve(batch: SourceBatch<T> | null): void; reject(error: unknown): void; max: number } | null = null
   #failure: { readonly error: unknown } | null = null
   #isClosed = false
 
-  /** Settles when it was handed on: whoever reads a partition asks for more then. */
+  /** Settles when the values were returned: the reader of the partition then fetches more. */
   push(ready: Ready<T>): Promise<void> {
     if (this.#isClosed) return Promise.resolve()
     return new Promise((resolve) => {
@@ -39,14 +39,14 @@ export class ReadyQueue<T> {
     })
   }
 
-  /** The next read rejects with it. */
+  /** The next read rejects with this error. */
   fail(error: unknown): void {
     if (this.#isClosed) return
     this.#failure ??= { error }
     this.#serve()
   }
 
-  /** Nothing follows: reads give null. */
+  /** Nothing follows: reads return null. */
   close(): void {
     this.#isClosed = true
     for (const line of this.#lines.values()) for (const { done } of line) done()

@@ -1,5 +1,5 @@
-// Values that are there already, and values made from their number: sources for tests, first steps and benchmarks. A position
-// is how many were given.
+// Values that exist already, and values computed from their number: sources for tests, first steps and benchmarks. A position
+// is the number of values returned.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
@@ -12,7 +12,7 @@ export function values<T>(all: readonly T[]): Source<T> {
 }
 
 export interface GeneratedOptions {
-  /** Of each partition; endless if left out. */
+  /** The number of values in each partition. Default: endless. */
   readonly count?: number
   readonly partitions?: number
 }
@@ -36,8 +36,8 @@ export function generated<T>(
 }
 
 /**
- * Anything that can be gone through again from its beginning, in the same order: it is, and what was read already is passed
- * over. @example iterable(() => readRows())
+ * Anything that can be iterated again from its beginning, in the same order: a restart iterates again and skips values already
+ * read. @example iterable(() => readRows())
  */
 export function iterable<T>(begin: () => Iterable<T> | AsyncIterable<T>): Source<T> {
   return {
@@ -53,7 +53,7 @@ class GeneratedReader<T> implements SourceReader<T> {
   readonly #make: (n: number, partition: number) => T
   readonly #count: number
   readonly #names: readonly string[]
-  /** The number of each partition among all there are. */
+  /** The number of each partition among all partitions. */
   readonly #numbers: readonly number[]
   readonly #next: number[]
   #turn = 0
@@ -121,7 +121,7 @@ class IterableReader<T> implements SourceReader<T> {
       if (step.done) break
       if (this.#toSkip > 0) this.#toSkip -= 1
       else batch.push(step.value)
-      // What comes by and by is handed on as it comes.
+      // Values that arrive slowly are returned as they arrive.
       if (next instanceof Promise && batch.length > 0) break
     }
     if (batch.length === 0) return null
@@ -131,7 +131,7 @@ class IterableReader<T> implements SourceReader<T> {
 
   async close(): Promise<void> {
     const closed = this.#items.return?.()
-    // One that waits for its next value closes when that comes, which may be never.
+    // An iterator that waits for its next value closes when that value arrives, which may be never.
     if (!this.#isReading) await closed
     else Promise.resolve(closed).catch(() => undefined)
   }

@@ -1,4 +1,4 @@
-// The windows that a definition names.
+// Constructors of windows for definitions.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -12,16 +12,16 @@ export interface CountWindows {
 }
 
 export interface WindowPlacement {
-  /** Moves the borders, for days that do not begin at midnight UTC. */
+  /** Shifts the boundaries, for days that do not begin at midnight UTC. */
   readonly offset?: Duration
 }
 
-/** Windows of one length that follow each other. @example tumbling('1m') */
+/** Consecutive windows of one length. @example tumbling('1m') */
 export function tumbling(length: Duration, options: WindowPlacement = {}): FixedWindows {
   return sliding(length, length, options)
 }
 
-/** Windows of one length, one beginning every `step`. @example sliding('1h', '5m') */
+/** Windows of one length, one starting every `step`. @example sliding('1h', '5m') */
 export function sliding(length: Duration, step: Duration, options: WindowPlacement = {}): FixedWindows {
   const windows: FixedWindows = {
     kind: 'fixed',
@@ -34,7 +34,7 @@ export function sliding(length: Duration, step: Duration, options: WindowPlaceme
 }
 
 /**
- * A window for each burst of records without a gap longer than this: records exactly a gap apart share a session, as in Flink.
+ * One window per burst of records without a gap longer than this: records exactly a gap apart share a session, as in Flink.
  * @example session('30m')
  */
 export function session(gap: Duration): SessionWindows {
@@ -43,7 +43,7 @@ export function session(gap: Duration): SessionWindows {
   return windows
 }
 
-/** A window for every so many records of a key; the rest of each key when the source ends. @example every(100) */
+/** A window per `size` records of a key; incomplete windows are emitted when the source ends. @example every(100) */
 export function every(size: number): CountWindows {
   if (!Number.isSafeInteger(size) || size < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `a window must hold at least 1 record (got ${String(size)})`, { size })

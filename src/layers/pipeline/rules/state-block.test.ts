@@ -1,4 +1,4 @@
-// What is packed comes back, whatever the columns hold.
+// Unpacking a packed block returns the same block, whatever its columns hold.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

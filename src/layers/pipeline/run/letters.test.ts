@@ -1,4 +1,4 @@
-// Records that are set aside: dead letters, and those that only wait for their time.
+// Records that are set aside: dead letters, and records that wait for a retry.
 
 import { describe, expect, it } from 'vitest'
 import { RetryLater } from '../../../core/calls/retry.ts'

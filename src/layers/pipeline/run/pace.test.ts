@@ -1,4 +1,4 @@
-// How much a flow does before others have a turn, for functions of any cost.
+// The work of a flow per turn of the event loop, for functions of any cost.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -8,7 +8,7 @@ function paced(neighbours = new Neighbours()) {
   const clock = { now: 0, elapsed: () => clock.now }
   const pace = new Pace(clock, neighbours)
   pace.begin()
-  /** One round of the flow: so many milliseconds per record, and as many records as it may take. */
+  /** One round of the flow, at this cost per record, with as many records as the pace allows. */
   const round = (costMs: number) =>
     pace.step((most) => {
       clock.now += most * costMs

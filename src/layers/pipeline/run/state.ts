@@ -1,7 +1,7 @@
-// What a checkpoint of a pipeline says beside the state of its operators: positions, what sinks have prepared, and the names
-// by which state is found again. It is the value of the manifest; the tables of operators lie in stream parts of their own,
-// called operator/table/0, /1, …, each a sequence of blocks: size(4 bytes, little endian) and the block as the codec writes it
-// (layers/pipeline/rules/state-block.ts). Blocks apply in order: later ones win.
+// The header of a pipeline's checkpoint: positions, prepared data of sinks, and the names that identify state. The header is
+// the value of the manifest; the tables of operators are stored in stream parts of their own, named operator/table/0, /1, …,
+// each a sequence of blocks: size (4 bytes, little endian) and the encoded block (layers/pipeline/rules/state-block.ts).
+// Blocks apply in order: later ones win.
 
 import type { CheckpointPolicy } from '../../../core/checkpoint/checkpoint-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -11,7 +11,7 @@ import type { FlowMoment } from '../../../engine/model/flow-metrics.ts'
 import type { CheckpointKind } from '../rules/coordinator.ts'
 import type { Prepared } from '../sink.ts'
 
-/** 'running' also while nobody runs it: it is what the last checkpoint said. */
+/** The stage in the last checkpoint: 'running' even while no process runs the pipeline. */
 export type PipelineStage = 'running' | 'suspended' | 'done'
 
 export interface CheckpointFacts {
@@ -25,34 +25,34 @@ export interface CheckpointFacts {
 }
 
 export interface PipelineState {
-  /** 2: operators have several instances, whose tables are called operator/table:0, :1, … */
+  /** 2: operators have several instances, whose tables are named operator/table:0, :1, … */
   readonly format: 1 | 2
   readonly stage: PipelineStage
-  /** Of checkpoints: never used twice. */
+  /** The number of the checkpoint: never reused. */
   readonly checkpoint: number
-  /** Read from the sources, over all runs. */
+  /** The number of records read from the sources, over all runs. */
   readonly records: number
-  /** Into how many groups keys are divided, for good. */
+  /** The number of key groups, fixed for good. */
   readonly keyGroups: number
-  /** Into how many instances operators with keys were divided. */
+  /** The number of instances of operators with keys. */
   readonly parallelism: number
-  /** By source, by partition. */
+  /** Positions by source and partition. */
   readonly sources: Readonly<Record<string, readonly (readonly [partition: string, position: unknown])[]>>
-  /** By source: what its positions mean. Checkpoints of earlier versions have none. */
+  /** The kind of positions, by source. Checkpoints of earlier versions have none. */
   readonly sourceKinds?: Readonly<Record<string, string>>
-  /** By operator with state: what kind of state it is. */
+  /** The kind of state, by operator with state. */
   readonly operators: Readonly<Record<string, string>>
-  /** By operator/table: cells in the stored blocks, and cells that exist. */
+  /** By operator/table: the number of cells in the stored blocks, and the number of existing cells. */
   readonly tables: Readonly<Record<string, { readonly stored: number; readonly cells: number }>>
   readonly sinks: Readonly<Record<string, Prepared>>
   readonly letters: number
-  /** Where it stands in the feed of its store; null: it does not read it. */
+  /** The cursor in the feed of the store; null: the pipeline does not read it. */
   readonly cursor: string | null
-  /** The last ones, newest last: it survives restarts. */
+  /** Facts of the last checkpoints, newest last; they survive restarts. */
   readonly recent: readonly CheckpointFacts[]
-  /** How records flowed when it was taken, for people. Left out by those who wrote before it was noted. */
+  /** The flow at the time of the checkpoint, for people. Checkpoints of earlier versions lack it. */
   readonly flow?: FlowMoment
-  /** Traceparents (W3C): of its start, and of the run that made this. Missing where nobody traced. */
+  /** Traceparents (W3C): of the pipeline's start, and of the run that made this checkpoint. Absent without tracing. */
   readonly trace?: string
   readonly span?: string
 }
@@ -73,10 +73,10 @@ export const emptyState: PipelineState = {
   recent: [],
 }
 
-/** On the pipeline's own timeline: its tasks have timelines of their own, and it is never run whole. */
+/** Marks the pipeline's own timeline as shared: its tasks have their own timelines, and it is never run as a whole. */
 export const sharedAttribute = 'shared'
 
-/** Beside it: how many partitions a keyed pipeline had when it was first shared. Its keys lie by this number, for good. */
+/** The number of partitions when a keyed pipeline was first shared. It determines the partition of a key for good. */
 export const partitionsAttribute = 'partitions'
 
 export function sharedError(timeline: string): RepriseError {
@@ -87,10 +87,10 @@ export function sharedError(timeline: string): RepriseError {
 export const pipelineVersion = 'pipeline/1'
 export const recentMax = 20
 
-/** Every second: results are visible with their checkpoint. */
+/** A checkpoint every second: results become visible with their checkpoint. */
 export const usualCheckpoint: CheckpointPolicy = { each: '1s' }
 
-/** The checkpoint is the truth: what came after it is read from the sources again. */
+/** The checkpoint is the whole state: later records are read from the sources again. */
 export const pipelineFold: Fold<PipelineState> = {
   version: pipelineVersion,
   initial: () => emptyState,

@@ -1,6 +1,6 @@
-// A pipeline that several processes share: one task per partition of its sources, each with a timeline of its own, fenced by
-// its epoch. A process takes free tasks up to its fair share, those of the dead included, and gives up what is above it when
-// another process comes; the others of its tasks go on meanwhile. Partitions that appear become tasks.
+// A pipeline shared by several processes: one task per partition of its sources, each with its own timeline, fenced by its
+// epoch. A process takes free tasks, including those of dead processes, up to its fair share, and releases tasks above the
+// share when another process joins; its other tasks continue meanwhile. New partitions become tasks.
 
 import { growingPause } from '../../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
@@ -18,7 +18,7 @@ import { PipelineRun } from './run.ts'
 import { partitionsAttribute, sharedAttribute } from './state.ts'
 import { taskPartition, taskTimeline } from './task-name.ts'
 
-/** Partitions may come and go. */
+/** A pipeline without keys: partitions may be added and removed. */
 const noKeys = 0
 const lookMs = 250
 const markWaitMs = 2000
@@ -33,21 +33,21 @@ export interface TasksOf {
   draw(): Graph
 }
 
-/** What this process, or this thread, does of it. */
+/** The work of this process, or this thread, on a shared pipeline. */
 export interface TasksStatus {
-  /** Tasks that run here. */
+  /** The number of tasks that run here. */
   readonly running: number
-  /** Of all partitions, those that are known here to have come to their end. */
+  /** The number of partitions that are known here to have ended, among all partitions. */
   readonly done: number
   readonly partitions: number
-  /** Read by tasks that run or ran here. */
+  /** The number of records read by tasks that run or ran here. */
   readonly records: number
 }
 
 export interface TasksReport {
   readonly status: 'done' | 'suspended'
   readonly tasks: number
-  /** Over all runs, up to the last checkpoint of each task. */
+  /** The number of records over all runs, up to the last checkpoint of each task. */
   readonly records: number
   readonly deadLetters: number
 }
@@ -59,20 +59,20 @@ interface Pause {
 
 export class PipelineTasks {
   readonly #of: TasksOf
-  /** To ask the sources for their partitions; tasks have graphs of their own. */
+  /** Used to list the partitions of sources; tasks have graphs of their own. */
   readonly #graph: Graph
   readonly #running = new Map<string, PipelineRun>()
   readonly #done = new Set<string>()
   readonly #paused = new Map<string, Pause>()
   readonly #abort = new AbortController()
   readonly #stopLooking: () => void
-  /** Those of runs that have ended. */
+  /** The number of records of ended runs. */
   #records = 0
-  /** How many partitions the keys of this pipeline lie in; null: not known yet. */
+  /** The number of partitions by which the keys of this pipeline are divided; null: not known yet. */
   #keyedPartitions: number | null = null
   #isRefused = false
   #isEnded: () => void = () => undefined
-  /** Every partition has come to its end, here or elsewhere. */
+  /** Resolves when every partition has ended, here or elsewhere. */
   readonly ended: Promise<void> = new Promise((resolve) => {
     this.#isEnded = resolve
   })
@@ -85,7 +85,7 @@ export class PipelineTasks {
     const { clock, events } = engine.kernel
     const onError = (error: unknown) => void events.emit('problem', { where: `pipeline ${of.name}`, error })
     this.#stopLooking = lookEvery(clock, lookMs, () => this.#look(), onError, true)
-    // Each run leaves by itself, with a checkpoint.
+    // Each run stops by itself, with a checkpoint.
     engine.onClose(async () => this.stop())
   }
 
@@ -95,7 +95,7 @@ export class PipelineTasks {
     return { running: this.#running.size, done: this.#done.size, partitions: this.#announced ?? 0, records }
   }
 
-  /** No further task is taken. */
+  /** Takes no further task. */
   stop(): void {
     this.#stopLooking()
     this.#of.engine.kernel.worker.describe(this.#key, null)
@@ -108,7 +108,7 @@ export class PipelineTasks {
 
   async #look(): Promise<void> {
     const { kernel } = this.#of.engine
-    // Whoever was killed counts as long as its lease lasts, unless somebody looks: at once on this host.
+    // A killed process counts until its lease expires, unless it is checked: on this host the check works at once.
     await kernel.worker.retireGone()
     const partitions = await this.#partitions()
     await this.#announce(partitions.length)
@@ -130,7 +130,7 @@ export class PipelineTasks {
     }
   }
 
-  /** At once, and not with the next heartbeat: others must know of a process that has nothing yet. */
+  /** Announces at once, not with the next heartbeat: other processes must count a process that has no tasks yet. */
   async #announce(parts: number): Promise<void> {
     if (this.#announced === parts) return
     const { worker } = this.#of.engine.kernel
@@ -140,7 +140,7 @@ export class PipelineTasks {
     this.#announced = parts
   }
 
-  /** In the pipeline's own timeline, under its ownership: nobody runs it whole meanwhile, and nobody will. */
+  /** Marks the pipeline's own timeline under ownership: no process runs it as a whole meanwhile or later. */
   async #markShared(partitions: number): Promise<number> {
     const { engine, timeline, name } = this.#of
     const attributesNow = async () => (await engine.kernel.store.head([timelineId(timeline)]))[0]?.attributes ?? {}
@@ -149,11 +149,12 @@ export class PipelineTasks {
     if (typeof stored === 'number') return stored
     const isKeyed = this.#graph.sources.some((source) => source.isKeyed)
     if (before[sharedAttribute] !== true || isKeyed) {
-      // Whoever starts in the same moment marks it too; one that runs it whole keeps it for longer, and that is told.
+      // A process that starts at the same moment marks it too; a process that runs it as a whole holds it longer, and is
+      // reported.
       const options = { wait: markWaitMs, signal: this.#abort.signal }
       const taken = await StateTimeline.take(engine.kernel, timelineId(timeline), options)
       try {
-        // Another process may have been quicker.
+        // Another process may have been faster.
         const noted = (await attributesNow())[partitionsAttribute]
         if (typeof noted === 'number') return noted
         if (taken.head.seq > 0) {
@@ -170,8 +171,8 @@ export class PipelineTasks {
   }
 
   /**
-   * With another number of partitions, producers send keys elsewhere: a task would begin a key anew that another one has
-   * counted. No task runs then; each of them stops with a savepoint.
+   * With another number of partitions, producers send keys to other partitions: a task would start a key anew that another task
+   * has counted. No task runs then; each of them stops with a savepoint.
    */
   async #isRepartitioned(partitions: number): Promise<boolean> {
     const before = this.#keyedPartitions
@@ -200,7 +201,7 @@ export class PipelineTasks {
     throw new RepriseError('INVALID_ARGUMENT', what, { partitions: lists })
   }
 
-  /** The newest first: it has the least to lose. */
+  /** Stops the newest tasks first: they have the least to lose. */
   async #giveUp(share: number): Promise<void> {
     const above = [...this.#running.values()].slice(share)
     for (const run of above) await run.stop().catch(() => undefined)
@@ -212,7 +213,7 @@ export class PipelineTasks {
     return pause === undefined || this.#of.engine.kernel.clock.elapsed() >= pause.until
   }
 
-  /** A run of this process that lost its store could not let go of it: nobody else can take it while this process lives. */
+  /** A run of this process that lost its store could not release its task: no other process can take it meanwhile. */
   #isLeftOwned({ owner, timeline }: Head): boolean {
     const { engine } = this.#of
     return owner !== null && owner === engine.kernel.worker.id && !liveRuns(engine).has(timeline)
@@ -222,7 +223,7 @@ export class PipelineTasks {
     return timelineId(taskTimeline(this.#of.timeline, partition))
   }
 
-  /** It has not begun from the time that was asked for yet. */
+  /** True: the task has not begun from the requested time yet. */
   #goesBack(head: Head | undefined): boolean {
     const from = fromOf(this.#of.options)
     return from !== null && head !== undefined && head.seq > 0 && head.attributes[fromAttribute] !== from
@@ -231,7 +232,7 @@ export class PipelineTasks {
   #start(partition: string, head: Head | undefined): void {
     const { engine, name } = this.#of
     const { from: _, ...rest } = this.#of.options
-    // Noted with its next checkpoint: until then a process that takes the task over begins from the same place.
+    // Written with the next checkpoint: until then, a process that takes the task over begins from the same place.
     const options = { ...rest, noted: { [fromAttribute]: fromOf(this.#of.options) } }
     const { from } = this.#of.options
     const begins = from !== undefined && this.#goesBack(head) ? { ...options, from } : options
@@ -249,7 +250,7 @@ export class PipelineTasks {
       const failures = (this.#paused.get(partition)?.failures ?? 0) + 1
       const until = clock.elapsed() + growingPause(failures, firstPauseMs, longestPauseMs)
       this.#paused.set(partition, { failures, until })
-      // Another process was quicker, or this one closes.
+      // Another process was faster, or this one closes.
       if (!isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) events.emit('problem', { where: run.timeline, error })
     } finally {
       this.#records += run.status.records
@@ -258,7 +259,7 @@ export class PipelineTasks {
   }
 }
 
-/** The time from which tasks began again, so that each does it once. */
+/** The requested time from which a task began, so that each task does it once. */
 const fromAttribute = '$from'
 
 function fromOf({ from }: ResolvedPipelineOptions): number | null {
@@ -267,7 +268,7 @@ function fromOf({ from }: ResolvedPipelineOptions): number | null {
 
 const headsPerPage = 1000
 
-/** How the tasks of a shared pipeline stand, wherever they ran: as their last checkpoints noted it. */
+/** The status of a shared pipeline's tasks, wherever they ran, from their last checkpoints. */
 export async function reportOfTasks(engine: Host, timeline: string): Promise<TasksReport> {
   let [tasks, done, records, deadLetters] = [0, 0, 0, 0]
   for (let after: TimelineId | undefined; ; ) {

@@ -1,5 +1,5 @@
-// What whoever traces sees of a pipeline: one span per run in this process, below it one per checkpoint, and one per attempt of
-// what is called outside (engine/base/caller.ts). Records have none: there are too many of them.
+// The spans of a pipeline: one per run in this process, below it one per checkpoint, and one per attempt of an outside call
+// (engine/base/caller.ts). Records have no spans: there are too many.
 
 import { beginTrace, type KeptTrace, type RunTrace } from '../../../engine/base/tracing.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
@@ -7,24 +7,24 @@ import type { CheckpointKind } from '../rules/coordinator.ts'
 import type { CheckpointFacts, PipelineState } from './state.ts'
 
 export interface PipelineTrace {
-  /** Null: nobody traces. */
+  /** Null: tracing is off. */
   readonly run: RunTrace | null
-  /** Goes into the next checkpoints. */
+  /** Stored in the next checkpoints. */
   readonly kept: KeptTrace
 }
 
 export interface TracedPipeline {
   readonly timeline: string
   readonly name: string
-  /** The traceparent of whoever asked for this run. */
+  /** The traceparent of the caller that requested this run. */
   readonly asked: string | undefined
-  /** What it goes on from; null: it begins. */
+  /** The state to resume from; null: a new pipeline. */
   readonly state: PipelineState | null
-  /** That was asked for by its id: it goes its own way from there. */
+  /** True: the checkpoint was requested by its id, and the run starts a trace of its own. */
   readonly isFrom: boolean
 }
 
-/** Somebody asks for a run: the traceparent to belong to. */
+/** Returns the traceparent for a run that is requested now. */
 export function askedFor(kernel: Kernel, timeline: string, name: string): string | undefined {
   return kernel.tracing?.started({ timeline, kind: 'pipeline', name })
 }
@@ -39,7 +39,7 @@ export type CheckpointOutcome =
   | { readonly outcome: 'called off' }
   | { readonly outcome: 'failed'; readonly error: unknown }
 
-/** One span from the barrier until it is published and its sinks have committed, or it failed. */
+/** One span, from the barrier until the checkpoint is published and its sinks have committed, or it failed. */
 export async function tracedCheckpoint(
   trace: RunTrace | null,
   id: number,

@@ -1,4 +1,4 @@
-// Event time before and behind an operator whose record waits: withheld, never lost, and never in the wrong order.
+// Watermarks before and after an operator whose record waits: withheld, never lost, and never out of order.
 
 import { expect, it } from 'vitest'
 import type { Output } from '../batch.ts'
@@ -35,7 +35,7 @@ it('gives what it withheld behind the operator before what it withheld in front 
   let isClosed = false
   const gate = new WatermarkGate(() => isClosed)
   const output = gate.behind(noted('out', seen))
-  // An operator that hands watermarks on at once.
+  // An operator that passes watermarks on at once.
   const input = gate.before({
     batch: () => undefined,
     watermark: (time) => output.watermark(time),

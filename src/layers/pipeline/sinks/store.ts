@@ -1,5 +1,5 @@
-// Results into tables and timelines of Reprise, exactly once. They are kept in the checkpoint and written right after it is
-// published, together with a note of that checkpoint: who writes them again after a crash finds the note and leaves it.
+// Writes results to Reprise tables and timelines, exactly once. Results are stored in the checkpoint and written right after
+// it is published, together with a note of that checkpoint: a repeated write after a crash finds the note and is skipped.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
@@ -9,7 +9,7 @@ import type { Entity } from '../../../engine/model/definition.ts'
 import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkContext, type SinkWriter, Waiting } from '../sink.ts'
 
-/** What a pipeline asks of a table: `table`, `pagedTable`. */
+/** The part of a table that the sink uses: `table`, `pagedTable`. */
 export interface TableTarget<Tx> {
   transaction(run: (tx: Tx) => void): Promise<unknown>
   offset(source: string): string | number | undefined
@@ -24,31 +24,31 @@ export interface TableSinkTx {
 export interface TableSinkOptions<T, Tx extends TableSinkTx> {
   /** A table, or a partition of a state store. This process owns it while the pipeline runs. */
   readonly table: Entity<TableTarget<Tx>>
-  /** Where the definition has several: which one. */
+  /** The id, for a definition with several tables. */
   readonly id?: string
-  /** Changes rows by one result. It does not wait. */
+  /** Changes rows for one result, synchronously. */
   write(tx: Tx, value: T): Nothing
 }
 
-/** What a pipeline asks of a timeline. */
+/** The part of a timeline that the sink uses. */
 export interface TimelineTarget<E> {
   append(entries: readonly E[], options: { readonly key: string }): Promise<unknown>
   close(): Promise<void>
 }
 
 export interface TimelineSinkOptions<T, E extends { readonly type: string }> {
-  /** Opened as shared: others may write to the same timelines. */
+  /** Opened as shared: other processes may write to the same timelines. */
   readonly timeline: Entity<TimelineTarget<E>, string>
-  /** Which timeline a result goes to. */
+  /** The id of the timeline for a result. */
   id(value: T): string
   entry(value: T): E
 }
 
 const waitBefore = 'use call() before the sink'
 
-/** Entries per append: each has a key, and is there as a whole. */
+/** The number of entries per append: each append has a key and is atomic. */
 const entriesPerAppend = 1000
-/** Timelines that are kept open. */
+/** The maximum number of open timelines. */
 const openMax = 100
 
 /** @example tableSink({ table: totals, write: (tx, t: Total) => tx.set(t.key, t.value) }) */
@@ -108,7 +108,7 @@ async function appendAll<T, E extends { readonly type: string }>(
   }
 }
 
-/** The results of one checkpoint, as it has them. */
+/** The results of one checkpoint, as stored in it. */
 interface Kept<T> {
   readonly checkpoint: number
   readonly values: readonly T[]
@@ -171,7 +171,7 @@ class KeptWriter<T> implements SinkWriter {
   }
 }
 
-/** Those that were used last stay open. */
+/** Keeps the most recently used timelines open. */
 class OpenTargets<E> {
   readonly #host: Host
   readonly #definition: Entity<TimelineTarget<E>, string>

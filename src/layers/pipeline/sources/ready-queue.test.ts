@@ -28,7 +28,7 @@ describe('what partitions have ready', () => {
           const before = given.get(batch.partition)!
           expect(batch.values.length).toBeLessThanOrEqual(max)
           expect(batch.values).toEqual(batch.values.map((_, i) => before + i))
-          // Never behind records that were not given.
+          // The position is never behind records that were not returned.
           expect(batch.position).toBe(before + batch.values.length)
           given.set(batch.partition, before + batch.values.length)
         }

@@ -1,6 +1,6 @@
-// The acknowledged mark: how far the log had come when a writer was last told "durable", kept outside the database, in
-// `<file>-ack`. SQLite cuts a damaged write-ahead log silently; this is how we notice. It is written without fsync: it has
-// to survive a kill, and after a power loss an older mark is still a lower bound.
+// The acknowledged mark: the log position of the last commit that was reported as durable, stored outside the database in
+// `<file>-ack`. SQLite truncates a damaged write-ahead log silently; the mark detects that. It is written without fsync: it
+// must survive a kill, and after a power loss an older mark is still a lower bound.
 //
 //   slot  = crc(4 bytes) bytes(4: length of the row's body) bodyCrc(4) unused(4) position(8)      all little-endian
 //   file  = slot slot     the one for even positions, the one for odd: a torn write leaves the other
@@ -23,7 +23,7 @@ export class AckMark {
   readonly #file: string
   readonly #slot = new DataView(new ArrayBuffer(slotBytes))
   readonly #both = new Uint32Array((2 * slotBytes) / 4)
-  /** What was read the last time, and the position that it says. */
+  /** The bytes of the last read, and their position. */
   readonly #last = new Uint32Array((2 * slotBytes) / 4)
   #lastPosition = 0
   #handle: number | null = null
@@ -44,13 +44,13 @@ export class AckMark {
     writeSync(this.#handle, slot, 0, slotBytes, (position % 2) * slotBytes)
   }
 
-  /** How far the log must reach, for whoever looks at the log after this; null if nobody was told "durable". */
+  /** The position that the log must reach, read before the log; null if no commit was reported as durable. */
   read(): Mark | null {
     const marks = [0, 1].map((index) => readSlot(this.#file, index)).filter((mark) => mark !== null)
     return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
   }
 
-  /** How far the log must reach; 0: nobody was told "durable". Asked before every read, so the file is kept open. */
+  /** The position that the log must reach; 0: none. Called before every read, so the file is kept open. */
   position(): number {
     this.#reading ??= openToRead(this.#file)
     if (this.#reading === null) return 0
@@ -72,11 +72,11 @@ export class AckMark {
   }
 
   /**
-   * Throws STORE_DAMAGED if the log (null: there is none) does not reach the mark, or is another there. The log must be
-   * one state of the file, and not older than the mark: others may write and tidy at the same time.
+   * Throws STORE_DAMAGED if the log (null: there is none) does not reach the mark, or has different content there. The log must
+   * be a single state of the file, no older than the mark: other processes may write and tidy at the same time.
    */
   check(mark: Mark | null, log: Log | null): void {
-    // Below the start of the log is what tidy gave back: a mark so old was left by a process that slept.
+    // Rows below the start of the log were removed by tidy: a mark this old was left by a process that slept.
     if (!mark || (log && mark.position < log.firstPosition())) return
     const body = log?.body(mark.position)
     const isSame = body ? !isAsCommitted(body) || isBody(body, mark) : log?.isJoined(mark.position)
@@ -100,7 +100,7 @@ function isBody(body: Uint8Array, { bytes, bodyCrc }: Mark): boolean {
   return body.length === bytes && crc32(body) === bodyCrc
 }
 
-/** Null if it was never written, or torn. */
+/** Null if the slot was never written, or is torn. */
 function readSlot(file: string, index: number): Mark | null {
   const slot = new DataView(new ArrayBuffer(slotBytes))
   try {

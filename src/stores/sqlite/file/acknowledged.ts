@@ -1,5 +1,5 @@
-// Whether the log in a file reaches as far as somebody was told. Through a connection that cannot write: closing it leaves the
-// write-ahead log as it is.
+// Checks that the log in a file reaches the acknowledged mark. It uses a connection that cannot write: closing that connection
+// leaves the write-ahead log unchanged.
 
 import type { Hash } from '../../../core/store/ports.ts'
 import { Log } from '../log/log.ts'
@@ -8,7 +8,7 @@ import type { AckMark, Mark } from './ack-mark.ts'
 import type { Driver } from './driver.ts'
 import { connectToRead } from './reading-connection.ts'
 
-/** Throws STORE_DAMAGED where it does not. */
+/** Throws STORE_DAMAGED if it does not. */
 export function checkAcknowledged(driver: Driver, file: string, hash: Hash, ack: AckMark, mark: Mark | null): void {
   const { connection, close } = connectToRead(driver, file)
   try {

@@ -1,16 +1,16 @@
-// CRC-32, as zlib computes it. Our frames and heads are a few hundred bytes, where the call into zlib costs more than the
-// work: those are done here, longer ones there.
+// CRC-32, as in zlib. Frames and heads have a few hundred bytes, where a call into zlib costs more than the work, so short
+// inputs are computed here and longer ones in zlib.
 
 import { crc32 } from 'node:zlib'
 
 const shortBytes = 320
-/** What one byte adds. */
+/** The contribution of one byte. */
 export const table = Int32Array.from({ length: 256 }, (_, byte) => {
   let value = byte
   for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1
   return value
 })
-/** Eight bytes at a time: what a byte does to the checksum one to seven bytes later. */
+/** For eight bytes at a time: the effect of a byte on the checksum one to seven bytes later. */
 const table1 = later(table)
 const table2 = later(table1)
 const table3 = later(table2)
@@ -23,7 +23,7 @@ function later(before: Int32Array): Int32Array {
   return before.map((value) => (value >>> 8) ^ table[value & 0xff]!)
 }
 
-/** Of bytes[start, end), going on from `seed` (the checksum of what came before; any number serves as a salt). */
+/** The checksum of bytes[start, end), continued from `seed` (the checksum of earlier bytes; any number serves as a salt). */
 export function checksum(bytes: Uint8Array, start: number, end: number, seed: number): number {
   if (end - start > shortBytes) return crc32(bytes.subarray(start, end), seed >>> 0)
   let crc = ~seed

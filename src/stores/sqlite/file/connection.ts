@@ -1,5 +1,5 @@
-// One connection to the file, with the settings that durability rests on set and read back, and its statements kept.
-// The database object is held here for as long as its statements live: its collection would close it under them.
+// One connection to the file: the settings for durability are set and verified, and its statements are cached. The database
+// object is referenced here for as long as its statements live: its garbage collection would close it under them.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Database, Driver, SqlRow, SqlValue, Statement } from './driver.ts'
@@ -10,14 +10,14 @@ export interface Durability {
 }
 
 const synchronousNames = ['off', 'normal', 'full', 'extra']
-/** How long SQLite itself may block the thread for a lock; beyond that we wait without blocking (retry.ts). */
+/** How long SQLite may block the thread for a lock; after that the store waits without blocking (retry.ts). */
 const blockingWaitMs = 10
 
-/** Thrown to end work that needs a statement where there is none. */
+/** Thrown to abort `silently` when its work needs a statement. */
 const needed = new Error('this needs a statement')
 
 export class Connection {
-  /** The file has an older schema, and is only read (older.ts). */
+  /** True: the file has an older schema, and is only read (older.ts). */
   isOlder = false
   readonly #database: Database
   readonly #statements = new Map<string, Statement>()
@@ -38,7 +38,7 @@ export class Connection {
     this.#database.exec(sql)
   }
 
-  /** Work on what was read before. Null: it needs a statement, and got none. */
+  /** Runs work that uses cached results only. Null: it needed a statement, which was refused. */
   silently<Result>(work: () => Result): { readonly result: Result } | null {
     this.#isSilent = true
     try {
@@ -81,7 +81,7 @@ export class Connection {
     return this.prepare(sql).iterate(...values)
   }
 
-  /** Several statements that see the same state of the file. Synchronous, so that nothing comes in between. */
+  /** Runs several statements on one state of the file. Synchronous, so that nothing intervenes. */
   snapshot<Result>(work: () => Result): Result {
     this.run('BEGIN')
     try {
@@ -91,16 +91,16 @@ export class Connection {
     }
   }
 
-  /** Also after an error that made SQLite roll back by itself: that error is the one to tell. */
+  /** Also called after an error that made SQLite roll back by itself: that error is the one to report. */
   rollback(): void {
     try {
       this.run('ROLLBACK')
     } catch {
-      // There was no transaction any more.
+      // No transaction was open any more.
     }
   }
 
-  /** Asked by trying: the drivers do not all tell. */
+  /** Determined by an attempt: not all drivers report it. */
   isInTransaction(): boolean {
     try {
       this.run('BEGIN')
@@ -116,12 +116,12 @@ export class Connection {
     return this.get('PRAGMA data_version')!.data_version as number
   }
 
-  /** A statement of the user's, not kept: there may be any number of them. */
+  /** Prepares a user's statement without caching it: there may be any number of them. */
   once(sql: string): Statement {
     return this.#database.prepare(sql)
   }
 
-  /** SQLite opens an existing write-ahead log with whatever the build's default is: ask for FULL, and look. */
+  /** SQLite opens an existing write-ahead log with the build's default: set FULL, and verify it. */
   requireDurability(): void {
     this.exec('PRAGMA synchronous = FULL')
     const found = this.durability()
@@ -138,7 +138,7 @@ export class Connection {
     }
   }
 
-  /** Deleted bytes become zeros: always in pages that are written anyway, on demand also in those that are set free. */
+  /** Overwrites deleted bytes with zeros: always in pages that are written anyway, on demand also in freed pages. */
   overwriteDeleted(isThorough: boolean): void {
     if (isThorough === this.#isThorough) return
     this.exec(`PRAGMA secure_delete = ${isThorough ? 'ON' : 'FAST'}`)
@@ -150,12 +150,12 @@ export class Connection {
     return this.get('PRAGMA wal_checkpoint(TRUNCATE)')?.busy === 0
   }
 
-  /** Moves the write-ahead log into the file, as far as other processes allow. Nothing depends on it. */
+  /** Moves the write-ahead log into the file, as far as other processes allow. Correctness does not depend on it. */
   checkpoint(): void {
     try {
       this.#database.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch {
-      // Full, read-only or busy: the log stays as it is, and is as durable.
+      // The disk is full, read-only or busy: the log stays as it is, and is just as durable.
     }
   }
 

@@ -1,5 +1,5 @@
-// The SQLite driver: node:sqlite where Node has it without a flag (22.13 and newer), else @photostructure/sqlite, which
-// has the same API. Only what this store uses of that API is named here.
+// The SQLite driver: node:sqlite where Node has it without a flag (22.13 and newer), else @photostructure/sqlite, which has the
+// same API. Only the part of the API that this store uses is declared here.
 
 import { RepriseError } from '../../../core/errors.ts'
 
@@ -30,7 +30,7 @@ type DatabaseSync = new (file: string, options: { readOnly: boolean }) => Databa
 export async function loadDriver(nodeVersion = process.versions.node): Promise<Driver> {
   const name = hasBuiltIn(nodeVersion) ? 'node:sqlite' : '@photostructure/sqlite'
   try {
-    // The name is a value, so that neither the compiler nor a bundler looks for the module that is not there.
+    // The name is a variable, so that neither the compiler nor a bundler resolves a module that may be missing.
     const { DatabaseSync } = (await import(name)) as { readonly DatabaseSync: DatabaseSync }
     return { name, open: (file, { isReadOnly }) => new DatabaseSync(file, { readOnly: isReadOnly }) }
   } catch (cause) {

@@ -1,4 +1,4 @@
-// What went wrong beneath us, in our own codes: the caller decides by them whether to wait, to free space or to stop.
+// Maps errors of SQLite and the system to error codes, by which the caller decides to wait, to free space or to stop.
 
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
 import { describeHolder, lockHolder } from './lock-holder.ts'
@@ -39,28 +39,28 @@ export function isBusy(error: unknown): boolean {
   return code === sqlite.busy || code === sqlite.locked
 }
 
-/** SQLite, or we, found what it read to be damaged. */
+/** SQLite or this store detected damage in data that was read. */
 export function isDamage(error: unknown): boolean {
   return (error instanceof RepriseError ? error.code : codeOf(error)) === 'STORE_DAMAGED'
 }
 
-/** The disk is full or failed: no statement is to blame for it. */
+/** The disk is full or failed: the statement is not the cause. */
 export function isOfDisk(error: unknown): boolean {
   const code = error instanceof RepriseError ? error.code : codeOf(error)
   return code === 'STORE_FULL' || code === 'STORE_IO'
 }
 
-/** At a COMMIT: a deferred constraint of the user's own tables. Ours have none. */
+/** A deferred constraint of the user's own tables failed at COMMIT. Our tables have none. */
 export function isConstraint(error: unknown): boolean {
   return resultCode(error) === sqlite.constraint
 }
 
-/** The row was not added: its position is not the next one any more, or the tables are others (log-end.ts). */
+/** The row was not added: its position is no longer the next one, or the tables have changed (log-end.ts). */
 export function isNotTheEnd(error: unknown): boolean {
   return resultCode(error) === sqlite.mismatch
 }
 
-/** A file beside it could not be made or written, or the file itself cannot be opened. */
+/** A file beside the database could not be created or written, or the database cannot be opened. */
 export function isUnopenable(error: unknown): boolean {
   const code = resultCode(error)
   return code === sqlite.cannotOpen || code === sqlite.readOnly
@@ -75,7 +75,7 @@ function codeOf(error: unknown): ErrorCode | undefined {
       return 'STORE_READ_ONLY'
     case sqlite.corrupt:
     case sqlite.notADatabase:
-    // Our own statements respect the constraints: where one fails, an index does not say what the table does.
+    // Our own statements satisfy the constraints, so a failure means that an index disagrees with its table.
     case sqlite.constraint:
     case sqlite.mismatch:
       return 'STORE_DAMAGED'
@@ -88,12 +88,12 @@ function codeOf(error: unknown): ErrorCode | undefined {
   return schemaIsBroken(error) || isBeyondNumbers(error) ? 'STORE_DAMAGED' : codeOfFile(error)
 }
 
-/** Damage to the schema's own page shows up as a plain error: a table or column that must be there is not. */
+/** Damage to the schema page appears as a plain error: a required table or column is missing. */
 function schemaIsBroken(error: unknown): boolean {
   return resultCode(error) !== undefined && /no such (table|column|index)|malformed/.test((error as Error).message)
 }
 
-/** We write no integer that JavaScript cannot hold, so one that comes back was not written by us. */
+/** This store writes no integer beyond JavaScript's safe range, so such a value is damage. */
 function isBeyondNumbers(error: unknown): boolean {
   return error instanceof Error && error.message.includes('too large to be represented as a JavaScript number')
 }
@@ -113,7 +113,7 @@ function codeOfFile(error: unknown): ErrorCode | undefined {
   return undefined
 }
 
-/** Undefined for what is not an error of SQLite. Some calls of the drivers (iterating) tell it by the text alone. */
+/** Undefined for an error that is not SQLite's. Some driver calls (iterating) report the code only in the message. */
 function resultCode(error: unknown): number | undefined {
   const code = (error as { errcode?: unknown } | null | undefined)?.errcode
   if (typeof code === 'number') return code & 0xff

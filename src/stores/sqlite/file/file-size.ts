@@ -1,4 +1,4 @@
-// The bytes of a file, 0 if there is none.
+// The size of a file in bytes; 0 if it does not exist.
 
 import { statSync } from 'node:fs'
 

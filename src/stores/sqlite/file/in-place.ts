@@ -1,23 +1,23 @@
-// Is the file that is open still the one that others open? A file that was moved, removed or replaced goes on being written
-// by whoever has it open, and so does a write-ahead log that another process removed because it could not see us (any
-// open and close of the file in this process, by another library or by hand, lets go of our locks). What is written there
-// is durable, and lost. So before anybody is told "durable", both names must still lead to where they led.
+// Checks that the open file is still the one under its name. A process keeps writing to a file that was moved, removed or
+// replaced, and to a write-ahead log that another process removed because it did not see our locks (any open and close of the
+// file in this process, by another library or by hand, releases them). Such writes are durable, and lost. So before a commit
+// is reported as durable, both names must still lead to the same files.
 //
-// Names change where they stand: in the folder. So mostly the folder alone is looked at, and the two files when it has
-// changed. To look at the write-ahead log each time made an append 17 µs slower, of 75 (Linux 6.18, ext4; bench/README.md):
-// probably since, with fine timestamps, the write after a look renews the inode, and the fsync waits for that.
+// Names change in the folder, so usually only the folder is checked, and the two files when it has changed. Checking the
+// write-ahead log each time made an append 17 µs slower, of 75 (Linux 6.18, ext4; bench/README.md): probably because, with fine
+// timestamps, the write after a stat renews the inode, and the fsync waits for that.
 
 import { type Stats, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RepriseError } from '../../../core/errors.ts'
 
-// Taken before the guard puts others in their place: those ask each time who calls.
+// Taken before the guard installs its replacements, which determine the caller on each call.
 const stat = statSync
 const { now } = Date
 
-/** The files are looked at after so long in any case: a folder does not tell of a file system mounted over one of them. */
+/** The files are checked after this long in any case: a mount over one of them does not change the folder. */
 const trustedMs = 100
-/** A change of the folder this shortly before a look may share its timestamp with one after it; more where those are coarse. */
+/** A folder change this shortly before a check may share its timestamp with a later one; longer for coarse timestamps. */
 const fineMs = 50
 const coarseMs = 2500
 
@@ -28,11 +28,11 @@ export class InPlace {
   readonly #main: Stats | undefined
   readonly #hasLog: boolean
   #log: Stats | undefined
-  /** As it was when both files were last found in place; undefined: nothing can be told from it. */
+  /** The folder's state when both files were last found in place; undefined: it proves nothing. */
   #folder: Stats | undefined
   #lookedAt = 0
 
-  /** To be made when the file is open: from here on neither of the two may change. `hasLog`: the log is looked at as well. */
+  /** Construct it when the file is open: from then on neither file may change. `hasLog`: check the log as well. */
   constructor(file: string, hasLog = true) {
     this.#file = file
     this.#logFile = `${file}-wal`
@@ -50,7 +50,7 @@ export class InPlace {
     if (isRecent && this.#folder && folder && isUnchanged(this.#folder, folder)) return
     this.#checkFiles()
     this.#lookedAt = time
-    // The folder was looked at before the files: what happens to them meanwhile is seen the next time.
+    // The folder was read before the files: a change to them meanwhile is detected the next time.
     this.#folder = folder && isSettled(folder, time) ? folder : undefined
   }
 
@@ -72,7 +72,7 @@ function isSame(before: Stats | undefined, after: Stats | undefined): boolean {
   return before?.ino === after?.ino && before?.dev === after?.dev
 }
 
-/** No name was added, removed or changed in it: that moves both times, and nobody can set the second one back. */
+/** No name in it was added, removed or changed: that moves both times, and the second one cannot be set back. */
 function isUnchanged(before: Stats, after: Stats): boolean {
   return isSame(before, after) && before.mtimeMs === after.mtimeMs && before.ctimeMs === after.ctimeMs
 }

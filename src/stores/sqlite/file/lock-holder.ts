@@ -1,13 +1,13 @@
-// Who holds the write lock of the file, where the system tells: on Linux every lock is listed with its process. The write
-// lock of a write-ahead log is one byte of the file `-shm`; of the file itself, before there is such a log, another.
+// The process that holds the write lock of the file, where the system reports it: Linux lists every lock with its process. The
+// write lock of a write-ahead log is one byte of the file `-shm`; without such a log it is a byte of the database file.
 
 import { readFileSync, statSync } from 'node:fs'
 
 export interface LockHolder {
   readonly pid: number
-  /** As it was started, if it can be seen. */
+  /** The command line of the process, if it is visible. */
   readonly command: string | null
-  /** Stopped (SIGSTOP, a debugger): it does not let go until it goes on. */
+  /** Stopped (SIGSTOP, a debugger): it keeps the lock until it resumes. */
   readonly isStopped: boolean
 }
 
@@ -16,7 +16,7 @@ const writeLockByte = 120
 /** RESERVED_LOCK: sqlite.org/fileformat2.html, section 1.3. */
 const reservedByte = 0x40000001
 
-/** Null: nobody, or nobody can tell. */
+/** Null: no process, or the system does not report it. */
 export function lockHolder(file: string): LockHolder | null {
   const locks = readText('/proc/locks')
   if (locks === null) return null
@@ -24,13 +24,13 @@ export function lockHolder(file: string): LockHolder | null {
   return pid === null ? null : holderWith(pid)
 }
 
-/** Another process that has the file open: each has a lock on it, or on its log. Null: nobody; undefined: nobody can tell. */
+/** Another process that has the file open: each has a lock on it or its log. Null: none; undefined: not reported. */
 export function otherUser(file: string): LockHolder | null | undefined {
   const locks = readText('/proc/locks')
   if (locks === null) return undefined
   const inodes = [inodeOf(file), inodeOf(`${file}-shm`)]
   for (const line of locks.split('\n')) {
-    // A process that waits for a lock has an arrow before the kind of it.
+    // A process that waits for a lock has an arrow before the lock's kind.
     const words = line
       .trim()
       .split(/\s+/)
@@ -78,7 +78,7 @@ function inodeOf(path: string): string | null {
 
 function commandOf(pid: number): string | null {
   const words = readText(`/proc/${pid}/cmdline`)?.split('\0').filter(Boolean)
-  // Two words say which program it is; what comes after may be secret.
+  // Two words identify the program; later ones may be secret.
   const names = words?.slice(0, 2).map((word) => word.split('/').at(-1)!)
   return names && names.length > 0 ? names.join(' ') : null
 }

@@ -1,12 +1,12 @@
-// Reading a file of an older version without changing it: what newer tables would hold is shown by views of this
-// connection alone, made from what is there. They follow the file, also while a process of the older release writes it;
-// but they are no witnesses, since they say what the rows say.
+// Reads a file of an older version without changing it: views of this connection compute the newer tables from existing rows.
+// The views follow the file, even while a process of the older release writes it, but they detect no missing rows, since they
+// count only the rows that exist.
 
 import type { Connection } from './connection.ts'
 
 /**
- * From version 1: nothing was counted. Since version 2 what newer indexes have is missing, and nobody asks for it. Up to
- * version 5 heads have no copy and witnesses no checksum.
+ * Version 1 counted nothing. Since version 2 only newer indexes are missing, and no read uses them. Up to version 5, heads
+ * have no copy and row counts no checksum.
  */
 export function showAsNow(connection: Connection, version: number): void {
   connection.isOlder = true

@@ -1,5 +1,5 @@
-// Opening the file, in this order: look through the write-ahead log, look (without writing) at the version and at what
-// was acknowledged, and only then open it for writing, which lets SQLite recover and clean up.
+// Opens the file in this order: check the write-ahead log, check the version and the acknowledged mark without writing, and
+// only then open it for writing, which makes SQLite recover and clean up.
 
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
@@ -21,7 +21,7 @@ import { scanWal } from './wal-scan.ts'
 
 export interface OpenedFile {
   readonly file: string
-  /** Null: reading only. */
+  /** Null: read-only. */
   readonly writer: {
     readonly connection: Connection
     readonly space: number
@@ -34,16 +34,16 @@ export interface OpenOptions {
   readonly namespace: string
   readonly hash: Hash
   readonly isReadOnly: boolean
-  /** When it is only read: damage is refused, as when it is written. */
+  /** For a read-only open: refuses damage, as an open for writing does. */
   readonly refusesDamage?: boolean
   readonly busyMs: number
 }
 
-/** How many pages the write-ahead log may hold before they are moved into the file. */
+/** The number of pages in the write-ahead log before they are moved into the file. */
 const checkpointPages = 2000
 /**
- * What of the log stays on the disk once it starts over. While a process stands still in the middle of a read, it grows beyond
- * all bounds, and would otherwise keep that size for as long as anybody has the file open.
+ * The size of the log on disk once it starts over. While a process is paused in the middle of a read, the log grows without
+ * bound, and would otherwise keep that size for as long as any process has the file open.
  */
 const logBytesKept = 16 * 2 ** 20
 
@@ -51,14 +51,14 @@ export async function openFile(driver: Driver, location: string, options: OpenOp
   const file = realPath(location)
   checkNames(file)
   const read = (how: OpenOptions) => retryBusy(options.busyMs, () => openToRead(driver, file, how))
-  // A file that cannot be written opens all the same: reads work, writes say why not.
+  // A file that cannot be written still opens: reads work, and writes report the reason.
   const readAllTheSame = () => read({ ...options, refusesDamage: true })
   try {
     if (options.isReadOnly) return await read(options)
     const isNew = !existsSync(file)
     if (!isNew && !canWrite(file)) return await readAllTheSame()
     if (isNew) makeFolder(dirname(file))
-    // Two processes that make a new file in the same moment can find it locked in spite of any timeout: try again.
+    // Two processes that create a new file at the same moment can find it locked in spite of any timeout: retry.
     const writer = await retryBusy(options.busyMs, () => openToWrite(driver, file, options))
     if (isNew) syncDirectory(dirname(file))
     return { file, writer }
@@ -69,13 +69,13 @@ export async function openFile(driver: Driver, location: string, options: OpenOp
 }
 
 /**
- * SQLite keeps the write-ahead log beside the name under which a file was opened. Two processes that open it under two names
- * have two logs, and each overwrites what the other has written. A symbolic link is followed to the one name.
+ * SQLite keeps the write-ahead log beside the name under which a file was opened. Two processes that open a file under two
+ * names have two logs, and overwrite each other's writes. A symbolic link is resolved to the one name.
  */
 function checkNames(file: string): void {
   const stats = statSync(file, { throwIfNoEntry: false })
   if (!stats || stats.nlink < 2) return
-  // A repair that was killed leaves a second name: the damaged file, which nobody opens.
+  // A killed repair leaves a second name: the damaged file, which no process opens.
   const isKept = (name: string) =>
     name.startsWith(`${basename(file)}-damaged-`) &&
     statSync(join(dirname(file), name), { throwIfNoEntry: false })?.ino === stats.ino
@@ -84,7 +84,7 @@ function checkNames(file: string): void {
   throw new RepriseError('STORE_UNSUPPORTED', what, { file, links: stats.nlink })
 }
 
-/** What was opened is closed if no store comes of it: a lock that stays would keep a repair out. */
+/** Closes opened resources if no store results from them: a remaining lock would block a repair. */
 export async function closedOnFailure<S extends { close(): Promise<void> }>(
   opened: OpenedFile,
   make: () => S,
@@ -102,7 +102,7 @@ export async function closedOnFailure<S extends { close(): Promise<void> }>(
   }
 }
 
-/** A damaged file can be read as far as it goes, unless it is to be refused. */
+/** A damaged file can be read as far as possible, unless it is to be refused. */
 function openToRead(driver: Driver, file: string, { hash, refusesDamage }: OpenOptions): OpenedFile {
   if (!existsSync(file))
     throw new RepriseError('NOT_FOUND', `there is no store at ${file}: open it for writing to make one`, { file })
@@ -128,19 +128,19 @@ export function connectReader(driver: Driver, file: string): ReadingConnection {
 }
 
 function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOptions): OpenedFile['writer'] {
-  // Before and after: see salvage/renew.ts.
+  // Checked before and after: see salvage/renew.ts.
   checkNote(file)
   const ack = new AckMark(file)
-  // Before anything of the file: whoever makes it in this moment, or writes to it, leaves a mark as well.
+  // Read before the file: a process that creates or writes it at this moment leaves a mark as well.
   const mark = ack.read()
   const isEmpty = !existsSync(file) || statSync(file).size === 0
   if (isEmpty) ack.check(mark, null)
   else checkBeforeUse(driver, file, hash, ack, mark)
   const connection = new Connection(driver, file, false)
   try {
-    // First of all: the next statements may write, and a commit that is not synced before the next looks like damage.
+    // Set first: the next statements may write, and a commit not synced before the next one would appear as damage.
     connection.exec('PRAGMA synchronous = FULL')
-    // It writes, and counts only in a file without tables: an old one must open on a full disk too.
+    // The pragma writes, and takes effect only in a file without tables: an old file must open on a full disk too.
     if (isEmpty) connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
     connection.exec('PRAGMA journal_mode = WAL')
     connection.requireDurability()
@@ -154,7 +154,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
   }
 }
 
-/** Throws STORE_DAMAGED where the write-ahead log, or the log in it, does not reach as far as it must. */
+/** Throws STORE_DAMAGED if the write-ahead log, or the log table in it, does not reach the required position. */
 export function checkBeforeUse(driver: Driver, file: string, hash: Hash, ack: AckMark, mark: Mark | null): void {
   const fault = scanWal(file)
   if (fault) {
@@ -168,7 +168,7 @@ export function checkBeforeUse(driver: Driver, file: string, hash: Hash, ack: Ac
   checkAcknowledged(driver, file, hash, ack, mark)
 }
 
-/** For verify, which also looks at what was opened in spite of damage. */
+/** For verify, which also checks files that were opened in spite of damage. */
 export function inspectEnd(driver: Driver, file: string, hash: Hash): StoreFault[] {
   const ack = new AckMark(file)
   try {
@@ -180,7 +180,7 @@ export function inspectEnd(driver: Driver, file: string, hash: Hash): StoreFault
   }
 }
 
-/** A crash while the file was being made leaves a rollback journal, which a connection that cannot write may not undo. */
+/** A crash during creation leaves a rollback journal, which a read-only connection cannot roll back. */
 function rollBackCreation(driver: Driver, file: string): void {
   const connection = new Connection(driver, file, false)
   try {
@@ -190,7 +190,7 @@ function rollBackCreation(driver: Driver, file: string): void {
   }
 }
 
-/** Nobody waits for the write lock to open what is up to date: whoever holds it may be stopped. */
+/** Opening an up-to-date file does not wait for the write lock: its holder may be stopped. */
 function prepare(connection: Connection, namespace: string): number {
   if (readVersion(connection) === schemaVersion && !hasStatistics(connection)) {
     const space = findSpace(connection, namespace)
@@ -210,14 +210,14 @@ function prepare(connection: Connection, namespace: string): number {
   }
 }
 
-/** A new folder is a name in the one above it, which has to be synced as well. */
+/** A new folder is a name in its parent, which must be synced as well. */
 function makeFolder(folder: string): void {
-  // One by one: asked for all of them at once, Node goes round in circles where a folder cannot be made (under /proc).
+  // Create folders one by one: Node's recursive mkdir loops forever where a folder cannot be created (under /proc).
   const missing: string[] = []
   let there = folder
   for (; !existsSync(there); there = dirname(there)) missing.unshift(there)
   for (const made of missing) makeOne(made)
-  // The nearest as well: whoever made it may have died before the sync.
+  // Sync the nearest existing folder too: its creator may have died before the sync.
   for (const made of [there, ...missing]) syncDirectory(dirname(made))
 }
 
@@ -240,9 +240,9 @@ function syncDirectory(directory: string): void {
 }
 
 /**
- * Statistics of our tables, made by whoever ran ANALYZE. Taken while the store was small they make SQLite go through whole
- * tables when it has grown; our statements are planned well without. Those of the user's tables stay. Says whether
- * there were any.
+ * Removes statistics of our tables that ANALYZE made. Taken while the store was small, they make SQLite scan whole tables
+ * after it has grown; our statements are planned well without them. Statistics of user tables are kept. Returns whether there
+ * were any.
  */
 function forgetStatistics(connection: Connection): boolean {
   return hasStatistics(connection) && connection.run("DELETE FROM sqlite_stat1 WHERE tbl GLOB 'reprise_*'") > 0

@@ -1,7 +1,7 @@
-// A connection that only reads, whatever the file allows. SQLite reads a file with a write-ahead log through two files
-// beside it, and must make them if they are not there. Where it cannot (a read-only folder or mount), the file is read as
-// it lies: at once if there is nothing in the log, else from a copy. Such a connection sees no change of the file, so each
-// read is compared with the state of the file before and after.
+// A connection that only reads, whatever the file allows. SQLite reads a file with a write-ahead log through two files beside
+// it, and must create them if missing. Where it cannot (a read-only folder or mount), the file is read directly: in place if
+// the log is empty, else from a copy. Such a connection sees no change of the file, so each read is compared with the state of
+// the file before and after.
 
 import { accessSync, constants, cpSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -13,19 +13,19 @@ import { isUnopenable } from './failure.ts'
 
 export interface ReadingConnection {
   readonly connection: Connection
-  /** Null: SQLite notices changes itself. Else what it has read was of this state of the file. */
+  /** Null: SQLite notices changes itself. Otherwise the state of the file that was read. */
   readonly state: string | null
   close(): void
 }
 
-/** Fails as SQLite does if the file is no database, or is not there. */
+/** Fails as SQLite does if the file is no database, or does not exist. */
 export function connectToRead(driver: Driver, file: string): ReadingConnection {
   try {
     const connection = connect(driver, file)
     return { connection, state: null, close: () => connection.close() }
   } catch (error) {
-    // Copying the file opens and closes it, which lets go of every lock that this process has on it: only where it cannot
-    // have any.
+    // Copying the file opens and closes it, which releases every lock of this process on it: do this only where it cannot have
+    // any.
     if (!isUnopenable(error) || canWrite(dirname(file))) throw error
     const state = stateOf(file)
     if (state === null) throw error
@@ -33,7 +33,7 @@ export function connectToRead(driver: Driver, file: string): ReadingConnection {
   }
 }
 
-/** Changes whenever the file or its log does; null if there is no such file. */
+/** Changes whenever the file or its log changes; null if the file does not exist. */
 export function stateOf(file: string): string | null {
   const [main, log] = [look(file), look(`${file}-wal`)]
   return main && JSON.stringify([main, log])
@@ -42,7 +42,7 @@ export function stateOf(file: string): string | null {
 function connect(driver: Driver, location: string): Connection {
   const connection = new Connection(driver, location, true)
   try {
-    // Opening does not read: whether it can be done shows here.
+    // Opening does not read: this statement shows whether the file is readable.
     connection.get('SELECT count(*) FROM sqlite_schema')
     return connection
   } catch (error) {
@@ -51,7 +51,7 @@ function connect(driver: Driver, location: string): Connection {
   }
 }
 
-/** Without locks, and without the log: nobody may write, and its state says whether somebody did. */
+/** Opens without locks and without the log: no process may write, and `state` shows whether one did. */
 function asItLies(driver: Driver, file: string): Omit<ReadingConnection, 'state'> {
   const connection = connect(driver, `${pathToFileURL(file).href}?immutable=1`)
   return { connection, close: () => connection.close() }

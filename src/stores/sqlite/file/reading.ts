@@ -1,5 +1,5 @@
-// The reading side: a connection of its own, so that reads never see a transaction that is still under way. Each read
-// sees one state of the file.
+// The reading side: a connection of its own, so that reads never see an open transaction. Each read sees one state of the
+// file.
 
 import { crc32 } from 'node:zlib'
 import { RepriseError } from '../../../core/errors.ts'
@@ -19,13 +19,13 @@ import { retryBusy } from './retry.ts'
 
 export interface Reading {
   readonly connection: Connection
-  /** -1 for a namespace that was never written to: nothing is found in it. */
+  /** -1 for a namespace that was never written: it contains nothing. */
   readonly space: number
   readonly timelines: Timelines
   readonly workers: Workers
   readonly log: Log
   readonly inboxes: CountedInboxes
-  /** Set anew for each read: what is read is read at once. */
+  /** The time of the current read, which is synchronous. */
   now: number
 }
 
@@ -36,18 +36,18 @@ export interface ReaderOptions {
   readonly file: string
   readonly busyMs: number
   readonly clock: () => number
-  /** Null: the file is read as far as it goes, also where acknowledged rows are missing at its end. */
+  /** Null: the file is read as far as possible, even if acknowledged rows are missing at its end. */
   readonly ack: AckMark | null
 }
 
 const attemptsMax = 10
-/** Timelines that are kept from one read to the next. */
+/** The number of timelines cached between reads. */
 const keptMax = 1000
 
-/** What was read of a state of the file. The version is SQLite's: it changes with every commit of another connection. */
+/** Data read from one state of the file. The version is SQLite's: it changes with every commit of another connection. */
 interface Kept {
   readonly version: number
-  /** The log of this state reaches so far at least. */
+  /** The minimum position that the log of this state reaches. */
   readonly acknowledged: number
   readonly reading: Reading
 }
@@ -73,7 +73,7 @@ export class Reader {
     }
   }
 
-  /** The same where all of it was read before and nobody has written since: then it needs no transaction. Null: read it. */
+  /** Repeats a read without a transaction if all of it is cached and nothing was written since. Null: read it. */
   reread<Result>(work: (reading: Reading) => Result): { readonly result: Result } | null {
     const kept = this.#kept
     if (!kept || kept.reading.timelines.count > keptMax || this.#connected?.state !== null) return null
@@ -83,7 +83,7 @@ export class Reader {
       if (connection.dataVersion() !== kept.version) return null
       return connection.silently(() => work(asOf(kept.reading, this.#options.clock())))
     } catch {
-      // Whatever it is, reading says it better.
+      // A regular read reports the error better.
       return null
     }
   }
@@ -93,19 +93,19 @@ export class Reader {
     return this.#connected.connection
   }
 
-  /** Through SQLite itself, and not as it lies. */
+  /** True: read through SQLite's locks and log, not directly. */
   get isOnFile(): boolean {
     this.connection()
     return this.#connected!.state === null
   }
 
-  /** A file that is read as it lies tells nothing of how it is written. */
+  /** A file that is read directly shows nothing about how it is written. */
   durability(): Readonly<Record<string, string>> {
     const connection = this.connection()
     return this.#connected!.state === null ? { ...connection.durability() } : { access: 'read only' }
   }
 
-  /** Changes when somebody has written. */
+  /** Changes when any process has written. */
   dataVersion(): number {
     const connection = this.connection()
     const state = this.#connected!.state === null ? null : stateOf(this.#options.file)
@@ -124,7 +124,7 @@ export class Reader {
       this.#forgetOldState()
       const connection = this.connection()
       try {
-        // Before the snapshot: what was acknowledged by then is in it.
+        // Read before the snapshot, which then contains everything acknowledged so far.
         const acknowledged = this.#options.ack?.position() ?? 0
         const result = connection.snapshot(() => work(this.#reading(connection, acknowledged)))
         if (!this.#forgetOldState()) return result
@@ -135,7 +135,7 @@ export class Reader {
     }
   }
 
-  /** A file that is read as it lies may have changed: what was read of it before does not count. */
+  /** A file that is read directly may have changed: cached data of its old state is dropped. */
   #forgetOldState(): boolean {
     const state = this.#connected?.state ?? null
     if (state === null || state === stateOf(this.#options.file)) return false

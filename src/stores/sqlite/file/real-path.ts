@@ -1,12 +1,12 @@
-// Where a file really lies. SQLite follows links, and puts the write-ahead log beside the file they lead to; whatever we
-// keep or look at beside it must follow them as well.
+// The real path of a file. SQLite follows links and puts the write-ahead log beside the target file; all files that the store
+// keeps or checks beside it must follow links too.
 
 import { readlinkSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 
 const linksMax = 40
 
-/** Also of a file that is not there yet: then of where it would be made. */
+/** Also for a file that does not exist yet: the path where it would be created. */
 export function realPath(location: string): string {
   let path = resolve(location)
   for (let links = 0; links < linksMax; links++) {
@@ -30,7 +30,7 @@ function linkTarget(path: string): string | null {
   }
 }
 
-/** The part of it that is there, without links, and the rest as it is. */
+/** Resolves links in the existing part of the path, and appends the rest. */
 function realFolder(folder: string): string {
   try {
     return realpathSync(folder)

@@ -1,4 +1,4 @@
-// A SQLite file that does not open any more, written anew from what is sound in it.
+// Rewrites a SQLite file that no longer opens from its sound parts.
 
 import type { Renewal } from '../../../core/store/ports.ts'
 import { renewCopy, renewFile } from '../salvage/renew.ts'
@@ -8,7 +8,7 @@ import { toStoreError } from './failure.ts'
 import { realPath } from './real-path.ts'
 
 /**
- * For a file that does not open any more (Store.renew); with `dryRun` to a copy of it.
+ * For a file that no longer opens (Store.renew); with `dryRun`, works on a copy of it.
  * @example await renewSqlite('.reprise/reprise.db', { namespace, hash })
  */
 export async function renewSqlite(

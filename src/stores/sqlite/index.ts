@@ -1,4 +1,4 @@
-// The SQLite store, as others see it.
+// The public part of the SQLite store.
 
 export { renewSqlite } from './file/renew-sqlite.ts'
 export { openSqlite, type SqliteOptions } from './store.ts'

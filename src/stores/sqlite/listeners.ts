@@ -1,5 +1,5 @@
-// Who is told when something may be due or readable: at once after our own transactions, and by looking at the file's
-// version now and then for those of other processes, but only while somebody listens.
+// Notifies listeners when something may be due or readable: at once after transactions of this process, and by polling the
+// file's version for those of other processes, but only while there are listeners.
 
 const pollMs = 50
 
@@ -11,7 +11,7 @@ export class Listeners {
   #isTelling = false
   #mayBeDue = false
 
-  /** `version` changes when another connection has written; null if it cannot be told now. */
+  /** `version` changes when another connection has written; null if it is unknown now. */
   constructor(version: () => number | null) {
     this.#version = version
   }
@@ -30,7 +30,7 @@ export class Listeners {
     }
   }
 
-  /** Transactions that follow each other without a turn of the event loop are told of together. */
+  /** Consecutive transactions within one turn of the event loop cause one notification. */
   notify(mayBeDue: boolean): void {
     if (this.#wakes.size === 0) return
     this.#mayBeDue ||= mayBeDue

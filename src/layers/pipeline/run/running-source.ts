@@ -1,5 +1,5 @@
-// A source as the flow reads it: one read at a time, records decoded and given their times, and one watermark made of those
-// of its partitions. Its positions are those behind what was handed on, never behind what was only read.
+// A source as the flow reads it: one read at a time, records decoded and with times, and one watermark merged from those of its
+// partitions. Its positions are behind records that were passed on, never behind records that were only read.
 
 import { assert } from '../../../core/assert.ts'
 import { type Batch, type Output, slice } from '../batch.ts'
@@ -8,15 +8,15 @@ import type { OperatorContext, TimedOperator } from '../operator.ts'
 import { lastWatermark, PartitionWatermark, WatermarkMerge } from '../rules/watermarks.ts'
 import { passedOver, type SourceBatch, type SourceReader } from '../source.ts'
 
-/** What was read: a batch, null at the end, undefined for nothing yet. */
+/** The result of a read: a batch, null at the end, undefined if nothing is ready. */
 type Read = SourceBatch<unknown> | null | undefined
 
-/** What follows a source. */
+/** The outputs and operators behind a source. */
 export interface Behind {
   readonly next: Output
-  /** The same for records that are sent back, which are not counted again. */
+  /** The output for records that are sent back, which are not counted again. */
   readonly again: Output
-  /** The operators whose results depend on where watermarks fall between records. */
+  /** The operators whose results depend on the position of watermarks between records. */
   readonly timed: readonly TimedOperator[]
 }
 
@@ -38,9 +38,9 @@ export class RunningSource {
   #ready: Read
   #isEnded = false
   records = 0
-  /** Of the batch that is decoded: records that are not meant for pipelines. */
+  /** The number of skipped records in the current batch: they are not meant for pipelines. */
   #passed = 0
-  /** A position that the outside waits for was passed since the last barrier. */
+  /** True: a position that the outside system waits for was passed since the last barrier. */
   isDue = false
 
   constructor(
@@ -73,12 +73,12 @@ export class RunningSource {
     return this.#merge.current
   }
 
-  /** How old the newest record is, by the clock; null: it has no times, or nothing came yet. */
+  /** The age of the newest record, by the clock; null: records have no times, or none has arrived. */
   lagMs(now: number): number | null {
     return Number.isFinite(this.#highest) ? Math.max(0, now - this.#highest) : null
   }
 
-  /** Whom windows wait for. */
+  /** The partitions that windows wait for. */
   get slowest(): readonly string[] {
     return this.#merge.slowest()
   }
@@ -87,7 +87,10 @@ export class RunningSource {
     return this.#reader
   }
 
-  /** Reads and hands on one batch if it is there: how many records; -1: nothing is there yet, it wakes the flow. */
+  /**
+   * Reads and passes on one batch if it is ready. Returns the number of records; -1: nothing is ready, and the source wakes the
+   * flow.
+   */
   step(max: number): number {
     if (this.#isEnded || this.#isReading) return -1
     let read = this.#ready
@@ -105,7 +108,7 @@ export class RunningSource {
     return 0
   }
 
-  /** Reads a record once more that could not be decoded. Positions and watermarks stay: they have passed it. */
+  /** Decodes a failed record again. Positions and watermarks stay: they are already behind it. */
   again(value: unknown): void {
     const batch = this.#batchOf([value], undefined)
     if (batch.values.length > 0) this.#again.batch(batch)
@@ -118,7 +121,7 @@ export class RunningSource {
     this.#next.watermark(lastWatermark)
   }
 
-  /** Partitions that are silent for too long are no longer waited for. */
+  /** Partitions that are silent for too long become idle. */
   tick(now: number): void {
     if (this.#isEnded || this.#node.idleMs === null || this.#node.time === null) return
     for (const [partition, watermark] of this.#partitions) {
@@ -148,7 +151,7 @@ export class RunningSource {
     const { partition, values, position, isDue, names } = read
     if (isDue) this.isDue = true
     const count = values.length
-    // Noted in the same turn in which the records go on: a barrier falls before both or after both.
+    // Set in the same turn in which the records are passed on: a barrier falls before both or after both.
     this.#positions.set(partition, position)
     if (count === 0) return 0
     this.#passed = 0
@@ -163,15 +166,16 @@ export class RunningSource {
   }
 
   /**
-   * Hands records on with the watermark between them wherever it makes a difference: as soon as it reaches what an operator
-   * waits for, and on both sides of a late record. So results are those of one record at a time. Gives the rest of them.
+   * Passes records on with watermarks between them wherever that matters: as soon as a watermark reaches a time that an
+   * operator waits for, and on both sides of a late record. Results are then those of one record at a time. Returns the
+   * remaining records.
    */
   #handInCuts(partition: string, batch: Batch, times: readonly number[]): Batch {
     const own = this.#partitions.get(partition)!
     const others = this.#merge.lowestBeside(partition)
     let [from, highest] = [0, Number.NEGATIVE_INFINITY]
     let due = this.#dueAbove()
-    /** Where the watermark would be if it were sent after every record. */
+    /** The watermark if it were sent after every record. */
     let reached = this.#given
     const cut = (to: number) => {
       if (to > from) this.#next.batch(slice(batch, from, to))
@@ -206,7 +210,7 @@ export class RunningSource {
     if (decode === null && time === null) return { values, times: null, keys: null, names }
     if (decode === null) {
       const times = timesOf(values, time!)
-      // The usual case: the values stay the array they are.
+      // The usual case: the array of values is reused.
       if (times) return { values, times, keys: null, names }
     }
     const kept: unknown[] = []
@@ -243,7 +247,7 @@ export class RunningSource {
     this.#next.watermark(watermark)
   }
 
-  /** New ones may appear while it runs. */
+  /** New partitions may appear during the run. */
   #findPartitions(): void {
     const partitions = this.#reader.partitions()
     if (partitions.length === this.#partitions.size) return
@@ -262,7 +266,7 @@ function highestOf(times: readonly number[]): number {
   return highest
 }
 
-/** Null: that of one of them cannot be told. */
+/** Null: the time of a record could not be determined. */
 function timesOf(values: readonly unknown[], time: (value: never) => number): number[] | null {
   const times = new Array<number>(values.length)
   try {

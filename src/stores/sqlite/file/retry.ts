@@ -5,7 +5,7 @@ import { isBusy } from './failure.ts'
 const firstPauseMs = 2
 const longestPauseMs = 50
 
-/** Tries until it is not busy; after `busyMs` the last error stands. */
+/** Retries while busy; after `busyMs`, throws the last error. */
 export async function retryBusy<Result>(busyMs: number, work: () => Result): Promise<Result> {
   const end = performance.now() + busyMs
   for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {

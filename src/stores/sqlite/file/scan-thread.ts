@@ -1,5 +1,5 @@
-// Statements that go through whole tables, on a thread with a connection of its own: in a large file each of them takes
-// seconds, in which nobody else would have a turn of the event loop.
+// Runs statements that scan whole tables on a thread with its own connection: in a large file each of them takes seconds, which
+// would block the event loop.
 
 import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Driver, SqlRow } from './driver.ts'
 
-/** Runs statements on a thread of their own, and gives what each of them gave. */
+/** Runs statements on the thread, and returns the result of each. */
 export type Aside = (statements: readonly string[], signal?: AbortSignal) => Promise<AsideAnswer[]>
 
 type AsideAnswer = { readonly rows: SqlRow[] } | { readonly error: Error }
@@ -33,10 +33,10 @@ try {
   parentPort.postMessage({ isOver: true, ...told(error) })
 }`
 
-/** A smaller file is gone through in no time where it is asked for. */
+/** Smaller files are scanned quickly enough on the calling thread. */
 const leastBytes = 8 * 1024 * 1024
 
-/** Null: the file is small, is read as it lies, or has a driver that cannot be loaded by its name. */
+/** Null: the file is small, is read directly, or has a driver that cannot be loaded by its name. */
 export function asideOf(driver: Driver, file: string, { isOnFile }: { readonly isOnFile: boolean }): Aside | null {
   const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0
   if (size < leastBytes || !isOnFile) return null
@@ -58,7 +58,7 @@ function allAside(
     const answers: AsideAnswer[] = []
     const worker = new Worker(program, { eval: true, workerData: { module, file, statements } })
     const abort = () => {
-      // A statement under way is not ended by it: nobody waits for that.
+      // A statement under way is not interrupted, and nothing waits for it.
       worker.unref()
       void worker.terminate()
       reject(new RepriseError('ABORTED', 'the check of the file: aborted', {}, signal?.reason))

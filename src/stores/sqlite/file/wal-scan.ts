@@ -1,12 +1,12 @@
-// Looks through SQLite's write-ahead log before SQLite does. SQLite takes a frame with a wrong checksum for the end of the
-// log and cuts everything after it without a word; that is right for a torn tail and wrong for a flipped bit.
+// Scans SQLite's write-ahead log before SQLite does. SQLite treats a frame with a wrong checksum as the end of the log and
+// silently drops everything after it; that is right for a torn tail and wrong for a flipped bit.
 //
 // Format (sqlite.org/fileformat2.html, section 4): a header of 32 bytes (magic, version, page size, sequence, two salts,
 // checksum), then frames of 24 bytes and a page (page number, database size if it commits, the salts, running checksum).
 //
-// How the two are told apart: a transaction is synced before the next one starts. So a bad frame with two commits
-// behind it, or a bad header with any, lay in synced data. One commit may be the torn tail of a power loss: whether it
-// had been acknowledged, the mark beside the file says (ack-mark.ts).
+// The two cases differ as follows: a transaction is synced before the next one starts, so a bad frame with two later commits,
+// or a bad header with any, was in synced data. With one later commit it may be the torn tail of a power loss: the mark beside
+// the file shows whether that commit had been acknowledged (ack-mark.ts).
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 
@@ -19,7 +19,7 @@ export interface WalFault {
   readonly commitsBehind: number
 }
 
-/** Null: the log is whole, or there is none. While another process writes, only what stays the same is a fault. */
+/** Null: the log is whole, or there is none. While another process writes, only a repeatable finding is a fault. */
 export function scanWal(databaseFile: string): WalFault | null {
   let fault = scanOnce(`${databaseFile}-wal`)
   for (let look = 0; fault && look < 2; look++) {
@@ -80,17 +80,17 @@ function isMagic(value: number): boolean {
   return value === 0x377f0682 || value === 0x377f0683
 }
 
-/** A frame of the log as it lies, whether or not the frames before it are sound. */
+/** A frame of the log as stored, whether or not the frames before it are sound. */
 export interface WalFrame {
   readonly page: number
-  /** Pages of the file after this transaction; 0: it goes on. */
+  /** The pages of the file after this transaction; 0: the transaction continues. */
   readonly pagesAfter: number
   readonly content: Uint8Array
-  /** Its checksum is right. It goes on from the one that is written before it, so one bad frame leaves the next one sound. */
+  /** The checksum is right. It continues from the stored one before it, so one bad frame leaves the next one sound. */
   readonly isSound: boolean
 }
 
-/** Every frame of this round of the log, one by one. */
+/** Every frame of the current cycle of the log. */
 export function* readWal(databaseFile: string): Generator<WalFrame> {
   const handle = openSync(`${databaseFile}-wal`, 'r')
   try {
@@ -116,7 +116,7 @@ export function* readWal(databaseFile: string): Generator<WalFrame> {
   }
 }
 
-/** By the second frame, which rests on the first and not on the header; null: it does not tell. */
+/** Determined by the second frame, which depends on the first and not on the header; null: unknown. */
 function isBigEndianAt(handle: number, pageBytes: number): boolean | null {
   const frameBytes = frameHeaderBytes + pageBytes
   const both = readAt(handle, headerBytes, 2 * frameBytes)
@@ -131,7 +131,7 @@ function isBigEndianAt(handle: number, pageBytes: number): boolean | null {
   return found ?? null
 }
 
-/** A damaged header may say anything: then the usual size is as good a guess as any. */
+/** A damaged header may contain anything: the usual page size is then the best guess. */
 function toPageBytes(value: number): number {
   const isPowerOfTwo = (value & (value - 1)) === 0
   return isPowerOfTwo && value >= 512 && value <= 65536 ? value : 4096

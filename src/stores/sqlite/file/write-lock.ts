@@ -1,10 +1,10 @@
-// Whose turn it is to use the writing connection. The user's SQL keeps its turn across awaits; the others queue up behind it.
+// The queue for the writing connection. User SQL keeps the connection across awaits; other writers wait in the queue.
 
 export class WriteLock {
   #last: Promise<unknown> = Promise.resolve()
   #waiting = 0
 
-  /** Nobody is at it or waits for it: what is done before the next await is done alone. */
+  /** No writer holds or awaits the connection: work before the next await runs alone. */
   get isFree(): boolean {
     return this.#waiting === 0
   }

@@ -1,8 +1,9 @@
-// Rows of the log that hold nothing any more (sweep.ts). They must not just vanish: a row that is not there is damage. At the
-// start of the log they go, and where it starts is written down. Further on, the last of several in a row stands for all of
-// them and says for how many (log-row.ts). Without that, one old entry that is kept would keep a row for each commit since.
+// Rows of the log that hold nothing any more (sweep.ts). They cannot simply be deleted: a missing row is damage. At the start
+// of the log they are removed, and the new start is recorded. Further on, the last of several consecutive empty rows
+// represents all of them and stores their count (log-row.ts). Otherwise, one old kept entry would keep a row for each later
+// commit.
 //
-// Rows are emptied in commits, and joined later, in tidy: `empty_from` in reprise_meta says from where on to look. It is a hint.
+// Commits empty rows, and tidy joins them later: `empty_from` in reprise_meta is the position to start from. It is a hint.
 
 import { assert } from '../../../core/assert.ts'
 import type { Connection } from '../file/connection.ts'
@@ -11,34 +12,34 @@ import type { Writing } from '../writing/writing.ts'
 import { isEmptyRow, joinedBefore, joinedRow } from './log-row.ts'
 
 const rowsPerStep = 1000
-/** So that the loss of one such row never takes more than what a salvage fills in (salvage/salvage-log.ts). */
+/** Bounds the loss of one such row to the number of rows that a salvage can fill in (salvage/salvage-log.ts). */
 const joinedMax = 100_000
-/** Rows that are longer hold something; their bytes are not read. */
+/** Longer rows hold something; their bytes are not read. */
 const emptyBytesMax = 32
 
-/** Rows from this position on have been emptied. */
+/** Records that rows from this position on have been emptied. */
 export function noteEmptied(connection: Connection, position: number): void {
   const sql = `INSERT INTO reprise_meta (key, value) VALUES ('empty_from', ?)
     ON CONFLICT DO UPDATE SET value = excluded.value WHERE excluded.value < value`
   connection.run(sql, position)
 }
 
-/** Where emptied rows were noted, if any were. */
+/** The recorded position of emptied rows, if any. */
 export function emptiedFrom({ connection }: Writing): number | null {
   return (
     (connection.get(`SELECT value FROM reprise_meta WHERE key = 'empty_from'`)?.value as number | undefined) ?? null
   )
 }
 
-/** They have all been dealt with, unless some were noted meanwhile. */
+/** All emptied rows are handled, unless more were recorded meanwhile. */
 export function forgetEmptied(writing: Writing, from: number): void {
   writing.connection.run(`DELETE FROM reprise_meta WHERE key = 'empty_from' AND value = ?`, from)
   writing.hasAside = true
 }
 
 /**
- * Empty rows at the start of the log go; where it starts now is written down, so that this is not taken for damage. The
- * last row stays, empty or not: no position may be used twice (log-end.ts).
+ * Removes empty rows at the start of the log and records the new start, so that their absence is not damage. The last row
+ * stays, empty or not: no position may be reused (log-end.ts).
  */
 export function dropEmptyRows(writing: Writing): number {
   const { connection } = writing
@@ -52,19 +53,19 @@ export function dropEmptyRows(writing: Writing): number {
   }
   if (end === start) return 0
   assert(end <= last, 'the last row of the log stays')
-  // Nothing below the start: a row that an older release placed there is evidence, and verify tells of it.
+  // Nothing below the start is deleted: a row that an older release placed there is evidence, and verify reports it.
   connection.run('DELETE FROM reprise_log WHERE position >= ? AND position < ?', start, end)
   connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', ?)`, end)
   writing.hasAside = true
   return end - start
 }
 
-/** Joins empty rows that follow each other, among some rows from there on; where to go on, or null at the end. */
+/** Joins consecutive empty rows, among a limited number of rows; returns where to continue, or null at the end. */
 export function joinEmptyRows(writing: Writing, from: number): number | null {
   const { connection } = writing
-  // The last row before this transaction's is the acknowledged one, and stays as it is.
+  // The last row before this transaction's is the acknowledged one, and must not change.
   const end = writing.position - 1
-  // What was joined before may reach up to here: it is gone on with.
+  // A joined row may end right here: it is extended.
   const before = connection.get('SELECT max(position) AS last FROM reprise_log WHERE position < ?', from)?.last
   const rows = rowsFrom(connection, Math.max(Number(before ?? 1), writing.log.firstPosition()), end)
   let first: number | null = null

@@ -1,5 +1,5 @@
 // The feed: the log in order of position. A page ends at a whole row, since all runs of a row share its position, and a
-// row that is not there is damage, unless a later one says that it stands for it (empty-rows.ts).
+// missing row is damage, unless a later row represents it (empty-rows.ts).
 
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
@@ -18,7 +18,7 @@ export interface FeedSource extends NameSource {
   readonly log: Log
 }
 
-/** So few timelines of a filter are looked up before the log is read, to know where their history ends. */
+/** Up to this many timelines of a filter are looked up before the log is read, to learn where their history ends. */
 const fewMax = 64
 
 export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFilter, limit: number): FeedPage {
@@ -29,7 +29,7 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
   if (from > last) throw positionGone(after, toPosition(last))
   let reached = Math.max(from, source.log.firstPosition() - 1)
   const few = filter.prefixes ? fewWithin(source, filter.prefixes, fewMax) : null
-  // Behind the last run of theirs there is nothing to look at.
+  // Nothing after their last run needs to be read.
   const until = few ? few.reduce((most, { head }) => Math.max(most, head.position), 0) : last
   if (limit > 0 && until <= reached) reached = Math.max(reached, last)
   const tids = few && new Set(few.map(({ tid }) => tid))
@@ -38,9 +38,9 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
   if (limit > 0 && reached < last) {
     for (const row of source.connection.iterate(sql, reached)) {
       const at = row.position as number
-      // A page in the wrong place leads back, and would be read for ever.
+      // A misplaced page leads backwards, and would be read forever.
       if (at <= reached) throw damaged(`the log leads from row ${reached} back to ${at}`, { position: at })
-      // One that stands for those before it may begin before the place where we are.
+      // A joined row may begin before the current position.
       if (at - intact(at, () => joinedBefore(at, row.body)) > reached + 1) throw missing(reached + 1)
       reached = at
       for (const item of itemsOf(source, reached, row.body as Uint8Array, filter, tids)) {
@@ -67,7 +67,7 @@ function itemsOf(
   for (const frame of intact(position, () => [...readFrames(position, body)])) {
     if (tids && !tids.has(frame.tid)) continue
     const timeline = source.timelines.byTid(frame.tid)
-    // What was forgotten or trimmed is gone from the feed too, and other namespaces do not show.
+    // Forgotten or trimmed entries are gone from the feed too, and other namespaces are invisible.
     if (!timeline || frame.last <= timeline.head.floor || !isWanted(timeline.name, filter)) continue
     const placed: PlacedRun = { position, frame }
     const digest = source.log.digestOf(timeline, placed)

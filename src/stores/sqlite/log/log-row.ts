@@ -1,16 +1,16 @@
-// One row of the log: everything that one transaction appended, to however many timelines. This file owns the format:
+// One row of the log: all runs that one transaction appended, to any number of timelines. This file owns the format:
 //
 //   body  = kind(byte: 1 as committed, 2 compacted since) mark(4 bytes, from kind and position) frame*
 //         | 12 time(integer, ms: the store's clock) frame*                  unsettled: the heads were not written (unsettled.ts)
 //         | 3 mark(4 bytes) count(integer) crc(4 bytes, of count, started from position)
-//                                          it stands for so many rows before it as well: none holds anything (empty-rows.ts)
+//                                          it represents this many earlier rows as well: none holds anything (empty-rows.ts)
 //   frame = size(integer, of what follows) crc(4 bytes, little-endian, of what follows, started from position and time)
 //           tid(integer) first(integer) count * 4 + flags(integer: 1 digest, 2 operation) back(integer)
 //           [digest(32 bytes)] [operation(text)] bytes(rest)
 //
-// `back` leads to the timeline's run before: 0 if there is none, else 1 + how many positions back its row is. The digest
-// is left out where it is known to follow from the one before (log.ts), which saves more than a tenth of the space; the
-// operation wherever the head has it, and where it follows from the digest.
+// `back` leads to the timeline's previous run: 0 if there is none, else 1 + the distance of its row in positions. The digest is
+// omitted where it follows from the one before (log.ts), which saves more than a tenth of the space; the operation is omitted
+// where the head has it, and where it follows from the digest.
 
 import { ByteReader, ByteWriter, integerSize, textBytesMax, writeInteger } from '../../../core/bytes.ts'
 import type { Digest, OperationId } from '../../../core/coordinate.ts'
@@ -22,7 +22,7 @@ import { checksum } from '../file/checksum.ts'
 const asCommitted = 1
 const compacted = 2
 const joined = 3
-/** It has no mark, for the sake of its size. No damage makes a settled row of it, which would hide what the heads lack. */
+/** Has no mark, to save space. No damage turns it into a settled row, which would hide what the heads lack. */
 const unsettled = 12
 const markBytes = 4
 const crcBytes = 4
@@ -36,7 +36,7 @@ export interface Frame {
   readonly tid: number
   readonly first: number
   readonly last: number
-  /** Position of the timeline's run before; 0: there is none. */
+  /** The position of the timeline's previous run; 0: there is none. */
   readonly previous: number
   readonly digest: Digest | null
   /** Only in an unsettled row, and only if it does not follow from the digest. */
@@ -44,7 +44,7 @@ export interface Frame {
   readonly bytes: Uint8Array
 }
 
-/** A frame, and the row it lies in. */
+/** A frame, with its row. */
 export interface PlacedRun {
   readonly position: number
   readonly frame: Frame
@@ -53,23 +53,23 @@ export interface PlacedRun {
 export interface FrameDraft {
   readonly tid: number
   readonly previous: number
-  /** Digest of the history before the run. */
+  /** The digest of the history before the run. */
   readonly before: Digest
   readonly run: EntryRun
   readonly operation: OperationId
 }
 
 export interface RowOptions {
-  /** The time, if the row is an unsettled one. */
+  /** The time, if the row is unsettled. */
   readonly unsettledAt: number | null
   readonly needsDigest: (draft: FrameDraft) => boolean
 }
 
-/** Rows are built in the same memory one after another: this is on the path of every append. */
+/** Reuses one buffer for all rows: this is on the path of every append. */
 export class RowEncoder {
   #bytes = new Uint8Array(16 * 1024)
 
-  /** The body is valid until the next one is encoded. */
+  /** The body is valid until the next call. */
   encode(position: number, drafts: readonly FrameDraft[], { unsettledAt, needsDigest }: RowOptions): Uint8Array {
     let sizeMax = 1 + 8
     for (const { run, operation } of drafts) sizeMax += run.bytes.length + frameOverheadMax + textBytesMax(operation)
@@ -100,7 +100,7 @@ function markOf(position: number, kind: number): number {
   return Math.imul((position % 2 ** 32) ^ kind, 0x9e3779b1) ^ Math.floor(position / 2 ** 32)
 }
 
-/** What the checksums of a row start from: so a row in another place, or taken for one of another kind, is found. */
+/** The seed of a row's checksums, which detects a row at another position or of another kind. */
 function seedOf(position: number, unsettledAt: number | null): number {
   return unsettledAt === null
     ? position
@@ -151,13 +151,13 @@ export function unsettledTime(position: number, body: Uint8Array): number | null
   return openBody(position, body).unsettledAt
 }
 
-/** The frames of a row, each checked. Throws MALFORMED where the row is damaged. */
+/** The frames of a row, each verified. Throws MALFORMED if the row is damaged. */
 export function* readFrames(position: number, body: Uint8Array): Generator<Frame> {
   const { reader, seed } = openBody(position, body)
   while (reader.remaining > 0) yield readFrame(position, seed, reader.sized())
 }
 
-/** Every frame of the row can be read. */
+/** True: every frame of the row can be read. */
 export function isWhole(position: number, body: unknown): boolean {
   try {
     for (const _ of readFrames(position, body as Uint8Array)) void _
@@ -168,7 +168,7 @@ export function isWhole(position: number, body: unknown): boolean {
   }
 }
 
-/** From what the checksums of its frames start; null: its first bytes are damaged. */
+/** The seed of the checksums of its frames; null: its first bytes are damaged. */
 export function frameSeed(position: number, body: Uint8Array): number | null {
   try {
     return openBody(position, body).seed
@@ -178,7 +178,7 @@ export function frameSeed(position: number, body: Uint8Array): number | null {
   }
 }
 
-/** Those of a damaged row that can still be read. */
+/** The readable frames of a damaged row. */
 export function soundFrames(position: number, body: unknown): Frame[] {
   if (!(body instanceof Uint8Array)) return []
   for (const { reader, seed } of likelyStarts(position, body)) {
@@ -188,7 +188,7 @@ export function soundFrames(position: number, body: unknown): Frame[] {
   return []
 }
 
-/** What its first bytes say, and, since these may be the damaged ones, how else it may have begun. */
+/** The start according to its first bytes and, since these may be damaged, the alternatives. */
 function likelyStarts(position: number, body: Uint8Array) {
   const starts = [{ reader: new ByteReader(body, emptyRowBytes), seed: seedOf(position, null) }]
   try {
@@ -211,13 +211,13 @@ function framesUntilDamage(position: number, seed: number, reader: ByteReader): 
       }
     }
   } catch (error) {
-    // A length is damaged: nothing after it can be told apart.
+    // A length is damaged: the frames after it cannot be separated.
     if (!(error instanceof RepriseError)) throw error
   }
   return frames
 }
 
-/** The frame of this timeline that ends at `last`, or null. Others are passed over unchecked. */
+/** The frame of this timeline that ends at `last`, or null. Other frames are skipped without verification. */
 export function findFrame(position: number, body: Uint8Array, tid: number, last: number): Frame | null {
   const { reader, seed } = openBody(position, body)
   while (reader.remaining > 0) {
@@ -248,10 +248,10 @@ export function compactedRow(position: number, frames: readonly Frame[]): Uint8A
   return rest.subarray(0, end)
 }
 
-/** How long a row is that holds nothing, or nothing any more. */
+/** The length of a row that holds nothing. */
 export const emptyRowBytes = 1 + markBytes
 
-/** A row that stands for itself and for `count` rows before it, which go: none of them holds anything. */
+/** A row that represents itself and `count` removed rows before it, all of them empty. */
 export function joinedRow(position: number, count: number): Uint8Array {
   const body = new Uint8Array(emptyRowBytes + integerSize(count) + crcBytes)
   const start = writeStart(body, position, joined, null)
@@ -261,13 +261,13 @@ export function joinedRow(position: number, count: number): Uint8Array {
   return body
 }
 
-/** How many rows before this one are gone, all of them empty: 0 unless it says so. Throws MALFORMED where it is damaged. */
+/** The number of removed empty rows that this row represents. Throws MALFORMED if the row is damaged. */
 export function joinedBefore(position: number, body: unknown): number {
   if (!(body instanceof Uint8Array) || body[0] !== joined) return 0
   return openBody(position, body).joined
 }
 
-/** Nothing is in it any more. */
+/** True: the row holds nothing. */
 export function isEmptyRow(body: unknown): boolean {
   return body instanceof Uint8Array && (body.length === emptyRowBytes || body[0] === joined)
 }
@@ -277,7 +277,7 @@ export function isAsCommitted(body: Uint8Array): boolean {
 }
 
 function openBody(position: number, body: Uint8Array) {
-  // A flipped bit in the row's header can make its blob a null or a number.
+  // A flipped bit in the record header can turn the blob into a null or a number.
   if (!(body instanceof Uint8Array)) throw malformed(position, 'has no bytes')
   const reader = new ByteReader(body)
   const kind = reader.byte()

@@ -1,6 +1,6 @@
-// Reading the log. The runs of one timeline form a list: its head knows where the last run lies, each run where the one
-// before it does. An index row for every run would dirty one page per timeline in each transaction, so only some runs have
-// one (anchors); reading looks up the next anchor and walks back from there, over a bounded number of small runs.
+// Reads the log. The runs of one timeline form a linked list: its head has the position of the last run, and each run that of
+// the previous one. An index row for every run would dirty one page per timeline in each transaction, so only some runs have
+// one (anchors); a read finds the next anchor and walks back from there, over a bounded number of small runs.
 
 import { type Digest, equalBytes } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -15,17 +15,17 @@ import { runsFrom } from './scan-runs.ts'
 
 const anchorEvery = 32
 const anchorBytes = 4096
-/** So few entries before the head, walking back from there takes no longer than looking for an anchor. */
+/** Within this many entries before the head, walking back is as fast as finding an anchor. */
 const nearHead = 4
 const digestEvery = 4
 const digestBytes = 512
 
-/** Timelines are staggered, so that those that grow in step do not all write an anchor in the same transaction. */
+/** Timelines are staggered, so that timelines growing in step do not all write an anchor in the same transaction. */
 export function isAnchor(tid: number, first: number, count: number, bytes: number): boolean {
   return bytes >= anchorBytes || crosses(first + tid * 7, count, anchorEvery)
 }
 
-/** Should the row spell out the digest? If not, it is computed from the one before: at most a few small runs away. */
+/** Whether the row stores the digest. Otherwise it is computed from the one before, at most a few small runs away. */
 export function needsDigest(run: EntryRun): boolean {
   return run.bytes.length >= digestBytes || crosses(run.first, run.count, digestEvery)
 }
@@ -34,7 +34,7 @@ function crosses(first: number, count: number, every: number): boolean {
   return Math.floor((first + count - 1) / every) !== Math.floor((first - 1) / every)
 }
 
-/** Where a run lies, and its last sequence. */
+/** The position of a run, and its last sequence. */
 interface Place {
   readonly last: number
   readonly position: number
@@ -52,7 +52,7 @@ export interface StagedRuns {
 
 export const nothingStaged: StagedRuns = { position: 0, frames: [] }
 
-/** Rows that are kept for who asks for them again: so many, and none that is larger. */
+/** Limits of the row cache: the number of rows, and the size of a row. */
 const keptRowsMax = 512
 const keptRowBytesMax = 4096
 
@@ -62,7 +62,7 @@ export class Log {
   readonly #staged: StagedRuns
   readonly #kept: Map<number, Uint8Array> | null
 
-  /** `kept`: of one state of the file, by position; null where the file may change. */
+  /** `kept`: the row cache of one state of the file, by position; null where the file may change. */
   constructor(
     connection: Connection,
     hash: Hash,
@@ -79,12 +79,12 @@ export class Log {
     return lastPosition(this.#connection)
   }
 
-  /** Where the log begins: rows below it were given back by tidy. */
+  /** The first position of the log: tidy removed the rows below. */
   firstPosition(): number {
     return firstPosition(this.#connection)
   }
 
-  /** It held nothing any more, and a later row stands for it. */
+  /** True: the row held nothing, and a later row represents it. */
   isJoined(position: number): boolean {
     const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position LIMIT 1'
     const row = this.#connection.get(sql, position)
@@ -103,7 +103,7 @@ export class Log {
     return body
   }
 
-  /** Runs that hold sequences above `after`, at least one if there is any, stopping at about `bytesMax`. */
+  /** Runs with sequences above `after`, at least one if there is any, up to about `bytesMax`. */
   read(timeline: Timeline, after: number, bytesMax: number): EntryRun[] {
     const runs: EntryRun[] = []
     let bytes = 0
@@ -126,7 +126,7 @@ export class Log {
     return runs
   }
 
-  /** The next segment; of one that is damaged, the part below the damage. None: what comes is damaged, and `mayEnd`. */
+  /** The next segment; for a damaged one, the part below the damage. Empty: the next run is damaged, and `mayEnd` is true. */
   #readable(timeline: Timeline, after: number, mayEnd: boolean): PlacedRun[] {
     try {
       return this.segment(timeline, after)
@@ -158,7 +158,7 @@ export class Log {
     return this.#connection.get(sql, tid, after) as Place | undefined
   }
 
-  /** The run that ends at `seq`, if a run of its own ends there. */
+  /** The run that ends at `seq`, if there is one. */
   runEndingAt(timeline: Timeline, seq: number): PlacedRun | null {
     if (seq <= ownStart(timeline) || seq > timeline.head.seq) return null
     return this.segment(timeline, seq - 1).find(({ frame }) => frame.last === seq) ?? null
@@ -192,7 +192,7 @@ export class Log {
     return draft && { tid, last, previous: draft.previous, operation: draft.operation, ...draft.run }
   }
 
-  /** Digest of the history up to the end of this run. */
+  /** The digest of the history up to the end of this run. */
   digestOf(timeline: Timeline, placed: PlacedRun): Digest {
     const { frame } = placed
     const digest = frame.digest ?? this.#chain(this.#digestBefore(timeline, placed), frame)
@@ -206,8 +206,8 @@ export class Log {
       const previous = { position: frame.previous, frame: this.frame(timeline, frame.previous, seq) }
       return previous.frame.digest ?? this.#chain(this.#digestBefore(timeline, previous), previous.frame)
     } catch (error) {
-      // Trimmed, or damaged. The floor knows it, and so does a checkpoint there: recovery from one must not depend on
-      // what lies below.
+      // The run was trimmed or is damaged. The floor has its digest, and so has a checkpoint there: recovery from a checkpoint
+      // must not depend on history below it.
       const { floor, floorDigest } = timeline.head
       if (seq === floor) return floorDigest
       const sql = 'SELECT digest FROM reprise_manifest WHERE tid = ? AND seq = ? ORDER BY number DESC LIMIT 1'
@@ -221,7 +221,7 @@ export class Log {
     return chainDigest(this.#hash, before, frame.bytes)
   }
 
-  /** Double entry: the head and the last run must say the same. */
+  /** Double entry: the head and the last run must agree. */
   #checkHead(timeline: Timeline, frame: Frame, digest: Digest): void {
     const { head, name } = timeline
     if (frame.last !== head.seq || equalBytes(digest, head.digest)) return
@@ -232,7 +232,7 @@ export class Log {
   }
 }
 
-/** History of its own begins above this. */
+/** The timeline's own history begins above this sequence. */
 export function ownStart({ head }: Timeline): number {
   return Math.max(head.floor, head.base?.seq ?? 0)
 }

@@ -1,4 +1,4 @@
-// A run that was damaged or lost is put back into the place that the list of its timeline has for it.
+// Puts a damaged or lost run back at its position in the list of its timeline.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { RunChange } from '../../../core/store/ports.ts'
@@ -7,7 +7,9 @@ import type { Writing } from '../writing/writing.ts'
 import { compactedRow, type Frame, readFrames, soundFrames } from './log-row.ts'
 import { bodyAt, rowsAtOnce, rowsBetween } from './scan-runs.ts'
 
-/** Puts the run where the one after it, or the head, says that it lies. False: not just now, ask again after another write. */
+/**
+ * Puts the run at the position that the next run, or the head, refers to. False: not possible yet; retry after another write.
+ */
 export function mendRun(writing: Writing, timeline: Timeline, change: RunChange, settledBelow: number): boolean {
   const { connection } = writing
   const { tid } = timeline
@@ -30,7 +32,7 @@ export function mendRun(writing: Writing, timeline: Timeline, change: RunChange,
   return true
 }
 
-/** Between the run before and this one: rows that held what is given up. What is sound in them stays. */
+/** Rewrites the rows between the previous run and this one without their damaged frames. Sound frames stay. */
 function dropDamaged({ connection }: Writing, after: number, before: number): void {
   for (const row of rowsBetween(connection, after + 1, before - 1)) {
     if (!(row.body instanceof Uint8Array) || isWhole(row.position, row.body)) continue
@@ -39,7 +41,7 @@ function dropDamaged({ connection }: Writing, after: number, before: number): vo
   }
 }
 
-/** Where the list of this timeline says that its run up to `last` lies. */
+/** The position of the run up to `last`, according to the list of this timeline. */
 function placeOf({ connection, log }: Writing, timeline: Timeline, last: number): number {
   const { tid, head } = timeline
   const sql = 'SELECT last, position FROM reprise_anchor WHERE tid = ? AND last >= ? ORDER BY last LIMIT 1'
@@ -56,7 +58,7 @@ function placeOf({ connection, log }: Writing, timeline: Timeline, last: number)
   return at.position
 }
 
-/** Where the run before lies: as a row says, else the damaged row nearest to it, else the same row. 0: there is none. */
+/** The position of the previous run: from a row, else the nearest damaged row, else the same row. 0: there is none. */
 function placeBefore({ connection }: Writing, timeline: Timeline, first: number, position: number): number {
   const { tid, head } = timeline
   if (first - 1 <= Math.max(head.floor, head.base?.seq ?? 0)) return 0
@@ -66,7 +68,7 @@ function placeBefore({ connection }: Writing, timeline: Timeline, first: number,
     for (const row of [...rowsBetween(connection, start + 1, end - 1)].reverse()) {
       const frames = soundFrames(row.position, row.body)
       if (frames.some((frame) => frame.tid === tid && frame.last === first - 1)) return row.position
-      // Further below there are only runs from before the one that is looked for.
+      // Further below there are only runs older than the missing one.
       if (frames.some((frame) => frame.tid === tid && frame.last < first - 1)) return damaged
       if (damaged === position && !isWhole(row.position, row.body)) damaged = row.position
     }

@@ -1,5 +1,5 @@
-// Other bytes in place of stored runs (Store.rewrite). A row of the log is written anew with its frames where they were;
-// frames whose bytes change spell out their digest, which can no longer be computed from them.
+// Replaces the bytes of stored runs (Store.rewrite). A row of the log is rewritten with its frames in place; frames whose bytes
+// change store their digest, which can no longer be computed from them.
 
 import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -34,7 +34,7 @@ export function rewriteRuns(writing: Writing, change: Change, after: string | nu
       count.changed += wanted
     }
   }
-  // A row is added after them: what could not be rewritten now is settled then, and no longer the acknowledged one.
+  // A row is added after these: rows that could not be rewritten now are then settled, and no longer the acknowledged one.
   if (count.changed + count.left > 0) writing.hasOtherChanges = true
   return { ...count, next: rows.length >= Math.max(1, limit) ? String(reached) : null }
 }
@@ -49,7 +49,7 @@ export function replaceRuns(
   const timeline = timelines.find(name)
   const settledBelow = firstUnsettled(writing)
   const count = { changed: 0, left: 0 }
-  // The last first: from each the place of the one before it is known.
+  // Process the last one first: each run has the position of the previous one.
   const damaged = changes.filter((change) => change.count !== undefined).sort((a, b) => b.first - a.first)
   for (const change of timeline ? damaged : []) {
     count[mendRun(writing, timeline!, change, settledBelow) ? 'changed' : 'left'] += 1
@@ -76,7 +76,7 @@ export function replaceRuns(
   return count
 }
 
-/** The acknowledged row has to stay as it is until there is a newer one, and so have those whose heads were not written. */
+/** The acknowledged row must not change until there is a newer one, nor must rows whose heads were not written. */
 function firstUnsettled(writing: Writing): number {
   let first = writing.position - 1
   for (const runs of writing.unsettled.pending().values()) {
@@ -85,7 +85,7 @@ function firstUnsettled(writing: Writing): number {
   return first
 }
 
-/** Damage stays for whoever looks into it. */
+/** Damaged rows stay unchanged, for diagnosis. */
 function framesIn(position: number, body: Uint8Array): Frame[] {
   try {
     return [...readFrames(position, body)]
@@ -95,7 +95,7 @@ function framesIn(position: number, body: Uint8Array): Frame[] {
   }
 }
 
-/** Of this namespace, or of a timeline that is gone. */
+/** True: the timeline belongs to this namespace, or no longer exists. */
 function isOurs({ timelines, connection }: Writing, { tid }: Frame): boolean {
   if (timelines.byTid(tid)) return true
   return connection.get('SELECT 1 FROM reprise_timeline WHERE tid = ?', tid) === undefined
@@ -111,7 +111,7 @@ function changed(writing: Writing, position: number, frame: Frame, change: Chang
     const digest = timeline ? writing.log.digestOf(timeline, { position, frame }) : (frame.digest ?? unknownDigest)
     return { ...frame, bytes, digest }
   } catch (error) {
-    // Trimmed or damaged history, of which nobody can say the digest. Sweeping gives its space back.
+    // The history is trimmed or damaged, so the digest is unknown. A sweep frees its space.
     if (error instanceof RepriseError) return null
     throw error
   }

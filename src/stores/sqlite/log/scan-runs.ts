@@ -1,5 +1,5 @@
-// Runs of a timeline around damage. The list of its runs leads from the head backwards, so one damaged row hides all below
-// it up to the anchor before. Here rows of the log are gone through one by one instead: slow, and only for what is damaged.
+// Finds runs of a timeline around damage. The list of its runs leads backwards from the head, so one damaged row hides all runs
+// below it up to the previous anchor. This file scans the rows of the log one by one instead: slow, and only for damaged parts.
 
 import type { LegibleRun } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
@@ -10,7 +10,7 @@ import { type PlacedRun, soundFrames } from './log-row.ts'
 export const rowsAtOnce = 256
 const bytesAtOnce = 4 * 1024 * 1024
 
-/** Runs from `after` on, one after another, until one is missing or damaged. */
+/** Consecutive runs after `after`, until one is missing or damaged. */
 export function runsFrom(connection: Connection, { tid, head }: Timeline, after: number): PlacedRun[] {
   const found: PlacedRun[] = []
   let reached = after
@@ -27,7 +27,7 @@ export function runsFrom(connection: Connection, { tid, head }: Timeline, after:
   return found
 }
 
-/** Runs above `after`, whatever is missing between them, up to the first whose digest is known. Their checksums fit. */
+/** Runs above `after`, despite gaps between them, up to the first whose digest is known. Their checksums match. */
 export function legibleRuns(connection: Connection, { tid, head }: Timeline, after: number): LegibleRun[] {
   const found: LegibleRun[] = []
   let reached = after
@@ -59,7 +59,7 @@ export function* rowsBetween(
   }
 }
 
-/** Row by row: one that cannot be read must not hide the others. */
+/** Reads row by row: an unreadable row must not hide the others. */
 export function bodyAt(connection: Connection, position: number): unknown {
   try {
     return connection.get('SELECT body FROM reprise_log WHERE position = ?', position)?.body ?? null

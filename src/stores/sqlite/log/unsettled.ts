@@ -1,6 +1,6 @@
-// unsettled rows: appends and nothing else, committed without the heads of their timelines. The head in the file is then
-// behind, and what it lacks is in the last rows of the log. Every few rows, and with every other kind of transaction, the
-// heads are written and the log is settled again, so there is never much to catch up on.
+// Unsettled rows: appends only, committed without the heads of their timelines. The head in the file is then behind, and the
+// missing part is in the last rows of the log. Every few rows, and with every other kind of transaction, the heads are written
+// and the log is settled again, so there is never much to catch up on.
 
 import { assert } from '../../../core/assert.ts'
 import type { OperationId } from '../../../core/coordinate.ts'
@@ -13,14 +13,17 @@ import type { HeadState } from '../rows/head-state.ts'
 import { firstPosition } from './log-end.ts'
 import { type Frame, readFrames, unsettledTime } from './log-row.ts'
 
-/** After so many rows, or so many bytes in them, heads are written. */
+/** After this many rows, or this many bytes in them, heads are written. */
 export const unsettledRowsMax = 256
 const unsettledBytesMin = 1024 * 1024
 const unsettledBytesMax = 8 * 1024 * 1024
-/** To write a head costs about as much as to append so many bytes: it should not happen much more often. */
+/** Writing a head costs about as much as appending this many bytes, so it should not happen much more often. */
 const bytesPerHead = 4096
 
-/** Whether heads are due, so many of them being behind. What is unsettled is read by whoever comes next, so it has a bound. */
+/**
+ * Whether heads are due, with this many of them behind. The next process to open the file reads all unsettled rows, hence the
+ * bound.
+ */
 export function areHeadsDue(rows: number, bytes: number, headsBehind: number): boolean {
   const bytesDue = Math.min(unsettledBytesMax, Math.max(unsettledBytesMin, headsBehind * bytesPerHead))
   return rows >= unsettledRowsMax || bytes >= bytesDue
@@ -45,12 +48,12 @@ export class UnsettledRuns {
     this.#hash = hash
   }
 
-  /** The file may have changed since it was last looked at. */
+  /** Called when the file may have changed. */
   begin(): void {
     this.#isFresh = false
   }
 
-  /** Up to here the log is settled. */
+  /** The log is settled up to this position. */
   pass(position: number): void {
     this.#byTid.clear()
     this.#fault = null
@@ -58,19 +61,19 @@ export class UnsettledRuns {
     this.#isFresh = true
   }
 
-  /** The caller wrote the next row, and keeps the heads of it; what is pending stays so. */
+  /** The caller wrote the next row, and keeps its heads; pending rows stay pending. */
   advance(position: number): void {
     assert(this.#isFresh, 'who appends loosely has looked at what others left')
     this.#reached = position
   }
 
-  /** Nothing is known: the next look goes back to where the log is settled. */
+  /** Drops all knowledge: the next read starts at the last settled row. */
   forget(): void {
     this.pass(0)
     this.#isFresh = false
   }
 
-  /** The head as it is, from the head as it is in the file. Only what has an owner is appended to without settling. */
+  /** The current head, from the head in the file. Only timelines with an owner have unsettled appends. */
   apply(tid: number, head: HeadState): HeadState {
     if (head.owner === null) return head
     this.#refresh()
@@ -79,7 +82,7 @@ export class UnsettledRuns {
     return runs ? runs.reduce((before, run) => this.#follow(before, run), head) : head
   }
 
-  /** By timeline, whatever its namespace. Throws where a row cannot be read: then nobody knows whose head is behind. */
+  /** Pending runs by timeline, in any namespace. Throws if a row cannot be read: it is then unknown whose head is behind. */
   pending(): ReadonlyMap<number, readonly UnsettledRun[]> {
     this.#refresh()
     if (this.#fault) throw this.#fault
@@ -101,7 +104,7 @@ export class UnsettledRuns {
   #refresh(): void {
     if (this.#isFresh) return
     this.#isFresh = true
-    // What could not be read may have been mended: everything is looked at again.
+    // Unreadable rows may have been repaired: read everything again.
     if (this.#fault) this.pass(0)
     try {
       for (const { position, time, body } of this.#rowsSince().reverse()) {
@@ -119,12 +122,12 @@ export class UnsettledRuns {
     }
   }
 
-  /** Newest first: the unsettled rows that were not looked at yet. Where the log is settled, what was known before is moot. */
+  /** The unsettled rows not read yet, newest first. At a settled row, earlier knowledge is obsolete. */
   #rowsSince(): { position: number; time: number; body: Uint8Array }[] {
     const rows: { position: number; time: number; body: Uint8Array }[] = []
     const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position DESC'
     let expected: number | null = null
-    // Below where the log starts, tidy gave rows back. They were empty, hence settled.
+    // Tidy removed the rows below the start of the log. They were empty, hence settled.
     const from = this.#reached
     const after = Math.max(from, firstPosition(this.#connection) - 1)
     for (const row of this.#connection.iterate(sql, after)) {

@@ -1,4 +1,4 @@
-// Searchable attributes as text: one letter for the type, then the value, so that 1, '1' and true stay apart.
+// Searchable attributes as text: one letter for the type, then the value, so that 1, '1' and true differ.
 
 import type { Attribute } from '../../../core/store/ports.ts'
 import { damaged } from '../file/failure.ts'
@@ -26,7 +26,7 @@ export function encodeAttribute(value: Attribute): string {
   }
 }
 
-/** How a value is looked for: 0 and -0 are equal. In JSON, so that any text survives SQLite. */
+/** The form of a value for a search: 0 and -0 are equal. In JSON, so that any text survives SQLite. */
 export function searchValue(value: Attribute): string {
   return JSON.stringify(encodeAttribute(value === 0 ? 0 : value))
 }

@@ -1,8 +1,8 @@
-// Chunks in the database. Their bytes lie apart from their row: touching a chunk must not rewrite it.
+// Chunks in the database. Their bytes are stored apart from their row: touching a chunk must not rewrite the bytes.
 //
-// The bytes of each stripe lie in a table of their own, so that one damaged page, be it at the root of a tree, reaches the
-// chunks of one stripe only: parity rebuilds those (core/checkpoint/parity.ts). The remainder of an id tells the stripe.
-// Which chunk has which id is said twice, by the table and by its index, and each is asked when the other fails.
+// The bytes of each stripe are in a table of their own, so that one damaged page, even the root of a tree, affects the chunks
+// of one stripe only: parity rebuilds those (core/checkpoint/parity.ts). The stripe is the remainder of an id. The id of a
+// chunk is stored twice, in the table and in its index, and each is read when the other fails.
 
 import { stripes } from '../../../core/checkpoint/parity.ts'
 import { type Digest, fromHex, toHex } from '../../../core/coordinate.ts'
@@ -12,13 +12,13 @@ import type { SqlRow } from '../file/driver.ts'
 import { isDamage } from '../file/failure.ts'
 import type { Writing } from '../writing/writing.ts'
 
-/** How the blobs reach the two sides of the store. */
+/** Gives blobs access to the reading and writing sides of the store. */
 export interface BlobAccess {
   read<Result>(work: (connection: Connection, space: number) => Result): Promise<Result>
   write<Result>(work: (writing: Writing) => Result): Promise<Result>
 }
 
-/** Ids are multiples of this and the number of the stripe, from 1. Those of schema version 1 follow no rule. */
+/** Ids are a multiple of this plus the number of the stripe, from 1. Ids of schema version 1 follow no rule. */
 const idStep = 16
 const plainTable = 'reprise_chunk_bytes'
 const byIndex = 'INDEXED BY sqlite_autoindex_reprise_chunk_1'
@@ -71,7 +71,7 @@ export class SqliteBlobs implements Blobs {
       } catch (error) {
         if (!isDamage(error)) throw error
       }
-      // Without the index; if it is the table that is damaged, from the index alone: then nobody knows how old they are.
+      // Read without the index; if the table is damaged, read the index alone: the ages of chunks are then unknown.
       const rows = orElse(() => all(`${columns} NOT INDEXED ${where}`), null)
       return (rows ?? all(`SELECT digest FROM reprise_chunk ${byIndex} ${where}`)).map(toChunkRow)
     })
@@ -119,7 +119,7 @@ export class SqliteBlobs implements Blobs {
   }
 }
 
-/** Of what the index does not know the table is asked, row by row: what is missing may be damage. */
+/** For a digest that is not in the index, the table is scanned: the missing index entry may be damage. */
 function findId(connection: Connection, space: number, digest: Digest): number | null {
   const find = (how: string) => {
     const sql = `SELECT id FROM reprise_chunk ${how} WHERE space = ? AND digest = ?`
@@ -136,7 +136,7 @@ function bytesOf(connection: Connection, id: number): Uint8Array | null {
   return null
 }
 
-/** Where the bytes of this id may lie, the likeliest first. */
+/** The tables that may hold the bytes of this id, the likeliest first. */
 function tablesOf(id: number): string[] {
   const stripe = (id % idStep) - 1
   return stripe >= 0 && stripe < stripes ? [tableOf(stripe), plainTable] : [plainTable]
@@ -146,13 +146,13 @@ function tableOf(stripe: number | null): string {
   return stripe === null ? plainTable : `${plainTable}_${stripe}`
 }
 
-/** False if it is not there. */
+/** False if the chunk does not exist. */
 function touchOne({ connection, space, now }: Writing, digest: Digest, at: number): boolean {
   const touch = 'UPDATE reprise_chunk SET touched_at = ? WHERE space = ? AND digest = ?'
   return connection.run(touch, Math.max(now, at), space, digest) > 0
 }
 
-/** All in which bytes of chunks lie. */
+/** All tables with bytes of chunks. */
 export const chunkTables: readonly string[] = [
   plainTable,
   ...Array.from({ length: stripes }, (_, stripe) => tableOf(stripe)),
@@ -167,7 +167,7 @@ function putOne(writing: Writing, { digest, bytes, stripe }: StoredChunk, at: nu
   connection.run(sql, id, space, digest, bytes.length, Math.max(now, at))
 }
 
-/** A stripe into which nothing can be put any more is passed over. */
+/** A stripe that can no longer be written is skipped. */
 function putBytes(connection: Connection, bytes: Uint8Array, wanted: number | null): number {
   const last = Number(connection.get('SELECT max(id) AS id FROM reprise_chunk')?.id ?? 0)
   const next = (Math.floor(last / idStep) + 1) * idStep

@@ -1,4 +1,4 @@
-// The catalog: which checkpoints exist, what is known of them, and which may go.
+// The catalog: the existing checkpoints, their marks, and which of them may be removed.
 
 import { type Digest, equalBytes, type ManifestId } from '../../../core/coordinate.ts'
 import type { Change, ManifestMark, ManifestRecord, Rewritten } from '../../../core/store/ports.ts'
@@ -33,7 +33,7 @@ export function mark(writing: Writing, timeline: Timeline, marks: readonly Manif
   for (const { id, ...notes } of marks) {
     const row = writing.connection.get(selectOne, writing.space, id)
     const record = row && row.tid === timeline.tid ? toRecordOrInvalid(row) : undefined
-    // A damaged line is invalid whatever is noted on it; it stays as it is, for whoever looks into the damage.
+    // A damaged line is invalid whatever is marked on it; it stays unchanged, for diagnosis.
     if (!record || isBroken(record)) continue
     const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
     const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
@@ -44,7 +44,7 @@ export function mark(writing: Writing, timeline: Timeline, marks: readonly Manif
   return countCheckpoints(timeline, 0, sum)
 }
 
-/** Of its line, as it is in the file. */
+/** The checksum of a line in the file. */
 function crcOf({ connection, space }: Writing, id: ManifestId): number {
   return connection.get('SELECT crc FROM reprise_manifest WHERE space = ? AND id = ?', space, id)?.crc as number
 }
@@ -56,12 +56,12 @@ export function drop(writing: Writing, timeline: Timeline, ids: readonly Manifes
     sum = takeFrom(sum, crcOf(writing, id))
     writing.connection.run('DELETE FROM reprise_manifest WHERE space = ? AND id = ?', writing.space, id)
   }
-  // The checksum of a damaged line is not what was added: what is left is added up anew.
+  // The checksum of a damaged line differs from the one that was added, so the remaining lines are summed anew.
   if (ids.some((id) => damaged.has(id))) sum = sumOf(writing.connection.all(select, timeline.tid))
   return countCheckpoints(timeline, -ids.length, sum)
 }
 
-/** The next run may lean on the digest here (log.ts): unless the floor says the same, what it leans on stays. */
+/** The next run may depend on the digest here (log.ts): unless the floor has the same, the run with that digest stays. */
 export function trim(writing: Writing, timeline: Timeline, seq: number, digest: Digest): void {
   const run = writing.log.runEndingAt(timeline, seq)
   if (run && equalBytes(writing.log.digestOf(timeline, run), digest)) sweepLater(writing, timeline, seq, run.position)
@@ -71,7 +71,7 @@ function isBroken({ invalid }: ManifestRecord): boolean {
   return invalid === brokenLine
 }
 
-/** Other bytes for the bodies of manifests (Store.rewrite). Damaged lines stay as they are. */
+/** Replaces the bodies of manifests (Store.rewrite). Damaged lines stay unchanged. */
 export function rewriteBodies(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
   const { connection, space } = writing
   const sql = 'SELECT * FROM reprise_manifest WHERE space = ? AND number > ? ORDER BY number LIMIT ?'
@@ -91,7 +91,7 @@ export function rewriteBodies(writing: Writing, change: Change, after: string | 
   return { next, seen: rows.length, changed, left: 0 }
 }
 
-/** Lines from their copies (Store.mendCatalog). Says how many are still missing, which are counted no more. */
+/** Restores lines from their copies (Store.mendCatalog). Returns how many are still missing; these no longer count. */
 export function mendLines(writing: Writing, timeline: Timeline, lines: readonly ManifestRecord[]): number {
   const { connection, space } = writing
   for (const line of [...lines].reverse()) {
@@ -109,7 +109,7 @@ const brokenLine = 'its line in the catalog does not match its checksum'
 const selectOne = 'SELECT * FROM reprise_manifest WHERE space = ? AND id = ?'
 const select = 'SELECT * FROM reprise_manifest WHERE tid = ? ORDER BY seq DESC, number DESC'
 
-/** Newest sequence first; of equal ones the one published last first. A damaged line is an invalid checkpoint (A1.3). */
+/** Highest sequence first; among equal ones, the last published first. A damaged line is an invalid checkpoint (A1.3). */
 export function catalogOf(connection: Connection, timeline: Timeline): ManifestRecord[] {
   return connection.all(select, timeline.tid).map(toRecordOrInvalid)
 }
@@ -118,7 +118,7 @@ function toRecordOrInvalid(row: SqlRow): ManifestRecord {
   return isSealed(row) ? toRecord(row) : toInvalid(row)
 }
 
-/** Throws STORE_DAMAGED where a line of the catalog is damaged or missing. */
+/** Throws STORE_DAMAGED if a line of the catalog is damaged or missing. */
 export function checkCatalog(connection: Connection, timeline: Timeline): void {
   for (const row of connection.all(select, timeline.tid)) {
     checkSeal(row, columnNames, `checkpoint ${row.id} of ${timeline.name}`)
@@ -130,14 +130,14 @@ export function hasManifests(connection: Connection, space: number): boolean {
   return connection.get('SELECT 1 FROM reprise_manifest WHERE space = ? LIMIT 1', space) !== undefined
 }
 
-/** A checkpoint that vanished from the catalog is damage: they are counted. Not inside a commit, which may have more. */
+/** A missing checkpoint is damage, so checkpoints are counted. Not inside a commit, which may add more. */
 export function readCatalog(connection: Connection, timeline: Timeline): ManifestRecord[] {
   const { name, row, sums } = timeline
   const rows = connection.all(select, timeline.tid)
   if (rows.length !== row.checkpoints) {
     throw damaged(`${name} has ${row.checkpoints} checkpoints, ${rows.length} are in the catalog`, { timeline: name })
   }
-  // A line that does not match its checksum is an invalid checkpoint, and the others count.
+  // A line that does not match its checksum is an invalid checkpoint; the other lines are counted.
   if (rows.every(isSealed) && (sumOf(rows) !== sums.checkpoints || rows.some(({ tid }) => tid !== timeline.tid))) {
     throw damaged(`the catalog of ${name} is not as it was last written`, { timeline: name })
   }
@@ -182,7 +182,7 @@ function valuesOf(space: number, tid: number, record: ManifestRecord): SqlValue[
   ]
 }
 
-/** Recovery goes on without it, so nothing of it is believed but what names it; types are as the port says. */
+/** Recovery continues without it, so only its identity is trusted; types follow the port. */
 function toInvalid(row: SqlRow): ManifestRecord {
   const nothing = new Uint8Array()
   return {

@@ -1,4 +1,4 @@
-// Named cursors into the feed: how far a consumer has read, and so what may not be trimmed yet.
+// Named cursors into the feed: the position up to which a consumer has read, from which history must not be trimmed.
 
 import type { Changes } from '../../../core/commit/changes.ts'
 import type { TimelineId } from '../../../core/coordinate.ts'
@@ -68,13 +68,13 @@ export function listCursors(connection: Connection, space: number, timelines: Ti
   }))
 }
 
-/** A cursor that is before this position, if there is one. */
+/** A cursor before this position, if there is one. */
 export function cursorBehind({ connection, space, timelines }: Writing, position: FeedPosition): string | null {
   const row = rowsOf(connection, space, timelines).find((cursor) => (cursor.position as string) < position)
   return row ? (row.name as string) : null
 }
 
-/** Says what they add up to. */
+/** Returns their sum of checksums. */
 export function giveCursors(connection: Connection, from: Timeline, to: number): number {
   let sum = 0
   for (const row of connection.all('SELECT * FROM reprise_cursor WHERE tid = ?', from.tid)) {
@@ -91,12 +91,12 @@ function writeCursor(connection: Connection, values: SqlValue[]): number {
   return crc
 }
 
-/** A cursor that vanished would let history be trimmed under its reader, so they are counted. */
+/** A lost cursor would permit trimming history that its reader still needs, so cursors are counted. */
 function rowsOf(connection: Connection, space: number, timelines: Timelines): SqlRow[] {
   const rows = connection.all('SELECT * FROM reprise_cursor WHERE space = ? ORDER BY name', space)
   for (const row of rows) checkSeal(row, columnNames, `cursor ${row.name}`)
   const byOwner = new Map<number, SqlRow[]>()
-  // By an index of its own: an owner whose cursors are all gone is found by it.
+  // Uses an index of its own: it finds an owner whose cursors are all gone.
   const owners = 'SELECT tid FROM reprise_timeline WHERE space = ? AND cursors > 0'
   for (const { tid } of connection.all(owners, space)) byOwner.set(tid as number, [])
   for (const row of rows) {

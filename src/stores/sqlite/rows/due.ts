@@ -1,6 +1,6 @@
-// Which timelines want to run and are in nobody's hands, most urgent first. What a claim costs does not grow with how many
-// are due, sleep or are at work: those that nobody has lie in one index in the order in which they are claimed, and only as
-// many are read as are wanted.
+// The timelines that are due and have no live owner, most urgent first. The cost of a claim does not grow with the number of
+// due, sleeping or owned timelines: timelines without an owner are in one index in claim order, and only as many rows are read
+// as are requested.
 
 import type { ClaimRequest } from '../../../core/store/ports.ts'
 import { workerRetired } from '../../refusals.ts'
@@ -11,7 +11,7 @@ import { isSealed } from './seal.ts'
 import { ownerKey, talliedOwners } from './tally.ts'
 import { columnNames } from './timeline-statements.ts'
 
-/** The order of claims: higher priority first, then the time since when it is due (mail: 0), then the name. */
+/** The order of claims: higher priority first, then the time since which it is due (mail: 0), then the name. */
 interface Due {
   readonly tid: number
   readonly priority: number
@@ -21,14 +21,14 @@ interface Due {
 
 const free =
   'reprise_timeline INDEXED BY reprise_timeline_due WHERE space = ? AND queue = ? AND owner IS NULL AND due IS NOT NULL'
-/** Level by level: with an index on priority first, those of a higher one that sleep would be in the way. */
+/** Level by level: with an index on priority first, sleeping timelines of a higher priority would have to be skipped. */
 const highest = `SELECT priority FROM ${free} ORDER BY priority DESC LIMIT 1`
 const nextLower = `SELECT priority FROM ${free} AND priority < ? ORDER BY priority DESC LIMIT 1`
 const ofLevel = `SELECT tid, priority, due, name FROM ${free} AND priority = ? AND due <= ? ORDER BY due, name LIMIT ?`
 const ofOwner = `SELECT tid, priority, due, name, queue FROM reprise_timeline INDEXED BY reprise_timeline_owner
   WHERE space = ? AND owner = ?`
 
-/** Numbers of the timelines that a worker may take now. */
+/** The numbers of the timelines that a worker may claim now. */
 export function findDue(source: QuerySource, { worker, queues, except = [], limit }: ClaimRequest): number[] {
   if (limit <= 0) return []
   const left = new Set<string>(except)
@@ -53,7 +53,7 @@ function freeIn({ connection, space, now }: QuerySource, queue: string, limit: n
   return found
 }
 
-/** Of workers that died and were not retired yet: few, and not for long. */
+/** Timelines of dead workers that were not retired yet: few, and not for long. */
 function ownedByDead(source: QuerySource, worker: string, queues: ReadonlySet<string>): Due[] {
   const { connection, space, now, workers } = source
   const found: Due[] = []
@@ -91,7 +91,7 @@ const missing = `SELECT t.tid, t.queue FROM json_each(?) x CROSS JOIN reprise_ti
 type Place = readonly [due: number, space: number, queue: string, tid: number]
 const start: Place = [-1, 0, '', 0]
 
-/** The look before a claim, without the write lock. */
+/** The check before a claim, without the write lock. */
 export class DueLook {
   #after: Place = start
 
@@ -102,8 +102,8 @@ export class DueLook {
   }
 
   /**
-   * Some at each claim and all of them in turn: whether what the index `wake` says is due is also where claims look. A
-   * timeline that is missing there would never run again. Throws STORE_DAMAGED.
+   * Checks some rows at each claim, and all in turn: a timeline that is due by the index `wake` must also be in the index for
+   * claims. A timeline that is missing there would never run again. Throws STORE_DAMAGED.
    */
   #check({ connection, now }: QuerySource): void {
     const rows = connection.all(slice, now, ...this.#after)
@@ -113,7 +113,7 @@ export class DueLook {
         ? start
         : [last.due as number, last.space as number, (last.queue as string | null) ?? '', last.tid as number]
     if (rows.length === 0) return
-    // A row that is damaged itself is quarantined, and disagrees with its indexes.
+    // A damaged row is quarantined, and disagrees with its indexes.
     const looked = JSON.stringify(rows.map(({ tid }) => tid))
     if (!connection.get(missing, looked)) return
     const lost = connection

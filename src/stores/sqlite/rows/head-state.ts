@@ -1,11 +1,11 @@
-// The part of a timeline that fencing and recovery rest on, packed into one value with a checksum: a flipped bit in it is
-// found, not obeyed. Every append rewrites it in place, so it is small and lies apart from the rest of the timeline.
+// The part of a timeline that fencing and recovery depend on, packed into one value with a checksum: a flipped bit in it is
+// detected. Every append rewrites it in place, so it is small and stored apart from the rest of the timeline.
 //
 //   state = crc(4 bytes, little-endian, of tid and what follows) seq epoch position updatedAt(integers) digest(32 bytes)
 //           operation(text; empty: none) tail
 //   tail  = floor(integer) floorDigest(32 bytes) flags(byte: 1 base, 2 owner, 4 life)
 //           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)] [life(integer)]
-//                                     what an append does not change; a head without a life is in its first
+//                                     the tail does not change with appends; a head without a life is in its first
 
 import { ByteReader, ByteWriter, textBytesMax, writeInteger, writeText } from '../../../core/bytes.ts'
 import type { HeadFacts } from '../../../core/commit/view.ts'
@@ -16,7 +16,7 @@ import { checksum } from '../file/checksum.ts'
 import { damaged } from '../file/failure.ts'
 
 export interface HeadState extends HeadFacts {
-  /** Where the last run of its own lies; 0: it has none. */
+  /** The position of its own last run; 0: it has none. */
   readonly position: number
 }
 
@@ -25,7 +25,7 @@ const hasBase = 1
 const hasOwner = 2
 const hasLife = 4
 
-/** The part that appends do not change: worth keeping (timelines.ts). */
+/** The part that appends do not change: worth caching (timelines.ts). */
 export function encodeTail({ floor, floorDigest, base, owner, life }: HeadState): Uint8Array {
   const writer = new ByteWriter(128)
   writer.integer(floor)
@@ -41,12 +41,12 @@ export function encodeTail({ floor, floorDigest, base, owner, life }: HeadState)
   return writer.take()
 }
 
-/** Room that one head needs at most, beside its tail. */
+/** The maximum size of a head, without its tail. */
 export function headBytesMax(state: HeadState): number {
   return 4 + 4 * 8 + digestBytes + textBytesMax(state.operation ?? '')
 }
 
-/** Writes the packed state at `start` and says where it ends. On the path of every append, so it does not allocate. */
+/** Writes the packed state at `start` and returns its end. On the path of every append, so it does not allocate. */
 export function encodeHead(bytes: Uint8Array, start: number, tid: number, state: HeadState, tail: Uint8Array): number {
   let end = writeInteger(bytes, start + 4, state.seq)
   end = writeInteger(bytes, end, state.epoch)
@@ -72,7 +72,7 @@ export function decodeHead(tid: number, bytes: Uint8Array, timeline: string): He
   }
 }
 
-/** Null: these are not the bytes of a head, or not as they were written. */
+/** Null: these are not the bytes of a head, or they are damaged. */
 export function headOf(tid: unknown, state: unknown): HeadState | null {
   if (!(state instanceof Uint8Array) || typeof tid !== 'number') return null
   try {

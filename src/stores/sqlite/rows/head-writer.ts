@@ -1,12 +1,12 @@
-// Writes heads, and the marks with their copies, in few statements: this is on the path of every commit that is
-// more than an append, and of every so many appends.
+// Writes heads, and the marks with their copies, in few statements: this is on the path of every commit that is more than an
+// append, and of periodic writes after appends.
 
 import type { Connection } from '../file/connection.ts'
 import type { SqlValue } from '../file/driver.ts'
 import { encodeHead, encodeTail, type HeadState, headBytesMax } from './head-state.ts'
 import { headCrc } from './row-counts.ts'
 
-/** Many heads go in few statements: these sizes cover every count. */
+/** Many heads are written in few statements: these sizes cover every count. */
 const batches = [64, 16, 4, 1].map((size) => {
   const values = (one: string) => `VALUES ${`${one}, `.repeat(size - 1)}${one}`
   return {
@@ -20,7 +20,7 @@ type Tail = Pick<HeadState, 'life' | 'owner' | 'floor' | 'floorDigest' | 'base'>
 
 export class HeadWriter {
   readonly #connection: Connection
-  /** What appends do not change, packed once. */
+  /** Packed tails, which appends do not change. */
   readonly #tails = new Map<number, Tail>()
   #packed = new Uint8Array(4096)
 
@@ -46,7 +46,7 @@ export class HeadWriter {
     }
   }
 
-  /** Of how many timelines something is kept. */
+  /** The number of cached timelines. */
   get count(): number {
     return this.#tails.size
   }
@@ -55,7 +55,7 @@ export class HeadWriter {
     this.#tails.delete(tid)
   }
 
-  /** What is kept may belong to timelines that are gone. */
+  /** Cached tails may belong to removed timelines. */
   clear(): void {
     this.#tails.clear()
   }

@@ -1,10 +1,10 @@
-// A timeline as the port shows it: a copy, with what only the store's clock can say about its owner.
+// A timeline in the form of the port: a copy, with the owner's liveness by the store's clock.
 
 import type { Head } from '../../../core/store/ports.ts'
 import type { Timeline } from './timelines.ts'
 import type { Workers } from './workers.ts'
 
-/** Null for a stub: it is not there yet. */
+/** Null for a stub: the timeline does not exist yet. */
 export function toHead(timeline: Timeline | null, workers: Workers, now: number): Head | null {
   if (!timeline || timeline.row.isStub) return null
   const { head, row, name } = timeline

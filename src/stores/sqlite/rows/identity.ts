@@ -1,5 +1,5 @@
-// What a namespace is known by outside of the store, in two places: a line of `reprise_meta` and a table of its own. Damage to
-// one page leaves the other, which is read. Verify and the facts of the store name the damage, and a repair writes both.
+// The external identity of a namespace, stored twice: in a line of `reprise_meta` and in a table of its own. After damage to
+// one page, the other copy is read. Verify and the facts of the store report the damage, and a repair writes both.
 
 import type { Connection } from '../file/connection.ts'
 import { damaged, isDamage } from '../file/failure.ts'
@@ -16,7 +16,7 @@ export function readIdentity(connection: Connection, space: number): string | nu
   throw damaged('the identity of the store matches its checksum in neither of its places')
 }
 
-/** Both copies are as they were written: what reading puts up with is told. Throws STORE_DAMAGED. */
+/** Verifies both copies, including damage that reads tolerate. Throws STORE_DAMAGED. */
 export function checkIdentity(connection: Connection, space: number): void {
   readIdentity(connection, space)
   const [inTable, inMeta] = copiesOf(connection, space)
@@ -40,9 +40,9 @@ export function identityDamage({ connection, space }: { readonly connection: Con
   }
 }
 
-/** The one that is read comes first. Undefined: it is not there; null: it is damaged. */
+/** The copy that is read comes first. Undefined: missing; null: damaged. */
 function copiesOf(connection: Connection, space: number): (string | null | undefined)[] {
-  // A file of an older version that is only read.
+  // A file of an older version that is only read does not have the table.
   if (!connection.get(`SELECT 1 FROM sqlite_schema WHERE name = 'reprise_identity'`)) return []
   const texts = [
     connection.get('SELECT value FROM reprise_identity WHERE space = ?', space)?.value,
@@ -51,14 +51,14 @@ function copiesOf(connection: Connection, space: number): (string | null | undef
   return texts.map((text) => (typeof text === 'string' ? opened(space, text) : text === undefined ? undefined : null))
 }
 
-/** Inside a write transaction. */
+/** Call inside a write transaction. */
 export function writeIdentity(connection: Connection, space: number, identity: string): void {
   const text = `${seal([space, identity])} ${identity}`
   connection.run('INSERT OR REPLACE INTO reprise_identity (space, value) VALUES (?, ?)', space, text)
   connection.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', nameOf(space), text)
 }
 
-/** The first proposal becomes it, and `replaces` any. */
+/** The first proposal becomes the identity; `replaces` overwrites any. */
 export function identify(connection: Connection, space: number, proposed: string, replaces: boolean): string {
   const there = readIdentity(connection, space)
   if (there !== null && !replaces) return there

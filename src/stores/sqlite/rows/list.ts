@@ -1,6 +1,6 @@
-// Lists of timelines, whole or refused. A list by name is read from both indexes of names in step; one by attribute, owner,
-// status or parent is counted against its tally or its parent. Every row is checked before it is left out: a damaged status
-// would hide it from a list by status.
+// Lists of timelines, complete or refused. A list by name is read from both indexes of names in step; a list by attribute,
+// owner, status or parent is counted against its tally or its parent. Every row is verified before it is filtered: a damaged
+// status would hide it from a list by status.
 
 import { isWithin, rangeOf } from '../../../core/history/scope.ts'
 import type { Head, TimelineQuery } from '../../../core/store/ports.ts'
@@ -14,7 +14,7 @@ import { attributeKey, ownerKey, readTally, statusKey, type TallyKind } from './
 import { selectByWitness } from './timeline-statements.ts'
 import type { Timeline } from './timelines.ts'
 
-/** A list that an index says is longer than this is read by name instead: the first page is full before long. */
+/** A list that is longer than this by its index is read by name instead: the first page fills up soon. */
 const indexedMax = 5000
 const pageMin = 64
 const pageMax = 1000
@@ -45,12 +45,12 @@ function wantedBy(query: TimelineQuery, parent: Timeline | undefined): (timeline
   }
 }
 
-/** 0 and -0 are equal, as they are looked for. */
+/** 0 and -0 are equal, as in searches. */
 function isEqual(a: Parameters<typeof searchValue>[0], b: Parameters<typeof searchValue>[0]): boolean {
   return searchValue(a) === searchValue(b)
 }
 
-/** By the attribute, owner or status with the fewest; null if there is none, or if it has too many. */
+/** Uses the attribute, owner or status with the fewest rows; null if there is none, or it has too many. */
 function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
   const lists = Object.entries(query.attributes ?? {}).map(([key, value]): List => {
     const pair = [JSON.stringify(key), searchValue(value)] as const
@@ -61,7 +61,7 @@ function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
     const sql = 'SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_owner WHERE space = ? AND owner = ?'
     lists.push({ kind: 'owner', key: ownerKey(source.space, query.owner), sql, values: [source.space, query.owner] })
   }
-  // A file of an older version has no index of them.
+  // A file of an older version has no index of statuses.
   if (query.status !== undefined && !source.connection.isOlder) {
     const sql = 'SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_status WHERE space = ? AND status = ?'
     lists.push({
@@ -79,7 +79,7 @@ function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
     const what = `${least.count} timelines have ${least.kind} ${least.key}, ${rows.length} are in its index`
     throw damaged(what, { kind: least.kind, key: least.key })
   }
-  // Those of other namespaces are in the index of attributes as well, and are not ours to see.
+  // The index of attributes includes other namespaces, which are not visible here.
   return rows.map(({ tid }) => source.timelines.byTid(tid as number)).filter((timeline) => timeline !== null)
 }
 
@@ -90,7 +90,7 @@ interface List {
   readonly values: readonly SqlValue[]
 }
 
-/** In the order of names, until there are enough. */
+/** Reads in order of names until the page is full. */
 function scan(source: QuerySource, query: TimelineQuery, isWanted: (timeline: Timeline) => boolean): Timeline[] {
   const found: Timeline[] = []
   const { from, to } = query.prefix ? rangeOf(query.prefix) : { from: '', to: null }
@@ -116,7 +116,7 @@ export interface NameRange {
 
 export type NameSource = Pick<QuerySource, 'connection' | 'space' | 'timelines'>
 
-/** The timelines of some scopes if they are few, stubs too; null if they are not, without having looked at them all. */
+/** The timelines of some scopes if they are few, including stubs; null if not, without reading them all. */
 export function fewWithin(source: NameSource, prefixes: readonly string[], max: number): Timeline[] | null {
   const found = new Map<number, Timeline>()
   for (const prefix of prefixes) {
@@ -132,7 +132,7 @@ export function fewWithin(source: NameSource, prefixes: readonly string[], max: 
   return found.size > max ? null : [...found.values()]
 }
 
-/** The timelines of a range, stubs too. Throws STORE_DAMAGED where the two indexes of names do not have the same. */
+/** The timelines of a range, including stubs. Throws STORE_DAMAGED if the two indexes of names differ. */
 export function pageOf({ connection, space, timelines }: NameSource, range: NameRange, limit: number): Timeline[] {
   const conditions = ['space = ?', 'name >= ?']
   const values: SqlValue[] = [space, range.from]
@@ -159,8 +159,8 @@ export function pageOf({ connection, space, timelines }: NameSource, range: Name
 }
 
 /**
- * The two indexes of names disagree, so one of them is damaged: the rows themselves are read, all of them, and each that an index
- * names must be there.
+ * The two indexes of names disagree, so one of them is damaged: all rows are read instead, and every name in either index must
+ * have a row.
  */
 function pageFromRows(
   { connection, timelines }: Pick<NameSource, 'connection' | 'timelines'>,
@@ -182,7 +182,7 @@ function pageFromRows(
   return inOrder(found.filter(isWithinRange)).slice(0, limit)
 }
 
-/** By UTF-8 bytes, as SQLite orders them. */
+/** In order of UTF-8 bytes, like SQLite. */
 function inOrder(timelines: readonly Timeline[]): Timeline[] {
   return [...timelines].sort((a, b) => compareBytes(a.name, b.name))
 }

@@ -1,5 +1,5 @@
-// What repairs of the file could not have (LossRecord), one line of `reprise_meta` for each repair and namespace, with a
-// checksum. A repair writes it into the new file in the same transaction as all else, so that no crash parts the two.
+// Losses of a repair (LossRecord): one line of `reprise_meta` for each repair and namespace, with a checksum. A repair writes
+// it to the new file in the same transaction as everything else, so that no crash separates the two.
 //
 //   loss SPACE ID = CRC JSON of { at, kept, lost, left }
 
@@ -8,7 +8,7 @@ import type { Connection } from '../file/connection.ts'
 import type { Writing } from '../writing/writing.ts'
 import { seal } from './seal.ts'
 
-/** More are counted, not named. */
+/** Further losses are counted, not named. */
 const namedMax = 1000
 
 export function readLosses(connection: Connection, space: number): LossRecord[] {
@@ -47,7 +47,7 @@ function more(left: number): StoreLoss {
   return { timeline: null, where: 'file', what: `${left} more losses, which are not named here` }
 }
 
-/** That there was a loss is known, and has to be given up all the same. */
+/** A damaged record still shows that there was a loss, which must be acknowledged all the same. */
 function illegible(id: string): LossRecord {
   const what = 'the record of what an earlier repair lost does not match its checksum'
   return { id, at: 0, kept: null, lost: [{ timeline: null, where: 'reprise_meta', what }] }

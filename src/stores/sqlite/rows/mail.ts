@@ -1,5 +1,5 @@
-// The inbox. A message stays after it was consumed, without its data, so that a repeated id is dropped; tidy forgets it.
-// Mail to a timeline that does not exist waits under a stub of it.
+// The inbox. A consumed message stays without its data, so that a repeated id is dropped; tidy removes it later. Mail to a
+// timeline that does not exist waits under a stub of it.
 
 import type { MessageId, TimelineId } from '../../../core/coordinate.ts'
 import type { RepriseError } from '../../../core/errors.ts'
@@ -52,7 +52,7 @@ function find(connection: Connection, timeline: Timeline, id: MessageId): SqlRow
   return row
 }
 
-/** In the order of their bytes. */
+/** In order of bytes. */
 export function consumedIds(
   connection: Connection,
   { tid, name }: Timeline,
@@ -66,7 +66,7 @@ export function consumedIds(
   })
 }
 
-/** The whole inbox was found to be complete when it had so many: half of them can be read before it is counted again. */
+/** The inbox size at its last complete count: half of it can be consumed before it is counted again. */
 export type CountedInboxes = Map<number, number>
 
 const alwaysCounted = 500
@@ -100,7 +100,7 @@ export function readInbox(
   })
 }
 
-/** An older release sealed an id or a kind that was given as a number as one, and SQLite keeps a text: it reads as that. */
+/** An older release sealed a numeric id or kind as a number, and SQLite stores it as text: both forms are accepted. */
 export function isSoundMessage(row: SqlRow): boolean {
   if (isSealed(row, columnNames)) return true
   const [id, kind] = [Number(row.id), Number(row.kind)]
@@ -125,8 +125,8 @@ function incomplete({ name, row }: Timeline, count: number): RepriseError {
 }
 
 /**
- * The mail, read and unread, goes on to another timeline: seals name the timeline, so they are made anew. Says what those
- * of unread messages add up to.
+ * Moves all mail, read and unread, to another timeline: seals contain the timeline, so they are computed anew. Returns the sum
+ * of the seals of unread messages.
  */
 export function moveMail(connection: Connection, from: number, to: number): number {
   let sum = 0
@@ -139,7 +139,7 @@ export function moveMail(connection: Connection, from: number, to: number): numb
   return sum
 }
 
-/** Other bytes for unread mail (Store.rewrite). Damaged rows stay as they are. */
+/** Replaces the bytes of unread mail (Store.rewrite). Damaged rows stay unchanged. */
 export function rewriteMail(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
   const { connection, space } = writing
   const sql = `SELECT i.* FROM reprise_inbox i JOIN reprise_timeline t ON t.tid = i.tid

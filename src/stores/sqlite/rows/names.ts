@@ -1,5 +1,5 @@
-// The names of timelines as far as they can be read: by the witnesses, by the index of names and by the rows. Damage to one
-// of the three leaves the others. Each is read around a page that cannot be: by names, in halves.
+// The readable names of timelines: from the row counts, the index of names and the rows. Damage to one of the three leaves the
+// others. Each is read around an unreadable page, by bisecting the range of names.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
 import type { Connection } from '../file/connection.ts'
@@ -19,7 +19,7 @@ export function legibleNames(connection: Connection, space: number): readonly Ti
   return [...names] as TimelineId[]
 }
 
-/** Up to the damage from below, and down to it from above. */
+/** Reads up to the damage from below, and down to it from above. */
 function readNames(connection: Connection, source: string, space: number, names: Set<string>): void {
   for (const [order, compare, start] of [
     ['ASC', '>', ''],

@@ -1,7 +1,7 @@
-// The lives of ids that were forgotten (ports.ts, past): one small row for each id, by the digest of its name. The row named ''
-// holds the life that ids without a past start above. An index repeats every column, as a second copy: a row whose name is
-// damaged would not be found, and its id would get the keys of its first life again. So a life is looked up in both, and a
-// sound row of either counts; of two, the higher life.
+// The lives of forgotten ids (ports.ts, past): one small row per id, by the digest of its name. The row named '' holds the
+// life above which ids without a past start. An index repeats every column as a second copy: a row with a damaged name would
+// not be found, and its id would reuse the keys of its first life. A life is therefore read from both, and a sound row of
+// either counts; of two, the higher life.
 
 import { createHash } from 'node:crypto'
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
@@ -22,7 +22,7 @@ export const pastCopy = `
 CREATE INDEX reprise_past_copy ON reprise_past (name, space, life, epoch, forgotten_at, crc);
 `
 export const columnNames = ['space', 'name', 'life', 'epoch', 'forgotten_at']
-/** Of the index, in its order. */
+/** The columns of the index, in its order. */
 export const copiedColumns = ['name', 'space', 'life', 'epoch', 'forgotten_at', 'crc']
 const anyName = ''
 const where = "WHERE space = ?1 AND name IN (?2, '')"
@@ -40,7 +40,7 @@ export function listPasts(connection: Connection, space: number, after: string |
   return listRows(connection, space, after, limit).map(toPast)
 }
 
-/** The same for verify: each row that is damaged is named by `attempt`. Returns the name of the last one; null: none are left. */
+/** The same for verify: `attempt` reports each damaged row. Returns the last name; null: none are left. */
 export function checkPasts(
   connection: Connection,
   space: number,
@@ -51,18 +51,18 @@ export function checkPasts(
   const rows = listRows(connection, space, after, limit)
   for (const row of rows) attempt(() => toPast(row))
   const last = rows.length > 0 ? String(rows.at(-1)!.name) : null
-  // A damaged name out of its order would be listed for ever.
+  // A damaged name out of order would be listed forever.
   return last !== null && (after === null || last > after) ? last : null
 }
 
 function listRows(connection: Connection, space: number, after: string | null, limit: number): SqlRow[] {
-  // A file of an older version that is only read.
+  // A file of an older version that is only read does not have the table.
   if (!connection.get(`SELECT 1 FROM sqlite_schema WHERE name = 'reprise_past'`)) return []
   const sql = 'SELECT * FROM reprise_past WHERE space = ? AND (? IS NULL OR name > ?) ORDER BY name LIMIT ?'
   return connection.all(sql, space, after, after, limit)
 }
 
-/** Inside a write transaction, as all that follow. A life that is remembered is never lowered. */
+/** Call inside a write transaction, like all functions below. A stored life is never lowered. */
 export function recall(connection: Connection, space: number, past: PastLife): void {
   const known = soundOf(rowsOf(connection, space, past.name), past.name)
   const life = Math.max(past.life, known?.life ?? 0)
@@ -72,7 +72,7 @@ export function recall(connection: Connection, space: number, past: PastLife): v
   connection.run(sql, ...values, seal(values))
 }
 
-/** An erased id leaves no digest: every id without a past starts above its life. */
+/** An erased id leaves no digest: instead, every id without a past starts above its life. */
 export function rememberForgotten(
   connection: Connection,
   space: number,
@@ -87,12 +87,12 @@ export function rememberForgotten(
     recall(connection, space, { name, life, epoch, forgottenAt })
     return
   }
-  // Also that of an earlier life.
+  // This also removes the row of an earlier life.
   connection.run('DELETE FROM reprise_past WHERE space = ? AND name = ?', space, name)
   recall(connection, space, { name: anyName, life, epoch: 0, forgottenAt })
 }
 
-/** Says how many went. */
+/** Returns the number of removed rows. */
 export function tidyPasts(connection: Connection, space: number, before: number): number {
   const where = `FROM reprise_past WHERE space = ? AND name <> '' AND forgotten_at < ?`
   const until = before - pastLives.keptMs
@@ -104,7 +104,7 @@ export function tidyPasts(connection: Connection, space: number, before: number)
   return old.length
 }
 
-/** Those of this name and of '', from both places. A file of an older version has one. */
+/** The rows of this name and of '', from both copies. A file of an older version has one copy. */
 function rowsOf(connection: Connection, space: number, name: string): SqlRow[] {
   return connection.all(connection.isOlder ? inTable : inBoth, space, name)
 }

@@ -1,4 +1,4 @@
-// What a question about timelines is asked of: one connection, in one transaction.
+// The source of queries about timelines: one connection, in one transaction.
 
 import type { Connection } from '../file/connection.ts'
 import type { Timelines } from './timelines.ts'

@@ -1,4 +1,4 @@
-// Taking the timelines that want to run, and freeing those of workers that are gone. What a person asks for: list.ts.
+// Claims due timelines, and frees those of dead workers. Lists for people: list.ts.
 
 import { isReprise } from '../../../core/errors.ts'
 import type { ClaimRequest, Head } from '../../../core/store/ports.ts'
@@ -18,7 +18,7 @@ export function claim(writing: Writing, request: ClaimRequest): Head[] {
   })
 }
 
-/** A damaged timeline is quarantined: nobody gets it, and it takes no place of the others. */
+/** A damaged timeline is quarantined: no worker gets it, and it does not count towards the limit. */
 function dueAndSound(writing: Writing, request: ClaimRequest): Timeline[] {
   for (let limit = request.limit; ; limit *= 2) {
     const due = findDue(writing, { ...request, limit })

@@ -1,14 +1,14 @@
-// What a timeline must have, written down in another place of the file. SQLite takes a page that lost cells, was zeroed,
-// swapped, or never written for the truth: a row is then "not there", or is as it was long ago, with a checksum that fits.
-// So each row and each head has a witness in a B-tree of its own, in the same transaction:
+// The expected rows of a timeline, stored elsewhere in the file. SQLite trusts a page that lost cells, was zeroed, swapped, or
+// never written: a row is then missing, or is an old version with a matching checksum. So each row and each head has a witness
+// in a B-tree of its own, written in the same transaction:
 //
-//   witness    by name: the number and the checksum of the timeline's row, and sums over what belongs to it. It is also
-//              the second index of names: a list must read the same from both, and "not there" is believed if both say so
+//   witness    by name: the number and the checksum of the timeline's row, and sums over the rows that belong to it. It is also the
+//              second index of names: a list must be the same in both, and a name is missing only if both lack it
 //   head_mark  by number: the checksum of the head, and a copy of it
 //
-// Where a row and its witness disagree, their checksums say which of them is damaged: a damaged witness is made again from the
-// rows that it is the witness of, a damaged head is read from its copy. Where both are sound, one of them is of an older state
-// of the file: of heads the newer one counts, since nothing in them ever goes back; of rows nobody can tell, and that is damage.
+// If a row and its witness disagree, their checksums show which is damaged: a damaged witness is recomputed from its rows, a
+// damaged head is read from its copy. If both are sound, one of them is from an older state of the file: for heads the newer
+// one counts, since nothing in them ever decreases; for rows the order is unknown, and that is damage.
 
 import { equalBytes } from '../../../core/coordinate.ts'
 import type { Connection } from '../file/connection.ts'
@@ -17,7 +17,7 @@ import { damaged } from '../file/failure.ts'
 import { type HeadState, headOf } from './head-state.ts'
 import { seal } from './seal.ts'
 
-/** Sums of the checksums of rows (mail: unread ones), and how many forks it has. */
+/** Sums of the checksums of rows (mail: unread ones), and the number of forks. */
 export interface Sums {
   readonly mail: number
   readonly checkpoints: number
@@ -25,12 +25,12 @@ export interface Sums {
   readonly forks: number
 }
 
-/** Of a witness, in the order of its checksum. */
+/** The columns of a witness, in the order of its checksum. */
 export const sealedColumns = ['space', 'name', 'tid', 'row', 'mail', 'checkpoints', 'cursors', 'forks']
 
 export const noSums: Sums = { mail: 0, checkpoints: 0, cursors: 0, forks: 0 }
 
-/** A sum does not depend on the order in which rows come and go. */
+/** A sum does not depend on the order in which rows are added and removed. */
 export function addTo(sum: number, crc: number): number {
   return (sum + crc) % 2 ** 32
 }
@@ -43,7 +43,7 @@ export function sumOf(rows: readonly SqlRow[]): number {
   return rows.reduce((sum, { crc }) => addTo(sum, crc as number), 0)
 }
 
-/** To be joined to timeline `t`. */
+/** For a join with timeline `t`. */
 export const witnessColumns = `w.tid AS w_tid, w.name AS w_name, w.row AS w_row, w.mail AS w_mail, w.checkpoints AS w_checkpoints,
   w.cursors AS w_cursors, w.forks AS w_forks, w.space AS w_space, w.crc AS w_crc, m.crc AS w_head, m.state AS w_state`
 
@@ -60,7 +60,7 @@ export function writeWitness(
   connection.run(write, ...values, seal(values))
 }
 
-/** Where the row itself stays as it is. */
+/** For changes that leave the row itself unchanged. */
 export function writeWitnessSums(
   connection: Connection,
   space: number,
@@ -80,8 +80,8 @@ export function removeWitness(connection: Connection, space: number, tid: number
 }
 
 /**
- * The sums of a row of a timeline with `witnessColumns`, whose own checksum fits: what was written last is what is here. Throws
- * STORE_DAMAGED where the row is of an older state of the file.
+ * The sums for a timeline row with `witnessColumns` and a matching checksum of its own, which proves that the row is the
+ * newest. Throws STORE_DAMAGED if the row is from an older state of the file.
  */
 export function witnessedSums(connection: Connection, row: SqlRow): Sums {
   const { w_tid, w_name, w_row } = row
@@ -90,14 +90,14 @@ export function witnessedSums(connection: Connection, row: SqlRow): Sums {
   if (isWitnessSound(connection, row)) {
     throw damaged(`timeline ${row.name} is not as it was last written`, { timeline: row.name })
   }
-  // The witness is damaged or missing. What was removed has no head either.
+  // The witness is damaged or missing. A removed timeline has no head either.
   if (row.w_head === null && row.state === null) {
     throw damaged(`timeline ${row.name} is not as it was last written`, { timeline: row.name })
   }
   return sumsOf(connection.get(`SELECT ${sumColumns} FROM reprise_timeline t WHERE t.tid = ?`, row.tid!)!)
 }
 
-/** A row with `witnessColumns`, and everything that is stored twice, is as it was written: what reading puts up with is told. */
+/** Verifies a row with `witnessColumns` and all of its copies, including damage that reads tolerate. */
 export function checkWitness(connection: Connection, row: SqlRow): void {
   const { name, state, w_state, w_head } = row
   const isRow = row.w_tid === row.tid && row.w_name === name && row.w_row === row.crc
@@ -111,7 +111,7 @@ export function checkWitness(connection: Connection, row: SqlRow): void {
   }
 }
 
-/** In a file of an older version it has no checksum, and is believed. */
+/** In a file of an older version a witness has no checksum, and is trusted. */
 function isWitnessSound({ isOlder }: Connection, row: SqlRow): boolean {
   const { w_space, w_name, w_tid, w_row, w_mail, w_checkpoints, w_cursors, w_forks, w_crc } = row
   if (w_tid === null || w_tid === undefined) return false
@@ -120,8 +120,8 @@ function isWitnessSound({ isOlder }: Connection, row: SqlRow): boolean {
 }
 
 /**
- * The head of a row with `witnessColumns`, from whichever of its two copies is sound; of two, the newer. Throws STORE_DAMAGED
- * where neither is, or nobody can tell.
+ * The head of a row with `witnessColumns`, from the sound one of its two copies; of two, the newer. Throws STORE_DAMAGED if
+ * neither is sound, or their order is unknown.
  */
 export function witnessedHead(row: SqlRow): HeadState {
   const { tid, name, state, w_head, w_state } = row
@@ -132,13 +132,13 @@ export function witnessedHead(row: SqlRow): HeadState {
   const copies = [headOf(tid, state), headOf(tid, w_state)]
   const [first, second] = copies
   const found = first && second ? newerOf(first, second) : (first ?? second)
-  // Without a copy in an older file, a mark that disagrees may be right.
+  // Without a copy, in an older file, a mark that disagrees may be right.
   const isAlone = first && !second && w_state === null && w_head !== null
   if (found && !isAlone) return found
   throw damaged(`the head of ${name} is not as it was last written`, { timeline: name })
 }
 
-/** Nothing in the head of a timeline ever goes back. Null: neither is newer, and they differ. */
+/** Nothing in the head of a timeline ever decreases. Null: neither is newer, and they differ. */
 export function newerOf(a: HeadState, b: HeadState): HeadState | null {
   const order = [
     a.epoch - b.epoch,
@@ -179,7 +179,7 @@ const sumOfRows = (table: string, where = '') =>
 const sumColumns = `${sumOfRows('inbox', 'AND x.consumed_at IS NULL')} AS w_mail, ${sumOfRows('manifest')} AS w_checkpoints,
   ${sumOfRows('cursor')} AS w_cursors, (SELECT count(*) FROM reprise_timeline x WHERE x.parent = t.tid) AS w_forks`
 
-/** Whatever is there now is taken for the truth: for a file of an older version (as it was then), and for a new one. */
+/** Trusts all existing rows: for a file of an older version (in its own format), and for a new one. */
 export function witnessAll(connection: Connection, isOfVersion2 = false): void {
   connection.exec(`INSERT INTO reprise_witness (space, name, tid, row, mail, checkpoints, cursors, forks)
     SELECT t.space, t.name, t.tid, t.crc, ${sumColumns} FROM reprise_timeline t`)
@@ -194,7 +194,7 @@ export function witnessAll(connection: Connection, isOfVersion2 = false): void {
   if (!isOfVersion2) copyAndSeal(connection)
 }
 
-/** Copies of heads and checksums of witnesses, which came with version 6. */
+/** Adds copies of heads and checksums of witnesses, which version 6 introduced. */
 export function copyAndSeal(connection: Connection): void {
   connection.exec(
     'UPDATE reprise_head_mark SET state = (SELECT h.state FROM reprise_head h WHERE h.tid = reprise_head_mark.tid)',

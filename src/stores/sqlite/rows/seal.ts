@@ -1,5 +1,5 @@
-// Seals: SQLite's pages have no checksum, so our rows bring their own. A row that does not match its seal is damage and
-// is never obeyed.
+// Seals: SQLite's pages have no checksum, so our rows have their own. A row that does not match its seal is damaged and is
+// never used.
 
 import { crc32 } from 'node:zlib'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
@@ -8,13 +8,13 @@ import { damaged } from '../file/failure.ts'
 /** @example seal(['a', 1, null]) */
 export function seal(values: readonly SqlValue[]): number {
   let crc = 0
-  // The checksum of texts one after another is that of all of them together: one call for as many as there are.
+  // The checksum of consecutive texts is that of their concatenation: one call covers them all.
   let text = ''
   for (const value of values) {
     if (value instanceof Uint8Array) {
       crc = crc32(`${text}b${value.length}:`, crc)
       text = ''
-      // zlib answers 0 for an empty array that has no memory behind it, whatever it was started from.
+      // zlib returns 0 for an empty array without a buffer, whatever the seed.
       if (value.length > 0) crc = crc32(value, crc)
     } else if (value === null) text += 'n'
     else if (typeof value === 'string') text += `s${value.length}:${value}`
@@ -26,12 +26,12 @@ export function seal(values: readonly SqlValue[]): number {
   return text === '' ? crc : crc32(text, crc)
 }
 
-/** The row is as it was written: `columns` in the order they were sealed. */
+/** Checks that the row is unchanged: `columns` in the order in which they were sealed. */
 export function checkSeal(row: SqlRow, columns: readonly string[], where: string): void {
   if (!isSealed(row, columns)) throw damaged(`${where} does not match its checksum`, { where })
 }
 
-/** A column that is not there at all is damage to the schema: it was never written as null. */
+/** A missing column is damage to the schema: it was never written as null. */
 export function isSealed(row: SqlRow, columns: readonly string[]): boolean {
   const values: SqlValue[] = []
   for (const column of columns) {

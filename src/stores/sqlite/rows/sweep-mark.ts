@@ -1,5 +1,6 @@
 // The sweep mark of a namespace (ports.ts): one line of `reprise_meta`, with a checksum. A publication reads it in its own
-// transaction, and there is one writer at a time, so a collector that has raised it has either been seen or sees.
+// transaction, and there is one writer at a time, so either the publication sees the raised mark or the collector sees the
+// publication.
 
 import type { Connection } from '../file/connection.ts'
 import { damaged } from '../file/failure.ts'
@@ -13,7 +14,7 @@ export function readSweepMark(connection: Connection, space: number): number {
   return mark
 }
 
-/** Inside a write transaction. */
+/** Call inside a write transaction. */
 export function raiseSweepMark(connection: Connection, space: number, raiseTo: number): number {
   const before = readSweepMark(connection, space)
   if (raiseTo <= before) return before

@@ -1,7 +1,6 @@
-// How many rows a list must have that is read through one index alone: timelines with one value of an attribute, one owner
-// or one status, and the workers of a namespace. Kept in the transaction that changes the list. What is listed is looked up
-// and compared anyway, so a count finds what is missing; where rows change in place (workers), the sum of their checksums
-// does.
+// The number of rows in a list that is read through one index alone: timelines with one value of an attribute, one owner or one
+// status, and the workers of a namespace. It is updated in the transaction that changes the list. Listed rows are looked up and
+// compared anyway, so a count detects missing ones; where rows change in place (workers), the sum of their checksums does.
 
 import type { WorkerId } from '../../../core/coordinate.ts'
 import type { Connection } from '../file/connection.ts'
@@ -19,7 +18,7 @@ const add = `INSERT INTO reprise_tally (kind, key, count, sum) VALUES (?, ?, ?, 
 /** From `space/` to `space0`, the character after the slash. */
 const owners = `SELECT key, count FROM reprise_tally WHERE kind = 'owner' AND key >= ? AND key < ?`
 
-/** Changes of one transaction, added up so that each tally is written once. */
+/** Collects the changes of one transaction, so that each tally is written once. */
 export class Tallies {
   readonly #connection: Connection
   readonly #changes = new Map<string, { kind: TallyKind; key: string; count: number; sum: number }>()
@@ -51,14 +50,14 @@ export function readTally(connection: Connection, kind: TallyKind, key: string):
   return { count: (row?.count as number | undefined) ?? 0, sum: (row?.sum as number | undefined) ?? 0 }
 }
 
-/** Who owns timelines of a namespace, and how many. */
+/** The owners of timelines in a namespace, with the number of timelines of each. */
 export function talliedOwners(connection: Connection, space: number): { owner: WorkerId; count: number }[] {
   const rows = connection.all(owners, ownerKey(space, ''), `${space}0`)
   const from = ownerKey(space, '').length
   return rows.map(({ key, count }) => ({ owner: (key as string).slice(from) as WorkerId, count: count as number }))
 }
 
-/** Both are JSON texts: where one ends is clear. */
+/** Both are JSON texts, so the boundary between them is unambiguous. */
 export function attributeKey(key: string, value: string): string {
   return `${key}${value}`
 }
@@ -71,7 +70,7 @@ export function statusKey(space: number, status: string): string {
   return `${space}/${status}`
 }
 
-/** For a file of an older version: whatever is there now is taken for the truth. */
+/** For a file of an older version: trusts all existing rows. */
 export const tallyAll = `
 INSERT INTO reprise_tally SELECT 'attribute', key || value, count(*), 0 FROM reprise_attribute GROUP BY key, value;
 INSERT INTO reprise_tally SELECT 'owner', space || '/' || owner, count(*), 0 FROM reprise_timeline
@@ -79,7 +78,7 @@ INSERT INTO reprise_tally SELECT 'owner', space || '/' || owner, count(*), 0 FRO
 INSERT INTO reprise_tally SELECT 'worker', space, count(*), sum(crc) & 4294967295 FROM reprise_worker GROUP BY space;
 `
 
-/** The same. Since version 4. */
+/** The same for statuses. Since version 4. */
 export const tallyStatus = `
 INSERT INTO reprise_tally SELECT 'status', space || '/' || status, count(*), 0 FROM reprise_timeline GROUP BY space, status;
 `

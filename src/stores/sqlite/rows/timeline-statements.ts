@@ -1,4 +1,4 @@
-// The statements by which the rows of timelines are read and written.
+// The statements that read and write the rows of timelines.
 
 import { witnessColumns } from './row-counts.ts'
 
@@ -11,16 +11,16 @@ export const select = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_timel
 /** Both copies of a head. */
 export const headCopies = `SELECT (SELECT state FROM reprise_head WHERE tid = ?) AS state, m.crc AS w_head, m.state AS w_state
   FROM (SELECT 1) LEFT JOIN reprise_head_mark m ON m.tid = ?`
-/** In the order of names, as the witnesses know them. */
+/** In order of names, by the witnesses. */
 export const selectByWitness = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_witness w
   LEFT JOIN reprise_timeline t ON t.tid = w.tid ${joined}`
 export const insert = `INSERT INTO reprise_timeline (${columns}, crc) VALUES (${'?, '.repeat(columnNames.length)}?)`
 export const update = `UPDATE reprise_timeline SET ${settings(columnNames.slice(1))}, crc = ? WHERE tid = ?`
-/** Without its name, which it keeps: SQLite writes an index again for each column that is set, changed or not. */
+/** Without the name, which never changes: SQLite rewrites an index for each column that is set, changed or not. */
 export const firstChanging = columnNames.indexOf('is_stub')
 const changing = columnNames.slice(firstChanging)
 export const change = `UPDATE reprise_timeline SET ${settings(changing)}, crc = ? WHERE tid = ?`
-/** The same where its status stays as it is, which most changes leave alone. */
+/** For changes that leave the status alone, which most do. */
 export const atStatus = changing.indexOf('status')
 export const changeWithoutStatus = `UPDATE reprise_timeline SET ${settings(changing.toSpliced(atStatus, 1))}, crc = ? WHERE tid = ?`
 export const lastGiven = `SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'reprise_timeline'),

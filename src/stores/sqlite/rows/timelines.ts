@@ -1,5 +1,5 @@
-// The timelines of one namespace as one connection sees them: found by name, kept, changed, and written back together.
-// The writer keeps them between transactions (it empties this when another process has written); readers do not.
+// The timelines of one namespace in one connection: found by name, cached, changed, and written back together. The writer
+// keeps the cache between transactions (and clears it when another process has written); readers do not.
 
 import { crc32 } from 'node:zlib'
 import { assert } from '../../../core/assert.ts'
@@ -37,14 +37,14 @@ import {
 } from './timeline-statements.ts'
 
 export interface TimelineRow {
-  /** Not made yet: it only has mail waiting. */
+  /** True: the timeline does not exist yet, and only has waiting mail. */
   readonly isStub: boolean
   readonly parent: number | null
   readonly queue: string | null
   readonly priority: number
   readonly status: string
   readonly wakeup: number | null
-  /** How many unread messages, checkpoints and cursors it has: they are counted when they are read. */
+  /** The numbers of unread messages, checkpoints and cursors, which are checked on reading. */
   readonly mail: number
   readonly checkpoints: number
   readonly cursors: number
@@ -55,22 +55,22 @@ export interface TimelineRow {
 export interface Timeline {
   readonly tid: number
   readonly name: TimelineId
-  /** Only `advance` changes it, and nothing else of a timeline that is kept. */
+  /** Only `advance` changes it; all else of a cached timeline is constant. */
   readonly head: HeadState
   readonly row: TimelineRow
-  /** What its mail, checkpoints, cursors and forks add up to. */
+  /** The sums over its mail, checkpoints, cursors and forks. */
   readonly sums: Sums
 }
 
-/** What tallies count, as it is in the file. */
+/** The tallied values that are in the file. */
 interface Counted {
   readonly attributes: Attributes
   readonly owner: string | null
-  /** Null: it is not in the file. */
+  /** Null: not in the file. */
   readonly status: string | null
 }
 
-/** More are kept while they have an owner: an open timeline is appended to again, one that was let go may never be. */
+/** Timelines with an owner are cached beyond this: they are likely to be appended to again, released ones may not be. */
 const keptMax = 20_000
 const ownedMax = 200_000
 export class Timelines {
@@ -80,20 +80,20 @@ export class Timelines {
   readonly #byName = new Map<string, Timeline>()
   readonly #byTid = new Map<number, Timeline>()
   readonly #dirtyHeads = new Set<number>()
-  /** Their heads in the file are behind, since they were appended to without settling from here. */
+  /** Timelines whose heads in the file are behind, because this process appended to them without settling. */
   readonly #behind = new Set<number>()
-  /** With what tallies count of them, as it is in the file. */
+  /** Changed rows, with their tallied values in the file. */
   readonly #dirtyRows = new Map<number, Counted>()
-  /** Their sums changed. */
+  /** Timelines whose sums changed. */
   readonly #dirtySums = new Set<number>()
   readonly #tallies: Tallies
-  /** Rows that this transaction wrote before its end: what the file has of them is not what was there before. */
+  /** Rows that this transaction wrote before its end: their values in the file are no longer the previous ones. */
   readonly #rewritten = new Set<number>()
-  /** Some were removed in this transaction, from the file as well. */
+  /** True: this transaction removed timelines, from the file as well. */
   #hasRemoved = false
-  /** Not in the file yet. */
+  /** Timelines that are not in the file yet. */
   readonly #fresh = new Set<number>()
-  /** The highest number given to a timeline; null if it must be looked up. */
+  /** The highest number of a timeline; null if it must be looked up. */
   #lastTid: number | null = null
   readonly #heads: HeadWriter
   readonly #keptMax: number
@@ -109,12 +109,12 @@ export class Timelines {
     this.#heads = new HeadWriter(connection)
   }
 
-  /** Those that are kept. */
+  /** The number of cached timelines. */
   get count(): number {
     return Math.max(this.#byTid.size, this.#heads.count)
   }
 
-  /** Stubs too; null if there is nothing of that name. */
+  /** Includes stubs; null if the name does not exist. */
   find(name: TimelineId): Timeline | null {
     const kept = this.#byName.get(name)
     if (kept) return kept
@@ -123,20 +123,20 @@ export class Timelines {
       this.#checkMissing(name)
       return null
     }
-    // An index that lost its order leads elsewhere.
+    // An index that lost its order leads to another row.
     if (row.name !== name || row.space !== this.#space) {
       throw damaged(`the index of names leads from ${name} to ${row.name}`, { timeline: name })
     }
     return this.#keep(this.#read(row))
   }
 
-  /** Of whichever namespace; null if it was forgotten. */
+  /** From any namespace; null if it was forgotten. */
   byTid(tid: number): Timeline | null {
     const kept = this.#byTid.get(tid)
     if (kept) return kept
     const row = this.#connection.get(`${select} WHERE t.tid = ?`, tid)
     if (!row) {
-      // What is forgotten leaves no head.
+      // A forgotten timeline leaves no head.
       const sql = 'SELECT 1 FROM reprise_head WHERE tid = ? UNION ALL SELECT 1 FROM reprise_head_mark WHERE tid = ?'
       if (this.#connection.get(sql, tid, tid)) throw damaged(`timeline ${tid} is missing, its head is not`, { tid })
       return null
@@ -145,7 +145,7 @@ export class Timelines {
     return row.space === this.#space ? this.#keep(timeline) : null
   }
 
-  /** A timeline that an index or a list names: it must be there. */
+  /** A timeline that an index or a list names: it must exist. */
   required(tid: number): Timeline {
     const found = this.byTid(tid)
     if (!found) throw damaged(`an index names timeline ${tid}, which is not there`, { tid })
@@ -166,7 +166,7 @@ export class Timelines {
     return forks
   }
 
-  /** A fork is in the file at once, so that `forksOf` finds it. */
+  /** Writes a fork to the file at once, so that `forksOf` finds it. */
   insert(name: TimelineId, head: HeadState, row: TimelineRow, sums: Sums = noSums): Timeline {
     const tid = this.#newTid()
     const timeline = { tid, name, head, row, sums }
@@ -179,7 +179,7 @@ export class Timelines {
     return timeline
   }
 
-  /** A fork of `parent` came, or went. */
+  /** Counts a fork of `parent` that was added or removed. */
   countFork(parent: number, count: number): void {
     const timeline = this.required(parent)
     this.put({ ...timeline, sums: { ...timeline.sums, forks: timeline.sums.forks + count } })
@@ -195,14 +195,14 @@ export class Timelines {
     if (before?.sums !== timeline.sums) this.#dirtySums.add(tid)
   }
 
-  /** If it is in memory. */
+  /** The cached timeline, if any. */
   kept(name: TimelineId): Timeline | undefined {
     return this.#byName.get(name)
   }
 
   /**
-   * Kept ones were appended to, which is durable: their heads will be written later. Changed in place: to keep a new timeline
-   * costs as much as to pack its entry.
+   * Updates cached timelines after a durable append; their heads will be written later. The change is in place: caching a new
+   * timeline costs as much as packing its entry.
    */
   advance(timelines: readonly Timeline[], heads: readonly HeadState[]): void {
     for (let i = 0; i < timelines.length; i++) {
@@ -212,7 +212,7 @@ export class Timelines {
     }
   }
 
-  /** How many heads are behind. */
+  /** The number of heads that are behind. */
   get behindCount(): number {
     return this.#behind.size
   }
@@ -223,7 +223,7 @@ export class Timelines {
     this.put(renamed)
     this.#writeRow(renamed, update)
     this.#rewritten.add(timeline.tid)
-    // The witness follows with the row, at the end.
+    // The new witness is written with the row, at the end.
     this.#connection.run('DELETE FROM reprise_witness WHERE space = ? AND name = ?', this.#space, timeline.name)
   }
 
@@ -247,12 +247,12 @@ export class Timelines {
     this.#fresh.delete(tid)
   }
 
-  /** What others may keep has changed: the transaction must add a row (log-end.ts). */
+  /** Data that other processes may cache has changed: the transaction must add a row (log-end.ts). */
   get isDirty(): boolean {
     return this.#hasRemoved || this.#dirtyHeads.size + this.#dirtyRows.size + this.#dirtySums.size > 0
   }
 
-  /** Writes what this transaction changed, and every head that is behind, whoever appended to it. */
+  /** Writes the changes of this transaction, and every head that is behind, whichever process appended to it. */
   flush(): void {
     this.#takeUnsettled()
     this.#flushHeads()
@@ -289,7 +289,7 @@ export class Timelines {
     this.#lastTid = null
   }
 
-  /** Going through them all is worth it once there are twice as many. */
+  /** Scans the whole cache only once it is twice as large. */
   #forgetFree(): void {
     for (const { tid, name, head } of this.#byTid.values()) {
       if (head.owner !== null) continue
@@ -313,7 +313,7 @@ export class Timelines {
         this.#behind.add(tid)
         continue
       }
-      // Of another namespace, or not looked at yet; none if it was forgotten in this transaction.
+      // The timeline belongs to another namespace or was not read yet; or it was forgotten in this transaction and has none.
       const copies = this.#connection.get(headCopies, tid, tid)
       if (!copies || (copies.state === null && copies.w_state === null)) continue
       const head = this.#unsettled.apply(tid, witnessedHead({ ...copies, tid, name: `timeline ${tid}` }))
@@ -423,7 +423,7 @@ export class Timelines {
     }
   }
 
-  /** "Not there" is believed only when the second index says so too, unless that leads to a sound timeline of another name. */
+  /** A name is missing only if the second index lacks it too, unless that leads to a sound timeline of another name. */
   #checkMissing(name: TimelineId): void {
     const sql = 'SELECT tid FROM reprise_witness WHERE space = ? AND name = ?'
     const witness = this.#connection.get(sql, this.#space, name)

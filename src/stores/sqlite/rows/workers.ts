@@ -1,4 +1,4 @@
-// Workers: one row each, however many timelines they own. Whether one is alive is decided by the store's clock alone.
+// Workers: one row each, however many timelines they own. Only the store's clock decides whether a worker is alive.
 
 import type { WorkerId } from '../../../core/coordinate.ts'
 import { retiredWorkers } from '../../../core/limits.ts'
@@ -26,7 +26,7 @@ const replace = `REPLACE INTO reprise_worker (${columnNames.join(', ')}, crc) VA
 export class Workers {
   readonly #connection: Connection
   readonly #space: number
-  /** Looked at in this transaction: a batch of commits is usually by one worker. */
+  /** Workers read in this transaction: a batch of commits is usually by one worker. */
   readonly #found = new Map<WorkerId, WorkerState | null>()
   #all: SqlRow[] | null = null
   readonly #tallies: Tallies
@@ -37,7 +37,7 @@ export class Workers {
     this.#tallies = new Tallies(connection)
   }
 
-  /** What is in the file may have changed. */
+  /** Called when the file may have changed. */
   begin(): void {
     this.#found.clear()
     this.#all = null
@@ -49,7 +49,7 @@ export class Workers {
     const row = this.#connection.get('SELECT * FROM reprise_worker WHERE space = ? AND id = ?', this.#space, id)
     const worker = row ? toState(row) : null
     if (worker && worker.id !== id) throw damaged(`the list of workers leads from ${id} to ${worker.id}`)
-    // Nobody knows it: believed if nobody is missing.
+    // The worker is not found: trusted only if the count shows that no worker is missing.
     if (!worker) this.#rows()
     this.#found.set(id, worker)
     return worker
@@ -82,7 +82,7 @@ export class Workers {
     })
   }
 
-  /** False: it was retired. */
+  /** False: the worker was retired. */
   beat(worker: WorkerRecord, now: number): boolean {
     const before = this.find(worker.id)
     if (before && before.retiredAt !== null) return false
@@ -102,7 +102,7 @@ export class Workers {
     if (worker && worker.retiredAt === null) this.#write({ ...worker, retiredAt: now })
   }
 
-  /** Those that nobody will ask for any more, once there are many. The count tells without reading them. */
+  /** Removes workers that are no longer needed, once there are many. The tally gives their number without a scan. */
   forgetOldest(now: number): void {
     if (readTally(this.#connection, 'worker', this.#key).count <= retiredWorkers.kept) return
     const times = this.#rows().flatMap(({ retired_at }) => (retired_at === null ? [] : [retired_at as number]))
@@ -123,7 +123,7 @@ export class Workers {
     return retired.length
   }
 
-  /** All of them. One that vanished, or is as it was long ago, would let what it owns be taken from it. */
+  /** All workers. A missing or outdated row would allow other workers to take its timelines. */
   #rows(): SqlRow[] {
     if (this.#all) return this.#all
     const rows = this.#connection.all('SELECT * FROM reprise_worker WHERE space = ? ORDER BY id', this.#space)

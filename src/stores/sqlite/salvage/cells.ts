@@ -1,5 +1,5 @@
-// The cells of a page: rows as SQLite packs them (sqlite.org/fileformat2.html, sections 1.6 and 2.1), as they are and with
-// one bit flipped back.
+// The cells of a page: rows in SQLite's encoding (sqlite.org/fileformat2.html, sections 1.6 and 2.1), unchanged and with one
+// bit flipped back.
 
 import type { SqlValue } from '../file/driver.ts'
 import type { PageFile } from './pages.ts'
@@ -7,7 +7,7 @@ import type { PageFile } from './pages.ts'
 export interface Cell {
   /** Null in a tree without row ids. */
   readonly rowid: number | null
-  /** Empty: the cell cannot be read as it is. */
+  /** Empty: the cell cannot be read unchanged. */
   readonly values: readonly SqlValue[]
 }
 
@@ -16,7 +16,7 @@ export const tableInner = 5
 export const indexLeaf = 10
 export const tableLeaf = 13
 
-/** How much of the page a cell takes; null: it is none. */
+/** The size of a cell in its page; null: it is no cell. */
 export function cellBytes(file: PageFile, page: Uint8Array, at: number, kind: number): number | null {
   return unlessUnreadable(() => {
     if (kind === tableInner) {
@@ -51,11 +51,11 @@ function readCellStart(page: Uint8Array, at: number, kind: number) {
   return { size, rowid, start: cursor.at }
 }
 
-/** Two varints, and the bytes of a row that go on in other pages: longer rows are not tried bit by bit. */
+/** Two varints, and the part of a row that continues in other pages: longer rows are not tried bit by bit. */
 const cellStartBytes = 18
 const variedBytesMax = 16 * 1024
 
-/** The row as it would be with one other bit: bits in the page first, then those of the payload that lie in other pages. */
+/** Variants of the row with one bit flipped: bits in the page first, then bits of the payload in other pages. */
 export function* variantsOf(file: PageFile, page: Uint8Array, at: number, kind: number): Generator<Cell> {
   const size = unlessUnreadable(() => readCellStart(page, at, kind).size)
   const bytes = size !== null && size > 0 && size <= variedBytesMax ? size : 1024
@@ -89,8 +89,9 @@ export function* variantsOf(file: PageFile, page: Uint8Array, at: number, kind: 
 const shapeBytes = cellStartBytes + 12
 
 /**
- * The row as it would be with one other bit in what says where it begins and ends: its size, its row id, and the header of its
- * record. Only rows that fill their payload exactly, as SQLite writes them: nothing else tells a part of a row from the row.
+ * Variants of the row with one bit flipped in its boundaries: its size, its row id, and the header of its record. Only rows
+ * that fill their payload exactly, as SQLite writes them, are returned: nothing else distinguishes a part of a row from the
+ * row.
  */
 export function* reshapedOf(file: PageFile, page: Uint8Array, at: number, kind: number): Generator<Cell> {
   const varied = page.slice()
@@ -108,7 +109,7 @@ export function* reshapedOf(file: PageFile, page: Uint8Array, at: number, kind: 
   }
 }
 
-/** A row is as long as its cell says. */
+/** True: the row is as long as its cell declares. */
 export function isFilledCell(file: PageFile, page: Uint8Array, at: number, kind: number): boolean {
   const filled = unlessUnreadable(() => {
     const { size, start } = readCellStart(page, at, kind)
@@ -125,13 +126,13 @@ function isFilled(payload: Uint8Array): boolean {
   return head.at === headBytes && bytes === payload.length
 }
 
-/** Of a value, by its serial type. */
+/** The size of a value, by its serial type. */
 function bytesOf(type: number): number {
   if (type >= 12) return Math.floor((type - 12) / 2)
   return type === 7 ? 8 : (integerBytes[type] ?? 0)
 }
 
-/** Whatever does not fit into the page goes on in pages of its own. */
+/** The part that does not fit into the page continues in pages of its own. */
 function payloadAt(file: PageFile, page: Uint8Array, at: number, size: number, isTable: boolean): Uint8Array {
   const usable = file.usableBytes
   const local = localBytes(file, size, isTable)
@@ -150,7 +151,7 @@ function payloadAt(file: PageFile, page: Uint8Array, at: number, size: number, i
   return payload
 }
 
-/** How much of a payload lies in the page of its cell. */
+/** The number of payload bytes in the page of the cell. */
 function localBytes(file: PageFile, size: number, isTable: boolean): number {
   const usable = file.usableBytes
   const localMax = isTable ? usable - 35 : Math.floor(((usable - 12) * 64) / 255) - 23
@@ -205,7 +206,7 @@ class Cursor {
     return Number(BigInt.asIntN(64, value))
   }
 
-  /** By its serial type. */
+  /** Decodes a value by its serial type. */
   value(type: number): SqlValue {
     if (type === 0) return null
     if (type >= 1 && type <= 6) return this.#integer(integerBytes[type]!)
@@ -231,7 +232,7 @@ class Cursor {
   }
 }
 
-/** The page that lies below a cell of an inner page. */
+/** The child page of a cell in an inner page. */
 export function childAt(page: Uint8Array, at: number): number | null {
   return unlessUnreadable(() => new Cursor(page, at).word())
 }

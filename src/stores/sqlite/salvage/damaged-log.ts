@@ -1,10 +1,10 @@
-// The write-ahead log is damaged: SQLite would cut it there and forget every transaction behind. Each frame can be checked on
-// its own, so a copy of the file gets all of them, and is read in its place; the file and its log stay.
+// For a damaged write-ahead log: SQLite would truncate it there and drop every later transaction. Each frame can be verified
+// on its own, so a copy of the file gets all frames and is read in its place; the file and its log stay unchanged.
 
 import { closeSync, copyFileSync, existsSync, ftruncateSync, openSync, writeSync } from 'node:fs'
 import { readWal, scanWal, type WalFrame } from '../file/wal-scan.ts'
 
-/** A bad frame at the very end may have been torn by a loss of power: it counts if it was acknowledged. */
+/** A bad frame at the very end may be torn by a power loss: it counts if it was acknowledged. */
 export function isLogDamaged(file: string, isAllThere: () => boolean): boolean {
   if (!existsSync(`${file}-wal`)) return false
   if (scanWal(file)) return true
@@ -12,7 +12,7 @@ export function isLogDamaged(file: string, isAllThere: () => boolean): boolean {
   return false
 }
 
-/** `isLastDue`: the last transaction was acknowledged, so it counts though it is not whole. */
+/** `isLastDue`: the last transaction was acknowledged, so it counts although it is incomplete. */
 export function copyWithLog(file: string, copy: string, isLastDue: boolean): void {
   copyFileSync(file, copy)
   const handle = openSync(copy, 'r+')
@@ -27,7 +27,7 @@ export function copyWithLog(file: string, copy: string, isLastDue: boolean): voi
   }
 }
 
-/** Those that came to their end. A bad frame counts as it lies: what is wrong in it is found row by row. */
+/** Complete transactions. A bad frame counts as stored: its errors are found row by row. */
 function* transactionsOf(file: string, isLastDue: boolean): Generator<readonly WalFrame[]> {
   let before: readonly WalFrame[] | null = null
   let frames: WalFrame[] = []

@@ -1,7 +1,7 @@
-// The first page of a file is damaged: SQLite does not take it for a database then. What it says is known without it: our
-// files are laid out by us, the size of a page follows from the back-pointers in the second page, and the root of the list
-// of tables leads to the pages whose back-pointers lead to it. A copy of the file gets such a page, and is read in its place;
-// the file itself stays.
+// For a damaged first page: SQLite then does not recognise the file as a database. The content of the page can be derived: our
+// files have a known layout, the page size follows from the back-pointers in the second page, and the root of the list of
+// tables leads to the pages whose back-pointers lead to it. A copy of the file gets such a page and is read in its place; the
+// file itself stays unchanged.
 
 import { closeSync, copyFileSync, existsSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { damaged } from '../file/failure.ts'
@@ -24,7 +24,7 @@ export function isFirstPageSound(file: string): boolean {
   }
 }
 
-/** Throws STORE_DAMAGED where it is no file of ours. */
+/** Throws STORE_DAMAGED if it is no Reprise file. */
 export function copyWithFirstPage(file: string, copy: string): void {
   for (const end of ['', '-wal']) if (existsSync(`${file}${end}`)) copyFileSync(`${file}${end}`, `${copy}${end}`)
   const handle = openSync(copy, 'r+')
@@ -32,7 +32,7 @@ export function copyWithFirstPage(file: string, copy: string): void {
     const pageBytes = sizeOfPages(handle)
     const page = new Uint8Array(pageBytes)
     const count = fstatSync(handle).size / pageBytes
-    // First without a tree, so that the pages below it can be looked for.
+    // First without a tree, so that the pages below it can be found.
     writeHeader(page, count, 1)
     writeSync(handle, page, 0, pageBytes, 0)
     const pages = new PageFile(handle)
@@ -50,7 +50,7 @@ function noStore(file: string): Error {
   return damaged(`${file}: its first page is damaged, and nothing of a store can be found behind it: restore a backup`)
 }
 
-/** The second page of our files holds back-pointers: with the right size, all of them make sense. */
+/** The second page of our files holds back-pointers: with the right page size, all of them are plausible. */
 function sizeOfPages(handle: number): number {
   const { size } = fstatSync(handle)
   const found = sizes.find(
@@ -77,7 +77,7 @@ function writeHeader(page: Uint8Array, count: number, largestRoot: number): void
   const view = new DataView(page.buffer)
   page.set(Buffer.from(magic, 'latin1'))
   view.setUint16(16, page.length === 65_536 ? 1 : page.length)
-  // In WAL mode; nothing reserved; the fractions that must be.
+  // WAL mode; no reserved bytes; the fractions that SQLite requires.
   page.set([2, 2, 0, 64, 32, 32], 18)
   view.setUint32(24, 1)
   view.setUint32(28, count)

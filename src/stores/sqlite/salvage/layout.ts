@@ -1,6 +1,6 @@
-// Where our trees begin in a file whose list of tables is damaged. SQLite gives roots their places in the order in which tables
-// and indexes are made: ours first, as in a new file, then those of others. VACUUM makes them all again, tables before
-// indexes; how many places those of others have in between is found by trying.
+// Finds the roots of our trees in a file whose list of tables is damaged. SQLite places roots in the order in which tables and
+// indexes are created: ours first, as in a new file, then those of others. VACUUM recreates them all, tables before indexes;
+// the number of foreign roots in between is found by trial.
 
 import type { PageFile } from './pages.ts'
 
@@ -16,7 +16,7 @@ export interface SchemaObject {
 const firstRoot = 3
 const indexKinds = [2, 10]
 
-/** `ours` as in a new file, with the roots that fit everything that is known of this one; null: none do. */
+/** `ours` as in a new file, with the roots that fit all known facts about this one; null: none fit. */
 export function layoutOf(
   file: PageFile,
   ours: readonly SchemaObject[],
@@ -27,7 +27,7 @@ export function layoutOf(
       (each) => each.root === 0 || layout.every(({ name, root }) => (name === each.name) === (root === each.root)),
     )
   if (fits(ours)) return ours
-  // Most of them first: a tree of ours may be taken for one of others, whose rows are kept; never the other way round.
+  // Try the largest number first: a tree of ours may be mistaken for a foreign one, whose rows are kept; never the reverse.
   for (let others = file.roots().length - ours.length; others >= 0; others--) {
     const layout = vacuumed(ours, others)
     if (fits(layout) && layout.every((object) => isOfKind(file, object))) return layout
@@ -36,7 +36,7 @@ export function layoutOf(
 }
 
 function vacuumed(ours: readonly SchemaObject[], others: number): SchemaObject[] {
-  // The index of a key has no statement of its own: it is made with its table.
+  // The index of a key has no statement of its own: it is created with its table.
   const isLater = ({ type, sql }: SchemaObject) => type === 'index' && sql !== null
   const early = ours.filter((object) => !isLater(object))
   const late = ours.filter(isLater)

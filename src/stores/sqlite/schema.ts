@@ -1,20 +1,20 @@
-// The tables, their version, and how an older file is brought up to date. User tables may live in the same file, so
-// ours all start with reprise_.
+// The tables, their version, and the migrations of an older file. User tables may be in the same file, so ours all start with
+// reprise_.
 //
-//   log        one row a transaction, positions without gaps; what it holds is in log-row.ts. A trimmed row stays, empty:
-//              a row that vanished is damage, not trimming.
-//   anchor     where some runs lie (log.ts says which), so that reading need not start at the head
+//   log        one row per transaction, positions without gaps; log-row.ts owns the format. A trimmed row stays, empty: a missing
+//              row is damage, not trimming.
+//   anchor     the positions of some runs (log.ts decides which), so that a read need not start at the head
 //   head       the part of a timeline that every append changes, packed with a checksum (head-state.ts): written in place
-//   timeline   the rest of it (`key` was a second way to find it by name; witness is now)
-//   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (row-counts.ts); a
+//   timeline   the rest of it (`key` was the second index of names; witness has replaced it)
+//   witness, head_mark   the expected rows of a timeline, stored apart: damage to one page cannot hide it (row-counts.ts); a
 //              copy of the head is there too
-//   tally      how many rows a list must have (tally.ts)
-//   chunk      which chunks there are; their bytes lie in a table for each stripe (blobs.ts), those of older versions in one
-//   identity   what a namespace is known by outside of the store (identity.ts)
-//   past       the last life of each id that was forgotten, twice (past.ts)
-//   sweep      trimmed or forgotten history whose space has not been given back yet
+//   tally      the expected number of rows of a list (tally.ts)
+//   chunk      the existing chunks; their bytes are in one table per stripe (blobs.ts), those of older versions in one
+//   identity   the external identity of a namespace (identity.ts)
+//   past       the last life of each forgotten id, twice (past.ts)
+//   sweep      trimmed or forgotten history whose space is not freed yet
 //
-// Rows that are not packed carry `crc` over their other columns (seal.ts). `space` is the number of a namespace.
+// Rows that are not packed have `crc` over their other columns (seal.ts). `space` is the number of a namespace.
 
 import { stripes } from '../../core/checkpoint/parity.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -70,7 +70,9 @@ CREATE TABLE reprise_sweep (tid INTEGER PRIMARY KEY, done INTEGER NOT NULL, last
   position INTEGER NOT NULL);
 `
 
-/** Absence is checked: see row-counts.ts and tally.ts. `wake` is the twin of `due`: what one of them lacks, the other has. */
+/**
+ * Absence is checked: see row-counts.ts and tally.ts. `wake` is the twin of `due`: each has the rows that the other may lack.
+ */
 const version2 = `
 DROP INDEX reprise_timeline_key;
 CREATE INDEX reprise_timeline_wake ON reprise_timeline (due, space, queue) WHERE due IS NOT NULL;
@@ -83,7 +85,7 @@ CREATE TABLE reprise_tally (kind TEXT NOT NULL, key TEXT NOT NULL, count INTEGER
 ${tallyAll}
 `
 
-/** A table for each stripe: one damaged page, even of the upper ones of a tree, reaches the chunks of one stripe. */
+/** One table per stripe: one damaged page, even an upper one of a tree, affects the chunks of one stripe. */
 const version3 = Array.from(
   { length: stripes },
   (_, stripe) => `
@@ -91,8 +93,8 @@ CREATE TABLE reprise_chunk_bytes_${stripe} (id INTEGER PRIMARY KEY, bytes BLOB N
 ).join('')
 
 /**
- * What is due and nobody has, in the order in which it is claimed: neither those that sleep nor those at work are looked at.
- * `wake` still has all that is due, and checks it (due.ts). And the timelines of a status.
+ * Due timelines without an owner, in claim order: neither sleeping nor owned timelines are read. `wake` still has all due
+ * timelines, and checks this index (due.ts). Also an index of timelines by status.
  */
 const version4 = `
 DROP INDEX reprise_timeline_due;
@@ -102,13 +104,13 @@ CREATE INDEX reprise_timeline_status ON reprise_timeline (space, status);
 ${tallyStatus}
 `
 
-/** A second copy of each head, beside its mark; a witness has a checksum, so that it is known which of two is wrong. */
+/** A second copy of each head, beside its mark; a witness has a checksum, which shows which of two is wrong. */
 const version6 = `
 ALTER TABLE reprise_head_mark ADD COLUMN state BLOB;
 ALTER TABLE reprise_witness ADD COLUMN crc INTEGER;
 `
 
-/** From version to version; the first makes the tables. */
+/** Migrations from version to version; the first creates the tables. */
 const steps: readonly ((connection: Connection) => void)[] = [
   (connection) => connection.exec(version1),
   (connection) => {
@@ -117,9 +119,9 @@ const steps: readonly ((connection: Connection) => void)[] = [
   },
   (connection) => connection.exec(version3),
   (connection) => connection.exec(version4),
-  // Rows of the log that stand for several (empty-rows.ts): an older release would take it for damage.
+  // Rows of the log that represent several rows (empty-rows.ts): an older release would report them as damage.
   () => undefined,
-  // Heads have a life (head-state.ts) and a second copy, and the lives of forgotten ids are remembered.
+  // Heads have a life (head-state.ts) and a second copy, and the lives of forgotten ids are stored.
   (connection) => {
     connection.exec(version6 + pastTable + identityTable)
     copyAndSeal(connection)
@@ -136,7 +138,7 @@ export function readVersion(connection: Connection): number {
   if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 1) {
     throw damaged('the store does not say which version of the schema it has', { version: String(version) })
   }
-  // Written twice since version 6: a flipped bit is not taken for a newer release, nor for an older one.
+  // Stored twice since version 6: a flipped bit is mistaken neither for a newer release nor for an older one.
   const copy = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_copy'`)?.value
   if ((copy ?? null) !== (version > 5 ? version : null)) {
     throw damaged(`the store says that its schema has version ${version}, and ${copy}`, { version, copy: String(copy) })
@@ -152,7 +154,7 @@ export function readVersion(connection: Connection): number {
   return version
 }
 
-/** A flipped bit in the text of a table could rename a column or lift a constraint, and SQLite would go along. */
+/** A flipped bit in a table's SQL could rename a column or drop a constraint, and SQLite would accept it. */
 function checkSchema(connection: Connection): void {
   const expected = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_crc'`)?.value
   if (expected !== schemaCrc(connection)) throw damaged('the schema of the store does not match its checksum')
@@ -164,7 +166,7 @@ function schemaCrc(connection: Connection): number {
   return seal(connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!]))
 }
 
-/** Inside a write transaction. */
+/** Call inside a write transaction. */
 export function migrate(connection: Connection): void {
   const version = readVersion(connection)
   for (const step of steps.slice(version)) step(connection)
@@ -176,7 +178,7 @@ export function migrate(connection: Connection): void {
   }
 }
 
-/** The number of a namespace, or null if it was never written to. What is not found is looked for twice. */
+/** The number of a namespace, or null if it was never written. A missing name is checked in two places. */
 export function findSpace(connection: Connection, namespace: string): number | null {
   const row = connection.get('SELECT id, name, crc FROM reprise_space WHERE name = ?', namespace)
   if (row) checkSeal(row, ['id', 'name'], `namespace ${row.id}`)

@@ -2,8 +2,8 @@
 // never written: a row is then missing, or is an old version with a matching checksum. So each row and each head has a witness
 // in a B-tree of its own, written in the same transaction:
 //
-//   witness    by name: the number and the checksum of the timeline's row, and sums over the rows that belong to it. It is also the
-//              second index of names: a list must be the same in both, and a name is missing only if both lack it
+//   witness    by name: the number and the checksum of the timeline's row, and sums over the rows that belong to it. It is also
+//              the second index of names: a list must be the same in both, and a name is missing only if both lack it
 //   head_mark  by number: the checksum of the head, and a copy of it
 //
 // If a row and its witness disagree, their checksums show which is damaged: a damaged witness is recomputed from its rows, a

@@ -1,7 +1,7 @@
-// One flipped bit in a row of the log. A checksum of 32 bits names the bit: the change of the checksum depends on nothing but
-// the distance of the bit from the end of the checked bytes, and no two distances change it alike. So a row needs no second
-// copy. The checksums of an unsettled row start from its time, and there a bit of the time may change them as a bit of the
-// first frame does: all rows that may have been meant are given, and their neighbours decide (row-neighbours.ts).
+// Corrects one flipped bit in a row of the log. A checksum of 32 bits identifies the bit: the change of the checksum depends
+// only on the distance of the bit from the end of the checked bytes, and each distance changes it differently. So a row needs
+// no second copy. The checksums of an unsettled row start from its time, so a bit of the time may change them like a bit of
+// the first frame: all possible rows are returned, and their neighbours decide (row-neighbours.ts).
 
 import { ByteReader, integerSize } from '../../../core/bytes.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -67,13 +67,13 @@ function isFrameSound(row: Uint8Array, start: number, size: number, seed: number
   return syndromeOf(row, start, size, seed) === 0
 }
 
-/** What is stored, against what the bytes say: 0 where they agree. */
+/** The difference between the stored checksum and that of the bytes: 0 if they agree. */
 function syndromeOf(row: Uint8Array, start: number, size: number, seed: number): number {
   const stored = new DataView(row.buffer, row.byteOffset + start, crcBytes).getUint32(0, true)
   return (stored ^ checksum(row, start + crcBytes, start + size, seed)) >>> 0
 }
 
-/** Whether a bit was found. */
+/** Returns whether a bit was found. */
 function flipBack(row: Uint8Array, start: number, size: number, seed: number): boolean {
   const syndrome = syndromeOf(row, start, size, seed) | 0
   for (let bit = 0; bit < 32; bit++) {
@@ -81,7 +81,7 @@ function flipBack(row: Uint8Array, start: number, size: number, seed: number): b
     row[start + (bit >> 3)]! ^= 1 << (bit & 7)
     return true
   }
-  // What each bit of the last byte adds, then of the one before it, and so on.
+  // The contribution of each bit of the last byte, then of the byte before it, and so on.
   const added = Array.from({ length: 8 }, (_, bit) => table[1 << bit]!)
   for (let at = start + size - 1; at >= start + crcBytes; at--) {
     for (let bit = 0; bit < 8; bit++) {

@@ -1,6 +1,6 @@
-// Tables of whoever uses the store, in the same file: they go along. Those that SQLite can read are copied by it; of a
-// damaged one, the rows that can be read are, and how many pages cannot is told. Where a name is lost with a page of the list
-// of tables, the rows go into a table that is named after the place where they were found.
+// User tables in the same file are salvaged too. SQLite copies the tables that it can read; from a damaged one, the readable
+// rows are copied, and the number of unreadable pages is reported. If a name is lost with a page of the list of tables, the
+// rows are copied to a table named after the place where they were found.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Connection } from '../file/connection.ts'
@@ -14,7 +14,7 @@ import type { Salvage } from './work.ts'
 /** SQLite's own limit is 2000. */
 const columnsMax = 1900
 
-/** Throws STORE_UNSUPPORTED where something cannot go along. */
+/** Throws STORE_UNSUPPORTED if something cannot be copied. */
 export function copyOwnTables(work: Salvage): void {
   const { from, to } = work
   const own = from.objects.filter(
@@ -33,12 +33,12 @@ export function copyOwnTables(work: Salvage): void {
   for (const root of from.unknownTrees()) keepRows(work, root)
 }
 
-/** SQLite can read which tables the damaged file has (renew.ts). */
+/** Whether SQLite can read the list of tables of the damaged file (renew.ts). */
 export function isAttached(to: Connection): boolean {
   return to.all('PRAGMA database_list').some(({ name }) => name === 'damaged')
 }
 
-/** A transaction of its own: SQLite writes nothing more in one in which it met damage. */
+/** Uses a transaction of its own: SQLite writes nothing more in a transaction that met damage. */
 function copyBySqlite({ to }: Salvage, { name }: SchemaObject): boolean {
   to.run('COMMIT')
   try {
@@ -46,7 +46,7 @@ function copyBySqlite({ to }: Salvage, { name }: SchemaObject): boolean {
       .filter(({ hidden }) => hidden === 0)
       .map((column) => quoted(column.name))
       .join(', ')
-    // Row by row, which the condition is for: without one SQLite copies cells as they are, and damage with them.
+    // The condition forces a copy row by row: without one SQLite copies cells unchanged, and damage with them.
     to.exec(`INSERT INTO main.${quoted(name)} (${columns}) SELECT ${columns} FROM damaged.${quoted(name)} WHERE true`)
     return true
   } catch (error) {
@@ -62,14 +62,14 @@ function copyAsFound(work: Salvage, { name }: SchemaObject): void {
   const columns = storedColumns(to, name)
   const keys = columns.filter(({ pk }) => Number(pk) > 0).sort((a, b) => Number(a.pk) - Number(b.pk))
   const rowidColumn = keys.length === 1 && /^integer$/i.test(String(keys[0]!.type)) ? keys[0] : undefined
-  // Without row ids, the key comes first in each row.
+  // In a table without row ids, the key comes first in each row.
   const keyFirst = [...keys, ...columns.filter((column) => !keys.includes(column))]
   let seen = 0
   let rows = 0
   for (const { rowid, values } of from.raw(name)) {
     seen += 1
     const order = rowid === null ? keyFirst : columns
-    // Columns that were added later are missing in older rows: those have their default.
+    // Columns added later are missing in older rows, which get the default.
     const given = order
       .slice(0, values.length)
       .map((column, i) => ({ column, value: column === rowidColumn && rowid !== null ? rowid : values[i]! }))
@@ -87,13 +87,13 @@ function copyAsFound(work: Salvage, { name }: SchemaObject): void {
   work.lost.push({ timeline: null, where: name, what })
 }
 
-/** What a row has, in the order of the table. Generated columns may be stored, and cannot be given. */
+/** The stored columns of a row, in the order of the table. Generated columns may be stored, but cannot be inserted. */
 function storedColumns(to: Connection, table: string): SqlRow[] {
   const stored = [0, 3]
   return to.all(`PRAGMA main.table_xinfo(${quoted(table)})`).filter(({ hidden }) => stored.includes(Number(hidden)))
 }
 
-/** An index, a trigger or a view. */
+/** Recreates an index, a trigger or a view. */
 function makeAgain({ to, lost }: Salvage, { type, name, table, sql }: SchemaObject): void {
   const isThere = type === 'view' || to.get('SELECT 1 FROM main.sqlite_schema WHERE name = ?', table) !== undefined
   const tell = (why: string) =>
@@ -110,7 +110,10 @@ function makeAgain({ to, lost }: Salvage, { type, name, table, sql }: SchemaObje
   }
 }
 
-/** A table, or an index: nothing tells which, since a table without row ids looks like one. */
+/**
+ * Keeps the rows of a table or an index: the two are indistinguishable, since a table without row ids has the form of an
+ * index.
+ */
 function keepRows({ from, to, lost }: Salvage, root: number): void {
   let width = 0
   let rows = 0

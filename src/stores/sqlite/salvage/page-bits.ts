@@ -1,6 +1,6 @@
-// One flipped bit in the header of a page, or in its list of cells, hides rows or leads to bytes that are none. SQLite accounts
-// for every byte of such a page: header, cells, free blocks and fragments fill it without overlap. So a page whose account
-// does not balance is tried with each of these bits flipped back.
+// One flipped bit in the header of a page, or in its list of cells, hides rows or leads to bytes that are no rows. SQLite
+// accounts for every byte of such a page: header, cells, free blocks and fragments fill it without overlap. A page whose
+// account does not balance is therefore tried with each of these bits flipped back.
 
 import { cellBytes, indexInner, indexLeaf, tableInner, tableLeaf } from './cells.ts'
 import type { PageFile } from './pages.ts'
@@ -8,12 +8,12 @@ import type { PageFile } from './pages.ts'
 const kinds = [indexInner, tableInner, indexLeaf, tableLeaf]
 const cellBytesMin = 4
 
-/** The page as it was, if one bit puts it right; else as it is. */
+/** The corrected page, if one flipped bit explains the damage; otherwise the page unchanged. */
 export function withHeaderRight(file: PageFile, page: Uint8Array, number: number): Uint8Array {
   const start = number === 1 ? 100 : 0
   if (isBalanced(file, page, start)) return page
   const cells = new DataView(page.buffer).getUint16(start + 3)
-  // A flipped count may be of any size: then the list is looked for in the whole page.
+  // A flipped count may have any size: the list is then searched in the whole page.
   const end = Math.min(file.usableBytes, start + 12 + 2 * Math.min(cells, 512))
   const varied = page.slice()
   for (let i = start; i < end; i++) {

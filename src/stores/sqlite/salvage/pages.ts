@@ -1,6 +1,6 @@
 // The pages of a SQLite file, read without SQLite, which gives up on a tree at its first bad page. The format is
-// sqlite.org/fileformat2.html. Every page of our files has a back-pointer (auto_vacuum): whose child it is. So what lies below
-// a damaged page is found all the same.
+// sqlite.org/fileformat2.html. Every page of our files has a back-pointer (auto_vacuum) to its parent, so the pages below a
+// damaged page are found all the same.
 
 import { fstatSync, readSync } from 'node:fs'
 import { damaged } from '../file/failure.ts'
@@ -16,19 +16,19 @@ const lockByte = 0x40000000
 export class PageFile {
   readonly count: number
   readonly pageBytes: number
-  /** Of each page; what is left at its end is reserved. */
+  /** The usable bytes of each page; the rest at its end is reserved. */
   readonly usableBytes: number
-  /** What the file's users may have noted in its header. */
+  /** The user_version in the header, which users of the file may set. */
   readonly userVersion: number
   readonly applicationId: number
-  /** Pages of which one bit was put right (page-bits.ts). */
+  /** Pages in which one bit was corrected (page-bits.ts). */
   readonly mended = new Set<number>()
   readonly #handle: number
   readonly #hasBackPointers: boolean
   #children: Map<number, number[]> | null = null
   #roots: number[] = []
 
-  /** The handle stays the caller's. Throws STORE_DAMAGED where the first page says nothing. */
+  /** The caller keeps the handle. Throws STORE_DAMAGED if the first page is unreadable. */
   constructor(handle: number) {
     const header = new Uint8Array(headerBytes)
     const read = readSync(handle, header, 0, headerBytes, 0)
@@ -46,7 +46,7 @@ export class PageFile {
     this.count = Math.floor(fstatSync(handle).size / this.pageBytes)
   }
 
-  /** From 1. Null: there is none. */
+  /** Numbered from 1. Null: there is no such page. */
   page(number: number): Uint8Array | null {
     if (!Number.isInteger(number) || number < 1 || number > this.count) return null
     const bytes = new Uint8Array(this.pageBytes)
@@ -59,7 +59,7 @@ export class PageFile {
     return this.#backPointers().get(number) ?? []
   }
 
-  /** Where trees begin, by the back-pointers. */
+  /** The roots of trees, by the back-pointers. */
   roots(): readonly number[] {
     this.#backPointers()
     return this.#roots

@@ -1,6 +1,6 @@
-// A damaged file is written anew from what is sound in it, and put into its place in one step; the old one stays beside it.
-// Nobody may have the file open meanwhile, which SQLite's own lock tells. From then on a note beside the file keeps others
-// out: whoever opens the file looks for the note before and after, so that of two one always sees the other.
+// Rewrites a damaged file from its sound parts and replaces it in one step; the old file is kept beside it. No process may
+// have the file open meanwhile, which SQLite's own lock ensures. From then on a note beside the file keeps others out: opening
+// the file checks for the note before and after, so that of two processes one always sees the other.
 
 import {
   closeSync,
@@ -45,7 +45,7 @@ export interface RenewOptions {
   readonly now: number
 }
 
-/** Our own connections may end a little late. */
+/** Connections of this process may end a little late. */
 const waitMsMin = 2000
 const attemptsMin = 20
 const pauseMs = 20
@@ -59,21 +59,21 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
   const fresh = `${file}-renewed`
   const copy = `${file}-readable`
   try {
-    // 1. Nobody has it open, and its log is in it.
+    // 1. No process has it open, and its log is moved into it.
     const ack = new AckMark(file)
     const mark = ack.read()
     const check = (path: string) => checkAcknowledged(driver, path, options.hash, ack, mark)
     const { source, because } = await readable(driver, file, copy, waitMs, check)
-    // 2. A new file from what is sound.
+    // 2. Write a new file from the sound parts.
     remove(fresh)
     const salvaged = writeFresh(driver, source, fresh, {
       ...{ ...options, kept: keptName(file, options.now) },
       acknowledged: mark?.position ?? 0,
     })
-    // Neither has anybody now, this process included: SQLite removes a log by its name when the last connection ends.
+    // No process, including this one, may have them open now: SQLite removes a log by its name when the last connection ends.
     for (const each of [source, fresh]) await untilAlone(driver, each, waitMs)
     sync(fresh)
-    // 3. The old one keeps a name, and its place is taken in one step.
+    // 3. The old file keeps a name, and the new one replaces it in one step.
     const kept = keepOld(file, options.now)
     if (source === copy) putCopyInPlace(file, copy, kept, because!.name)
     renameSync(fresh, file)
@@ -111,7 +111,7 @@ interface Readable {
   readonly because: typeof firstPage | null
 }
 
-/** The file, once nobody else has it open; where SQLite could not read it, or would cut its log, a copy that it can. */
+/** The file, once no other process has it open; if SQLite cannot read it, or would truncate its log, a readable copy. */
 async function readable(
   driver: Driver,
   file: string,
@@ -139,7 +139,7 @@ async function readable(
   return { source: copy, because }
 }
 
-/** Every frame that is left of it is sound, and what can be read ends before what was acknowledged. */
+/** True: every remaining frame is sound, and the readable part ends before the acknowledged position. */
 function isLogCut(file: string, check: (path: string) => void): boolean {
   if ((statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) === 0) return false
   try {
@@ -153,8 +153,8 @@ function isLogCut(file: string, check: (path: string) => void): boolean {
 }
 
 /**
- * The log of the old file must not be found beside the new one, nor be lost with a crash in between. The copy has it in it, so
- * beside the copy it says nothing new: the copy goes first.
+ * The log of the old file must not be found beside the new one, nor be lost in a crash. The copy already contains it, so
+ * beside the copy the log changes nothing: the copy is put in place first.
  */
 function putCopyInPlace(file: string, copy: string, kept: string, damagedPart: string): void {
   checkAlone(file, damagedPart)
@@ -165,7 +165,7 @@ function putCopyInPlace(file: string, copy: string, kept: string, damagedPart: s
   for (const end of ['-wal', '-shm']) rmSync(`${file}${end}`, { force: true })
 }
 
-/** Without SQLite's help: by the locks that each process with the file open has on it. */
+/** Checks without SQLite, by the locks that each process with the open file holds on it. */
 function checkAlone(file: string, damagedPart: string): void {
   const other = otherUser(file)
   if (other === undefined) {
@@ -175,7 +175,7 @@ function checkAlone(file: string, damagedPart: string): void {
   if (other) throw new RepriseError('STORE_BUSY', `${file}: ${describeUser(other)}`, { file, holder: other })
 }
 
-/** What it would say, without a change: done to a copy, which goes. */
+/** Reports the result without a change: works on a copy, which is removed. */
 export async function renewCopy(driver: Driver, file: string, options: RenewOptions): Promise<Renewal> {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-renew-'))
   try {
@@ -188,7 +188,7 @@ export async function renewCopy(driver: Driver, file: string, options: RenewOpti
   }
 }
 
-/** Throws STORE_BUSY while a living process writes the file anew. */
+/** Throws STORE_BUSY while a live process rewrites the file. */
 export function checkNote(file: string): void {
   const text = readIfThere(noteOf(file))
   if (text === null) return
@@ -209,12 +209,12 @@ function parsed(text: string): { pid?: number; started?: string } {
   try {
     return JSON.parse(text)
   } catch {
-    // Torn: whoever wrote it died in the middle.
+    // The note is torn: its writer died in the middle.
     return {}
   }
 }
 
-/** Tells a process from another that got its number later; null: there is none. */
+/** Distinguishes a process from a later one with the same pid; null: there is none. */
 function startOf(pid: number): string | null {
   const stat = readIfThere(`/proc/${pid}/stat`)
   if (stat !== null) return stat.slice(stat.lastIndexOf(')')).split(' ')[20] ?? ''
@@ -226,12 +226,12 @@ function startOf(pid: number): string | null {
   }
 }
 
-/** Each attempt gives our own connections another chance to end, however slow the machine is. */
+/** Each attempt gives this process's own connections another chance to end, however slow the machine is. */
 async function untilAlone(driver: Driver, file: string, waitMs: number): Promise<void> {
   const end = performance.now() + waitMs
   for (let attempt = 1; ; attempt++) {
     if (driver.name !== 'node:sqlite') collectGarbage()
-    // What is collected is freed a turn of the event loop later.
+    // Collected objects are freed one turn of the event loop later.
     await new Promise((resolve) => setTimeout(resolve, pauseMs))
     try {
       foldAlone(driver, file)
@@ -244,8 +244,8 @@ async function untilAlone(driver: Driver, file: string, waitMs: number): Promise
 }
 
 /**
- * In this mode SQLite holds the file itself, which it cannot while anybody else has it open. Closing it empties its log.
- * Nothing is prepared here, so that it is closed when it is closed.
+ * In this mode SQLite locks the file itself, which fails while any other connection is open. Closing it empties the log. No
+ * statement is prepared here, so that closing takes effect at once.
  */
 function foldAlone(driver: Driver, file: string): void {
   const connection = new Connection(driver, file, false)
@@ -269,7 +269,7 @@ function foldAlone(driver: Driver, file: string): void {
   }
 }
 
-/** Most statements read the list of tables first, which may be what is damaged. What they set stays as it is by default. */
+/** Most statements first read the list of tables, which may be damaged. Their settings then keep their defaults. */
 function unlessDamaged(work: () => void): boolean {
   try {
     work()
@@ -295,12 +295,12 @@ function writeFresh(driver: Driver, file: string, fresh: string, options: Omit<S
     connection.exec(`PRAGMA page_size = ${pages.pageBytes}`)
     connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
     connection.exec('PRAGMA journal_mode = WAL')
-    // For those whose own tables lie in the file.
+    // Users with their own tables in the file may use it.
     connection.exec(`PRAGMA user_version = ${pages.userVersion}`)
     connection.exec(`PRAGMA application_id = ${pages.applicationId}`)
-    // It is synced as a whole when it is done: until then nobody knows of it.
+    // The file is synced as a whole at the end: until then nothing refers to it.
     connection.exec('PRAGMA synchronous = OFF')
-    // Tables of others come one after the other, and a row may refer to one that is still to come, or is lost.
+    // User tables are copied one after another, and a row may refer to a table that is not copied yet, or is lost.
     connection.exec('PRAGMA foreign_keys = OFF')
     attach(connection, file)
     connection.run('BEGIN IMMEDIATE')
@@ -311,7 +311,7 @@ function writeFresh(driver: Driver, file: string, fresh: string, options: Omit<S
     connection.truncateLog()
     return salvaged
   } catch (error) {
-    // Some drivers end a connection later than it is closed: until then it must not hold the lock of the old file.
+    // Some drivers end a connection later than close: until then it must not hold the lock of the old file.
     connection.rollback()
     detach(connection)
     throw error
@@ -321,7 +321,7 @@ function writeFresh(driver: Driver, file: string, fresh: string, options: Omit<S
   }
 }
 
-/** For SQLite to copy the tables of others. Where it cannot read which there are, they are copied as they are found. */
+/** Attaches the damaged file, for SQLite to copy user tables. If it cannot list them, they are copied as they are found. */
 function attach(connection: Connection, file: string): void {
   const isReadable = unlessDamaged(() => {
     connection.run('ATTACH DATABASE ? AS damaged', file)
@@ -334,7 +334,7 @@ function detach(connection: Connection): void {
   if (isAttached(connection)) connection.exec('DETACH DATABASE damaged')
 }
 
-/** Under a name of its own: the same file where the file system has links, else a copy. */
+/** Gives the old file a name of its own: a hard link where the file system has links, else a copy. */
 function keptName(file: string, now: number): string {
   return `${file}-damaged-${new Date(now).toISOString().replaceAll(/[:.]/g, '-')}`
 }

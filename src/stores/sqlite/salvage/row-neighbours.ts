@@ -1,28 +1,28 @@
-// The rows around a damaged row of the log: each run leads back to the run before it, and each row has the time of its commit.
-// Among several rows that a damaged one may have been, at most one agrees with both.
+// The rows around a damaged row of the log: each run leads back to the previous run, and each row has the time of its commit.
+// Among the possible originals of a damaged row, at most one agrees with both.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { unpackEntries } from '../../../core/history/entry-run.ts'
 import type { Connection } from '../file/connection.ts'
 import { type Frame, isWhole, readFrames, unsettledTime } from '../log/log-row.ts'
 
-/** Two clocks of one machine are closer; the other bit that a time may have lost is worth 24 days or more. */
+/** Clocks of one machine differ by less; the other possible flipped bit of a time is worth 24 days or more. */
 const dayMs = 24 * 60 * 60 * 1000
-/** So many rows before and after are asked for their time. */
+/** The number of rows before and after whose times are compared. */
 const reach = 64
 
-/** Damaged rows of the log, each with the whole rows that it may have been. */
+/** Damaged rows of the log, each with its possible originals. */
 export type Unsure = ReadonlyMap<number, readonly Uint8Array[]>
 
 export class RowNeighbours {
   readonly #to: Connection
   readonly #tids: ReadonlySet<number>
   readonly #followers = new Map<number, Frame[]>()
-  /** Where runs of the timelines in question begin and end. */
+  /** The starts and ends of runs of the timelines in question. */
   readonly #starts = new Set<string>()
   readonly #ends = new Set<string>()
 
-  /** `frames`: all that can be read; `tids`: the timelines that are known. */
+  /** `frames`: all readable frames; `tids`: the known timelines. */
   constructor(to: Connection, tids: ReadonlySet<number>, unsure: Unsure, frames: Iterable<{ readonly frame: Frame }>) {
     this.#to = to
     this.#tids = tids
@@ -37,7 +37,7 @@ export class RowNeighbours {
     }
   }
 
-  /** The only one of these rows that agrees with its neighbours; null: none does, or several do. */
+  /** The only one of these rows that agrees with its neighbours; null: none or several do. */
   only(position: number, rows: readonly Uint8Array[]): Uint8Array | null {
     const fitting = rows.filter((row) => this.#fits(position, row))
     return fitting.length === 1 ? fitting[0]! : null
@@ -57,7 +57,7 @@ export class RowNeighbours {
     if (previous >= position || this.#starts.has(`${tid} ${first}`)) return false
     if (previous === 0) return !this.#ends.has(`${tid} ${first - 1}`)
     const body = this.#to.get('SELECT body FROM reprise_log WHERE position = ?', previous)?.body
-    // The row before may be gone or damaged as well.
+    // The previous row may be missing or damaged as well.
     if (!(body instanceof Uint8Array) || !isWhole(previous, body)) return true
     return [...readFrames(previous, body)].some((frame) => frame.tid === tid && frame.last === first - 1)
   }

@@ -1,13 +1,13 @@
-// What is left of a timeline's row elsewhere in the file when the row itself is lost: the indexes of what is due have its
-// queue and wakeup, the attributes to look for have their own table. Its status is nowhere: the row is marked, and the model
-// makes it again (core/history/lost-head.ts). Read once, and only if a row is lost.
+// The remains of a lost timeline row elsewhere in the file: the indexes of due timelines have its queue and wakeup, and
+// searchable attributes have their own table. Its status is nowhere else: the row is marked, and the model recomputes it
+// (core/history/lost-head.ts). The remains are read once, and only if a row is lost.
 
 import { lostAttribute, lostStatus } from '../../../core/history/lost-head.ts'
 import type { SqlValue } from '../file/driver.ts'
 import { encodeAttribute } from '../rows/attributes.ts'
 import type { DamagedFile } from './source.ts'
 
-/** Where queue and due lie in a row of each index (`due` had three columns up to version 3). */
+/** The columns of queue and due in each index (`due` had three columns up to version 3). */
 const indexes = [
   { name: 'reprise_timeline_due', columns: 4, atQueue: 1, atDue: 2 },
   { name: 'reprise_timeline_due', columns: 6, atQueue: 1, atDue: 3 },
@@ -29,7 +29,7 @@ export class RowRemains {
     this.#from = from
   }
 
-  /** The columns that a timeline with a lost row gets. */
+  /** The columns for a timeline with a lost row. */
   columnsOf(tid: number): Record<'queue' | 'wakeup' | 'status' | 'attributes', SqlValue> {
     this.#due ??= readDue(this.#from)
     this.#attributes ??= readAttributes(this.#from)
@@ -39,7 +39,7 @@ export class RowRemains {
     return { queue, wakeup, status: lostStatus, attributes }
   }
 
-  /** How many rows of another table are this timeline's. */
+  /** The number of rows of this timeline in another table. */
   countOf(table: 'manifest' | 'inbox' | 'cursor', tid: number): number {
     this.#counts ??= readCounts(this.#from)
     return this.#counts.get(`${table} ${tid}`) ?? 0
@@ -53,7 +53,7 @@ function readDue(from: DamagedFile): Map<number, Due> {
       // The last column is the number of the timeline.
       const tid = values.at(-1)
       if (values.length !== columns || !Number.isSafeInteger(tid)) continue
-      // Where there is unread mail it says 0; the mail itself makes the timeline due again.
+      // With unread mail the value is 0; the mail itself makes the timeline due again.
       const wakeup = values[atDue] === 0 ? null : values[atDue]!
       due.set(tid as number, { queue: values[atQueue]!, wakeup })
     }

@@ -1,5 +1,5 @@
-// The log of a damaged file. A row that cannot be read wholly keeps the runs that can, and one that is gone keeps its
-// place, empty: whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
+// Salvages the log of a damaged file. A partly readable row keeps its readable runs, and a missing row is replaced with an
+// empty one: a read of a run there reports that it is missing, and a copy from elsewhere can be put there.
 
 import { equalBytes } from '../../../core/coordinate.ts'
 import type { SqlRow } from '../file/driver.ts'
@@ -13,7 +13,7 @@ import type { Salvage } from './work.ts'
 export interface SalvagedLog {
   /** Rows that are not whole. */
   readonly damaged: ReadonlySet<number>
-  /** The first of the rows at its end that were acknowledged and are gone; null: there are none. */
+  /** The first of the acknowledged rows that are missing at the end; null: there are none. */
   readonly goneFrom: number | null
   readonly end: { readonly position: number; readonly body: Uint8Array }
 }
@@ -37,7 +37,7 @@ export function salvageLog(work: Salvage): SalvagedLog {
     if (at !== null && isFilled && isWhole(at, body)) to.run(insert, at, body!)
     else found.push({ at, body, isFilled, whole: reshaped().flatMap(toWhole) })
   }
-  // After all that are whole: the number of a row may be what is damaged, and theirs come first.
+  // After all whole rows: the number of a row may be damaged, and whole rows take precedence.
   for (const { at, body, isFilled, whole } of found) {
     const near = at !== null && isFilled && body instanceof Uint8Array ? wholeRowsNear(at, body) : []
     const other = otherPlace(work, at, whole, near.length > 0)
@@ -69,19 +69,19 @@ export function salvageLog(work: Salvage): SalvagedLog {
     to.run('INSERT OR REPLACE INTO reprise_anchor (tid, last, position) VALUES (?, ?, ?)', tid, last, position)
   }
   const position = Number(to.get('SELECT coalesce(max(position), 0) AS last FROM reprise_log')!.last) + 1
-  // A settled row: the heads of all before it are written.
+  // A settled row: the heads of all rows before it are written.
   const body = new RowEncoder().encode(position, [], { unsettledAt: null, needsDigest: () => true }).slice()
   to.run(insert, position, body)
   return { damaged: broken, goneFrom, end: { position, body } }
 }
 
-/** A row that is not whole as it lies. */
+/** A row that is not whole as stored. */
 interface Found {
-  /** Its number as it lies; null: it cannot be read. */
+  /** Its stored number; null: it cannot be read. */
   readonly at: number | null
   readonly body: unknown
   readonly isFilled: boolean
-  /** Whole rows that differ from it by one bit in what says where it begins and ends. */
+  /** Whole rows that differ from it by one bit in its boundaries. */
   readonly whole: readonly WholeRow[]
 }
 
@@ -96,9 +96,9 @@ function toWhole({ position, body }: SqlRow): WholeRow[] {
 }
 
 /**
- * The only row that it may have been. The time of an unsettled row changes its checksums as its number does (log-bits.ts). So
- * where a bit of the body may have flipped as well, one of the number counts only if the number is out of its order, or if the
- * other one is missing between its neighbours.
+ * The only possible original of the row. The time of an unsettled row changes its checksums as its number does (log-bits.ts).
+ * So if a bit of the body may have flipped instead, a flipped bit of the number counts only if the number is out of order, or
+ * if the other number is missing between its neighbours.
  */
 function otherPlace({ to }: Salvage, at: number | null, whole: readonly WholeRow[], isNear: boolean): WholeRow | null {
   const has = (position: number) => to.get('SELECT 1 FROM reprise_log WHERE position = ?', position) !== undefined
@@ -107,7 +107,7 @@ function otherPlace({ to }: Salvage, at: number | null, whole: readonly WholeRow
   const fitting = whole.filter(({ position }) => {
     return position === at ? !isNear : !has(position) && (!isNear || isOut || isGap(position))
   })
-  // The column of the row id has no bytes, whatever of a few types it claims to have: several shapes may be one row.
+  // The column of the row id has no bytes, whichever of a few types it claims: several shapes may be the same row.
   const [first] = fitting
   const isSame = ({ position, body }: WholeRow) => position === first!.position && equalBytes(body, first!.body)
   return first && fitting.every(isSame) ? first : null
@@ -118,7 +118,7 @@ function knownTids({ from }: Salvage): Set<number> {
   return new Set(tables.flatMap((table) => [...from.rows(table)].map(({ tid }) => tid as number)))
 }
 
-/** Every run that can be read, in the order of the log. */
+/** Every readable run, in the order of the log. */
 export function* allFrames({ to }: Salvage): Generator<{ readonly position: number; readonly frame: Frame }> {
   const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position LIMIT 256'
   for (let after = 0; ; ) {
@@ -132,16 +132,16 @@ export function* allFrames({ to }: Salvage): Generator<{ readonly position: numb
 }
 
 interface Gaps {
-  /** First and last row of each. */
+  /** The first and last row of each gap. */
   readonly gone: readonly (readonly [first: number, last: number])[]
   readonly goneFrom: number | null
 }
 
-/** Where the log starts is told apart from its rows. If that is lost or damaged, it starts with the first that is there. */
+/** The start of the log is stored apart from its rows. If it is lost or damaged, the log starts with its first row. */
 function fillGaps({ from, to, options }: Salvage): Gaps {
   const told = to.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value
   const first = Number(to.get('SELECT coalesce(min(position), 1) AS first FROM reprise_log')!.first)
-  // No page of the log is damaged, and it begins elsewhere than is told: then what is told is damaged.
+  // No page of the log is damaged, and it begins elsewhere than recorded: the recorded start is damaged.
   const isWrong = told !== first && !(told === undefined && first === 1) && !from.isBad('reprise_log')
   const isLost = isWrong || (from.isBad('reprise_meta') && told === undefined)
   const start = isLost ? first : Number(told ?? 1)
@@ -163,12 +163,12 @@ function fillGaps({ from, to, options }: Salvage): Gaps {
     fill(begin)
     expected = position + 1
   }
-  // What was acknowledged was there.
+  // Acknowledged rows existed.
   if (options.acknowledged - expected > gapMax) throw damaged(`the log ends at ${expected - 1}`)
   const goneFrom = expected <= options.acknowledged ? expected : null
   fill(options.acknowledged + 1)
   return { gone, goneFrom }
 }
 
-/** More rows than a page leads to: then a position is not to be believed. */
+/** More rows than a page refers to: such a position is not trusted. */
 const gapMax = 1_000_000

@@ -1,5 +1,5 @@
-// The lives of forgotten ids from a damaged file: each row from the table or from its copy, whichever is sound. Where a row is in
-// neither, nobody knows which id it was of: then every id without a row starts far above, and no key of an earlier life returns.
+// Salvages the lives of forgotten ids: each row from the table or from its copy, whichever is sound. If a row is in neither,
+// its id is unknown: every id without a row then starts far above, so that no key of an earlier life is reused.
 
 import type { SqlRow } from '../file/driver.ts'
 import { columnNames, copiedColumns, recall } from '../rows/past.ts'
@@ -8,7 +8,7 @@ import type { Salvage } from './work.ts'
 
 const table = 'reprise_past'
 const copy = 'reprise_past_copy'
-/** More lives than one id ever had. */
+/** More lives than one id can ever have had. */
 const raisedBy = 1_000_000
 
 export function salvagePasts(work: Salvage): void {

@@ -1,6 +1,6 @@
-// Timelines of a damaged file: their rows, their heads, and what is looked for by. A head that is lost, or older than its
-// mark, is made again from the log; a row from its name, its head and its attributes. A made head gets an epoch that nobody
-// holds.
+// Salvages timelines of a damaged file: their rows, heads and searchable attributes. A head that is lost, or older than its
+// mark, is rebuilt from the log; a row is rebuilt from its name, its head and its attributes. A rebuilt head gets an epoch
+// that no owner holds.
 
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -22,7 +22,7 @@ import { allFrames, type SalvagedLog } from './salvage-log.ts'
 import { isSoundWitness } from './sound-rows.ts'
 import type { Salvage } from './work.ts'
 
-/** More than anybody can have taken it without writing since. */
+/** More ownerships than are possible without a write. */
 const epochLeap = 1_000_000
 
 export interface Named {
@@ -31,7 +31,7 @@ export interface Named {
   readonly name: string
 }
 
-/** By number. */
+/** The timelines by number. */
 export function salvageTimelines(work: Salvage, log: SalvagedLog): ReadonlyMap<number, Named> {
   const { from, to } = work
   const names = new Map<number, Named>()
@@ -40,7 +40,7 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): ReadonlyMap<n
   for (const row of from.rows('reprise_witness')) {
     const { space, name, tid } = row
     remember(names, tid, space, name)
-    // A damaged one is no witness against a row.
+    // A damaged witness proves nothing against a row.
     if (isSoundWitness(row)) written.set(tid as number, row.row!)
   }
   for (const { values } of from.raw('sqlite_autoindex_reprise_timeline_1')) {
@@ -77,7 +77,7 @@ function remember(
   names.set(tid as number, { tid: tid as number, space: space as number, name })
 }
 
-/** A damaged number or name in one list: the timeline is there under its own. */
+/** Drops a damaged number or name in one list: the timeline exists under its own. */
 function dropPhantoms({ to }: Salvage, names: Map<number, Named>): void {
   const isThere = (sql: string, ...values: SqlValue[]) => to.get(sql, ...values) !== undefined
   for (const { tid, space, name } of [...names.values()]) {
@@ -86,7 +86,7 @@ function dropPhantoms({ to }: Salvage, names: Map<number, Named>): void {
   }
 }
 
-/** By number, from whichever copy is sound. Of two that differ the newer; one that is older than its mark is none. */
+/** Heads by number, from a sound copy. Of two that differ the newer counts; one that is older than its mark does not. */
 function soundHeads({ from }: Salvage): Map<number, HeadState> {
   const copies = new Map([...from.rows('reprise_head_mark')].map((row) => [row.tid as number, row]))
   const heads = new Map<number, HeadState>()
@@ -106,8 +106,8 @@ function soundHeads({ from }: Salvage): Map<number, HeadState> {
 }
 
 /**
- * Rows at the end of the log went together with all that their transactions wrote: timelines that began there have no name
- * either. A head that lies behind such a row was written after it, and then its timelines are known.
+ * Rows at the end of the log were lost together with all other writes of their transactions: timelines that began there have no
+ * name either. A head with a position behind such a row was written after it, and then its timelines are known.
  */
 function nameGone({ lost, options }: Salvage, log: SalvagedLog, heads: ReadonlyMap<number, HeadState>): void {
   if (log.goneFrom === null) return
@@ -121,7 +121,7 @@ function nameGone({ lost, options }: Salvage, log: SalvagedLog, heads: ReadonlyM
   lost.push({ timeline: null, where: rows, what })
 }
 
-/** It has a name: then it has a row and a head, or is told to be lost. */
+/** A named timeline gets a row and a head, or is reported as lost. */
 function makeWhole(work: Salvage, named: Named, names: readonly Named[], remains: RowRemains): void {
   const { to } = work
   const { tid, name } = named
@@ -144,7 +144,7 @@ function makeRow(
   remains: RowRemains,
 ): void {
   const { to } = work
-  // Its row may be lost as well, and made later.
+  // The parent's row may be lost as well, and rebuilt later.
   const parent = head.base && names.find((each) => each.space === space && each.name === head.base!.timeline)
   const counts = {
     mail: remains.countOf('inbox', tid),
@@ -160,7 +160,7 @@ function makeRow(
   work.lost.push({ timeline: name, where: 'timelines', what, isUntilHead: true })
 }
 
-/** From the log, whose runs say how far it came. */
+/** Rebuilds the head from the timeline's runs in the log. */
 function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   const { to, options } = work
   const lose = (what: string) => work.lost.push({ timeline: name, where: 'heads', what })
@@ -176,7 +176,7 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   const end = lastRun(work, tid)
   const isFork = row.parent !== null
   if (!chain && !end && !isFork) {
-    // It has no entry.
+    // The timeline has no entry.
     const digest = originDigest(options.hash, name as TimelineId)
     const made = { seq: 0, life: 1, digest, position: 0, epoch: epochLeap, floor: 0, floorDigest: digest, base: null }
     writeHead(to, tid, { ...made, owner, operation: null, updatedAt: options.now })
@@ -189,20 +189,20 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
     return
   }
   const { seq, digest, position, floor, epoch } = chain
-  // The life of its id was in the head that is lost; its epochs leap, so nobody writes under an old guard.
+  // The life of its id was in the lost head; its epoch leaps, so that no old guard matches.
   const made = { seq, life: 1, digest, position, epoch: epoch + epochLeap, floor: floor.seq, floorDigest: floor.digest }
   writeHead(to, tid, { ...made, base: null, owner, operation: null, updatedAt: options.now })
   writeTimelineRow(to, { ...row, owner: null })
-  // Its state comes from the checkpoint; that it is a fork, and of what, was said by its head alone.
+  // Its state comes from the checkpoint; only the head recorded that it is a fork, and its base.
   if (row.parent !== null)
     lose(`where it left its parent is lost with its head: its history begins at ${floor.seq} now`)
   work.rebuilt.push({ where: 'heads', what: `the head of ${name} was made from its history, which ends at ${seq}` })
 }
 
 /**
- * The log has entries of it that do not follow from anything that is left, or it is a fork and its base is lost. Its head then
- * says how far it came, so that nothing is acknowledged a second time, and has a digest that nothing leads to: it is refused by
- * everything that reads it, named by verify, and its entries stay.
+ * The log has entries of the timeline that do not follow from anything left, or it is a fork with a lost base. Its head then
+ * records the last sequence, so that nothing is acknowledged twice, and a digest that matches nothing: every read refuses it,
+ * verify reports it, and its entries stay.
  */
 function quarantine(
   { to, options, lost }: Salvage,
@@ -231,7 +231,7 @@ function quarantine(
   lost.push({ timeline: name, where: 'heads', what })
 }
 
-/** The run of a timeline that ends last. */
+/** The run of a timeline with the highest sequence. */
 function lastRun(work: Salvage, tid: number): { readonly position: number; readonly frame: Frame } | null {
   let last: { readonly position: number; readonly frame: Frame } | null = null
   for (const { position, frame } of allFrames(work)) {
@@ -248,7 +248,7 @@ interface Chain {
   readonly floor: { readonly seq: number; readonly digest: Digest }
 }
 
-/** The last unbroken part of its history, and what it rests on: its origin, or a checkpoint. */
+/** The last unbroken part of its history, and its starting point: its origin, or a checkpoint. */
 function followLog(work: Salvage, tid: number, name: TimelineId, manifests: readonly SqlRow[]): Chain | null {
   const { hash } = work.options
   const digestAt = (seq: number) =>
@@ -281,13 +281,13 @@ function epochIn({ bytes }: Frame): number {
   try {
     return readStart(bytes).epoch
   } catch (error) {
-    // Under a key that is not known here.
+    // Sealed with a key that is not known here.
     if (error instanceof RepriseError) return 0
     throw error
   }
 }
 
-/** Appends are made durable before heads are written: what heads lack is in the last rows. */
+/** Appends become durable before heads are written: the last rows contain what heads lack. */
 function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap<number, Named>): void {
   const { to, options } = work
   const from = end.position - 2 * unsettledRowsMax
@@ -327,7 +327,7 @@ function writeHead(to: Connection, tid: number, head: HeadState): void {
   to.run('INSERT OR REPLACE INTO reprise_head (tid, state) VALUES (?, ?)', tid, bytes.subarray(0, end))
 }
 
-/** With what follows from the rest of it: the key of its name, when it is due, and its checksum. */
+/** Writes the row with its derived columns: the key of its name, the time when it is due, and its checksum. */
 export function writeTimelineRow(to: Connection, row: SqlRow): void {
   const due = Number(row.mail) > 0 ? 0 : (row.wakeup ?? null)
   const key = nameKey(row.space as number, String(row.name))

@@ -1,6 +1,6 @@
-// What is sound in a damaged file, written into a new one. Rows that carry a checksum are taken if it fits; what is derived
-// from others (indexes, anchors, witnesses, tallies, attributes to look for) is made again; a head is made from the log.
-// What cannot be had is named: no list becomes shorter in silence.
+// Writes the sound parts of a damaged file to a new one. Rows with a checksum are copied if it matches; derived data (indexes,
+// anchors, witnesses, tallies, searchable attributes) is rebuilt; a lost head is rebuilt from the log. Every loss is named: no
+// list becomes shorter silently.
 
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
@@ -25,7 +25,7 @@ import { type Named, salvageTimelines, writeTimelineRow } from './salvage-timeli
 import { type DamagedFile, isOurs } from './source.ts'
 import type { Salvage, Salvaged, SalvageOptions } from './work.ts'
 
-/** `to` is a new file with our tables, and in a transaction. */
+/** `to` is a new file with our tables, in a transaction. */
 export function salvage(from: DamagedFile, to: Connection, options: SalvageOptions): Salvaged {
   const work: Salvage = { from, to, options, rebuilt: [], lost: [] }
   salvageMeta(work)
@@ -64,7 +64,7 @@ function salvageMeta({ from, to }: Salvage): void {
   }
 }
 
-/** From whichever of the two places is sound, for each namespace; of two, from the one that is read. */
+/** Copies each namespace's identity from the sound one of its two copies; of two, from the one that is read. */
 function salvageIdentities({ from, to, rebuilt }: Salvage): void {
   const places = [
     ...[...from.rows('reprise_identity')].map(({ space, value }) => [Number(space), value] as const),
@@ -110,7 +110,7 @@ function writeSpace(to: Connection, id: number, name: string): void {
   to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, id)
 }
 
-/** By rows that are sound; by those that are lost as well, if both lists of names agree. */
+/** The namespaces of sound rows; also those of lost rows, if both lists of names agree. */
 function usedSpaces(from: DamagedFile): Set<number> {
   const sound = [...from.rows('reprise_timeline')].filter((row) => isSealed(row, timelineColumns))
   const indexed = new Set([...from.raw('sqlite_autoindex_reprise_timeline_1')].map(({ values }) => values[0]))
@@ -119,7 +119,7 @@ function usedSpaces(from: DamagedFile): Set<number> {
   return new Set(spaces.filter((space): space is number => Number.isSafeInteger(space)))
 }
 
-/** With `keepsDamaged`, what does not match its checksum goes along: whoever reads it sees that, and knows that it was there. */
+/** With `keepsDamaged`, rows that do not match their checksum are copied too: a reader then sees that there was such a row. */
 function copySealed(work: Salvage, table: string, columns: readonly string[], keepsDamaged = false): void {
   const taken = new Set<SqlValue>()
   const name = (row: SqlRow) => row[work.from.columnsOf(table)[0]!] ?? null
@@ -139,14 +139,14 @@ export function copyWhere({ from, to }: Salvage, table: string, isSound: (row: S
   }
 }
 
-/** Of timelines that are lost, and told to be. */
+/** Drops rows of timelines that are lost and reported. */
 function dropStrays(to: Connection): void {
   for (const table of ['inbox', 'manifest', 'cursor']) {
     to.exec(`DELETE FROM reprise_${table} WHERE tid NOT IN (SELECT tid FROM reprise_timeline)`)
   }
 }
 
-/** A timeline counts its unread mail and its cursors. Of checkpoints there may be copies, so their count stays: verify tells. */
+/** Recounts unread mail and cursors of timelines. Checkpoints may have copies, so their count stays, and verify reports. */
 function recount(work: Salvage, names: ReadonlyMap<number, Named>): void {
   const { to } = work
   const sql = `SELECT t.*, (SELECT count(*) FROM reprise_inbox i WHERE i.tid = t.tid AND i.consumed_at IS NULL) AS found_mail,
@@ -167,7 +167,7 @@ function recount(work: Salvage, names: ReadonlyMap<number, Named>): void {
   }
 }
 
-/** Which chunk has which id is said by the table and by its index. What is in neither is missing: parity has it. */
+/** The table and its index both map chunks to ids. A chunk in neither is missing: parity can rebuild it. */
 function salvageChunks({ from, to, options }: Salvage): void {
   const bytes = new Map<number, number>()
   for (const table of chunkTables) {
@@ -195,7 +195,7 @@ function isDigest(value: SqlValue | undefined): boolean {
   return value instanceof Uint8Array && value.length === 32
 }
 
-/** No number is given twice, also of what is gone. */
+/** No number is reused, not even that of a removed row. */
 function keepNumbers({ from, to }: Salvage): void {
   for (const { values } of from.raw('sqlite_sequence')) {
     const [table, last] = values
@@ -216,9 +216,9 @@ function keepNumbers({ from, to }: Salvage): void {
   }
 }
 
-/** Which trees had damaged pages, also those that are made again from others. */
+/** Reports the trees with damaged pages, including those that are rebuilt from others. */
 function tellPages({ from, rebuilt }: Salvage): void {
-  // Indexes are not read for their rows, so their pages are looked at here.
+  // Rows are not read from indexes, so the pages of indexes are checked here.
   for (const object of from.objects) {
     if (object.type === 'index' && isOurs(object)) for (const _ of from.raw(object.name)) void _
   }
@@ -245,12 +245,12 @@ function tellPages({ from, rebuilt }: Salvage): void {
   }
 }
 
-/** Until a person gives them up. Those that a lost head stands for are named by its mark, as long as it is lost. */
+/** Records losses until a person acknowledges them. A lost head has a mark that names its losses while it is lost. */
 function recordLosses({ to, lost, options }: Salvage, names: ReadonlyMap<number, Named>): void {
   const final = lost.filter(({ isUntilHead }) => !isUntilHead)
   const { now: at, kept } = options
   const none = () => to.get('SELECT id FROM reprise_space LIMIT 1') === undefined
-  // Nothing is left, not even the name of a namespace: the loss is that of the caller's.
+  // Nothing is left, not even the name of a namespace: the loss is recorded for the caller's namespace.
   if (final.length > 0 && none()) writeSpace(to, 1, options.namespace)
   for (const { id: space } of to.all('SELECT id FROM reprise_space')) {
     const own = new Set([...names.values()].flatMap((named) => (named.space === space ? [named.name] : [])))

@@ -1,5 +1,5 @@
-// By what a row of one of our tables is known to be as it was written: its checksum. A row that fails it is tried again with each
-// of its bits flipped (source.ts): of a few thousand variants, one that fits a checksum of 32 bits is the row.
+// Decides by its checksum whether a row of one of our tables is unchanged. A row that fails is tried again with each of its
+// bits flipped (source.ts): of a few thousand variants, one that matches a checksum of 32 bits is the original.
 
 import type { SqlRow } from '../file/driver.ts'
 import { columnNames as manifestColumns } from '../rows/catalog.ts'
@@ -19,12 +19,12 @@ const sealedBy =
   (row) =>
     isSealed(row, columns)
 
-/** One without that column is of an older version. */
+/** A row without that column is of an older version. */
 export function isSoundWitness(row: SqlRow): boolean {
   return row.crc === undefined || isSealed(row, sealedColumns)
 }
 
-/** Tables without a checksum are derived from others, or their rows are known by a digest. */
+/** Tables without a checksum are derived from others, or their rows are identified by a digest. */
 export const soundRows: Readonly<Record<string, SoundRow | undefined>> = {
   reprise_space: sealedBy(['id', 'name']),
   reprise_timeline: sealedBy(timelineColumns),

@@ -1,5 +1,5 @@
-// A damaged file as tables: which there are, where their trees begin, and the rows that can still be read. Nothing is believed
-// here beyond the shape of a row.
+// A damaged file as tables: their names, the roots of their trees, and the readable rows. Only the shape of a row is trusted
+// here.
 
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
@@ -13,12 +13,12 @@ import { type RawRow, rowsOf } from './trees.ts'
 const schemaRoot = 1
 /** Columns that a later version added to one table. */
 const addedMax = 1
-/** A table with so many rows that no single bit puts right has other damage. */
+/** A table with this many rows that no single bit corrects has other damage. */
 const failedMax = 32
 
 export interface ShapedRow {
   readonly row: SqlRow | null
-  /** False: a part of it may be missing. */
+  /** False: a part of the row may be missing. */
   readonly isFilled: boolean
   readonly reshaped: () => SqlRow[]
 }
@@ -33,7 +33,7 @@ export class DamagedFile {
   readonly #mendedRows = new Map<string, Set<string>>()
   readonly #failed = new Map<string, number>()
 
-  /** `fresh` is a new file with our tables in it: it tells their columns, and where their trees begin if this one does not. */
+  /** `fresh` is a new file with our tables: it supplies their columns, and the roots of trees if this file does not. */
   constructor(file: PageFile, fresh: Connection) {
     this.#file = file
     this.#fresh = fresh
@@ -42,7 +42,7 @@ export class DamagedFile {
     this.objects = this.#isIncomplete ? this.#complete(found) : found
   }
 
-  /** By the name of the table or index: the pages of it that cannot be read, or not wholly. */
+  /** By table or index: the pages that cannot be read, or only partly. */
   get badPages(): ReadonlyMap<string, ReadonlySet<number>> {
     return this.#bad
   }
@@ -52,8 +52,8 @@ export class DamagedFile {
   }
 
   /**
-   * Rows of one of our tables, by their columns. Those of another shape are passed over. A row that its checksum calls damaged is
-   * given as it was before one of its bits flipped, if there is such a bit.
+   * Rows of one of our tables, by column. Rows of another shape are skipped. A row that fails its checksum is returned with one
+   * bit flipped back, if such a bit exists.
    */
   *rows(table: string): Generator<SqlRow> {
     const columns = this.columnsOf(table)
@@ -65,7 +65,7 @@ export class DamagedFile {
     }
   }
 
-  /** Rows of a table as they are, also those that cannot be read so (null), each with the rows that it may have been. */
+  /** Rows of a table as stored, including unreadable ones (null), each with its possible originals. */
   *shaped(table: string): Generator<ShapedRow> {
     const columns = this.columnsOf(table)
     const rows = (cells: Iterable<Cell>) => [...cells].map((cell) => toRow(columns, cell)).filter((row) => row !== null)
@@ -74,17 +74,17 @@ export class DamagedFile {
     }
   }
 
-  /** Rows of a table or an index as they are. */
+  /** Rows of a table or an index as stored. */
   *raw(name: string): Generator<RawRow> {
     for (const row of this.#rawOf(name)) if (row.values.length > 0) yield row
   }
 
-  /** Pages of which one bit was put right. */
+  /** Pages in which one bit was corrected. */
   get mendedPages(): ReadonlySet<number> {
     return this.#file.mended
   }
 
-  /** Rows of which one bit was put right, by table. */
+  /** The number of rows in which one bit was corrected, by table. */
   get mendedRows(): ReadonlyMap<string, number> {
     return new Map([...this.#mendedRows].map(([table, rows]) => [table, rows.size]))
   }
@@ -97,7 +97,7 @@ export class DamagedFile {
   #mended(table: string, columns: readonly string[], raw: RawRow, isSound: SoundRow): SqlRow | null {
     if ((this.#failed.get(table) ?? 0) >= failedMax) return null
     for (const variant of raw.variants()) {
-      // One with fewer columns has no checksum to fit.
+      // A row with fewer columns has no checksum.
       const row = variant.values.length === columns.length ? toRow(columns, variant) : null
       if (!row || !isSound(row)) continue
       const rows = this.#mendedRows.get(table) ?? new Set()
@@ -187,7 +187,7 @@ function toRow(columns: readonly string[], { rowid, values }: Pick<RawRow, 'rowi
   if (values.length === 0 || values.length > columns.length || values.length < columns.length - addedMax) return null
   const row: SqlRow = {}
   for (const [i, value] of values.entries()) row[columns[i]!] = value
-  // The first column of each of our tables with row ids is the row id, which lies elsewhere.
+  // The first column of each of our tables with row ids is the row id, which is stored elsewhere.
   if (rowid !== null) row[columns[0]!] = rowid
   return row
 }
@@ -204,7 +204,7 @@ function toObject({ values }: Pick<RawRow, 'values'>): SchemaObject[] {
   return [{ type: type as string, name, table, root: Number(root ?? 0), sql: sql as string | null }]
 }
 
-/** Ours; the rest of the file belongs to whoever uses it. */
+/** True for our objects; the rest of the file belongs to the user. */
 export function isOurs({ table, name }: SchemaObject): boolean {
   return table.startsWith('reprise_') || name.startsWith('reprise_')
 }

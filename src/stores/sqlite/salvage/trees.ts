@@ -1,6 +1,5 @@
-// The rows of one tree, as many as can be read. A damaged page costs its own rows and no others: what lies below it is found by
-// the back-pointers. Whether a row is what it should be is for the caller to say, by its checksum: a page in the wrong place
-// gives rows of another table.
+// The readable rows of one tree. A damaged page costs only its own rows: the pages below it are found by the back-pointers. The
+// caller decides by its checksum whether a row is right: a misplaced page contains rows of another table.
 
 import {
   type Cell,
@@ -19,17 +18,17 @@ import { withHeaderRight } from './page-bits.ts'
 import type { PageFile } from './pages.ts'
 
 export interface RawRow extends Cell {
-  /** The row as it would be with one other bit, for each bit of its cell. */
+  /** Variants of the row with one bit of its cell flipped. */
   readonly variants: () => Generator<Cell>
-  /** The same for the bits that say where the row begins and ends. */
+  /** Variants with one bit flipped in the boundaries of the row. */
   readonly reshaped: () => Generator<Cell>
-  /** The row is as long as its cell says: no part of it is missing. */
+  /** True: the row is as long as its cell declares, so no part is missing. */
   readonly isFilled: () => boolean
 }
 
 const depthMax = 40
 
-/** `bad` learns the numbers of pages of this tree that cannot be read, or not wholly. */
+/** `bad` collects the numbers of pages of this tree that cannot be read, or only partly. */
 export function* rowsOf(file: PageFile, root: number, bad: Set<number>): Generator<RawRow> {
   yield* below(file, root, bad, new Set(), 0)
 }
@@ -53,7 +52,7 @@ interface Node {
   readonly isBroken: boolean
 }
 
-/** Null: it is no node of a tree. */
+/** Null: the page is no node of a tree. */
 function readNode(file: PageFile, page: Uint8Array, number: number): Node | null {
   const start = number === 1 ? 100 : 0
   const kind = page[start]!

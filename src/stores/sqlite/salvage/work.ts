@@ -1,4 +1,4 @@
-// What one salvage works with, and what it says at its end.
+// The input and the result of one salvage.
 
 import type { Hash } from '../../../core/store/ports.ts'
 import type { StoreFault, StoreLoss } from '../../../core/store/store-facts.ts'
@@ -7,13 +7,13 @@ import type { DamagedFile } from './source.ts'
 
 export interface SalvageOptions {
   readonly hash: Hash
-  /** Of whoever asks: its name is known if the file no longer tells. */
+  /** The caller's namespace: its name is known even if the file no longer contains it. */
   readonly namespace: string
   readonly now: number
   readonly path: string
-  /** The name that the damaged file is going to have. */
+  /** The new name of the damaged file. */
   readonly kept: string
-  /** How far the log had come when somebody was last told "durable"; 0: nobody knows. */
+  /** The log position of the last commit that was reported as durable; 0: unknown. */
   readonly acknowledged: number
 }
 
@@ -24,7 +24,7 @@ export interface Salvaged {
   readonly end: { readonly position: number; readonly body: Uint8Array }
 }
 
-/** What one salvage works with. */
+/** The working state of one salvage. */
 export interface Salvage {
   readonly from: DamagedFile
   readonly to: Connection

@@ -1,6 +1,6 @@
-// Who has acted on the entries that a rollback would undo: forks that were made from them, readers of the feed and of streams,
-// receivers of mail, children. Every rollback is decided here: refused with CONSUMED, or forced and reported. Readers of the
-// feed note the scopes that they read as an attribute of a timeline of theirs; a cursor whose scopes nobody noted is not named.
+// The consumers of the entries that a rollback would undo: forks made from them, readers of the feed and of streams, receivers
+// of mail, children. Every rollback is decided here: refused with CONSUMED, or forced and reported. Readers of the feed store
+// their scopes as an attribute of one of their timelines; a cursor without stored scopes is not named.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -16,22 +16,22 @@ import type { Origin } from '../storage/store-identity.ts'
 import { commitAside } from '../writing/shared-commit.ts'
 import { exchangedBy, unreadMail } from './exchanges.ts'
 
-/** What a reader of the feed reads: scopes, and whether events of forks are among it. */
+/** The scopes of a feed reader, and whether it reads events of forks. */
 export interface Reads {
   readonly scopes: readonly string[]
   readonly forks: boolean
 }
 
-/** On the catalog of a projection, or the timeline of a reader: what it reads, as JSON. */
+/** On the catalog of a projection, or the timeline of a reader: its `Reads`, as JSON. */
 export const readsAttribute = '$reads'
 
-/** On a timeline whose text is streamed to readers without a timeline: up to which entry, and of which history. */
+/** On a timeline whose text is streamed to readers without a timeline: the last streamed entry and its history. */
 const streamedAttribute = '$streamed'
 
-/** How a caller answers for the consumers: by force, or by the list of those that it has named and decided about itself. */
+/** The caller's decision about consumers: force, or the list of consumers that it has handled itself. */
 export type Consumed = 'force' | readonly Consumer[] | undefined
 
-/** Who reads the feed: where their timelines are, and how the names of their cursors begin. */
+/** The readers of the feed: the location of their timelines, and the prefix of their cursors. */
 const readers = [
   { kind: 'projection', prefix: 'projection/', cursor: 'projection/' },
   { kind: 'process-manager', prefix: 'process/', cursor: 'process/' },
@@ -55,7 +55,9 @@ export async function consumersOf(kernel: Kernel, head: Head, seq: number): Prom
   ]
 }
 
-/** The consumers of what a rollback to `seq` undoes. Throws CONSUMED if there are any, unless the caller answers for them. */
+/**
+ * The consumers of entries that a rollback to `seq` undoes. Throws CONSUMED if there are any, unless the caller accepts them.
+ */
 export async function decideConsumed(
   kernel: Kernel,
   head: Head,
@@ -72,7 +74,7 @@ export function refuseConsumed(timeline: string, seq: number, consumers: readonl
   if (consumers.length > 0) throw consumedError(timeline, seq, consumers)
 }
 
-/** A rollback was forced: the store's log names the consumers. */
+/** Reports a forced rollback: the store's log names the consumers. */
 export function reportForced({ events }: Kernel, timeline: string, seq: number, consumers: readonly Consumer[]): void {
   if (consumers.length === 0) return
   const what = `${timeline} goes back to ${seq} although ${consumers.map((each) => each.what).join('; ')}`
@@ -80,8 +82,8 @@ export function reportForced({ events }: Kernel, timeline: string, seq: number, 
 }
 
 /**
- * For models that go back themselves. Throws CONSUMED, unless the caller answers for the consumers; returns them for the history
- * of the timeline.
+ * For models that roll back by themselves. Throws CONSUMED unless the caller accepts the consumers; returns them for the
+ * history of the timeline.
  * @example await decideRollback(kernel, 'agent/support/ticket-42', plan.seq, options.consumed)
  */
 export async function decideRollback(
@@ -97,7 +99,7 @@ export async function decideRollback(
 }
 
 function consumedError(timeline: string, seq: number, consumers: readonly Consumer[]): RepriseError {
-  // By kind: the names may be those of timelines that the caller may not reach.
+  // Reported by kind: the caller may not have access to the timelines with these names.
   const kinds = new Map<string, number>()
   for (const { kind } of consumers) kinds.set(kind, (kinds.get(kind) ?? 0) + 1)
   const counts = [...kinds].map(([kind, count]) => `${count} ${kind}`).join(', ')
@@ -116,7 +118,7 @@ async function forksAfter({ store }: Kernel, { timeline }: Head, seq: number): P
     }))
 }
 
-/** A reader that works is taken to have read everything: its state may be ahead of its cursor. */
+/** A running reader counts as having read everything: its state may be ahead of its cursor. */
 async function readersAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
   const found: Consumer[] = []
   const id = (archivedFrom(head.timeline) ?? head.timeline) as TimelineId
@@ -149,8 +151,9 @@ function reads(noted: unknown, timeline: string, isFork: boolean): boolean {
 }
 
 /**
- * Notes that a reader gets the text of a timeline up to this entry; before the reader gets it. The note counts for this history
- * of the timeline: not for a branch after a rollback, nor for a fork or a copy. A process that may only read notes nothing.
+ * Records, before the reader gets it, that a reader receives the text of a timeline up to this entry. The record applies to
+ * this history of the timeline: not to a branch after a rollback, nor to a fork or a copy. A read-only process records
+ * nothing.
  */
 export async function noteStreamed(kernel: Kernel, timeline: TimelineId, origin: Origin, seq: number): Promise<void> {
   const [head] = await kernel.store.head([timeline])

@@ -1,5 +1,5 @@
-// What the histories of a group say about the mail between its members: what each sent and received, and at which entry.
-// Models that write to each other say how to read that (model.ts); mail of others counts as mail from outside.
+// The mail between members of a group, from their histories: the messages that each sent and received, and at which entry.
+// Models that send mail to each other define how to read it (model.ts); mail of other models counts as mail from outside.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Exchange } from '../../core/history/recovery-line.ts'
@@ -19,13 +19,13 @@ export interface CapturedMail {
 
 export interface GroupExchanges {
   readonly exchanges: readonly Exchange[]
-  /** What was sent, by receiver and id. */
+  /** Sent messages, by receiver and id. */
   readonly sent: ReadonlyMap<string, SentMail>
 }
 
 const suffix = ' again '
 
-/** A message that is sent again has another id, since each id is given out once; it is the same message all the same. */
+/** A message that is sent again has another id, since each id is used once; it is still the same message. */
 export function againId(id: string, restore: string): string {
   return `${firstId(id)}${suffix}${restore}`
 }
@@ -35,7 +35,7 @@ export function firstId(id: string): string {
   return at === -1 ? id : id.slice(0, at)
 }
 
-/** The same for a message and for what was sent again of it. */
+/** The same for a message and its repetitions. */
 export function mailKey({ to, id }: { readonly to: string; readonly id: string }): string {
   return `${to}\n${firstId(id)}`
 }
@@ -61,7 +61,7 @@ export async function readExchanges(
       if (floor === undefined) continue
       sent.set(mailKey(one), one)
       const noted = received.get(`${one.to}\n${one.key ?? one.id}`)
-      // Neither waiting nor noted: it was received in history that is gone.
+      // Neither unread nor recorded: it was received in trimmed history.
       const gone = floor > 0 && !isUnread.has(mailKey(one)) ? floor : null
       exchanges.push({ id: one.id, from: head.timeline, sentSeq: one.seq, to: one.to, receivedSeq: noted ?? gone })
     }
@@ -85,7 +85,7 @@ export async function exchangedBy(kernel: Kernel, head: Head): Promise<Exchanged
 
 const inboxMax = 10_000
 
-/** All unread mail of these, opened. */
+/** All unread mail of these timelines, decrypted. */
 export async function unreadMail(kernel: Kernel, heads: readonly Head[]): Promise<CapturedMail[]> {
   const found: CapturedMail[] = []
   for (const head of heads) {

@@ -1,4 +1,4 @@
-// Branching: forks, and what rollbacks (rollback.ts) share with them. A branch shares the history and the chunks of the
+// Forks, and the parts of branching that rollbacks (rollback.ts) share. A branch shares the history and the chunks of the
 // timeline it leaves; only the catalog lines of the checkpoints that it may restore from are copied, and nothing is erased.
 
 import { keepsHistory } from '../../core/checkpoint/retention.ts'
@@ -33,9 +33,9 @@ import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
 import type { CommitExtras } from '../writing/writer.ts'
 
-/** How a fork begins. */
+/** The start of a fork. */
 export interface ForkStart {
-  /** What goes into the commit that makes it, from the state where it leaves its parent and its own identity. */
+  /** Builds extras for the commit that creates the fork, from the state at the fork point and the fork's identity. */
   readonly begin?: (
     state: unknown,
     identity: string,
@@ -44,7 +44,7 @@ export interface ForkStart {
   readonly mark?: ForkMark | null
 }
 
-/** A new timeline that starts where the coordinate is. `to` without a slash is a sibling of the parent. */
+/** Creates a timeline that starts at the coordinate. `to` without a slash is a sibling of the parent. */
 export async function fork(
   kernel: Kernel,
   where: Where,
@@ -64,7 +64,7 @@ async function forkOnce(
 ): Promise<Coordinate & { readonly parent: TimelineId }> {
   const { head, lineage, point } = await locate(kernel, where)
   checkDepth(kernel, lineage)
-  // A fork that could not be opened would be of no use: better to say so now.
+  // A fork that cannot be opened is useless: fail now.
   const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
   await kernel.identity.load()
@@ -105,14 +105,14 @@ async function forkOnce(
   if (!outcome.ok)
     throw outcome.code === 'FENCED' || outcome.code === 'CONFLICT' ? taken(id) : refusalError(id, outcome)
   if (!(await isOnParent(kernel, id, point))) {
-    // The parent was rolled back and grew past the point after we looked: this fork stands on the wrong branch.
+    // The parent was rolled back and grew past the point after it was read: this fork is on the wrong branch.
     await forgetFork(kernel, id, point)
     throw offBranch(head.timeline, point.seq)
   }
   return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
 }
 
-/** An archive has no attributes of its own: what its timeline inherited is noted with the live one. */
+/** An archive has no attributes of its own: those that its timeline inherited are stored with the live one. */
 async function withInheritance({ store }: Kernel, head: Head): Promise<Head> {
   const live = timelineId(liveIdOf(head.timeline))
   if (live === head.timeline) return head
@@ -123,13 +123,13 @@ async function withInheritance({ store }: Kernel, head: Head): Promise<Head> {
     : { ...head, attributes: { ...head.attributes, [inheritedAttribute]: inherited } }
 }
 
-/** What a fork at this point leaves: the one of its lineage that holds the point. */
+/** The base of a fork at this point: the timeline of the lineage that contains the point. */
 export function baseAt(lineage: readonly Head[], point: Point): Base {
   const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
   return { timeline: owner.timeline, ...point }
 }
 
-/** The attributes of a fork: those of its parent, and its own mark. A fork of a member of a group is no member of it. */
+/** The attributes of a fork: those of its parent, and its own mark. A fork of a group member is no member of the group. */
 export function forkAttributes(head: Head, mark: ForkMark | null | undefined): NonNullable<CommitExtras['attributes']> {
   return {
     ...head.attributes,
@@ -140,7 +140,7 @@ export function forkAttributes(head: Head, mark: ForkMark | null | undefined): N
   }
 }
 
-/** The entries that a fork begins with, folded into `target` first: what the fold refuses is not written. */
+/** The first entries of a fork, folded into `target` before the write: entries that the fold refuses are not written. */
 function firstRun(
   kernel: Kernel,
   { timeline, epoch }: { readonly timeline: TimelineId; readonly epoch: number },
@@ -170,7 +170,7 @@ function firstRun(
   return packEntries(hash, { before: point.digest, first: point.seq + 1, epoch }, sealed)
 }
 
-/** Whoever owns it meanwhile: nothing can be made of it. */
+/** Forgets the fork whoever owns it meanwhile: it is unusable. */
 async function forgetFork(kernel: Kernel, id: TimelineId, point: Point): Promise<void> {
   for (;;) {
     const [head] = await kernel.store.head([id])
@@ -182,7 +182,7 @@ async function forgetFork(kernel: Kernel, id: TimelineId, point: Point): Promise
   }
 }
 
-/** Rollbacks do not count: what they leave has the id of the timeline and a number. */
+/** Rollbacks do not count: their archives have the id of the timeline and a number. */
 export function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
   const depth = new Set(lineage.map(({ timeline }) => liveIdOf(timeline))).size
   if (depth <= limits.forkDepth) return
@@ -193,31 +193,31 @@ export function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
   )
 }
 
-/** A rollback always gives a timeline another base: what was read with this head belongs together if it has the same one. */
+/** A rollback always changes a timeline's base: with an unchanged base, everything read with this head is consistent. */
 async function checkSameBranch(kernel: Kernel, head: Head, point: Point): Promise<void> {
   const now = await existing(kernel, head.timeline)
   const isSame = now.base?.timeline === head.base?.timeline && now.base?.seq === head.base?.seq
   if (!isSame) throw offBranch(head.timeline, point.seq)
 }
 
-/** The store cannot guard the parent of a fork in the same commit, so this is asked afterwards. */
+/** The store cannot guard the parent of a fork in the same commit, so this is checked afterwards. */
 async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise<boolean> {
   for (;;) {
     const { base, floor } = await existing(kernel, id)
-    // With a checkpoint on the point itself it never reads its parent, which may then be trimmed.
+    // With a checkpoint at the point itself the fork never reads its parent, which may then be trimmed.
     if (!base || floor >= base.seq) return true
     const parent = await existing(kernel, base.timeline)
     const isThere = await pointOn(kernel, parent, point.seq, point.digest).catch(() => null)
     if (isThere) return true
-    // A rollback after the fork was made takes the fork along to the archive: then look there.
+    // A rollback after the fork was made moves the fork's base to the archive: check there.
     const now = await existing(kernel, id)
     if (now.base?.timeline === base.timeline) return false
   }
 }
 
 /**
- * Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. Of
- * different sequences, since two of one state would be lost together.
+ * Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. Their
+ * sequences differ, since two checkpoints of one state would be lost together.
  */
 export async function restorePoints(
   kernel: Kernel,
@@ -237,16 +237,16 @@ function copyOf(kernel: Kernel, record: ManifestRecord): ManifestRecord {
   return { ...record, id, baseId: record.id, isPinned: false, label: null, drilledAt: null, drill: null }
 }
 
-/** Lines for the segments of history below the floor of a branch: it does not need the timeline it left for them. */
+/** Catalog lines for the segments of history below the floor of a branch: it does not need its parent for them. */
 export async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Point): Promise<ManifestRecord[]> {
   const segments = await segmentsBelow(kernel, lineage[lineage.length - 1]!)
   return segments.filter(({ from }) => from.seq < floor.seq).map(({ record }) => copyOf(kernel, record))
 }
 
 /**
- * How far back a branch may be asked to go: as far as its history reaches where all of it is kept; else no further than
- * its two checkpoints need. With fewer than two of its own, it may need all the history there is. One that leaves below
- * that has no history in the store at all, only in segments.
+ * The floor of a branch: the start of its history where all of it is kept; else the point that its two checkpoints need. With
+ * fewer than two checkpoints of its own, it may need all existing history. A branch below that has no history in the store,
+ * only in segments.
  */
 export function floorFor(
   copies: readonly ManifestRecord[],

@@ -1,5 +1,5 @@
-// Rolling back: this id continues on a new branch from an earlier coordinate, and what came after is kept as an archive.
-// Nothing is erased; the plan names the effects that were done since, and whose they are.
+// Rollbacks: the id continues on a new branch from an earlier coordinate, and later entries are kept as an archive. Nothing is
+// erased; the plan names the effects done since, and their owners.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -32,16 +32,16 @@ import { type Consumed, decideConsumed, reportForced } from './consumers.ts'
 import { floorFor, restorePoints, segmentCopies } from './fork.ts'
 
 export interface RollbackOptions extends OpenOptions {
-  /** Of a fork: the plan also compensates what its original did. Recorded in the history of the original. */
+  /** For a fork: the plan also compensates effects of its original. Recorded in the history of the original. */
   readonly undo?: 'inherited'
-  /** Goes back although others have acted on what is undone. They are named in the report and in history. Default: refused. */
+  /** Rolls back although consumers have acted on the undone entries. The report and the history name them. Default: refuse. */
   readonly consumed?: 'force'
 }
 
-/** For callers inside the engine: they may have decided about the consumers themselves. */
+/** For callers inside the engine, which may have handled the consumers themselves. */
 export type BranchOptions = Omit<RollbackOptions, 'consumed'> & { readonly consumed?: Consumed }
 
-/** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
+/** Rolls back to a coordinate: the id continues on a new branch from there, and later entries are archived. */
 export async function rollback(
   kernel: Kernel,
   where: Where,
@@ -61,8 +61,8 @@ export async function rollback(
 }
 
 /**
- * Beside processes that keep writing: the branch is made in one commit that takes the timeline from its owner, whatever that has
- * written meanwhile. A process that took it in the same moment is overruled with a fresh head.
+ * While other processes keep writing: the branch is made in one commit that takes the timeline from its owner, whatever the
+ * owner has written meanwhile. A process that took it at the same moment is overruled with a fresh head.
  */
 async function overrule(
   kernel: Kernel,
@@ -79,7 +79,7 @@ async function overrule(
   }
 }
 
-/** A rollback with takeover tries so often before it is FENCED. */
+/** The number of attempts of a rollback with takeover before it is FENCED. */
 const attemptsMax = 100
 
 async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
@@ -89,8 +89,8 @@ async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
 }
 
 /**
- * Looks for the point once more: under our own epoch nobody else can move the branch any more. `epoch` null: it is not ours, and
- * may grow until the branch is made; the point stays where it is.
+ * Resolves the point again: under our own epoch no other process can move the branch any more. `epoch` null: the timeline is
+ * not owned, and may grow until the branch is made; the point stays the same.
  */
 async function branchOff(
   kernel: Kernel,
@@ -102,7 +102,7 @@ async function branchOff(
   const before = await locateOnBranch(kernel, where)
   const seen = epoch === null ? before.head : await headUnder(kernel, before.head.timeline, epoch)
   const consumed = await decideConsumed(kernel, seen, before.point.seq, given)
-  // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
+  // Determined before any change: the effects that would be undone, and whether the target can be reached at all.
   const { state, lineage } = await recover(kernel, seen, fold)
   const target = await recover(kernel, seen, fold, { to: before.point.seq })
   const planned = compensationPlan(state.ledger, where.seq, inheritedIn(kernel, lineage))
@@ -111,12 +111,12 @@ async function branchOff(
   const floor = floorFor(copies, before.lineage, fold, before.point)
   const segments = await segmentCopies(kernel, before.lineage, floor)
   const told = consumed.length > 0 || kernel.models.find(seen.timeline)?.tellsReaders === true
-  // The newest archive is what it rests on, if it was rolled back before.
+  // After an earlier rollback, the newest archive is the base.
   const last = seen.base && isArchiveOf(seen.timeline, seen.base.timeline) ? archiveNumber(seen.base.timeline) : 0
   const known = last || (await archivesOf(kernel, seen.timeline)).length
-  // The last thing before the commit: the less time passes, the less can happen to it.
+  // Read right before the commit: the less time passes, the less can happen to it.
   const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
-  // Outcomes that are carried over follow from all that was written: then it must not have grown.
+  // Carried outcomes follow from everything that was written, so the timeline must not have grown.
   if (effects.carry.length > 0 && head.seq !== seen.seq) {
     throw new RepriseError('CONFLICT', `${head.timeline} grew meanwhile`, { timeline: head.timeline })
   }
@@ -129,7 +129,7 @@ async function branchOff(
     ])
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      // An owner that keeps writing moves the head, and the branch leaves it where it does all the same.
+      // An owner that keeps writing moves the head, and the branch still starts at the same point.
       guard: epoch === null && effects.carry.length === 0 ? epochGuardOf(head) : guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(first && { run: first }),
@@ -158,7 +158,7 @@ async function branchOff(
   }
 }
 
-/** The head as it is now; FENCED if it was rolled back since. */
+/** The current head; FENCED if it was rolled back since. */
 async function ofSameBranch(kernel: Kernel, { timeline, base }: Head): Promise<Head> {
   const [head] = await kernel.store.head([timeline])
   if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
@@ -173,7 +173,7 @@ export function inheritedIn({ planted }: Pick<Kernel, 'planted'>, lineage: reado
   return planted.has('fork-inherits') ? [] : inheritedBy(lineage)
 }
 
-/** Then the plan of this timeline undoes what its original did. */
+/** Adds effects of the original, which the plan of this timeline then undoes. */
 async function withInherited(kernel: Kernel, plan: CompensationPlan, by: string): Promise<CompensationPlan> {
   const claimed = await checkInherited(kernel, plan.inherited, by)
   for (const effect of claimed) await claimUndo(kernel, effect, by)
@@ -181,7 +181,7 @@ async function withInherited(kernel: Kernel, plan: CompensationPlan, by: string)
   return { ...plan, compensate: [...plan.compensate, ...claimed], inherited }
 }
 
-/** Those that can be undone. ALREADY_UNDONE: one of them is; then none of them is to be undone. Changes nothing. */
+/** The effects that can be undone. ALREADY_UNDONE: one of them is undone; then none may be undone. Changes nothing. */
 export async function checkInherited(
   kernel: Kernel,
   effects: readonly InheritedEffect[],

@@ -1,5 +1,6 @@
-// Which history cursors still need, by timeline. Cursors are positions in the feed, not sequences: what one has not passed is
-// found by reading the feed from there. The store itself refuses to trim it; this is for those who ask beforehand.
+// The history that cursors still need, by timeline. Cursors are positions in the feed, not sequences: entries that a cursor
+// has not passed are found by reading the feed from there. The store itself refuses to trim them; this is for callers that
+// check first.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -8,10 +9,10 @@ import type { CursorHold } from '../checkpoint/retain.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 const pageRuns = 1000
-/** A cursor further behind than this many pages is followed no further: what lies beyond is taken for passed. */
+/** A cursor further behind than this many pages is followed no further: entries beyond count as passed. */
 const pagesMax = 200
 
-/** Of these timelines, what each cursor has not passed; a timeline that all have passed is not in the map. */
+/** For these timelines, the first entry that each cursor has not passed; a timeline that all have passed is not in the map. */
 export async function cursorHolds(
   kernel: Kernel,
   timelines: readonly TimelineId[],
@@ -34,7 +35,7 @@ export async function cursorHolds(
   return holds
 }
 
-/** A cursor beyond the end has passed everything, as the store sees it: whoever owns it is told, and not the collector. */
+/** A cursor beyond the end has passed everything, as in the store: its owner gets the error, not the collector. */
 async function pageAfter(kernel: Kernel, after: FeedPosition, prefixes: readonly string[]): Promise<FeedPage> {
   try {
     return await kernel.store.feed(after, { prefixes }, pageRuns)

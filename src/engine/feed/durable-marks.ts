@@ -58,7 +58,7 @@ export class DurableMarks {
   }
 }
 
-/** From now on the identity of the store follows what this process knows, at each heartbeat and whenever it is needed. */
+/** From now on the identity of the store follows these marks, at each heartbeat and whenever it is needed. */
 export function watchDurable(identity: Identity, marks: DurableMarks, worker: Kernel['worker'], events: Events): void {
   identity.isWhole = () => marks.areThere()
   identity.saw = (last) => marks.saw(last)

@@ -42,7 +42,7 @@ it('does not count a process that runs another number of partitions: it could no
   const [one, two, old] = [await team(1), await team(1), await team(2, 3)]
   for (const each of [one, two, old]) each.begin()
   for (const engine of engines) await hostOf(engine).kernel.worker.renewNow()
-  // The two of the same number see each other, and by then they have seen the third as well.
+  // The two processes with the same number of parts see each other, and by then they have seen the third as well.
   await expect.poll(() => [one.share, two.share]).toEqual([2, 2])
   expect(old.share).toBe(3)
 })

@@ -1,24 +1,24 @@
-// How processes share the parts of one reader (partitions of a projection, shards of a job): each takes its fair share and gives
-// up what is above it when another process comes. Who owns what is decided by epochs in the store; this only keeps it even.
-// Before `begin`, nobody else knows of the parts (a generation that is being rebuilt), so their builder takes all of them.
+// How processes share the parts of one reader (partitions of a projection, shards of a job): each takes its fair share and
+// releases parts above it when another process joins. Epochs in the store decide ownership; this only keeps it even. Before
+// `begin`, no other process knows of the parts (a generation that is being rebuilt), so their builder takes all of them.
 
 import type { Kernel } from '../storage/kernel.ts'
 import { lookEvery } from './wake-up.ts'
 
 const lookMs = 1000
 
-/** Who may take a free part. */
+/** Decides whether this process may take a free part. */
 export interface ShareGate {
   mayTake(): boolean
   shouldGiveUp(): boolean
 }
 
-/** For what has one part only: whoever finds it free takes it. */
+/** For a reader with one part only: the first process that finds it free takes it. */
 export const ungated: ShareGate = { mayTake: () => true, shouldGiveUp: () => false }
 
 /**
- * How many of `parts` one process may hold. Processes are counted by what they say of themselves with each heartbeat. One that
- * runs another number of parts (it was rescaled) can take none of these: with a share left for it, nobody would have that share.
+ * The number of `parts` that one process may own. Processes are counted by their heartbeats. A process with another number of
+ * parts (after a rescale) can take none of these: a share reserved for it would stay unowned.
  */
 export async function fairShare({ store, worker }: Kernel, key: string, parts: number): Promise<number> {
   const rows = await store.workers()
@@ -35,7 +35,7 @@ export class FairShare implements ShareGate {
   #stop: (() => void) | null = null
   #share: number
 
-  /** `key` names the reader among all that a worker tells of itself. */
+  /** `key` identifies the reader in the heartbeat of a worker. */
   constructor(kernel: Kernel, key: string, parts: number, owned: () => number) {
     this.#kernel = kernel
     this.#key = key
@@ -48,7 +48,7 @@ export class FairShare implements ShareGate {
     return this.#share
   }
 
-  /** Other processes know of the parts from here on, and of this process as a member. */
+  /** From here on, other processes know of the parts, and of this process as a member. */
   begin(): void {
     if (this.#stop) return
     const { worker, clock } = this.#kernel
@@ -69,7 +69,7 @@ export class FairShare implements ShareGate {
   }
 
   async #look(): Promise<void> {
-    // Whoever was killed counts as long as its lease lasts, unless somebody looks: at once on this host.
+    // A killed process counts until its lease expires, unless it is checked: on this host the check works at once.
     await this.#kernel.worker.retireGone()
     this.#share = await fairShare(this.#kernel, this.#key, this.#parts)
   }

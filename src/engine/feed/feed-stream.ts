@@ -1,6 +1,6 @@
-// Reads the feed from a position on, page by page, and waits for more at the end: for readers that keep the position themselves.
-// Whoever goes on from the position of the last page it handled misses nothing and sees nothing twice. A page without entries is
-// a bookmark: nothing that was asked for lay before its position.
+// Reads the feed from a position on, page by page, and waits for more at the end: for readers that store the position
+// themselves. A reader that resumes from the position of the last handled page misses nothing and gets nothing twice. A page
+// without entries is a bookmark: no requested entry precedes its position.
 
 import { RepriseError } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
@@ -9,21 +9,21 @@ import { type FeedEntries, FeedReader, type FeedReaderOptions } from './reader.t
 import { WakeUp } from './wake-up.ts'
 
 export interface FeedStreamOptions extends FeedReaderOptions {
-  /** Ids or prefixes of timelines; all of them if left out. */
+  /** Ids or prefixes of timelines. Default: all timelines. */
   readonly scopes?: readonly string[] | undefined
-  /** Where to go on; the start if left out. */
+  /** The position to resume from. Default: the start. */
   readonly after?: FeedPosition
-  /** Wait for more at the end (the default), or end there. */
+  /** Whether to wait for more at the end. Default: true. */
   readonly follow?: boolean
   /**
-   * The cursor that keeps history for readers without one of their own. History behind it may be trimmed: a position behind it
-   * is refused with POSITION_GONE, at the start and at every page, and the reader has to look at what there is anew.
+   * The cursor that keeps history for readers without a cursor of their own. History behind it may be trimmed: a position
+   * behind it is refused with POSITION_GONE, at the start and at every page, and the reader must load the current state again.
    */
   readonly heldBy?: string
   readonly signal?: AbortSignal
-  /** Runs of entries per page. */
+  /** The number of entry runs per page. */
   readonly pageRuns?: number
-  /** Longest time between two looks when the store cannot tell us. */
+  /** The maximum time between two polls if the store cannot notify. */
   readonly pollMs?: number
 }
 
@@ -47,12 +47,12 @@ export class FeedStream {
     else options.signal?.addEventListener('abort', this.#close, { once: true })
   }
 
-  /** Everything up to here was given. */
+  /** All pages up to this position were returned. */
   get position(): FeedPosition {
     return this.#position
   }
 
-  /** Null: it was closed or aborted, or nothing is left and it does not follow. */
+  /** Null: it was closed or aborted, or the end is reached and it does not follow. */
   async next(): Promise<FeedEntries | null> {
     const { follow = true, pageRuns = 1000, pollMs = 1000 } = this.#options
     while (!this.#isClosed) {
@@ -83,7 +83,7 @@ export class FeedStream {
     this.#options.signal?.removeEventListener('abort', this.#close)
   }
 
-  /** After the page was read: as long as the cursor is not beyond where the page began, nothing of the page was trimmed. */
+  /** Called after a page was read: while the cursor is not beyond the start of the page, nothing of the page was trimmed. */
   async #checkHeld(): Promise<void> {
     const { heldBy } = this.#options
     if (heldBy === undefined) return
@@ -96,14 +96,14 @@ export class FeedStream {
 }
 
 export interface Lag {
-  /** Runs of entries behind the position, counted up to a bound. */
+  /** The number of entry runs behind the position, counted up to a bound. */
   readonly runs: number
   readonly isMore: boolean
 }
 
 const countedMax = 10_000
 
-/** How much lies between a position and the end of the feed. */
+/** The distance between a position and the end of the feed. */
 export async function lagBehind(
   { store }: Pick<Kernel, 'store'>,
   position: FeedPosition,

@@ -19,11 +19,11 @@ import { whereabouts } from './marks.ts'
 import { lookEvery } from './wake-up.ts'
 
 export interface FollowOptions {
-  /** Longest time between two looks when the store cannot tell us; default one second. */
+  /** The maximum time between two polls if the store cannot notify. Default: 1s. */
   readonly pollMs?: number
-  /** Looks only when `refresh` is called: no polling, no listening. */
+  /** Reads only when `refresh` is called: no polling, no listening. */
   readonly isPassive?: boolean
-  /** All pages are read at once, also those that a paged fold would leave. */
+  /** Reads all pages at once, including those that a paged fold would leave unread. */
   readonly isWhole?: boolean
   readonly signal?: AbortSignal
 }
@@ -38,7 +38,7 @@ export class Replica<State, Handle = unknown> {
   #head: Head
   #state: TimelineState<State>
   #point: Point
-  /** The checkpoint that its state was restored from: the first one after a takeover need only add to it. */
+  /** The checkpoint from which its state was restored: the first checkpoint after a takeover need only add to it. */
   #base: Recovered<State>['base']
   #look: Promise<void> | null = null
   #next: Promise<void> | null = null
@@ -85,7 +85,7 @@ export class Replica<State, Handle = unknown> {
     return this.#head.timeline
   }
 
-  /** @internal Another life and each rollback of the timeline give another one. */
+  /** @internal Changes with another life and with each rollback of the timeline. */
   get origin(): Origin {
     return this.#kernel.identity.origin(this.#head)
   }
@@ -104,10 +104,10 @@ export class Replica<State, Handle = unknown> {
     return () => this.#watchers.delete(call)
   }
 
-  /** Reads what there is now. Resolves when state has caught up with the head as of this call. */
+  /** Reads new entries. Resolves when the state has caught up with the head as of this call. */
   refresh(): Promise<void> {
     if (this.#isClosed) return Promise.reject(new RepriseError('CLOSED', 'the replica was closed'))
-    // What is under way may have looked at the head before this call: then one more look, for all who came meanwhile.
+    // The refresh under way may have read the head before this call: one more refresh then serves all callers since.
     if (this.#look) {
       this.#next ??= this.#look.catch(() => undefined).then(() => this.#start())
       return this.#next
@@ -116,8 +116,8 @@ export class Replica<State, Handle = unknown> {
   }
 
   /**
-   * Becomes the owner with the state it has: takes a new epoch, reads the last entries, and hands over a handle. Nothing
-   * is restored, so this is as fast as the replica is close.
+   * Becomes the owner with its current state: takes a new epoch, reads the last entries, and returns a handle. Nothing is
+   * restored, so the takeover is as fast as the replica is close.
    */
   async takeOver(options: OpenOptions = {}): Promise<Handle> {
     if (this.#isClosed) throw new RepriseError('CLOSED', 'the replica was closed')
@@ -167,8 +167,8 @@ export class Replica<State, Handle = unknown> {
     const head = await existing(this.#kernel, this.#head.timeline)
     const lineage = await lineageOf(this.#kernel, head)
     if (head.floor > this.#point.seq || !sameBranch(this.#head, head) || (await this.#isElsewhere(head))) {
-      // It was rolled back, entries were erased, history was trimmed past us, or the store went back to an older copy:
-      // start again from the newest checkpoint.
+      // The timeline was rolled back, entries were erased, history was trimmed past this replica, or the store went back to an
+      // older copy: start again from the newest checkpoint.
       const recovered = await recover(this.#kernel, head, this.#fold, { isPaged: this.#isPaged })
       this.#head = head
       this.#state = recovered.state
@@ -181,7 +181,7 @@ export class Replica<State, Handle = unknown> {
     for (let step = await history.next(); !step.done; step = await history.next()) {
       const entries = entriesOf(this.#kernel, step.value)
       await this.#state.fetch(entries)
-      // Taken over: the state belongs to whoever writes now, and gets its entries from there.
+      // Taken over: the state belongs to the new owner, which adds its own entries.
       if (this.#isClosed) return
       this.#state.replay(entries)
       this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
@@ -190,7 +190,7 @@ export class Replica<State, Handle = unknown> {
     this.#head = head
   }
 
-  /** The history that is there does not go through the point that was read. */
+  /** True: the existing history does not contain the point that was read. */
   async #isElsewhere(head: Head): Promise<boolean> {
     const { seq, digest } = this.#point
     if (head.seq < seq) return true

@@ -1,10 +1,10 @@
-// What was forgotten last. A timeline that is missing was forgotten, or the store is an older copy of itself that never had it:
-// a reader of the feed has to tell. So before a timeline is forgotten, the timeline `reprise/forgotten` is taken once more: its
-// epoch counts, and an attribute names the last ones. A reader remembers how far it was; what is missing and was not named
-// since is gone with the copy that had it, and so is everything if the log no longer has what it had.
+// The log of forgotten timelines. A missing timeline was forgotten, or the store is an older copy that never had it, and a
+// reader of the feed must distinguish the two. So before a timeline is forgotten, the timeline `reprise/forgotten` is taken
+// once more: its epoch counts, and an attribute names the last ones. A reader remembers its position in this log; a missing
+// timeline that was not named since was lost with the newer copy, and so was everything if the log itself went back.
 //
-// The attribute holds names of a fixed length, the newest last, so it does not grow: a short digest of the id, and the start of
-// the operation, which tells two copies apart. An erased timeline leaves no digest of its id.
+// The attribute holds names of a fixed length, the newest last, so it does not grow: a short digest of the id, and the start
+// of the operation, which distinguishes two copies. An erased timeline leaves no digest of its id.
 
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -22,7 +22,7 @@ const namesMax = 100
 const erased = '-'.repeat(digestLength)
 const attemptsMax = 50
 
-/** Notes what a commit is about to forget. */
+/** Wraps a store to record the timelines that a commit is about to forget. */
 export function notingForgotten(store: Store, hash: Hash): Store {
   const commit = async (commits: readonly Commit[]): Promise<Outcome[]> => {
     for (const each of commits) await note(store, hash, each)
@@ -33,10 +33,10 @@ export function notingForgotten(store: Store, hash: Hash): Store {
   })
 }
 
-/** How far the log was. */
+/** A position in the log. */
 export interface ForgottenPoint {
   readonly count: number
-  /** '' : none yet, or by releases that did not note it. */
+  /** '' : none yet, or forgotten by releases without this log. */
   readonly last: string
 }
 
@@ -44,7 +44,7 @@ export function forgottenPoint(log: Head | null): ForgottenPoint {
   return { count: log?.epoch ?? 0, last: namesOf(log).at(-1) ?? '' }
 }
 
-/** Whether the log was at this point before. False: it is another copy's. */
+/** Whether the log was at this point before. False: the point is from another copy. */
 export function hasPassed(log: Head | null, point: ForgottenPoint): boolean {
   const now = forgottenPoint(log)
   if (now.count < point.count) return false
@@ -52,7 +52,7 @@ export function hasPassed(log: Head | null, point: ForgottenPoint): boolean {
   return named === undefined || point.last === '' || named === point.last
 }
 
-/** Whether this timeline may have been forgotten since the log was at this point. False: it was not. */
+/** Whether this timeline may have been forgotten since this point of the log. */
 export function mayBeForgotten(hash: Hash, log: Head | null, timeline: TimelineId, since: ForgottenPoint): boolean {
   const count = forgottenPoint(log).count - since.count
   if (count <= 0) return false
@@ -85,7 +85,7 @@ async function note(store: Store, hash: Hash, commit: Commit): Promise<void> {
     const names = [...namesOf(head ?? null), name].slice(-namesMax)
     const [outcome] = await store.commit([
       {
-        // Asked for again after a lost answer, the same commit is noted once.
+        // A retry after a lost answer is recorded once.
         operation: commit.operation,
         guard: { timeline: forgottenTimeline, epoch: head?.epoch ?? 0 },
         take: {

@@ -1,5 +1,5 @@
-// The digest of the last run that was seen of each timeline, for as many timelines as there may be: side by side in one
-// buffer, since an object for each would take several times the room. The one that was seen longest ago goes first.
+// The digest of the last run read of each timeline, for a bounded number of timelines: packed in one buffer, since an object
+// each would take several times the memory. The least recently read one is removed first.
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
@@ -9,7 +9,7 @@ const digestBytes = 32
 
 export class LastDigests {
   readonly #max: number
-  /** In the order in which they were seen. */
+  /** In the order in which they were read. */
   readonly #slots = new Map<TimelineId, number>()
   #seqs = new Float64Array(64)
   #digests = new Uint8Array(64 * digestBytes)
@@ -25,7 +25,7 @@ export class LastDigests {
     return { seq: this.#seqs[slot]!, digest }
   }
 
-  /** The timeline that had to go, if one had to. */
+  /** Returns the timeline that was removed, if any. */
   set(timeline: TimelineId, { seq, digest }: Point): TimelineId | undefined {
     assert(digest.length === digestBytes, 'a digest has 32 bytes')
     const known = this.#slots.get(timeline)

@@ -1,5 +1,5 @@
-// What a reader of the feed has read last, so that it can tell whether the store still has it. A position alone cannot: a
-// store that went back to an older copy grows past it again, with other entries below it.
+// The last entries that a reader of the feed has read, to check whether the store still has them. A position alone is not
+// enough: a store that went back to an older copy grows past it again, with other entries below it.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -9,19 +9,19 @@ import type { Point } from '../history/history.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { type ForgottenPoint, forgottenPoint, forgottenTimeline, hasPassed, mayBeForgotten } from './forgotten.ts'
 
-/** Marks that are kept: the history of the newest may have been forgotten or trimmed meanwhile. */
+/** The number of marks that are kept: the history of the newest may have been forgotten or trimmed meanwhile. */
 const checkedMax = 8
 const uncheckedMax = 16
 
-/** 'unknown': what would tell was trimmed or forgotten. */
+/** 'unknown': the evidence was trimmed or forgotten. */
 export type Whereabouts = 'there' | 'gone' | 'unknown'
 
 interface Mark {
   readonly timeline: TimelineId
   readonly point: Point
-  /** A look at the store after this entry was read or acknowledged found it. */
+  /** True: the entry was found in the store after it was read or acknowledged. */
   isChecked: boolean
-  /** What had been forgotten before this was read. */
+  /** The log of forgotten timelines before this entry was read. */
   readonly forgotten: ForgottenPoint
 }
 
@@ -32,20 +32,20 @@ export class FeedMarks {
   readonly #mayBeMadeAgain: boolean
   /** The newest last. */
   #marks: Mark[] = []
-  /** What was forgotten as of the last look, and before the page that is being read; null until it was first asked. */
+  /** The log of forgotten timelines at the last check, and before the current page; null until it was first read. */
   #forgotten: ForgottenPoint | null = null
   #forgottenBefore: ForgottenPoint = { count: 0, last: '' }
 
   /**
-   * `mayBeMadeAgain`: a timeline that was deleted and made again is no sign of an older copy. A reader of the feed treats it as
-   * one and starts over, which is always safe.
+   * `mayBeMadeAgain`: a timeline that was deleted and created again is no sign of an older copy. A reader of the feed treats it
+   * as one and starts over, which is always safe.
    */
   constructor(kernel: Ports, mayBeMadeAgain = false) {
     this.#kernel = kernel
     this.#mayBeMadeAgain = mayBeMadeAgain
   }
 
-  /** Before a page is read: what it holds is forgotten after this, if at all. */
+  /** Called before a page is read: its timelines are forgotten after this, if at all. */
   async begin(): Promise<void> {
     this.#forgotten ??= forgottenPoint((await this.#kernel.store.head([forgottenTimeline]))[0] ?? null)
     this.#forgottenBefore = this.#forgotten
@@ -55,14 +55,14 @@ export class FeedMarks {
     return this.#marks.length === 0
   }
 
-  /** Notes the last entry of a page. A reader checks its marks after each page, so the page is of the store that was checked. */
+  /** Records the last entry of a page. A reader checks its marks after each page, so the page is from the checked store. */
   note(timeline: TimelineId, point: Point): void {
     this.#note(timeline, point, true, true)
   }
 
   /**
-   * Notes an entry that may be newer than a loss. Such an entry proves nothing about the marks before it, and replaces the
-   * mark of its timeline only if it was written directly after that mark.
+   * Records an entry that may be newer than a loss. Such an entry proves nothing about earlier marks, and replaces the mark of
+   * its timeline only if it was written directly after that mark.
    */
   noteUnchecked(timeline: TimelineId, point: Point, after: Point | null): void {
     const known = this.#marks.findLast((mark) => mark.timeline === timeline)
@@ -84,7 +84,7 @@ export class FeedMarks {
     if (this.#kernel.planted.has('feed-trusts-position')) return
     const { store, hash } = this.#kernel
     const marks = this.#marks.toReversed()
-    // Asked for together: a timeline that is missing was noted as forgotten before it went.
+    // Read together: a missing timeline was recorded as forgotten before it was removed.
     const [found, ...heads] = await store.head([forgottenTimeline, ...marks.map(({ timeline }) => timeline)])
     const log = found ?? null
     for (const [i, mark] of marks.entries()) {
@@ -112,7 +112,7 @@ function isSame(one: Point, other: Point): boolean {
   return one.seq === other.seq && equalBytes(one.digest, other.digest)
 }
 
-/** Whether this timeline's history went through this point: on its branch of now, or on one that was rolled back. */
+/** Whether this timeline's history contains this point: on its current branch, or on one that was rolled back. */
 export async function whereabouts(
   { store, hash }: Pick<Kernel, 'store' | 'hash'>,
   timeline: TimelineId,
@@ -143,14 +143,14 @@ async function at(kernel: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Poi
   }
   if (point.seq < head.floor) return 'unknown'
   const [run] = await kernel.store.read(head.timeline, point.seq - 1, 1)
-  // Trimmed since its head was read.
+  // The entry was trimmed since its head was read.
   if (!run || run.first > point.seq) return 'unknown'
   return told(lastSeq(run) === point.seq && equalBytes(run.digest, point.digest))
 }
 
 /**
- * A head that contradicts its own history is damaged: nothing went back to an older copy. Told as gone, a reader would load
- * and find it gone again, forever.
+ * A head that contradicts its own history is damaged: the store did not go back to an older copy. Reported as gone, it would
+ * make a reader load and find it gone again, forever.
  */
 async function refuseDamagedHead({ store, hash }: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Point) {
   const isLast = point.seq === head.seq
@@ -160,7 +160,7 @@ async function refuseDamagedHead({ store, hash }: Pick<Kernel, 'store' | 'hash'>
     ? lastSeq(run) === point.seq && equalBytes(run.digest, point.digest)
     : run.first === point.seq + 1 && isChained(hash, point.digest, run)
   if (!hasPoint) return
-  // Looked at once more: it may have changed before its history was read.
+  // Read the head again: it may have changed before its history was read.
   const [now] = await store.head([head.timeline])
   const isStill = isLast
     ? now?.seq === point.seq && equalBytes(now.digest, head.digest)
@@ -170,7 +170,7 @@ async function refuseDamagedHead({ store, hash }: Pick<Kernel, 'store' | 'hash'>
   throw new RepriseError('HISTORY_DAMAGED', what, { timeline: head.timeline, seq: point.seq })
 }
 
-/** Without a point: it is the log of what was forgotten that is another one. */
+/** Without a point: the log of forgotten timelines is a different one. */
 export function goneAt(timeline: TimelineId, point: Point | null, position: FeedPosition): RepriseError {
   const at = point ? `${timeline}@${point.seq}` : timeline
   const what = `the store does not have ${at} as it was read before ${position || 'the start'}: it went back to an older copy`

@@ -1,13 +1,13 @@
-// Positions of the feed as they leave the store: hidden, since a position counts what everybody writes, and signed, so that one
-// of another history or of another scope is refused and never read as a place in this one.
+// Positions of the feed outside of the store: encrypted, since a position counts all writes, and authenticated, so that a
+// position of another history or another scope is refused and never read as one in this store.
 //
 //   token = "f1." base64url(iv(12 bytes) tag(16 bytes) AES-256-GCM(place))
 //   place = position | JSON [position, timeline, sequence, digest in hexadecimal]: with the last run that was read before it
 //   iv    = the start of HMAC(secret, place and the data below): the same place has the same token
 //   authenticated with it: the incarnation of the store and the scopes that were read
 //
-// The run proves that the store is the one that gave the position. A file or a database that was put back from an older copy,
-// while no process was there to notice, no longer has it.
+// The run proves that the store is the one that issued the position. A file or a database restored from an older copy, while no
+// process was there to notice, no longer has it.
 
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { type Digest, fromHex, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
@@ -42,10 +42,10 @@ export class OutsidePositions {
   readonly #key: Buffer
   readonly #bound: Buffer
   readonly #incarnation: string
-  /** What its positions are bound to, as text. */
+  /** The data to which its positions are bound, as text. */
   readonly bound: string
 
-  /** `scopes`: what the reader may see; undefined for everything. */
+  /** `scopes`: the visible scopes of the reader; undefined: all. */
   constructor({ secret, incarnation }: StoreIdentity, scopes?: readonly string[]) {
     this.#key = createHmac('sha256', Buffer.from(secret, 'hex')).update('feed positions').digest()
     this.bound = JSON.stringify([incarnation, scopes ?? null])
@@ -53,7 +53,7 @@ export class OutsidePositions {
     this.#incarnation = incarnation
   }
 
-  /** The positions of these scopes in this store, and the place that a token names. Throws POSITION_GONE. */
+  /** The positions of these scopes in this store, and the place of a token. Throws POSITION_GONE. */
   static async opened(
     kernel: Pick<Kernel, 'identity' | 'store' | 'hash'>,
     scopes: readonly string[] | undefined,
@@ -65,12 +65,12 @@ export class OutsidePositions {
     throw gone()
   }
 
-  /** Throws POSITION_GONE: the store went back since these positions were made. Asked after a page was read. */
+  /** Throws POSITION_GONE if the store went back since these positions were made. Called after a page was read. */
   async confirm(identity: Identity): Promise<void> {
     if ((await identity.current()).incarnation !== this.#incarnation) throw gone()
   }
 
-  /** `seen`: the last run that was read up to there. @example positions.seal(page.next, seen) // 'f1.…' */
+  /** `seen`: the last run read up to that position. @example positions.seal(page.next, seen) // 'f1.…' */
   seal(position: FeedPosition, seen?: SeenRun | null): string {
     if (position === feedStart) return position
     const text = Buffer.from(seen ? JSON.stringify([position, seen.timeline, seen.seq, toHex(seen.digest)]) : position)
@@ -80,7 +80,7 @@ export class OutsidePositions {
     return prefix + Buffer.concat([iv, cipher.getAuthTag(), hidden]).toString('base64url')
   }
 
-  /** Throws POSITION_GONE: the position is of another history (a store that was restored since), or of another scope. */
+  /** Throws POSITION_GONE if the position is from another history (a store restored since), or another scope. */
   open(token: string): Place {
     if (token === feedStart) return { at: feedStart, seen: null }
     const [, text = ''] = /^f1\.([\w-]+)$/.exec(token) ?? []
@@ -107,14 +107,14 @@ async function openToken(identity: Identity, scopes: readonly string[] | undefin
   try {
     return { positions: known, ...known.open(token) }
   } catch (error) {
-    // Perhaps of an incarnation that another process has begun.
+    // The token may be from an incarnation that another process has begun.
     const positions = new OutsidePositions(await identity.current(), scopes)
     if (positions.bound === known.bound) throw error
     return { positions, ...positions.open(token) }
   }
 }
 
-/** False where nobody can know: the timeline was deleted since, and perhaps made again. */
+/** False if unknown: the timeline was deleted since, and perhaps created again. */
 async function isGone(kernel: Pick<Kernel, 'store' | 'hash'>, seen: SeenRun): Promise<boolean> {
   const [head] = await kernel.store.head([seen.timeline])
   return head?.life === 1 && (await whereabouts(kernel, seen.timeline, seen, head)) === 'gone'

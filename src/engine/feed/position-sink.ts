@@ -1,5 +1,5 @@
-// A sink whose position is a timeline of its own. What its items bring about (SQL, messages) belongs to the commit that moves the
-// position, so both are there or neither is. Only the owner of the timeline writes; the fence keeps everybody else out.
+// A sink whose position is a timeline of its own. The effects of its items (SQL, messages) belong to the commit that moves the
+// position, so both exist or neither does. Only the owner of the timeline writes; fencing refuses all other writers.
 //
 // Entries: advanced { position, events }, partly { seen: { timeline: seq } } (items of a page applied one by one),
 // aside { timeline, seq, type, error }, redriven { timeline, seq }.
@@ -19,7 +19,7 @@ import { cursorAt, hasWritten, isAside, type Occurred, PoisonError, type Quarant
 export interface Progress {
   readonly position: FeedPosition
   readonly events: number
-  /** Of the page after `position`: the last sequence of each timeline that is done already. */
+  /** For the page after `position`: the last sequence of each timeline that is already applied. */
   readonly seen: Readonly<Record<string, number>>
   readonly quarantine: readonly Quarantined[]
 }
@@ -57,7 +57,7 @@ function misshapen(type: string): RepriseError {
   return new RepriseError('MALFORMED', `the data of an entry of type ${type} is not that of a position`, { type })
 }
 
-/** What a sink needs of the engine. */
+/** The part of the engine that a sink uses. */
 export interface TimelineOpener {
   readonly kernel: Kernel
   openTimeline<State>(id: TimelineId, fold: Fold<State>): Promise<OpenTimeline<State>>
@@ -66,7 +66,7 @@ export interface TimelineOpener {
 export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item, OpenTimeline<Progress>> {
   readonly timeline: TimelineId
   readonly #opener: TimelineOpener
-  /** Which item of a page is poison shows only one by one: its SQL was rolled back too. */
+  /** A poisonous item of a page is found only one by one: its SQL was rolled back too. */
   #isOneByOne = false
 
   constructor(opener: TimelineOpener, timeline: string, gate = ungated) {
@@ -75,10 +75,10 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
     this.timeline = timelineId(timeline)
   }
 
-  /** What these items bring about, to go into the commit that moves the position. Throws PoisonError. */
+  /** The effects of these items, for the commit that moves the position. Throws PoisonError. */
   protected abstract effectsOf(items: readonly Item[]): CommitExtras | Promise<CommitExtras>
 
-  /** Called once the timeline is ours. False: it is not to be used any more. */
+  /** Called once this process owns the timeline. False: the timeline must not be used any more. */
   protected async prepare(_open: OpenTimeline<Progress>): Promise<boolean> {
     return true
   }
@@ -169,7 +169,7 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
   }
 }
 
-/** A handler threw inside the transaction: all of it was taken back. */
+/** A handler threw inside the transaction, and all of it was rolled back. */
 function isSqlPoison(error: unknown): error is Error {
   return isReprise(error, 'RIDER_FAILED') && error.cause instanceof PoisonError
 }

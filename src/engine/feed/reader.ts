@@ -1,5 +1,5 @@
-// The feed for layers: entries of many timelines in one gap-free order, each run checked against the digest chain of its
-// timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
+// The feed for layers: entries of many timelines in one gap-free order, each run verified against the digest chain of its
+// timeline before it is decoded. Branches that were rolled back are hidden, except for the part that is still history.
 
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -18,30 +18,30 @@ import { FeedMarks, goneAt, whereabouts } from './marks.ts'
 import type { SeenRun } from './outside-position.ts'
 
 export interface FeedRun {
-  /** Everything up to and including this run was given. */
+  /** All runs up to and including this one were returned. */
   readonly position: FeedPosition
   readonly entries: readonly Entry[]
-  /** Left out where the run is not for the reader. */
+  /** Absent if the run is not for the reader. */
   readonly seen?: SeenRun
 }
 
 export interface FeedEntries {
   readonly runs: readonly FeedRun[]
-  /** Those of all the runs, in order. */
+  /** The entries of all the runs, in order. */
   readonly entries: readonly Entry[]
-  /** Where to go on. */
+  /** The position to resume from. */
   readonly next: FeedPosition
   readonly isEnd: boolean
 }
 
 export interface FeedReaderOptions {
-  /** What is no longer there is passed over, not an error. */
+  /** True: trimmed entries are skipped without an error. */
   readonly mayBeTrimmed?: boolean | undefined
-  /** False: without what was written to forks, which are somebody's trial. */
+  /** False: excludes entries written to forks, which are experiments. */
   readonly forks?: boolean | undefined
 }
 
-/** Timelines whose last digest is remembered, at about 150 bytes each; of others it is read again, with two questions a run. */
+/** The number of remembered last digests, at about 150 bytes each; others are read again, with two reads per run. */
 const rememberedMax = 1_000_000
 
 export class FeedReader {
@@ -52,9 +52,9 @@ export class FeedReader {
   readonly #marks: FeedMarks
   readonly #mayBeTrimmed: boolean
   readonly #hasForks: boolean
-  /** Of timelines whose last digest is remembered. */
+  /** Whether timelines with a remembered digest are forks. */
   readonly #forks = new Map<TimelineId, boolean>()
-  /** Read from the very start, and nothing forgotten since: then a timeline that does not start at 1 was trimmed. */
+  /** True: read from the very start, and nothing forgotten since: a timeline that does not start at 1 was then trimmed. */
   #isFromStart = false
 
   /** Without scopes: every timeline. */
@@ -68,8 +68,8 @@ export class FeedReader {
   }
 
   /**
-   * `limit` counts runs, so there may be more entries. POSITION_GONE if the store no longer has what this reader read last:
-   * what was made of it must be dropped.
+   * `limit` counts runs, so there may be more entries. POSITION_GONE if the store no longer has the last entries that this
+   * reader read: state derived from them must be dropped.
    */
   async page(after: FeedPosition, limit = 1000): Promise<FeedEntries> {
     try {
@@ -83,7 +83,7 @@ export class FeedReader {
     }
   }
 
-  /** POSITION_GONE if the store no longer has what was read last. */
+  /** POSITION_GONE if the store no longer has the last entries read. */
   async confirm(): Promise<void> {
     await this.#marks.check('')
   }
@@ -93,14 +93,14 @@ export class FeedReader {
     await this.#marks.begin()
     const filter = this.#scopes.length > 0 ? { prefixes: this.#scopes } : {}
     const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
-    // After the page was read: what it holds is then of the same store, or will be missed by the next look.
+    // Checked after the page was read: the page is then from the same store, or the next check fails.
     await this.#marks.check(after)
     const last = items.at(-1)
     if (last && isEnd) this.#kernel.identity.saw(last)
     const runs: FeedRun[] = []
     for (const item of items) {
       if (this.#breath.isDue) await this.#breath.take()
-      // What the store notes about itself is nobody's news, unless it is asked for.
+      // The store's own records are hidden, unless they are requested.
       if (this.#scopes.length === 0 && isOfStore(item.timeline)) {
         runs.push({ position: item.position, entries: [] })
         continue
@@ -120,7 +120,7 @@ export class FeedReader {
     return { runs, entries: runs.flatMap((each) => each.entries), next, isEnd }
   }
 
-  /** Forgets what it knows of digests: after the caller goes back to an earlier position. What was read last is still a fact. */
+  /** Drops remembered digests, after the caller went back to an earlier position. Marks of the last entries read stay. */
   reset(): void {
     this.#last.clear()
     this.#forks.clear()
@@ -130,15 +130,15 @@ export class FeedReader {
   async #before({ timeline, run, position }: FeedItem): Promise<Digest> {
     const known = this.#last.get(timeline)
     if (known?.seq === run.first - 1) return known.digest
-    // It was rolled back, or its history is another one.
+    // The timeline was rolled back, or has another history.
     if (known && known.seq >= run.first) await this.#refuseGone(timeline, known, position)
     const { store, hash } = this.#kernel
     const origin = originDigest(hash, timeline)
-    // One that was forked before its parent's first entry starts at 1 too, from its parent's origin.
+    // A fork made before its parent's first entry starts at 1 too, from its parent's origin.
     const isRoot = run.first === 1 && !archivedFrom(timeline) && isChained(hash, origin, run)
     const [head] = isRoot ? [] : await store.head([timeline])
-    // An imported copy has no base. Its floor has the digest that it starts from, until it is trimmed: that of another origin
-    // where the copy has another id, or was a fork.
+    // An imported copy has no base. Until it is trimmed, its floor has its starting digest: that of another origin if the copy
+    // has another id, or was a fork.
     const isTrimmed = run.first === 1 && !head?.base && head?.floor !== 0 && !archivedFrom(timeline)
     if (isRoot || isTrimmed) return origin
     if (head && run.first - 1 === head.floor) {
@@ -180,9 +180,9 @@ export class FeedReader {
   }
 
   /**
-   * It left another timeline, here or where it was exported: the history of a copy under another id, and of a fork that was
-   * moved or restored, starts from the origin of another timeline. One that was rolled back goes on from its own archive, and
-   * is none.
+   * Whether it branched from another timeline, here or where it was exported: the history of a copy under another id, and of a
+   * fork that was moved or restored, starts from the origin of another timeline. A timeline that was rolled back continues from
+   * its own archive, and is no fork.
    */
   async #isFork({ timeline, run }: FeedItem, before: Digest): Promise<boolean> {
     const known = this.#forks.get(timeline)
@@ -231,7 +231,7 @@ export class FeedReader {
       successor = timelineId(from)
       ;[current] = await store.head([successor])
     }
-    // Not an archive: it only has the name of one, and belongs to the scope that names it otherwise.
+    // Not an archive: it only has the name of one, and belongs to the scope that names it.
     if (successor === archive) return this.#isNamed(archive) ? entries : []
     const upTo = current ? sharedUpTo(await lineageOf(this.#kernel, current), archive) : 0
     return entries.filter((entry) => entry.seq <= upTo).map((entry) => ({ ...entry, timeline: successor }))
@@ -243,7 +243,7 @@ export class FeedReader {
   }
 }
 
-/** Reading from the start must not pass over in silence what is no longer there. */
+/** A read from the start must not skip trimmed entries silently. */
 function trimmed(timeline: string, first: number): RepriseError {
   return new RepriseError(
     'UNRECOVERABLE',

@@ -1,5 +1,5 @@
-// Where a subscription keeps what it makes of the feed. Each kind of sink binds its state to the position in the feed
-// in one commit, so that an item counts exactly once inside, whatever crashes in between.
+// The state of a subscription. Each kind of sink binds its state to the position in the feed in one commit, so that an item
+// counts exactly once, whatever crashes in between.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/store/ports.ts'
@@ -8,13 +8,13 @@ import type { Point } from '../history/history.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { whereabouts } from './marks.ts'
 
-/** An item of a subscription: an entry of the feed, in whatever form its reader gives it. */
+/** An item of a subscription: an entry of the feed, in the form of its reader. */
 export interface Occurred {
   readonly type: string
   readonly at: { readonly timeline: string; readonly seq: number; readonly time: number }
 }
 
-/** A dead letter: an item that was passed over, because its handler threw. */
+/** A dead letter: an item that was skipped, because its handler threw. */
 export interface Quarantined {
   readonly timeline: string
   readonly seq: number
@@ -22,46 +22,45 @@ export interface Quarantined {
   readonly error: string
 }
 
-/** Where a handler is, for whoever has to tell that it may not do what it does. */
+/** The place of a handler, for error messages about calls that it must not make. */
 export function placeOf({ type, at }: Occurred): Place {
   return { timeline: at.timeline, seq: at.seq, type }
 }
 
-/** One item and its handler, which may have to wait for something outside. */
+/** One item and its handler, which may wait for something outside. */
 export interface Handling {
   readonly item: Occurred
-  /** By the monotonic clock. */
+  /** Start time, by the monotonic clock. */
   readonly since: number
 }
 
 export interface Sink<Item extends Occurred> {
   /** The timeline that holds its position, for people. */
   readonly where: string
-  /** What it is at, if it applies items one by one and can say. */
+  /** The current item, if it applies items one by one. */
   readonly handling?: Handling | null
-  /** How many items it wants to be given at once, about; whole entry runs are never divided. */
+  /** The preferred number of items at once; entry runs are never divided. */
   readonly stepItems?: number
-  /** Everything up to here is in the state. */
+  /** Everything up to this position is in the state. */
   readonly position: FeedPosition
   readonly quarantine: readonly Quarantined[]
-  /** Whether this process may write; a sink in memory can be read without. */
+  /** Whether this process may write; a sink in memory can be read without ownership. */
   readonly isOwned: boolean
   /**
-   * How far it is as far as anybody can tell from outside: for one that another process has. May be behind where
-   * nothing came.
+   * The stored position, for a sink that another process owns. It may be behind where there were no items.
    */
   stored(): Promise<FeedPosition>
-  /** The items after `position`, up to `next`. Throws what a handler threw, as PoisonError; nothing counts then. */
+  /** Applies the items after `position`, up to `next`. A handler's error is thrown as PoisonError; nothing counts then. */
   apply(items: readonly Item[], next: FeedPosition): Promise<void>
-  /** This item is to be passed over from now on. */
+  /** Skips this item from now on. */
   setAside(poison: Quarantined): Promise<void>
-  /** Applies an item that was passed over: it counts now, and is no dead letter any more. PoisonError leaves it one. */
+  /** Applies a skipped item: it then counts, and is no longer a dead letter. With a PoisonError it stays one. */
   redrive(item: Item): Promise<void>
-  /** What it holds is of a copy of the store that is no longer up: drops it, and takes what the store has, now or in `idle`. */
+  /** Its state is from a copy of the store that is gone: drops it, and loads the store's state, now or in `idle`. */
   reload(): Promise<void>
-  /** Whether the store has what this sink has written. A sink that keeps its state here needs none. */
+  /** Whether the store has the writes of this sink. Unnecessary for a sink that keeps its state in this process. */
   isCurrent?(): Promise<boolean>
-  /** Called by whoever reads for it: `confirm` rejects if what was read is no longer in the store. */
+  /** Called by the sink's reader: `confirm` rejects if the entries read are no longer in the store. */
   confirmBy?(confirm: () => Promise<void>): void
   /** Called when there is nothing more to read. */
   idle(): Promise<void>
@@ -103,7 +102,7 @@ export function without(quarantine: readonly Quarantined[], at: Parameters<typeo
   return quarantine.filter((letter) => !isSame(letter, at))
 }
 
-/** Where a named cursor stands. */
+/** The position of a named cursor. */
 export async function cursorAt(kernel: Kernel, isWanted: (row: CursorRow) => boolean): Promise<FeedPosition> {
   return (await kernel.store.cursors()).find(isWanted)?.position ?? feedStart
 }

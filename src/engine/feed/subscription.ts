@@ -1,7 +1,7 @@
-// A durable subscription: drives one sink along the feed. It reads, applies, and waits for more. A handler that throws
-// is poison: it is tried again as the retry policy says; then, by policy, the subscription stands still and says so, or
-// sets the item aside as a dead letter and goes on. Store trouble is waited out. What waiting does not mend (damage, a
-// version without a path) is tried again too, but whoever waits is told, and the status shows it.
+// A durable subscription: drives one sink along the feed. It reads, applies, and waits for more. A handler that throws is
+// poison: it is retried by the retry policy; then, by policy, the subscription stops and reports it, or sets the item aside as
+// a dead letter and continues. Store outages are waited out. Errors that waiting does not cure (damage, a version without a
+// path) are retried too, but waiting callers are rejected, and the status shows the error.
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
@@ -19,18 +19,18 @@ export interface Page<Item> {
   readonly items: readonly Item[]
   readonly next: FeedPosition
   readonly isEnd: boolean
-  /** The same items, and the places between them at which a reader may stop; left out: there are none. */
+  /** The same items, divided at the positions where a reader may stop. Default: not divided. */
   readonly parts?: readonly { readonly items: readonly Item[]; readonly next: FeedPosition }[]
 }
 
-/** Where the items come from. */
+/** The source of items. */
 export interface Reading<Item extends Occurred> {
   page(after: FeedPosition): Promise<Page<Item>>
-  /** One item again. Null: it is not there any more, or nobody wants it. */
+  /** Reads one item again. Null: it no longer exists, or is not for this subscription. */
   at(timeline: string, seq: number): Promise<Item | null>
-  /** POSITION_GONE if the store no longer has what was read last. */
+  /** POSITION_GONE if the store no longer has the last entries read. */
   confirm(): Promise<void>
-  /** Before going back to an earlier position. */
+  /** Called before going back to an earlier position. */
   reset(): void
 }
 
@@ -40,16 +40,16 @@ export interface SubscriptionOptions<Item extends Occurred> {
   readonly reading: Reading<Item>
   readonly sink: Sink<Item>
   readonly poison: 'stop' | 'quarantine'
-  /** How often an item whose handler throws is tried before it counts as poison. */
+  /** How often an item is retried before it counts as poison. */
   readonly retry: ResolvedRetry
 }
 
 export interface SubscriptionStatus {
   readonly position: string
-  /** Items applied since this process started. */
+  /** The number of items applied since this process started. */
   readonly applied: number
   readonly isCaughtUp: boolean
-  /** How long ago the last applied item happened, while there are more to come; else 0. */
+  /** The age of the last applied item, while there are more to apply; else 0. */
   readonly lagMs: number
   readonly error: Error | null
   readonly quarantined: number
@@ -63,14 +63,14 @@ interface Waiter {
 
 export interface CatchUpOptions {
   readonly signal?: AbortSignal
-  /** TIMEOUT after this; without it, it waits as long as it takes. */
+  /** Rejects with TIMEOUT after this long. Default: no limit. */
   readonly timeout?: Duration
 }
 
 const pollMs = 500
-/** Applied in one commit, unless the sink says otherwise. */
+/** Items applied in one commit, unless the sink has its own number. */
 const stepItems = 1000
-/** How often somebody who waits for another process looks. */
+/** The polling interval while waiting for another process. */
 const elsewhereMs = 50
 const firstPauseMs = 20
 const longestPauseMs = 5000
@@ -82,7 +82,7 @@ export class Subscription<Item extends Occurred = Occurred> {
   readonly #reading: Reading<Item>
   readonly #poison: 'stop' | 'quarantine'
   readonly #retry: ResolvedRetry
-  /** When the failing item is handled again, by the monotonic clock. */
+  /** When the failing item is retried, by the monotonic clock. */
   #dueAt = 0
   readonly #news: WakeUp
   readonly #unwatch: () => void
@@ -91,12 +91,12 @@ export class Subscription<Item extends Occurred = Occurred> {
   #isCaughtUp = false
   #lastItemAt = 0
   #error: Error | null = null
-  /** What keeps it from going on, though it tries. */
+  /** The error that blocks progress, while it retries. */
   #trouble: Error | null = null
   #failures = 0
-  /** The item whose handler threw last, and how often it did in a row. */
+  /** The item whose handler threw last, and the number of consecutive failures. */
   #failing: { readonly letter: Quarantined; readonly times: number } | null = null
-  /** What the sink holds is of a copy of the store that is no longer up. */
+  /** True: the sink's state is from a copy of the store that is gone. */
   #mustReload = false
   #isStopped = false
   #applying: { readonly items: readonly Item[]; readonly since: number } | null = null
@@ -128,14 +128,14 @@ export class Subscription<Item extends Occurred = Occurred> {
     }
   }
 
-  /** Items that were passed over, with what their handlers threw. */
+  /** Skipped items, with the errors of their handlers. */
   get quarantine(): readonly Quarantined[] {
     return this.sink.quarantine
   }
 
   /**
-   * Resolves when everything that is in the feed now was applied, here or by the process that has it; rejects if it stands
-   * still here, with ABORTED when the signal fires, and with TIMEOUT when the time is over. The program does not end meanwhile.
+   * Resolves when everything now in the feed was applied, here or by the owning process; rejects if the subscription is stopped
+   * here, with ABORTED when the signal aborts, and with TIMEOUT when the time is over. It keeps the program running meanwhile.
    */
   catchUp(options: CatchUpOptions = {}): Promise<void> {
     if (this.#isStopped) return Promise.reject(this.#closed())
@@ -149,7 +149,7 @@ export class Subscription<Item extends Occurred = Occurred> {
         timeoutMs === null
           ? () => undefined
           : this.#kernel.clock.after(timeoutMs, () => end(() => reject(this.#late(timeoutMs))), true)
-      // The page under way may have been read before this call: the next whole round counts.
+      // The current page may have been read before this call: the next whole round counts.
       const waiter: Waiter = {
         rounds: 2,
         resolve: () => end(resolve),
@@ -168,16 +168,16 @@ export class Subscription<Item extends Occurred = Occurred> {
     return whileAwaited(waiting)
   }
 
-  /** After a stop on poison: tries again. */
+  /** Retries after a stop on poison. */
   resume(): void {
     this.#error = null
     this.#news.ring()
   }
 
   /**
-   * Applies dead letters again, all of them or these, between two pages: once the handler is mended. Each is applied
-   * and taken off the list in one step. Rejects at the first that still fails, or whose entry was trimmed; it stays a
-   * dead letter.
+   * Applies dead letters again, all or the given ones, between two pages, once the handler is fixed. Each is applied and
+   * removed from the list in one step. Rejects at the first that still fails, or whose entry was trimmed; it stays a dead
+   * letter.
    */
   redrive(letters?: readonly Pick<Quarantined, 'timeline' | 'seq'>[]): Promise<number> {
     if (this.#isStopped) return Promise.reject(this.#closed())
@@ -204,7 +204,7 @@ export class Subscription<Item extends Occurred = Occurred> {
       let pauseMs = pollMs
       try {
         for (let task = this.#tasks.shift(); task; task = this.#tasks.shift()) await task()
-        // News do not cut a pause short that a handler asked for.
+        // New entries do not shorten a pause that a handler requested.
         const dueMs = this.#dueAt - this.#kernel.clock.elapsed()
         if (this.#error) this.#tellWaiters(this.#error)
         else if (dueMs > 0) pauseMs = dueMs
@@ -214,7 +214,7 @@ export class Subscription<Item extends Occurred = Occurred> {
       }
       if (pauseMs > 0 && !this.#isStopped) await this.#news.wait(pauseMs)
     }
-    // They see that it is closed.
+    // Each task finds the subscription closed.
     for (const task of this.#tasks.splice(0)) await task()
   }
 
@@ -225,7 +225,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     if (!this.sink.isOwned) {
       await this.sink.idle()
       if (!this.sink.isOwned) {
-        // Another process has it: there is nothing to do here but to see how far it is, if somebody waits.
+        // Another process owns it: the only work here is to check its progress for waiting callers.
         if (this.#waiters.length === 0) return true
         if (await this.#isDoneElsewhere()) this.#tellWaiters(null)
         await this.#news.sleep(elsewhereMs)
@@ -234,7 +234,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     }
     const page = await this.#reading.page(this.sink.position)
     const { isEnd } = page
-    // What is committed is not done again, so a page is not one commit: who is killed on the way goes on in it.
+    // Committed items are not repeated, so a page takes several commits: after a kill, the next run resumes within the page.
     for (const { items, next } of stepsOf(page, this.sink.stepItems ?? stepItems)) {
       if (this.#isStopped) return false
       if (items.length > 0 || next !== this.sink.position) await this.#apply(items, next)
@@ -287,7 +287,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     return letters.length
   }
 
-  /** Told to others with each heartbeat: a handler that hangs while everything else moves. */
+  /** Reported with each heartbeat: a handler that hangs while everything else progresses. */
   #underWay(): UnderWay[] {
     const applying = this.#applying
     const first = applying?.items[0]
@@ -298,7 +298,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     return [{ timeline: this.sink.where, what: `${what} ${item.type} at ${timeline}@${seq}`, since }]
   }
 
-  /** Behind the position that its owner has stored, nothing of ours is left to read. */
+  /** True: after the owner's stored position there is nothing left to read. */
   async #isDoneElsewhere(): Promise<boolean> {
     this.#reading.reset()
     try {
@@ -317,7 +317,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     this.#reading.reset()
     this.#isCaughtUp = false
     if (error instanceof PoisonError) return await this.#poisoned(error)
-    // What it has may be of entries that are no longer there. Whoever waits goes on waiting, for the end of what there is.
+    // Its state may be from entries that no longer exist. Callers keep waiting, for the end of the current feed.
     if (isReprise(error, 'POSITION_GONE')) this.#mustReload = true
     return this.#waitOut(error)
   }
@@ -379,7 +379,7 @@ export class Subscription<Item extends Occurred = Occurred> {
   }
 }
 
-/** The parts of a page, put together into steps of about so many items; the last one leads to its end. */
+/** Combines the parts of a page into steps of about `count` items; the last step ends with the page. */
 function stepsOf<Item>({ items, next, parts }: Page<Item>, count: number): Pick<Page<Item>, 'items' | 'next'>[] {
   if (!parts || items.length <= count) return [{ items, next }]
   const steps: { items: readonly Item[]; next: FeedPosition }[] = []
@@ -393,7 +393,7 @@ function stepsOf<Item>({ items, next, parts }: Page<Item>, count: number): Pick<
   return [...steps, { items: open, next }]
 }
 
-/** Waiting may mend it: the store, or an owner that changes. */
+/** True: waiting may cure it: a store outage, or a change of owner. */
 function mayPass(error: unknown): boolean {
   if (isReprise(error, 'CLOSED', 'ABORTED', 'NOT_FOUND')) return true
   return isReprise(error) && (error.remedy === 'retry' || error.remedy === 'reload')

@@ -1,5 +1,5 @@
-// How a reader of the store waits for news: until the store says that something was written, until somebody here rings, or until
-// some time is over in any case. News that arrives while nobody waits is kept for the next wait.
+// How a reader of the store waits for news: until the store reports a write, until `ring` is called, or until a time limit.
+// News that arrives while nothing waits is kept for the next wait.
 
 import type { Kernel } from '../storage/kernel.ts'
 
@@ -19,7 +19,7 @@ export class WakeUp {
     this.#end?.()
   }
 
-  /** Call it before looking: whatever rings from here on ends the next wait. */
+  /** Call it before reading: any later ring ends the next wait. */
   hush(): void {
     this.#hasRung = false
   }
@@ -41,14 +41,16 @@ export class WakeUp {
     })
   }
 
-  /** Whoever waits goes on. */
+  /** Ends all waits. */
   close(): void {
     this.#unlisten()
     this.ring()
   }
 }
 
-/** Calls `look` after `ms` (or at once, and then), and again `ms` after each look has ended. Returns what stops it. */
+/**
+ * Calls `look` after `ms` (or at once, and then), and again `ms` after each call has ended. Returns a function that stops it.
+ */
 export function lookEvery(
   clock: Kernel['clock'],
   ms: number,

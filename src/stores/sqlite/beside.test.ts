@@ -1,5 +1,5 @@
-// What one process does while another gives rows of the log back, with the other's statements exactly in between; and
-// what is told of rows that an older release left where nobody looks.
+// One process works while another removes rows of the log, with the other's statements exactly in between; and rows that an
+// older release left in the wrong place are reported.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -43,7 +43,7 @@ describe('a state of the file that was read before', () => {
     const other = await kit.open()
     const id = asTimeline('one')
     for (let n = 0; n < 12; n++) {
-      // Twice: the second time it is answered from what is kept.
+      // Twice: the second time it is answered from the cache.
       for (const _ of [1, 2]) {
         const [head] = await other.head([id])
         const runs = await other.read(id, 0, 1 << 20)
@@ -55,7 +55,7 @@ describe('a state of the file that was read before', () => {
   })
 })
 
-/** Something else happens right before each statement that matches. */
+/** Calls `happens` right before each statement that matches. */
 async function interrupted(pattern: RegExp, happens: () => void): Promise<Driver> {
   const driver = await loadDriver()
   const meanwhile = (sql: string) => {
@@ -91,7 +91,7 @@ async function raw(): Promise<Connection> {
   return new Connection(await loadDriver(), file, false)
 }
 
-/** As tidy does it. */
+/** Removes rows as tidy does. */
 function giveBack(connection: Connection, to: number): void {
   connection.exec('BEGIN IMMEDIATE')
   connection.run('DELETE FROM reprise_log WHERE position < ?', to)
@@ -105,7 +105,7 @@ describe('while another process gives rows back', () => {
     for (const id of ['a', 'b', 'c']) await kit.create(id)
     for (const store of stores.splice(0)) await store.close()
     const other = await raw()
-    // Another process, which is slow with its marks, has written one row more.
+    // Another process, which is slow with its marks, has written one more row.
     other.run(insertAtEnd, 4, new Uint8Array([1, ...markOf(4)]))
     const driver = await interrupted(/^SELECT body FROM reprise_log/, () => giveBack(other, 4))
     expect((await openKit({ driver })).store).toBeDefined()

@@ -1,5 +1,5 @@
-// Somebody holds the write lock and does not let go (a process that was stopped, a debugger): writes say who it is and that
-// nothing was written, the handle stays usable, and every read goes on.
+// A process holds the write lock and does not release it (it was stopped, or is in a debugger): writes report the process and
+// that nothing was written, the handle stays usable, and every read continues.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -33,7 +33,7 @@ describe('a write lock that somebody keeps', () => {
     const busy = { code: 'STORE_BUSY', data: { isUntouched: true } }
     await expect(store.commit([writer.plan({ run: writer.run('two') })])).rejects.toMatchObject(busy)
     await expect(store.tidy(0)).rejects.toMatchObject(busy)
-    // A process that opens it now finds the same: what is up to date needs no lock to be opened.
+    // A process that opens it now can read too: an up-to-date file needs no lock to be opened.
     for (const reader of [store, await open(), await open(true)]) {
       expect((await reader.head([writer.id]))[0]?.seq).toBe(1)
       expect((await reader.timelines({ limit: 10 })).length).toBe(1)

@@ -1,6 +1,6 @@
-// close() gives back what open took: no file of the store is open afterwards. node:sqlite finalizes statements when a database
-// is closed. @photostructure/sqlite (Node before 22.13) has no way to do it and leaves a connection to the next garbage
-// collection; there it is shown that nothing of ours keeps it alive.
+// close() releases everything that open took: no file of the store is open afterwards. node:sqlite finalizes statements when a
+// database is closed. @photostructure/sqlite (Node before 22.13) cannot, and leaves a connection to the next garbage
+// collection; for it, the test shows that no reference of ours keeps the connection alive.
 
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// Bits that flip and files that end too early, in the database, its write-ahead log and the acknowledged mark: whatever
-// happens, a reader gets what was written or a typed error, never something else.
+// Flipped bits and truncated files, in the database, its write-ahead log and the acknowledged mark: a reader always gets the
+// written data or a typed error, never anything else.
 
 import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,11 +16,11 @@ import { openSqlite } from './index.ts'
 
 const names = ['a', 'b', 'long/id/of/a/timeline', 'fork'].map(asTimeline)
 const suffixes = ['', '-wal', '-ack'] as const
-/** REPRISE_FLIPS=20000 for a long look. */
+/** REPRISE_FLIPS=20000 for a long run. */
 const flipCount = Number(process.env.REPRISE_FLIPS ?? 250)
 type Suffix = (typeof suffixes)[number]
 
-/** Everything a reader can learn, as text. Each run is checked against the chain, as the engine does. */
+/** Everything that a reader can read, as text. Each run is verified against the chain, as the engine does. */
 async function tell(store: Store): Promise<string> {
   const lines: unknown[] = []
   for (const [index, head] of (await store.head(names)).entries()) {
@@ -41,7 +41,7 @@ async function tell(store: Store): Promise<string> {
     }
     lines.push((await store.inbox(name, 100)).messages.map(({ id, data }) => [id, toHex(data)]))
     for (const { id, body, invalid } of await store.checkpoints(name)) {
-      // Damage to a checkpoint is told by the checkpoint: recovery goes on without it.
+      // The checkpoint itself reports its damage: recovery continues without it.
       if (invalid !== null) throw new RepriseError('CHECKPOINT_DAMAGED', invalid)
       lines.push([id, toHex(body)])
     }
@@ -61,13 +61,13 @@ async function tell(store: Store): Promise<string> {
   return JSON.stringify(lines, (_, value) => (value instanceof Uint8Array ? toHex(value) : value))
 }
 
-/** Like a crash: the files as they are while the store is open. */
+/** Like a crash: copies the files while the store is open. */
 function copyStore(from: string, to: string): void {
   for (const suffix of ['', '-wal', '-ack', '-shm']) rmSync(to + suffix, { force: true })
   for (const suffix of suffixes) if (existsSync(from + suffix)) copyFileSync(from + suffix, to + suffix)
 }
 
-/** The driver for older Nodes gives a closed file back when its statements are collected, and nothing here makes that due. */
+/** The driver for older Nodes releases a closed file when its statements are collected, and nothing here triggers that. */
 async function collectGarbage(): Promise<void> {
   setFlagsFromString('--expose-gc')
   runInNewContext('gc')()
@@ -89,7 +89,7 @@ describe('damage to a SQLite store', () => {
   })
   afterAll(() => rmSync(directory, { recursive: true, force: true }))
 
-  /** Half of it moved into the database, the rest only in the write-ahead log. */
+  /** Moves half of it into the database, and leaves the rest in the write-ahead log. */
   async function writeHistory(file: string): Promise<void> {
     const open = () => openSqlite(file, { namespace: 'default', hash, clock })
     const store = await open()
@@ -122,7 +122,7 @@ describe('damage to a SQLite store', () => {
     await again.close()
   }
 
-  /** What a reader gets from the damaged copy: the truth, or the code of an error. */
+  /** The result of a read from the damaged copy: the truth, or the code of an error. */
   async function outcome(isReadOnly = false): Promise<string> {
     let store: Store | undefined
     try {
@@ -179,7 +179,7 @@ describe('damage to a SQLite store', () => {
       const length = Math.floor((i / count) * size)
       damage(suffix, (bytes) => bytes.subarray(0, length))
       const result = await outcome()
-      // The last pages of the database may lie in the write-ahead log as well: then nothing is lost.
+      // The last pages of the database may be in the write-ahead log as well: then nothing is lost.
       const expected = { '': /^(same|[A-Z]+_[A-Z_]+)$/, '-wal': /^[A-Z]+_[A-Z_]+$/, '-ack': /^same$/ }[suffix]
       expect(result, `cut to ${length} of ${size}`).toMatch(expected)
     }
@@ -188,7 +188,7 @@ describe('damage to a SQLite store', () => {
   it('G7: a flipped bit in the text of a table does not rename a column (found at byte 138283 of a long look)', async () => {
     const results: string[] = []
     const file = readFileSync(original)
-    // Some of the places are leftovers in free space, where a flip does no harm.
+    // Some of these positions are leftovers in free space, where a flip does no harm.
     for (let place = file.indexOf('wakeup'); place >= 0; place = file.indexOf('wakeup', place + 1)) {
       damage('', (bytes) => {
         bytes[place]! ^= 1

@@ -1,4 +1,4 @@
-// An open that fails closes every connection that it made: a lock that stays would keep a repair out.
+// An open that fails closes every connection that it made: a remaining lock would block a repair.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
-/** Counts connections that are open; statements that match `fails` throw. */
+/** Counts open connections; statements that match `fails` throw. */
 async function counting(fails: RegExp): Promise<{ readonly driver: Driver; readonly count: { open: number } }> {
   const real = await loadDriver()
   const count = { open: 0 }

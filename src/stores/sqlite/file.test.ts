@@ -1,4 +1,4 @@
-// The file itself: several processes on it, a full disk, a file that cannot be written, versions, space given back.
+// The file itself: several processes, a full disk, a read-only file, versions, freed space.
 
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -64,7 +64,7 @@ describe('several processes on one file', () => {
       kits.map(async (kit, i) => {
         const writer = await kit.create(`t${i}`)
         for (let n = 0; n < 25; n++) {
-          // The user's SQL holds the write lock across a wait: the others have to queue for it.
+          // The user's SQL holds the write lock across a wait: other writers queue for it.
           const userSql = n % 5 === 0 ? { userSql: () => new Promise((resolve) => setTimeout(resolve, 3)) } : {}
           expectOk(await writer.commit({ run: writer.run(`entry ${n}`), ...userSql }))
         }

@@ -1,5 +1,5 @@
-// The write-ahead log on the disk: a reader that stands still makes it grow, and once it is gone the log is short again,
-// however long the file stays open.
+// The write-ahead log on disk: a paused reader makes it grow, and after that reader is gone the log is short again, however
+// long the file stays open.
 
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'

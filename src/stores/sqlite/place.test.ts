@@ -1,4 +1,4 @@
-// Where the file lies: behind links, in a folder that cannot be written, and what is let go of when it is closed.
+// The location of the file: behind links, in a read-only folder, and the resources released when it is closed.
 
 import { spawnSync } from 'node:child_process'
 import {
@@ -46,7 +46,7 @@ async function closeAll(): Promise<void> {
   for (const store of stores.splice(0)) await store.close()
 }
 
-/** As a kill leaves it: with twenty commits in the write-ahead log. */
+/** Leaves the store as a kill does: with twenty commits in the write-ahead log. */
 async function leaveStore(file: string): Promise<void> {
   const live = join(directory, 'live.db')
   const kit = await openKit(live)
@@ -158,7 +158,7 @@ describe('a store that is moved, removed or replaced while it is open', () => {
         await expect(kit.store.commit([{ ...commit, ...more }])).rejects.toMatchObject({ code: 'STORE_MOVED' })
       }
       await expect(kit.beat('w')).rejects.toMatchObject({ code: 'STORE_MOVED' })
-      // The mark is the other file's by now.
+      // The mark belongs to the other file by now.
       if (existsSync(`${file()}-ack`)) expect(readFileSync(`${file()}-ack`).equals(mark)).toBe(true)
     })
   }

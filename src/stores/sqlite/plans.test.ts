@@ -1,5 +1,5 @@
-// The plans of all statements of a store on SQLite, with statistics and without: none goes through a whole table. Whoever runs
-// ANALYZE on the file (the user's SQL may) gives the planner figures, and plans change with them.
+// The query plans of all statements of the SQLite store, with statistics and without: none scans a whole table. ANALYZE (which
+// user SQL may run) creates statistics, and plans change with them.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -21,7 +21,7 @@ import { Connection } from './file/connection.ts'
 import { type Database, loadDriver } from './file/driver.ts'
 import { openSqlite } from './index.ts'
 
-/** These stay small: namespaces, cursors, workers, and what is being swept. */
+/** Tables that stay small: namespaces, cursors, workers, and sweep notes. */
 const small = /^SCAN (?:CONSTANT|sqlite_schema|reprise_(?:space|cursor|worker|meta)|s\b|json_each|q\b)/
 
 let folder: string
@@ -54,7 +54,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** What a store does in the course of work; inspect and facts look at everything on purpose and are left out. */
+/** The regular work of a store; inspect and facts scan everything on purpose and are excluded. */
 async function work(kit: Kit, store: Store): Promise<void> {
   const writers: Writer[] = []
   for (let i = 0; i < 300; i++) writers.push(await kit.create(`many/${i}`, { worker: i % 3 === 0 ? 'w1' : 'w2' }))

@@ -1,8 +1,8 @@
 // The tables, their version, and the migrations of an older file. User tables may be in the same file, so ours all start with
 // reprise_.
 //
-//   log        one row per transaction, positions without gaps; log-row.ts owns the format. A trimmed row stays, empty: a missing
-//              row is damage, not trimming.
+//   log        one row per transaction, positions without gaps; log-row.ts owns the format. A trimmed row stays, empty: a
+//              missing row is damage, not trimming.
 //   anchor     the positions of some runs (log.ts decides which), so that a read need not start at the head
 //   head       the part of a timeline that every append changes, packed with a checksum (head-state.ts): written in place
 //   timeline   the rest of it (`key` was the second index of names; witness has replaced it)
@@ -196,7 +196,7 @@ export function listSpaces(connection: Connection): string[] {
   return connection.all('SELECT name FROM reprise_space ORDER BY id').map(({ name }) => String(name))
 }
 
-/** Inside a write transaction. */
+/** Call inside a write transaction. */
 export function makeSpace(connection: Connection, namespace: string): number {
   const found = findSpace(connection, namespace)
   if (found !== null) return found

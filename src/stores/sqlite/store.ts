@@ -1,5 +1,5 @@
-// The SQLite store: one file, no server, any number of processes of one machine. This file joins the parts to the Store
-// port; what each does is in the files beside it.
+// The SQLite store: one file, no server, any number of processes on one machine. This file connects the parts to the Store
+// port; the work is done in the files beside it.
 
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -72,13 +72,13 @@ import type { Writing } from './writing/writing.ts'
 export interface SqliteOptions {
   readonly namespace: string
   readonly hash: Hash
-  /** Never writes, and reads a damaged file as far as it goes. */
+  /** Never writes, and reads a damaged file as far as possible. */
   readonly readOnly?: boolean
-  /** With readOnly: damage is refused, as when it is opened to write. */
+  /** With readOnly: refuses damage, as an open for writing does. */
   readonly refusesDamage?: boolean
   /** How long to wait for another process's write lock before STORE_BUSY. */
   readonly busyMs?: number
-  /** The store's clock, in milliseconds since 1970: leases and wakeups follow it. */
+  /** The store's clock, in milliseconds since 1970, for leases and wakeups. */
   readonly clock?: () => number
   /** For simulations: a driver that decides when a statement runs. */
   readonly driver?: Driver
@@ -103,7 +103,7 @@ interface StoreOptions {
   readonly busyMs: number
   readonly clock: () => number
   readonly isReadOnly: boolean
-  /** Damage is refused, not read around. */
+  /** True: damage is refused, not read around. */
   readonly isStrict: boolean
 }
 
@@ -122,7 +122,7 @@ class SqliteStore implements Store {
   readonly #ack: AckMark | null
   readonly #reader: Reader
   #writer: Writer | null
-  /** While the file is written anew, everything waits. */
+  /** While the file is rewritten, all operations wait. */
   #renewing: Promise<void> | null = null
   readonly #listeners: Listeners
   readonly #dueLook = new DueLook()
@@ -139,7 +139,7 @@ class SqliteStore implements Store {
     this.#clock = options.clock
     this.#busyMs = options.busyMs
     this.#opened = opened
-    // A reader has no say in when the log beside the file comes and goes.
+    // A reader does not control when the log beside the file is created and removed.
     this.#inPlace = opened.writer?.inPlace ?? new InPlace(file, false)
     this.#isForReading = options.isReadOnly
     this.#inspectEnd = () => inspectEnd(driver, file, options.hash)
@@ -158,7 +158,7 @@ class SqliteStore implements Store {
     return writer && new Writer({ ...this.#options, ...writer, file, onChange })
   }
 
-  /** At once where it can be: a promise costs more than the rest of what is done here. */
+  /** Synchronous where possible: a promise costs more than the rest of the work here. */
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
     if (this.#renewing) return this.#renewing.then(() => this.commit(commits))
     try {
@@ -212,7 +212,7 @@ class SqliteStore implements Store {
   }
 
   async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
-    // Before the snapshot: what is durable by then is in it.
+    // Read before the snapshot, which then contains everything durable so far.
     const now = this.#clock()
     const messages = await this.#read(({ timelines, connection, inboxes }) => {
       const found = timelines.find(timeline)
@@ -231,7 +231,7 @@ class SqliteStore implements Store {
   async claim(request: ClaimRequest): Promise<Head[]> {
     if (this.#renewing) await this.#renewing
     const writer = this.#write()
-    // Most polls find nothing: look first, without the write lock.
+    // Most polls find nothing: check first, without the write lock.
     const hasDue = await this.#read((reading) => this.#dueLook.hasDue(reading, request))
     return hasDue ? writer.transact('claim from', (writing) => claim(writing, request)) : []
   }
@@ -286,7 +286,7 @@ class SqliteStore implements Store {
 
   async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
     return this.#transact('rewrite', (writing) => {
-      // What is replaced is not left in free space.
+      // Replaced bytes must not remain in free space.
       writing.connection.exec('PRAGMA secure_delete = ON')
       const rewriting = { runs: rewriteRuns, checkpoints: rewriteBodies, messages: rewriteMail }
       return rewriting[kind](writing, change, after, limit)
@@ -333,7 +333,7 @@ class SqliteStore implements Store {
 
   async renew(): Promise<Renewal> {
     if (this.#renewing) await this.#renewing
-    // Refused where it cannot be written.
+    // Refused if the store is read-only.
     this.#write()
     let isDone = () => {}
     this.#renewing = new Promise((resolve) => {
@@ -359,7 +359,7 @@ class SqliteStore implements Store {
     }
   }
 
-  /** STORE_MOVED: where it says that it lies, there is another file, or none. */
+  /** STORE_MOVED: the path leads to another file, or to none. */
   async facts(): Promise<StoreFacts> {
     if (this.#renewing) await this.#renewing
     this.#inPlace.check()
@@ -396,7 +396,7 @@ class SqliteStore implements Store {
     this.#closeConnections()
   }
 
-  /** Nobody may hold on to them either: some drivers end a connection when its statements are collected. */
+  /** References are dropped as well: some drivers end a connection when its statements are collected. */
   #closeConnections(): void {
     this.#reader.close()
     this.#ack?.close()
@@ -406,7 +406,7 @@ class SqliteStore implements Store {
     this.#opened = { file: this.#file, writer: null }
   }
 
-  /** For what is small and asked for again and again. */
+  /** For small reads that are often repeated. */
   #reread<Result>(work: (reading: Reading) => Result): Result | Promise<Result> {
     const kept = this.#renewing || this.#isClosed ? null : this.#reader.reread(work)
     return kept ? kept.result : this.#read(work)
@@ -418,7 +418,7 @@ class SqliteStore implements Store {
     return this.#reader.read(work)
   }
 
-  /** In the order of the calls: nothing is awaited before it. */
+  /** In the order of calls: nothing is awaited before it. */
   async #transact<Result>(doing: string, work: (writing: Writing) => Result): Promise<Result> {
     if (this.#renewing) await this.#renewing
     return this.#write().transact(doing, work)
@@ -437,7 +437,7 @@ class SqliteStore implements Store {
     if (this.#isClosed) throw new RepriseError('CLOSED', 'the SQLite store is closed', { file: this.#file })
   }
 
-  /** Asked of the connection that writes: to another one, our own transactions would be those of somebody else. */
+  /** Uses the writing connection: for another one, this process's own transactions would count as foreign. */
   #version(): number | null {
     if (this.#renewing) return null
     try {

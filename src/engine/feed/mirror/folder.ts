@@ -1,6 +1,5 @@
-// The folder of a mirror: files of records (core/history/mirror-record.ts), named by who wrote them and in which order. A
-// file is written by one process, appended to, and read by anybody. Later records count more than earlier ones of the same
-// run.
+// The folder of a mirror: files of records (core/history/mirror-record.ts), named by their writer and in order. A file is
+// appended to by one process, and read by any. Later records take precedence over earlier ones of the same run.
 
 import { type FileHandle, mkdir, open as openFile, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -21,25 +20,25 @@ interface Place {
   readonly size: number
 }
 
-/** What the files of a mirror hold, as they were when it was opened. */
+/** The content of a mirror's files when it was opened. */
 export interface MirrorContent {
   readonly files: readonly string[]
   readonly bytes: number
   readonly runs: number
-  /** Of damage; a record that was never finished does not count. */
+  /** Bytes lost to damage; an unfinished record does not count. */
   readonly lostBytes: number
-  /** Everything up to here is in the mirror; the start: nothing is certain to be. */
+  /** All runs up to this position are in the mirror; the start: none is certain to be. */
   readonly position: FeedPosition
-  /** Of the last start (core/history/mirror-record.ts); null: there was none. */
+  /** The sign of the last start (core/history/mirror-record.ts); null: there was none. */
   readonly sign: string | null
-  /** Files from before it: they go when the end of the feed is reached. */
+  /** Files from before the last start: they are removed when the end of the feed is reached. */
   readonly replaced: readonly string[]
-  /** What was written last. */
+  /** The last written run. */
   readonly last: { readonly timeline: TimelineId; readonly point: Point } | null
   has(timeline: TimelineId, first: number): boolean
   /**
-   * Runs that begin right after this sequence, the last written first: of a timeline that was rolled back there are several, and
-   * its archives had its name when they were written.
+   * Runs that begin right after this sequence, the last written first: a timeline that was rolled back has several, and its
+   * archives had its name when they were written.
    */
   runsAfter(timeline: TimelineId, seq: number): Promise<EntryRun[]>
 }
@@ -49,14 +48,14 @@ export async function filesIn(path: string): Promise<string[]> {
   return (await readdir(path)).filter((name) => fileName.test(name)).sort()
 }
 
-/** Throws what the file system throws if there is no such folder. */
+/** Throws the file system's error if there is no such folder. */
 export async function readMirror(hash: Hash, path: string): Promise<MirrorContent> {
   for (let attempt = 1; ; attempt++) {
     const files = await filesIn(path)
     try {
       return await readFiles(hash, path, files)
     } catch (error) {
-      // It was written anew meanwhile, and this file has gone.
+      // The mirror was rewritten meanwhile, and this file was removed.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || attempt >= attemptsMax) throw error
     }
   }
@@ -132,7 +131,7 @@ export class MirrorFiles {
     this.#epoch = epoch
   }
 
-  /** Durable when it resolves, unless it need not be. */
+  /** The records are durable when it resolves, unless `isDurable` is false. */
   async append(records: readonly MirrorRecord[], isDurable = true): Promise<number> {
     const bytes = Buffer.concat(records.map((record) => encodeRecord(this.#hash, record)))
     if (this.#file && this.#bytes + bytes.length > fileBytesMax) await this.close()
@@ -149,7 +148,7 @@ export class MirrorFiles {
     await file?.close()
   }
 
-  /** Files of earlier writers, and earlier ones of this one: after everything was written anew. */
+  /** Removes files of earlier writers, and earlier files of this one, after everything was rewritten. */
   async removeBefore(files: readonly string[]): Promise<void> {
     for (const file of files) await rm(join(this.#path, file), { force: true })
   }
@@ -179,7 +178,7 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Only its last part is made: a disk that is not mounted must not get a mirror on another one. */
+/** Creates only the last part of the path: if a disk is not mounted, the mirror must not be created on another one. */
 export async function makeFolder(path: string): Promise<void> {
   await mkdir(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error

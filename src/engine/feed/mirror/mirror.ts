@@ -1,14 +1,15 @@
-// The mirror of history: a second copy of every run, in files on another disk, for `verify --repair` to heal from. It follows the
-// feed, so it holds what any process has written, and goes on after a gap from the last position that its own files vouch for.
+// The mirror of history: a second copy of every run, in files on another disk, from which `verify --repair` repairs. It
+// follows the feed, so it contains the writes of all processes, and after a gap it resumes from the last position that its own
+// files prove.
 //
-// Promised: a run is in the mirror, synced, moments after it was acknowledged (a page of the feed at a time, at the latest with
-// the next look, a second later). Nobody waits for it, and nobody fails because of it: a mirror that cannot be written is told
-// by the event `problem`, and catches up. Not promised: runs that were damaged before they were mirrored.
+// Promised: a run is in the mirror, synced, moments after it was acknowledged (one page of the feed at a time, at the latest
+// with the next poll, a second later). No commit waits for the mirror or fails because of it: a mirror that cannot be written
+// is reported by the event `problem`, and catches up. Not promised: runs that were damaged before they were mirrored.
 //
-// One process at a time writes it: the one that owns `reprise/mirror`. Each owner writes files of its own epoch, so one that
-// was taken for dead does no harm. The mirror is written anew from the start when it has grown to twice what it was,
-// and when something was erased or brought under another key; the older files go when that is done. That bounds it, and
-// takes what was trimmed or forgotten out of it.
+// One process at a time writes it: the owner of `reprise/mirror`. Each owner writes files of its own epoch, so an owner that
+// was wrongly considered dead does no harm. The mirror is rewritten from the start when it has doubled in size, and when
+// entries were erased or encrypted with another key; the older files are removed when that is done. This bounds its size, and
+// removes trimmed and forgotten history.
 
 import { stat } from 'node:fs/promises'
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
@@ -26,7 +27,7 @@ const mirrorTimeline = timelineId('reprise/mirror')
 const pageRuns = 500
 const everyMs = 1000
 const closeMs = 1000
-/** Below this, what it has grown by is not worth writing it anew. */
+/** A smaller growth is not worth a rewrite. */
 const slackBytes = 64 * 1024 * 1024
 
 interface Writing {
@@ -35,7 +36,7 @@ interface Writing {
   readonly marks: FeedMarks
   position: FeedPosition
   sign: string | null
-  /** Older files, which go once the end of the feed is reached; none: this is no rewriting. */
+  /** Older files, which are removed once the end of the feed is reached; none: this is no rewrite. */
   replaced: readonly string[]
   bytes: number
   bytesMax: number
@@ -68,7 +69,7 @@ export class Mirror {
     for (const off of this.#off.splice(0)) off()
     this.#cancel?.()
     await this.#round
-    // What was written last is mirrored too, if that does not take long: the next one to write it goes on from there.
+    // Mirror the last writes too, if that does not take long: the next writer resumes from there.
     let cancel = () => {}
     const late = new Promise<void>((resolve) => {
       cancel = this.#kernel.clock.after(closeMs, resolve, true)
@@ -82,7 +83,7 @@ export class Mirror {
     await this.#let()
   }
 
-  /** Without what is damaged in it or gone from the store; false: another process writes it. For one that was not started. */
+  /** Rewrites it without damaged and removed runs; false: another process writes it. For a mirror that was not started. */
   async writeAnew(): Promise<boolean> {
     this.#isAnewAsked = true
     try {
@@ -148,7 +149,7 @@ export class Mirror {
       return isEnd
     } catch (error) {
       if (!isReprise(error, 'POSITION_GONE')) throw error
-      // The store went back to an older copy: what is in the files is of another one.
+      // The store went back to an older copy: the files are from another one.
       writing.marks.clear()
       await this.#beginAnew(writing, await mirrorSign(this.#kernel))
       return false
@@ -161,7 +162,7 @@ export class Mirror {
     writing.replaced = await filesIn(this.#path)
     writing.position = feedStart
     writing.sign = sign
-    // First in a file of its own: whoever goes on after a kill knows by it which files are to go.
+    // Written first, in a file of its own: after a kill, the next writer knows by it which files to remove.
     writing.bytes = await writing.files.append([{ kind: 'start', sign }])
   }
 
@@ -172,7 +173,7 @@ export class Mirror {
     writing.bytesMax = 2 * writing.bytes + slackBytes
   }
 
-  /** Null: somebody else has it. */
+  /** Null: another process owns it. */
   async #owned(): Promise<Writing | null> {
     const { store, hash, random, worker } = this.#kernel
     const own = worker.registered ?? (await worker.register())
@@ -217,7 +218,7 @@ export class Mirror {
   }
 }
 
-/** Of what must not be in the mirror any more: it changes with each erasure, and with the key. */
+/** Identifies the data that must no longer be in the mirror: changes with each erasure, and with the key. */
 export async function mirrorSign({ store, sealer }: Pick<Kernel, 'store' | 'sealer'>): Promise<string> {
   const [erasures, forgotten] = await store.head([erasuresTimeline, forgottenTimeline])
   return [erasures?.seq ?? 0, lastErased(forgotten ?? null), sealer.keyId ?? ''].join(' ')

@@ -1,5 +1,5 @@
-// Where a store has the mirror of its history, as the store itself knows it: an attribute of the timeline `reprise/store`,
-// so that whoever opens it goes on with it, and a tool that does not see the place says so.
+// The location of a store's mirror, recorded in the store itself: an attribute of the timeline `reprise/store`, so that every
+// process that opens the store continues the mirror, and a tool that cannot reach the location reports it.
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../../core/coordinate.ts'
@@ -18,7 +18,7 @@ interface Choice {
   readonly before: string | null
 }
 
-/** The folder, as a path; null: none is kept. */
+/** The path of the folder; null: there is no mirror. */
 export async function mirrorOf({ store }: Pick<Kernel, 'store'>): Promise<string | null> {
   const [head] = await store.head([storeTimeline])
   const text = head?.attributes[attribute]
@@ -31,7 +31,7 @@ export async function mirrorOf({ store }: Pick<Kernel, 'store'>): Promise<string
 }
 
 /**
- * Notes what was asked for, and says where the mirror is.
+ * Records the requested mirror, and returns its location.
  * @example await meetMirror(kernel, 'file:/mnt/other/app.mirror', false)
  */
 export async function meetMirror(
@@ -57,7 +57,7 @@ export async function mirrorRemains(kernel: Pick<Kernel, 'store'>): Promise<read
   return path === null ? [] : [`the mirror of history at ${path}, until the process that writes it has written it anew`]
 }
 
-/** Only here: later on, a folder that is not there is a disk that is not mounted. */
+/** The folder is created only here: later on, a missing folder means a disk that is not mounted. */
 async function make(path: string): Promise<void> {
   await makeFolder(path).catch((cause) => {
     const what = `the folder ${path} for the mirror of history cannot be made: ${(cause as Error).message}`
@@ -65,7 +65,7 @@ async function make(path: string): Promise<void> {
   })
 }
 
-/** Throws INVALID_ARGUMENT for what is no folder. */
+/** Throws INVALID_ARGUMENT if the URL names no folder. */
 export function mirrorPath(url: string): string {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(String(url))?.[1]
   if (path) return resolve(path)

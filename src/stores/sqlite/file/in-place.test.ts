@@ -1,4 +1,4 @@
-// Files that are moved, removed or replaced are noticed at the next look, also when the folder was trusted until then.
+// Moved, removed or replaced files are noticed at the next check, even if the folder was trusted until then.
 
 import { copyFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -35,7 +35,7 @@ const changes: Readonly<Record<string, () => void>> = {
 }
 
 describe('G1: a file that is no longer in place', () => {
-  // Right after the folder has changed it is not trusted; later it is, for a while, and then the files are looked at again.
+  // Right after a change the folder is not trusted; later it is, for a while, and then the files are checked again.
   for (const pauseMs of [0, 70]) {
     it.each(Object.entries(changes))(`is noticed when %s, ${pauseMs} ms after it was opened`, async (_, change) => {
       const inPlace = new InPlace(file())

@@ -1,5 +1,5 @@
-// A file of schema version 1, 3 or 6, made by taking back what later versions added: it is read as it is without a write, and
-// brought up to date when it is opened to write. Both give the same answers as before, and from then on absence is checked.
+// A file of schema version 1, 3 or 6, made by removing the additions of later versions: it is read without a write, and
+// migrated when it is opened for writing. Both return the same answers as before, and after the migration absence is checked.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -46,7 +46,7 @@ async function edit(work: (connection: Connection) => void): Promise<void> {
   connection.close()
 }
 
-/** As release 0.1 left it. */
+/** Turns the file into one of release 0.1. */
 function asVersion1(connection: Connection): void {
   connection.exec(`DROP TABLE reprise_witness; DROP TABLE reprise_head_mark; DROP TABLE reprise_tally;
     DROP INDEX reprise_timeline_wake; ${takeBackOrder} CREATE INDEX reprise_timeline_key ON reprise_timeline (key);
@@ -89,7 +89,7 @@ async function tell(store: Store): Promise<string> {
   return JSON.stringify(lines)
 }
 
-/** Version 4: what is due lay in the order of time, and nothing in that of its status. */
+/** Version 4: due timelines were in order of time, and there was no index by status. */
 const takeBackLives = 'DROP TABLE reprise_past; DROP TABLE reprise_identity;'
 const takeBackOrder = `DROP INDEX reprise_timeline_status; DROP INDEX reprise_timeline_due;
   CREATE INDEX reprise_timeline_due ON reprise_timeline (space, queue, due) WHERE due IS NOT NULL;`

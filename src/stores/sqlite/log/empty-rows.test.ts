@@ -1,5 +1,5 @@
-// A log in which old entries stay and most others go: it does not keep a row for every commit there ever was, and everything
-// that reads it (the feed from any place, verify, a process with an old mark, a damaged file) goes on as before.
+// A log in which old entries stay and most others are removed: it does not keep a row for every commit, and all its readers
+// (the feed from any position, verify, a process with an old mark, a damaged file) continue as before.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -62,7 +62,7 @@ it('keeps a few rows, not one for each commit, though the first entry stays', as
   expect(before).toBeGreaterThan(120)
   const few = await rowCount()
   expect(few).toBeLessThan(20)
-  // Once more, with more behind it: what was joined is joined with the rest.
+  // Once more, with more rows behind it: joined rows are joined with the new ones.
   for (let n = 0; n < 20; n++) await write(rp, `m${n}`)
   for (let n = 0; n < 20; n++) await rp.delete(`note/m${n}`)
   await rp.collect()

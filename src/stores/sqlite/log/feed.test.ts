@@ -1,4 +1,4 @@
-// What the feed of SQLite reads for a filter that few timelines match: no row behind the last of theirs.
+// The rows that SQLite's feed reads for a filter that few timelines match: none behind their last one.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -57,7 +57,7 @@ describe('a row of the log', () => {
         changed[which % body.length]! ^= change
         expect(() => {
           const [frames, before] = [[...readFrames(at, changed)], joinedBefore(at, changed)]
-          // Another kind of row may be made of its first byte; then it has frames, or stands for nobody.
+          // Its first byte may turn it into another kind of row; then it has frames, or represents no other row.
           if (frames.length === 0 && before !== count) throw new Error('it stands for others, or for nobody')
         }).toThrow()
       }),

@@ -1,4 +1,4 @@
-// Heads that are behind: whoever looks at the file, whenever, sees every timeline as if its head had been written at once.
+// Heads that are behind: any reader, at any time, sees every timeline as if its head had been written at once.
 
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

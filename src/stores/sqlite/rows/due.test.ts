@@ -1,5 +1,5 @@
-// What a claim on SQLite looks at: as many rows as it wants, whatever else is due, sleeps or is at work; and that what is
-// missing where it looks is noticed.
+// The rows that a claim on SQLite reads: as many as it requests, whatever else is due, sleeping or owned; and missing rows in
+// its index are noticed.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -32,7 +32,7 @@ async function kitWith(count: number, parts: (i: number) => object): Promise<Kit
   return kit
 }
 
-/** Of an index: its last leaf has one cell less. */
+/** Removes a cell from the last leaf of an index. */
 function loseLastCell(root: number): void {
   const bytes = readFileSync(file)
   let start = (root - 1) * 4096
@@ -43,7 +43,7 @@ function loseLastCell(root: number): void {
 
 describe('a claim on SQLite', () => {
   it('reads as many rows as it wants: neither the others that are due, nor those that sleep, nor those at work', async () => {
-    // Of each priority: due, asleep, and at work by a worker that lives.
+    // Of each priority: due, asleep, and owned by a live worker.
     const kit = await kitWith(90, (i) => ({
       wakeup: i % 3 === 1 ? 5_000 : i,
       priority: i % 2,
@@ -63,7 +63,7 @@ describe('a claim on SQLite', () => {
     } finally {
       spy.mockRestore()
     }
-    // One in the look before, then the three.
+    // One row in the check before, then the three.
     expect(rows).toEqual([1, 3])
     await kit.store.close()
   })

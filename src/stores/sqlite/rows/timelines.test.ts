@@ -1,4 +1,4 @@
-// Which timelines the writer keeps in memory: those that have an owner stay when there are too many.
+// The timelines that the writer caches: those with an owner stay when there are too many.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

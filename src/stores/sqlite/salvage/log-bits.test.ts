@@ -1,4 +1,4 @@
-// Bits of every row of a small log are flipped, all of its first bytes: the row comes back as it was written.
+// Flips bits of every row of a small log, including all of its first bytes: each row is restored as it was written.
 
 import { expect, it } from 'vitest'
 import type { Digest } from '../../../core/coordinate.ts'
@@ -11,7 +11,7 @@ import { RowNeighbours } from './row-neighbours.ts'
 
 const began = Date.UTC(2026, 0, 1)
 
-/** Three timelines that take turns, now and then in one row; the sixth row is settled. */
+/** Three timelines that take turns, sometimes in one row; the sixth row is settled. */
 function makeLog(): Map<number, Uint8Array> {
   const rows = new Map<number, Uint8Array>()
   const heads = new Map<number, { last: number; digest: Digest; position: number }>()
@@ -67,6 +67,6 @@ it('G8: one flipped bit of a row is found in that row, wherever it is', () => {
       )
     }
   }
-  // Rows that start from their time are not told apart by their checksums alone.
+  // Rows whose checksums start from their time cannot be distinguished by their checksums alone.
   expect(unsure.length).toBeGreaterThan(40)
 })

@@ -1,5 +1,5 @@
-// A file with tables of its user's own is written anew: whatever page of such a table is damaged, the rest goes along, what is
-// lost is named, and the store writes on. Where the file cannot be written anew, it stays as it is and the store writes on too.
+// Rewrites a file with user tables: whichever page of such a table is damaged, the rest is copied, losses are named, and the
+// store keeps writing. If the file cannot be rewritten, it stays unchanged and the store keeps writing too.
 
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -102,7 +102,7 @@ it('leaves the file as it is where the new one cannot be written, and the store 
   expect(readdirSync(folder).filter((name) => /renew|damaged/.test(name))).toEqual([])
 })
 
-/** The disk is full when the new file comes to this statement. */
+/** Simulates a full disk when the new file reaches this statement. */
 function fullAt(driver: Driver, statement: string): Driver {
   const open: Driver['open'] = (path, options) => {
     const database = driver.open(path, options)

@@ -1,13 +1,13 @@
-// A SQLite file as a source of pages: read from the file and from the write-ahead log beside it, while others write.
+// A SQLite file as a source of pages: read from the file and its write-ahead log while other connections write.
 //
-// What is committed is what the index of the log says (wal-index.ts); it is said after the sync, so whatever is shipped is
-// durable here. A read transaction that stays open keeps the log from beginning anew before its frames were shipped: SQLite
-// begins anew only when all of it was moved into the file and nobody reads from it. `advance` lets go for a moment, moves
-// the log into the file, and takes hold again. If the log did begin anew in between, frames that were not overwritten yet
-// still go on from where we stood, and the counter of commits in the index proves that none is missing.
+// The index of the log determines the committed part (wal-index.ts). SQLite updates it after the sync, so all shipped pages
+// are durable here. An open read transaction keeps the log from starting over before its frames were shipped: SQLite starts it
+// over only when all of it was moved into the file and no connection reads from it. `advance` ends the transaction for a
+// moment, moves the log into the file, and begins the next one. If the log did start over in between, frames that were not
+// overwritten yet still continue from our position, and the commit counter in the index proves that none is missing.
 //
-// The handles on the file and on the index are never closed: POSIX drops every lock that a process has on a file when any of
-// its handles is closed, those of SQLite among them.
+// The handles on the file and on the index are never closed: POSIX drops every lock of a process on a file when any of its
+// handles is closed, including SQLite's.
 
 import { randomUUID } from 'node:crypto'
 import { closeSync, existsSync, openSync, readSync } from 'node:fs'
@@ -26,7 +26,7 @@ import { readVersion } from '../schema.ts'
 import { type FramePlace, hasFrame, logSize, soundFrames } from './wal-frames.ts'
 import { readWalIndex } from './wal-index.ts'
 
-/** From so many frames on, `advance` moves the log into the file; the store does so itself from 2000. */
+/** From this many frames on, `advance` moves the log into the file; the store does so itself from 2000. */
 const checkpointFrames = 1000
 const busyMs = 10_000
 
@@ -38,7 +38,7 @@ export async function openPageSource(location: string, hash: Hash): Promise<Page
   try {
     return await retryBusy(busyMs, () => {
       const ack = new AckMark(file)
-      // Opening it lets SQLite clean up: what is damaged is told before.
+      // Opening makes SQLite clean up: report damage before that.
       checkBeforeUse(driver, file, hash, ack, ack.read())
       return SqlitePages.open(driver, file)
     })
@@ -51,9 +51,9 @@ class SqlitePages implements PageSource {
   readonly storeId: string
   readonly file: string
   readonly #run = randomUUID()
-  /** Holds the log. */
+  /** Holds the read transaction that keeps the log. */
   readonly #holder: Connection
-  /** Asks for the end of the feed, as it is now. */
+  /** Reads the current end of the feed. */
   readonly #asker: Connection
   readonly #fileHandle: number
   readonly #indexHandle: number
@@ -109,12 +109,12 @@ class SqlitePages implements PageSource {
     return ranges && this.#batches(ranges, since, until, pagesMax)
   }
 
-  /** Null: it cannot be proven that nothing is missing. */
+  /** Null: there is no proof that nothing is missing. */
   #rangesOf(since: LogPlace, until: LogPlace): Range[] | null {
     if (since.salts === until.salts && since.frame <= until.frame && hasFrame(this.file, since, this.#pageBytes)) {
       return [{ after: since, last: until.frame }]
     }
-    // Another connection's counter may have been begun anew since.
+    // The counter of another connection may have started over since.
     if (since.run !== this.#run || since.salts === until.salts) return null
     const rest = this.#commitsIn(since)
     const fresh: FramePlace = { salts: until.salts, frame: 0, sum: [0, 0] }
@@ -127,7 +127,7 @@ class SqlitePages implements PageSource {
     ]
   }
 
-  /** How many transactions follow, and where the last of them ends. */
+  /** The number of transactions that follow, and the end of the last one. */
   #commitsIn(after: FramePlace, last?: number): { readonly commits: number; readonly frame: number } {
     let commits = 0
     let ended = after.frame
@@ -155,7 +155,7 @@ class SqlitePages implements PageSource {
           pageCount = pagesAfter
         }
         const isEnd = frame === last && after.salts === until.place.salts
-        // A transaction that is larger than what fits goes out in pieces, of which only the last makes a state.
+        // A transaction that is too large is shipped in pieces, of which only the last completes a state.
         const isFull = pages.size >= pagesMax && (isCommit || pages.size >= 4 * pagesMax)
         if (!isFull && !isEnd) continue
         const run = isEnd || isOwn ? this.#run : 'another'
@@ -180,14 +180,14 @@ class SqlitePages implements PageSource {
     }
     if (reached !== place.frame) throw slipped(this.file)
     const end = () => {
-      // While we held it, the log was begun anew at most once, and before anything was moved into the file.
+      // While the transaction was open, the log started over at most once, and before anything was moved into the file.
       if (place.frame > 0 && readWalIndex(this.#indexHandle)?.salts !== place.salts) throw slipped(this.file)
       this.#inPlace.check()
     }
     return { moment, parts: () => this.#parts(pagesPerPart, pageCount, inLog), end }
   }
 
-  /** Pages that are in the log are taken from there: those in the file may be overwritten in this moment. */
+  /** Pages in the log are read from there: those in the file may be overwritten at this moment. */
   *#parts(perPart: number, pageCount: number, inLog: ReadonlyMap<number, number>): Generator<Uint8Array> {
     const log = inLog.size > 0 ? openSync(`${this.file}-wal`, 'r') : null
     try {
@@ -220,7 +220,7 @@ class SqlitePages implements PageSource {
       try {
         this.#holder.exec('PRAGMA wal_checkpoint(PASSIVE)')
       } catch {
-        // Full or busy: the log stays as it is, and is as durable.
+        // The disk is full or busy: the log stays as it is, and is just as durable.
       }
     }
     this.#hold()
@@ -264,7 +264,7 @@ interface Range {
   readonly last: number
 }
 
-/** Kept in the store, so that a copy of it is known again. */
+/** Stored in the database, so that a copy of it is recognised. */
 function ownId(connection: Connection): string {
   const find = () => connection.get(`SELECT value FROM reprise_meta WHERE key = 'store_id'`)?.value
   const found = find()
@@ -273,7 +273,7 @@ function ownId(connection: Connection): string {
   return String(find())
 }
 
-/** Beyond the end of the file there is nothing: the rest stays zero. */
+/** Bytes beyond the end of the file stay zero. */
 function readFully(handle: number, into: Uint8Array, from: number): void {
   for (let at = 0; at < into.length; ) {
     const got = readSync(handle, into, at, into.length - at, from + at)

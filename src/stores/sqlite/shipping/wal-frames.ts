@@ -1,5 +1,5 @@
-// Frames of the write-ahead log from one of them on, each checked against the running checksum that goes on from the one before
-// it. What was overwritten by a newer round of the log does not go on, and ends the reading: nothing else can.
+// Frames of the write-ahead log from a given frame on, each verified against the running checksum of the one before. A frame
+// overwritten by a newer cycle of the log does not continue it and ends the reading; nothing else can.
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { LogPlace } from '../../../core/ship/pages.ts'
@@ -9,10 +9,10 @@ export interface SoundFrame {
   /** Counted from 1. */
   readonly frame: number
   readonly page: number
-  /** Pages of the file after this transaction; 0: it goes on. */
+  /** The pages of the file after this transaction; 0: the transaction continues. */
   readonly pagesAfter: number
   readonly sum: readonly [number, number]
-  /** A view, until the next one is read. */
+  /** A view, valid until the next frame is read. */
   readonly content: Uint8Array
   readonly offset: number
 }
@@ -23,7 +23,7 @@ const headerBytes = 32
 const frameHeaderBytes = 24
 const readBytes = 1 << 20
 
-/** Up to and including frame `last`; without it, as far as they go on. */
+/** Up to and including frame `last`. Default: as far as they continue. */
 export function* soundFrames(
   file: string,
   after: FramePlace,
@@ -46,7 +46,7 @@ export function* soundFrames(
   }
 }
 
-/** Nothing is locked in the log itself, so it may be opened and closed at will. */
+/** The log itself carries no locks, so it may be opened and closed freely. */
 function openLog(file: string): number | null {
   try {
     return openSync(`${file}-wal`, 'r')
@@ -91,7 +91,7 @@ function* framesAfter(
   }
 }
 
-/** Is this frame still there, as it was? */
+/** Whether this frame still exists unchanged. */
 export function hasFrame(file: string, place: FramePlace, pageBytes: number): boolean {
   const handle = openLog(file)
   if (handle === null) return false

@@ -1,6 +1,5 @@
-// The head of the index of the write-ahead log (`FILE-shm`), as every connection shares it: how far the log is committed. SQLite
-// documents it in "WAL-index File Format". It lies there twice and with a checksum, so that one that is being written is told
-// from one that is whole.
+// The header of the index of the write-ahead log (`FILE-shm`), shared by all connections: the committed end of the log. SQLite
+// documents it in "WAL-index File Format". It is stored twice and with a checksum, so that a half-written header is detected.
 //
 //   version(4) unused(4) change(4: counts commits) isInit(1) bigEndian(1) pageBytes(2: 1 is 65536) lastFrame(4) pages(4)
 //   sum(8: of the last frame) salts(8: as in the log) check(8: of the 40 bytes before)      all but the salts in the
@@ -24,14 +23,14 @@ const headBytes = 48
 const checkedBytes = 40
 const looksMax = 1000
 
-/** Null: there is none yet. The handle stays open: closing it would let go of SQLite's locks in this process. */
+/** Null: there is none yet. The handle stays open: closing it would release SQLite's locks in this process. */
 export function readWalIndex(handle: number): WalIndexHead | null {
   for (let look = 0; look < looksMax; look++) {
     const bytes = Buffer.alloc(2 * headBytes)
     if (readSync(handle, bytes, 0, bytes.length, 0) < bytes.length) return null
     const head = decode(bytes)
     if (head !== 'torn') return head
-    // Another process writes it in this very moment: a few instructions.
+    // Another process writes it at this very moment: wait for a few instructions.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1)
   }
   throw damaged('the index of the write-ahead log stays torn: is the process that wrote it gone?')

@@ -1,5 +1,5 @@
-// The store's own check, beneath the digest chain: SQLite's pages and indexes, the log without gaps, every seal and
-// witness, every count, and heads that agree with the last run. Slices of it give the event loop room.
+// The store's own check, beneath the digest chain: SQLite's pages and indexes, the log without gaps, every seal and witness,
+// every count, and heads that agree with the last run. It works in slices that yield to the event loop.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Inspection, StoreFault } from '../../../core/store/ports.ts'
@@ -28,7 +28,7 @@ const faultsMax = 100
 const rowsPerSliceMax = 500
 const sliceMs = 4
 
-/** Null, as `aside`: the file is so small that its whole tables are gone through here. */
+/** `aside` null: the file is small enough to scan whole tables on this thread. */
 export async function inspect(
   read: Read,
   inspection: Inspection = {},
@@ -61,14 +61,14 @@ export async function inspect(
 const partNames = ['file', 'log', 'timelines', 'counts'] as const
 type Part = (typeof partNames)[number]
 
-/** A mark is a part, and how far it is. */
+/** A mark names a part, and the progress in it. */
 function startOf(mark = ''): readonly [part: number, from: number] {
   const [name, from] = mark.split(' ')
   const part = partNames.indexOf(name as Part)
   return part < 0 ? [0, 0] : [part, Number(from) || 0]
 }
 
-/** As many rows at once as some milliseconds allow, and between them others have their turn. */
+/** Reads as many rows at once as fit into a few milliseconds, and yields in between. */
 class Slices {
   readonly #inspection: Inspection
   readonly #faults: readonly StoreFault[]
@@ -104,7 +104,7 @@ class Slices {
   }
 }
 
-/** SQLite's own check. A page may be so wrong that it gives up: then each table is looked at by itself, so that it is named. */
+/** SQLite's own check. If a page is so damaged that it gives up, each table is checked by itself, so that it can be named. */
 async function inspectFile(read: Read, faults: StoreFault[], slices: Slices, aside: Aside | null): Promise<void> {
   slices.tell('file', 0, null)
   const check = `PRAGMA integrity_check(${faultsMax})`
@@ -139,7 +139,7 @@ async function inspectFile(read: Read, faults: StoreFault[], slices: Slices, asi
   }
 }
 
-/** SQLite names a tree by the page it begins at; people know its table. */
+/** SQLite names a tree by its root page; the fault names its table. */
 function faultsIn(connection: Connection, rows: readonly SqlRow[]): StoreFault[] {
   const found: StoreFault[] = []
   const byRoot = new Map(
@@ -157,7 +157,7 @@ function faultsIn(connection: Connection, rows: readonly SqlRow[]): StoreFault[]
   return found
 }
 
-/** Whose entries are in a row, in words; those of other namespaces are not named. */
+/** Describes the timelines with entries in a row; those of other namespaces are not named. */
 function heldBy(connection: Connection, space: number, position: number, body: Uint8Array): string {
   const nameOf = (tid: number) =>
     connection.get('SELECT name FROM reprise_timeline WHERE tid = ? AND space = ?', tid, space)?.name
@@ -188,7 +188,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
   for (let count = 1; count > 0 && faults.length < faultsMax; ) {
     await slices.next()
     count = await read(({ connection, log }) => {
-      // Rows may be given back between two slices.
+      // Rows may be removed between two slices.
       next = Math.max(next, log.firstPosition())
       const rows = rowsFrom(connection, next, slices.rows, faults)
       for (const { position, body } of rows) {
@@ -212,7 +212,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
   }
 }
 
-/** Up to the first that cannot be read, at least one: that one is told, and passed over. */
+/** Reads up to the first unreadable row, at least one: that one is reported and skipped. */
 function rowsFrom(connection: Connection, next: number, limit: number, faults: StoreFault[]): SqlRow[] {
   try {
     return connection.all(
@@ -224,7 +224,7 @@ function rowsFrom(connection: Connection, next: number, limit: number, faults: S
     if (!isDamage(error)) throw error
   }
   const rows: SqlRow[] = []
-  // Anchors say how far it goes, where the log itself does not.
+  // Anchors give the end of the log where the log itself does not.
   const ends = ['SELECT max(position) AS last FROM reprise_log', 'SELECT max(position) AS last FROM reprise_anchor']
   const last = Math.max(...ends.map((end) => Number(orElse(() => connection.get(end)?.last, 0) ?? 0)))
   for (let position = next; position <= last && rows.length < limit; position++) {
@@ -249,9 +249,9 @@ function orElse<Result, Otherwise>(work: () => Result, otherwise: Otherwise): Re
   }
 }
 
-/** What lists are counted by, and what has a twin. Of all namespaces: the tables are not kept apart. */
+/** Checks counts and twin indexes. For all namespaces: these tables do not separate them. */
 async function inspectCounts(read: Read, faults: StoreFault[], slices: Slices, aside: Aside | null): Promise<void> {
-  // In a file of an older version nothing was counted yet.
+  // A file of an older version has no counts yet.
   if (await read(({ connection }) => readVersion(connection) < schemaVersion)) return
   slices.tell('counts', 0, counts.length)
   const limited = counts.map(({ sql }) => `${sql} LIMIT ${faultsMax}`)
@@ -323,7 +323,7 @@ const counts: readonly { readonly where: string; readonly what: string; readonly
 ]
 
 async function inspectTimelines(read: Read, faults: StoreFault[], slices: Slices, from: number): Promise<void> {
-  // By their numbers: what was written in one moment is then read in one.
+  // In order of numbers: rows written together are then read together.
   const sql = `SELECT tid FROM reprise_timeline NOT INDEXED WHERE space = ? AND tid > ? ORDER BY tid LIMIT ?`
   for (let after = from, count = 1; count > 0 && faults.length < faultsMax; ) {
     await slices.next()
@@ -365,7 +365,7 @@ function lastTid(connection: Connection): number {
   return Number(connection.get('SELECT max(tid) AS tid FROM reprise_timeline')?.tid ?? 0)
 }
 
-/** The list of them cannot be read: each by its name, as far as there are any. */
+/** For an unreadable list: checks each timeline by name, as far as names are known. */
 function inspectByName(reading: Reading, faults: StoreFault[]): 0 {
   for (const name of legibleNames(reading.connection, reading.space)) {
     attempt(faults, `timeline ${name}`, () => {

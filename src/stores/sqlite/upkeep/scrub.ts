@@ -1,5 +1,5 @@
-// What was erased leaves the files: first the rows that it shares with others, then the write-ahead log, which keeps every
-// page as it was until it is emptied. `isWhole` rewrites the file, and with it whatever was deleted before.
+// Removes erased data from the files: first from rows shared with other data, then from the write-ahead log, which keeps every
+// old page until it is emptied. `isWhole` rewrites the file, and with it removes everything deleted before.
 
 import { retryBusy } from '../file/retry.ts'
 import type { Writer } from '../writing/writer.ts'
@@ -9,7 +9,7 @@ const rowsPerStep = 1000
 const lookMs = 50
 
 export async function scrub(writer: Writer, isWhole: boolean, busyMs: number): Promise<readonly string[]> {
-  // The last row of the log stays as it is until there is another one behind it: this makes that one.
+  // The last row of the log must not change until there is another one behind it: this adds that row.
   await writer.transact('scrub', (writing) => {
     writing.hasOtherChanges = true
   })

@@ -1,6 +1,6 @@
-// Giving back the space of history that was trimmed or forgotten. A trim only moves the floor and leaves a note; the
-// sweep follows, a bounded number of rows at a time, first in the same transaction and later in tidy(). A row stays when
-// its runs go (empty, or with the runs of others), so that a row that vanished is always damage; empty-rows.ts joins them.
+// Frees the space of trimmed or forgotten history. A trim only moves the floor and writes a note; the sweep follows, a bounded
+// number of rows at a time, first in the same transaction and later in tidy(). A row stays when its runs are removed (empty, or
+// with other runs), so that a missing row is always damage; empty-rows.ts joins empty rows.
 
 import { noteEmptied } from '../log/empty-rows.ts'
 import { ownStart } from '../log/log.ts'
@@ -10,14 +10,14 @@ import type { Writing } from '../writing/writing.ts'
 
 interface Note {
   readonly tid: number
-  /** Swept up to here. */
+  /** The sequence up to which it is swept. */
   readonly done: number
-  /** To be swept up to here; the run that ends there lies at `position`. */
+  /** The sequence up to which to sweep; the run that ends there is at `position`. */
   readonly last: number
   readonly position: number
 }
 
-/** Notes that the runs of its own up to `last` are dead. */
+/** Notes that the timeline's own runs up to `last` are dead. */
 export function sweepLater(writing: Writing, timeline: Timeline, last: number, position: number): void {
   const sql = `INSERT INTO reprise_sweep (tid, done, last, position) VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET last = excluded.last, position = excluded.position`
@@ -26,8 +26,8 @@ export function sweepLater(writing: Writing, timeline: Timeline, last: number, p
 }
 
 /**
- * Sweeps up to about `rowsMax` rows, of this namespace or of nobody's, and says how many it dealt with. `isErasing`: what is
- * of nobody any more leaves also those rows that it shares with much that is alive.
+ * Sweeps up to about `rowsMax` rows, of this namespace or of no timeline, and returns the number handled. `isErasing`: runs
+ * without a timeline are removed also from rows that hold many live runs.
  */
 export function sweep(writing: Writing, rowsMax: number, isErasing = false): number {
   const sql = `SELECT s.* FROM reprise_sweep s LEFT JOIN reprise_timeline t ON t.tid = s.tid
@@ -63,7 +63,7 @@ function sweepSome(writing: Writing, note: Note, rowsMax: number, isErasing: boo
   return rows
 }
 
-/** Runs above `done` up to the next anchor or the end of the note, in order. Damage ends it: verify tells of that. */
+/** Runs above `done` up to the next anchor or the end of the note, in order. Damage ends the list: verify reports it. */
 function segmentOf(writing: Writing, note: Note, done: number): PlacedRun[] {
   const sql = `SELECT last, position FROM reprise_anchor WHERE tid = ? AND last > ? AND last <= ? ORDER BY last LIMIT 1`
   const anchor = writing.connection.get(sql, note.tid, done, note.last) as
@@ -95,8 +95,8 @@ function frameOf(writing: Writing, position: number, tid: number, last: number):
 }
 
 /**
- * Rewrites a row when no more than half of it is alive. The last row before this transaction's is the acknowledged one,
- * and has to stay as it is until a newer one is: false, come back later.
+ * Rewrites a row when no more than half of it is alive. The last row before this transaction's is the acknowledged one, and
+ * must not change until there is a newer one. False: retry later.
  */
 function compact(writing: Writing, position: number, isErasing: boolean): boolean {
   if (position >= writing.position - 1) return false
@@ -117,7 +117,7 @@ function livenessIn(writing: Writing): (frame: Frame) => boolean {
   return ({ tid, last }) => {
     const timeline = writing.timelines.byTid(tid)
     if (timeline) return last > timeline.head.floor
-    // Of another namespace: left alone until a sweep there.
+    // A timeline of another namespace is left to a sweep there.
     return writing.connection.get(sql, tid) !== undefined
   }
 }

@@ -1,5 +1,5 @@
-// Housekeeping: forgets what nobody asks for any more and gives its space back, in transactions short enough that
-// others get their turn.
+// Housekeeping: removes data that is no longer needed and frees its space, in transactions short enough that other writers are
+// not delayed.
 
 import { dropEmptyRows, emptiedFrom, forgetEmptied, joinEmptyRows } from '../log/empty-rows.ts'
 import { forgetConsumed } from '../rows/mail.ts'

@@ -1,6 +1,6 @@
-// What the user's SQL may send to SQLite: one statement, of a kind that reads, writes or defines. In SQLite's grammar the first
-// word says which kind a statement is, so the list of words that are allowed is exact; everything else (BEGIN, COMMIT,
-// PRAGMA, ATTACH, VACUUM, …) is refused. SQLite itself would run the first of several statements and say nothing.
+// The SQL that users may send to SQLite: one statement that reads, writes or defines. In SQLite's grammar the first word
+// determines the kind of a statement, so the list of allowed words is exact; everything else (BEGIN, COMMIT, PRAGMA, ATTACH,
+// VACUUM, …) is refused. SQLite itself would run the first of several statements and silently ignore the rest.
 
 import { RepriseError } from '../../../core/errors.ts'
 
@@ -41,7 +41,7 @@ export function checkSqlText(text: string): void {
   if (found.slice(end).some((token) => token !== ';')) throw refused('only one statement per call')
 }
 
-/** Throws SQL_REFUSED where there is more than one. SQLite itself would run the first and say nothing. */
+/** Throws SQL_REFUSED for more than one statement. SQLite itself would run the first and silently ignore the rest. */
 export function oneStatement(text: string): void {
   const found = tokensOf(text)
   const start = found.findIndex((token) => token !== ';')
@@ -51,7 +51,7 @@ export function oneStatement(text: string): void {
 
 export const noTemporary = 'temporary tables, views and triggers stay in the connection, which others use next'
 
-/** Words in capitals, quoted pieces as they are; comments are left out. */
+/** Words in capitals, quoted pieces unchanged, without comments. */
 function tokensOf(text: string): string[] {
   const found: string[] = []
   for (const [token] of text.matchAll(tokens)) {
@@ -61,7 +61,7 @@ function tokensOf(text: string): string[] {
   return found
 }
 
-/** Where the first statement ends. That of a trigger ends with END after a semicolon, as SQLite itself counts. */
+/** The end of the first statement. A trigger ends with END after a semicolon, as in SQLite's own parser. */
 function endOf(found: readonly string[], start: number, isTrigger: boolean): number {
   for (let at = start; at < found.length; at++) {
     if (found[at] !== ';') continue

@@ -1,5 +1,5 @@
-// Riders on SQLite: whatever SQL the user's code sends, it cannot end the commit's transaction, and nothing of it stays
-// in the connection that all writes share.
+// User SQL on SQLite: whatever statements the user's code sends, it cannot end the commit's transaction, and nothing of it
+// stays in the connection that all writes share.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -95,7 +95,7 @@ describe('a rider on SQLite', () => {
   }
 
   it('G2: whose statement makes SQLite roll back by a rule of the schema is RIDER_FAILED; nothing is kept outside', async () => {
-    // Made by another program: the rule is in the schema already.
+    // Created by another program: the rule is already in the schema.
     const { loadDriver } = await import('../file/driver.ts')
     const other = (await loadDriver()).open(join(folder, 'test.db'), { isReadOnly: false })
     other.exec('CREATE TABLE strict (id INTEGER PRIMARY KEY ON CONFLICT ROLLBACK)')

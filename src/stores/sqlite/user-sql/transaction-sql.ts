@@ -1,6 +1,6 @@
-// The user's SQL in a commit's transaction. It speaks to the writing connection, so it must not end the transaction,
-// change how the connection works, or touch our tables. What it may send is in sql-text.ts; here is what only shows
-// afterwards: that SQLite rolled back by itself, or that something temporary was made.
+// User SQL in a commit's transaction. It uses the writing connection, so it must not end the transaction, change settings of
+// the connection, or touch our tables. sql-text.ts checks statements before they run; this file checks afterwards that SQLite
+// did not roll back by itself, and that nothing temporary was created.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Sql } from '../../../core/store/ports.ts'
@@ -13,7 +13,7 @@ import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
 
 const reserved = /\breprise_\w+/i
 
-/** The door closes with `end`: the user's SQL that kept it cannot write outside its commit. */
+/** `end` closes it: user SQL that kept a reference cannot write outside its commit. */
 export class TransactionSql implements Sql {
   readonly dialect = 'sqlite'
   readonly #connection: Connection
@@ -25,12 +25,12 @@ export class TransactionSql implements Sql {
     this.#connection = connection
   }
 
-  /** SQLite rolled the transaction back: nothing of the batch is there any more. */
+  /** SQLite rolled the transaction back: nothing of the batch was written. */
   get isLost(): boolean {
     return this.#isLost
   }
 
-  /** Why the disk could not do what a statement needed; null: it could. */
+  /** The disk error of a statement; null: none. */
   get diskFailure(): unknown {
     return this.#diskFailure
   }
@@ -48,7 +48,7 @@ export class TransactionSql implements Sql {
     return row && fromSqlRow(row)
   }
 
-  /** After the user's SQL, before its commit is kept. */
+  /** Called after the user's SQL, before its commit is kept. */
   checkLeftovers(): void {
     if (this.#connection.get('SELECT 1 FROM sqlite_temp_master LIMIT 1')) throw refused(noTemporary)
   }
@@ -66,7 +66,7 @@ export class TransactionSql implements Sql {
     try {
       return work(userStatement(this.#connection, text))
     } catch (error) {
-      // A rule of the schema (ON CONFLICT ROLLBACK), or a disk that failed: what follows would stand outside the commit.
+      // A rule of the schema (ON CONFLICT ROLLBACK) or a disk failure: later statements would run outside the commit.
       this.#isLost = !this.#connection.isInTransaction()
       if (isOfDisk(error)) this.#diskFailure = error
       throw withStatement(error, text)
@@ -74,7 +74,7 @@ export class TransactionSql implements Sql {
   }
 }
 
-/** Of the store's own tables, if the text names one. */
+/** The name of a store table in the text, if any. */
 export function reservedName(text: string): string | undefined {
   return reserved.exec(text)?.[0]
 }

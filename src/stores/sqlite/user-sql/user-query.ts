@@ -1,5 +1,5 @@
-// Queries of the user's own tables, on the connection that only reads: SQLite itself refuses whatever would write. Time is
-// looked at between two rows; within one step of SQLite nobody can interrupt it.
+// Queries of user tables, on the read-only connection: SQLite itself refuses writes. The time limit is checked between two
+// rows; a single step of SQLite cannot be interrupted.
 
 import {
   checkReads,

@@ -1,11 +1,11 @@
-// Values of the user's SQL, on the way to SQLite and back (docs/guides/sql-values.md). SQLite has numbers, text, bytes and null;
-// the rest goes in as the text or number that people write for it. Integers are read as bigints first: the driver throws
-// on one above 2^53, and where it does so in the middle of a list it leaves the connection reading an old state for good.
+// Converts values of user SQL to and from SQLite (docs/guides/sql-values.md). SQLite has numbers, text, bytes and null; other
+// values are stored as the text or number that people write for them. Integers are first read as bigints: the driver throws on
+// one above 2^53, and if it does so in the middle of a list, the connection reads an old state from then on.
 
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue, Statement } from '../file/driver.ts'
 
-/** A statement of the user's, used once. */
+/** A user's statement, used once. */
 export function userStatement(connection: Connection, text: string): Statement {
   const statement = connection.once(text)
   statement.setReadBigInts(true)
@@ -18,7 +18,7 @@ export function toSqlValue(value: unknown): SqlValue {
   return value === undefined ? null : (value as SqlValue)
 }
 
-/** A plain object (drivers give rows without a prototype), with integers as numbers where a number holds them. */
+/** A plain object (drivers return rows without a prototype), with integers as numbers where they fit. */
 export function fromSqlRow(row: SqlRow): Record<string, unknown> {
   const plain: Record<string, unknown> = {}
   for (const [name, value] of Object.entries(row)) plain[name] = typeof value === 'bigint' ? toInteger(value) : value

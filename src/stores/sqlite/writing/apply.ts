@@ -1,4 +1,4 @@
-// What a decided commit does to the file. The rules are in core/commit; nothing here can be refused.
+// Applies a decided commit to the file. The rules are in core/commit; nothing here can be refused.
 
 import { assert } from '../../../core/assert.ts'
 import type { Changes } from '../../../core/commit/changes.ts'
@@ -26,7 +26,7 @@ export function apply(writing: Writing, changes: Changes): void {
   if (changes.archived) timeline = archive(writing, timeline, changes.archived)
   const { position } = timeline.head
   if (changes.run) append(writing, timeline, changes.run, changes.head.operation!)
-  // In one order everywhere: heads of one shape are read faster.
+  // In one order everywhere: V8 reads heads of one shape faster.
   const { seq, life, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt } = changes.head
   const at = changes.run ? writing.position : position
   const head: HeadState = {
@@ -67,7 +67,7 @@ function changeCatalog(writing: Writing, given: Timeline, head: HeadState, chang
   return timeline
 }
 
-/** Mail may go to the timeline itself, and counts are kept in its row: put it down, and pick it up again. */
+/** Mail may be sent to the timeline itself, which counts it in its row: write the row first, and read it again afterwards. */
 function exchangeMail(writing: Writing, timeline: Timeline, { consumed, sent }: Changes): Timeline {
   writing.timelines.put(timeline)
   consume(writing, timeline, consumed)
@@ -75,7 +75,7 @@ function exchangeMail(writing: Writing, timeline: Timeline, { consumed, sent }: 
   return writing.timelines.byTid(timeline.tid)!
 }
 
-/** The same row if nothing in it changes: an append then leaves it alone. */
+/** Returns the same row if nothing in it changes: an append then does not write it. */
 function setFields(row: TimelineRow, { wakeup, queue, priority, status, attributes }: Changes): TimelineRow {
   const hasChange =
     wakeup !== undefined || queue !== undefined || priority !== undefined || status !== undefined || attributes

@@ -1,4 +1,4 @@
-// The namespace as the rules of a commit see it (core/commit), inside the transaction that will apply what they say.
+// The namespace as the rules of a commit see it (core/commit), inside the transaction that applies their decision.
 
 import type { CheckpointFacts, CommitView, ForkFacts, HeadFacts } from '../../../core/commit/view.ts'
 import type { ManifestId, MessageId, TimelineId, WorkerId } from '../../../core/coordinate.ts'
@@ -83,7 +83,7 @@ export class SqliteCommitView implements CommitView {
     return this.#writing.workers.isAlive(worker, this.#writing.now)
   }
 
-  /** A stub only has mail: it is not there yet. */
+  /** A stub only has mail: its timeline does not exist yet. */
   #existing(name: TimelineId): Timeline | null {
     const timeline = this.#writing.timelines.find(name)
     return timeline && !timeline.row.isStub ? timeline : null

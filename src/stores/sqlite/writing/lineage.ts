@@ -1,4 +1,4 @@
-// How timelines come to be, leave a parent, are rolled back and are forgotten.
+// Creates timelines, forks them from a parent, rolls them back and forgets them.
 
 import { assert } from '../../../core/assert.ts'
 import type { Changes } from '../../../core/commit/changes.ts'
@@ -13,7 +13,7 @@ import type { Timeline } from '../rows/timelines.ts'
 import { sweepLater } from '../upkeep/sweep.ts'
 import type { Writing } from './writing.ts'
 
-/** A stub with mail becomes it. */
+/** A stub with mail becomes the timeline. */
 export function makeTimeline(
   { timelines }: Writing,
   name: TimelineId,
@@ -30,7 +30,7 @@ export function makeTimeline(
   return timeline
 }
 
-/** What is here goes on as the archive, under its number; the name gets a new one. */
+/** The existing history becomes the archive, under its number; the name gets a new number. */
 export function archive(
   { timelines, connection }: Writing,
   timeline: Timeline,

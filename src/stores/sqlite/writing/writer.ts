@@ -1,6 +1,6 @@
-// The writing side: one transaction at a time on one connection. A batch of commits becomes one log row and one fsync;
-// each commit stands or falls by itself. After the fsync and before anybody is told, the acknowledged mark moves.
-// What is in memory is true as long as nobody else has added a row: whatever matters to others adds one (log-end.ts).
+// The writing side: one transaction at a time on one connection. A batch of commits becomes one log row and one fsync; each
+// commit succeeds or fails by itself. After the fsync and before success is reported, the acknowledged mark moves. The cache
+// is valid as long as no other process has added a row: every change that matters to others adds one (log-end.ts).
 
 import { type Decision, decide } from '../../../core/commit/decide.ts'
 import { Refused, riderFailed } from '../../../core/commit/refused.ts'
@@ -44,7 +44,7 @@ export interface WriterOptions {
 
 const sweptPerCommit = 256
 const insertAnchor = 'INSERT OR REPLACE INTO reprise_anchor (tid, last, position) VALUES (?, ?, ?)'
-/** No row has this position: nothing is known of the file. */
+/** No row has this position: nothing is known about the file. */
 const unknown = -1
 
 export class Writer {
@@ -55,7 +55,7 @@ export class Writer {
   readonly #writeLock = new WriteLock()
   readonly #rows = new RowEncoder()
   #lastPosition = unknown
-  /** Since heads were last written. */
+  /** The number of rows since heads were last written. */
   #unsettledRows = 0
   #unsettledBytes = 0
   #anchors: { readonly tid: number; readonly last: number; readonly position: number }[] = []
@@ -96,8 +96,8 @@ export class Writer {
   }
 
   /**
-   * Where the user's SQL made SQLite roll back, its commit has failed, and the others of the batch are done again. A deferred
-   * constraint shows only at the end, and does not say whose it is: if there are several user SQL, each goes by itself.
+   * If user SQL made SQLite roll back, its commit has failed, and the other commits of the batch are repeated. A deferred
+   * constraint fails only at the end, without naming its commit: if several commits have user SQL, each is committed by itself.
    */
   async #despiteUserSql(
     commits: readonly Commit[],
@@ -125,7 +125,7 @@ export class Writer {
     return outcomes
   }
 
-  /** Null: not this way. The end of the log is the guard, in the statement: if anybody else has written, it has moved. */
+  /** Null: use the regular path. The statement checks the end of the log: if another process has written, it has moved. */
   #appendUnsettled(commits: readonly Commit[]): Outcome[] | null {
     const isDue = areHeadsDue(this.#unsettledRows, this.#unsettledBytes, this.#writing.timelines.behindCount)
     if (isDue || this.#lastPosition === unknown || !this.#writeLock.isFree) return null
@@ -152,8 +152,8 @@ export class Writer {
   }
 
   /**
-   * One write transaction; what `work` leaves in `writing` is written at its end. Nothing is kept if it throws. `isErasing`: what
-   * it deletes is overwritten, also in pages that it sets free.
+   * One write transaction; at its end, the changes that `work` collected in `writing` are written. Nothing is kept if it
+   * throws. `isErasing`: deleted data is overwritten, also in pages that are freed.
    */
   transact<Result>(
     doing: string,
@@ -193,12 +193,12 @@ export class Writer {
     })
   }
 
-  /** Changes when somebody else has written. */
+  /** Changes when another connection has written. */
   dataVersion(): number {
     return this.#connection.dataVersion()
   }
 
-  /** Resolves when nothing is under way. */
+  /** Resolves when no transaction is under way. */
   async idle(): Promise<void> {
     await this.#writeLock.run(async () => {})
   }
@@ -225,7 +225,7 @@ export class Writer {
   #finish(writing: Writing): void {
     if (!writing.hasChanges) {
       this.#connection.run(writing.hasAside ? 'COMMIT' : 'ROLLBACK')
-      // "It was applied before" is an acknowledgement as well.
+      // A duplicate is an acknowledgement as well.
       this.#options.inPlace.check()
       return
     }
@@ -233,7 +233,7 @@ export class Writer {
     this.#noteAnchors(frames, position)
     this.#writeAnchors()
     writing.timelines.flush()
-    // Last: a settled row says that all heads are written.
+    // Written last: a settled row states that all heads are written.
     const body = this.#encode(position, frames, null)
     this.#connection.run(insertAtEnd, position, body)
     this.#end()
@@ -252,7 +252,7 @@ export class Writer {
     }
   }
 
-  /** It is durable. If the mark cannot be written, whoever asks again under the same operation id is told so. */
+  /** The row is durable. If the mark cannot be written, a retry with the same operation id reports the success. */
   #acknowledge(position: number, body: Uint8Array, mayBeDue: boolean): void {
     const { ack, inPlace, file, onChange } = this.#options
     this.#lastPosition = position
@@ -277,7 +277,7 @@ export class Writer {
     }
   }
 
-  /** Of this transaction, of unsettled rows from here, and of those that another process left. */
+  /** The anchors of this transaction, of unsettled rows from here, and of those that another process left. */
   #writeAnchors(): void {
     for (const { tid, last, position } of this.#anchors) this.#connection.run(insertAnchor, tid, last, position)
     for (const [tid, runs] of this.#writing.unsettled.pending()) {
@@ -289,7 +289,7 @@ export class Writer {
     }
   }
 
-  /** A digest is left out only of a row on its own, and only if it is what reading will compute. */
+  /** The digest is omitted only from a row on its own, and only if a read computes the same one. */
   #mustSpellOut({ run, before, previous }: FrameDraft, count: number): boolean {
     if (count > 1 || previous === 0 || needsDigest(run)) return true
     return !isChained(this.#options.hash, before, run)
@@ -333,7 +333,7 @@ export class Writer {
     return outcomes
   }
 
-  /** The user's SQL goes before what is decided is applied: if it throws, only its own SQL has to be taken back. */
+  /** The user's SQL runs before the decision is applied: if it throws, only its own SQL must be undone. */
   async #applyOneWithSql(writing: Writing, commit: Commit, userSql: NonNullable<Commit['userSql']>): Promise<Outcome> {
     const transactionSql = new TransactionSql(this.#connection)
     try {
@@ -343,7 +343,7 @@ export class Writer {
       applyChanges(writing, changes)
       return { ...outcome, sqlResult }
     } catch (error) {
-      // A disk that is full says nothing about the user's SQL: the batch failed, and may be repeated.
+      // A full disk is no fault of the user's SQL: the batch failed, and may be retried.
       if (transactionSql.diskFailure !== null) throw transactionSql.diskFailure
       if (transactionSql.isLost) throw new TransactionLost(commit)
       if (!(error instanceof Refused)) throw error
@@ -385,7 +385,7 @@ async function callOrRefuse(userSql: NonNullable<Commit['userSql']>, transaction
   }
 }
 
-/** Nothing of the batch is there any more, because of this one. */
+/** Nothing of the batch was written, because of this commit. */
 class TransactionLost extends RepriseError {
   readonly commit: Commit
   readonly reason: RepriseError
@@ -397,7 +397,7 @@ class TransactionLost extends RepriseError {
   }
 }
 
-/** A deferred constraint of the user's tables failed at the COMMIT: nothing of the batch is there. */
+/** A deferred constraint of the user's tables failed at COMMIT: nothing of the batch was written. */
 class ConstraintFailed extends RepriseError {
   constructor(cause: unknown) {
     super('RIDER_FAILED', 'a deferred constraint failed', {}, cause)

@@ -1,5 +1,5 @@
-// What one write transaction works with, and what it has gathered so far. What a commit changes (apply.ts and the
-// files beside it) goes into timelines and append frames here; the writer (writer.ts) turns the sum into one log row.
+// The context and the collected changes of one write transaction. The changes of a commit (apply.ts and the files beside it)
+// are collected here as timelines and append frames; the writer (writer.ts) turns them into one log row.
 
 import type { Hash } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
@@ -17,16 +17,16 @@ export class Writing {
   readonly timelines: Timelines
   readonly workers: Workers
   readonly log: Log
-  /** The position that this transaction's row will have. */
+  /** The position of this transaction's row. */
   position = 0
-  /** Store's clock when the transaction began. */
+  /** The store's clock at the start of the transaction. */
   now = 0
   frames: FrameDraft[] = []
-  /** Rows were changed other than through timelines and frames, in a way that others must learn of (log-end.ts). */
+  /** Rows were changed other than through timelines and frames, and other processes must notice it (log-end.ts). */
   hasOtherChanges = false
-  /** Rows were changed that nobody keeps in memory, so that they need no row of the log: a heartbeat, a chunk. */
+  /** Rows were changed that no process caches, so they need no row of the log: a heartbeat, a chunk. */
   hasAside = false
-  /** Something may be due after it that was not before. */
+  /** True: something may be due that was not due before. */
   mayBeDue = true
 
   constructor(connection: Connection, space: number, hash: Hash) {

@@ -12,7 +12,7 @@ const pageRuns = 1000
 /** A cursor further behind than this many pages is followed no further: entries beyond count as passed. */
 const pagesMax = 200
 
-/** For these timelines, the first entry that each cursor has not passed; a timeline that all have passed is not in the map. */
+/** For these timelines, the sequence that each cursor has passed; a timeline that all have passed is not in the map. */
 export async function cursorHolds(
   kernel: Kernel,
   timelines: readonly TimelineId[],

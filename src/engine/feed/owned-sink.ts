@@ -1,6 +1,6 @@
-// A sink that writes only what it owns: it takes its part when the part is free and its share allows it, loses it when
-// another process takes it over, and gives it up when it has too many. A position is written with the items it covers.
-// Where nothing of ours came it is written only now and then, because each writing is itself an entry in the feed.
+// A sink that writes only parts that it owns: it takes its part when the part is free and its share allows it, loses it when
+// another process takes it over, and releases it when it has too many. A position is written with the items it covers. Without
+// items it is written only now and then, because each write is itself an entry in the feed.
 
 import { assert } from '../../core/assert.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -15,7 +15,7 @@ export abstract class OwnedSink<Item extends Occurred, Held extends object> impl
   protected readonly kernel: Kernel
   readonly #gate: ShareGate
   #held: Held | null = null
-  /** Ahead of what is written, because nothing of ours lay in between. */
+  /** Ahead of the written position, because there were no items for this sink in between. */
   #ahead: FeedPosition | null = null
   #writtenAt = 0
 
@@ -30,13 +30,13 @@ export abstract class OwnedSink<Item extends Occurred, Held extends object> impl
   abstract setAside(poison: Quarantined): Promise<void>
   abstract redrive(item: Item): Promise<void>
   abstract isCurrent(): Promise<boolean>
-  /** Of what is held; the start if nothing is. */
+  /** The written position of the owned part; the start if none is owned. */
   protected abstract readonly written: FeedPosition
-  /** Null, OWNED or FENCED: not to be had now. */
+  /** Null, OWNED or FENCED: the part is not available now. */
   protected abstract take(): Promise<Held | null>
   protected abstract isLost(held: Held): boolean
   protected abstract leave(held: Held): Promise<void>
-  /** Applies the items and writes the position, in one commit or in several that a crash may fall between. */
+  /** Applies the items and writes the position, in one commit or in several with possible crashes between them. */
   protected abstract advance(held: Held, items: readonly Item[], next: FeedPosition): Promise<void>
 
   get isOwned(): boolean {
@@ -76,7 +76,7 @@ export abstract class OwnedSink<Item extends Occurred, Held extends object> impl
     }
   }
 
-  /** What it writes from here on would be refused: it is another history by now. */
+  /** Releases the part: later writes would be refused, because the store has another history now. */
   async reload(): Promise<void> {
     await this.close().catch(() => undefined)
   }

@@ -1,7 +1,7 @@
-// A cut of a group: one moment of the store in which every member stands somewhere, with the mail that was unread then.
-// All members lie in one store, so its own snapshot is the cut: whatever was received in it was sent in it, whichever
-// models they are, and nobody has to stop or to answer. What takes time is to save each member's state at its place. A cut
-// that does not come to its end within its timeout is given up: what it saved is released, and an event says who was missing.
+// A cut of a group: the position of every member at one moment of the store, with the mail that was unread then. All members
+// are in one store, so a snapshot of the store is the cut: every message received in it was sent in it, whatever the models,
+// and no member has to stop or answer. Saving each member's state at its position takes time. A cut that is not complete
+// within its timeout is abandoned: its savepoints are released, and an event names the missing members.
 
 import type { Coordinate, TimelineId } from '../../../core/coordinate.ts'
 import { timelineId, toHex } from '../../../core/coordinate.ts'
@@ -49,7 +49,7 @@ export async function captureCut(
     if (record.state.status === 'complete') {
       throw new RepriseError('EXISTS', `there is a cut ${name} already: release it, or choose another name`, { name })
     }
-    // Of one who died on the way.
+    // The record of a process that died on the way.
     if (!isNew && record.state.status === 'capturing') {
       await giveUp(engine, record, name, 'its process ended before it did')
     }
@@ -64,7 +64,7 @@ export async function captureCut(
   }
 }
 
-/** Everything that would never come to an end is said before it begins. */
+/** Reports everything that would keep the cut from completing, before it begins. */
 export async function checkMembers(engine: Host, members: readonly string[]): Promise<TimelineId[]> {
   const ids = [...new Set(members)].map((member) => timelineId(member))
   if (ids.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'a group must have at least one member')
@@ -112,7 +112,7 @@ async function withinTimeout(
     throw error
   } finally {
     stop()
-    // Whatever is under way ends before the next step; it must not write behind our back.
+    // Work under way ends before the next step; it must not write concurrently.
     progress.isOver = true
   }
   const { members, saved, limitMs } = record.state
@@ -123,7 +123,7 @@ async function withinTimeout(
 }
 
 interface Progress {
-  /** Why the last attempt came to nothing. */
+  /** The reason why the last attempt failed. */
   trouble: string | null
   isOver: boolean
 }
@@ -145,8 +145,8 @@ async function untilDone(
 }
 
 /**
- * One moment: the heads are one snapshot; a member's mail is that of the snapshot if nothing was taken out and nothing came
- * until it was read. One that has no mail has none, whatever it does meanwhile.
+ * One moment: the heads are one snapshot; a member's mail belongs to the snapshot if none was consumed or added until it was
+ * read. A member without mail has none, whatever it does meanwhile.
  */
 export async function momentOf(
   kernel: Kernel,
@@ -170,7 +170,7 @@ export async function momentOf(
   return { heads, places, mail }
 }
 
-/** False: a member's place was gone before it was saved, and another moment is taken. */
+/** False: a member's position was gone before it was saved, and another moment is taken. */
 async function save(
   engine: Host,
   record: OpenTimeline<CutState>,
@@ -203,7 +203,7 @@ export function labelOf(name: string): string {
   return `cut ${name}`
 }
 
-/** Released, also what was saved and not written down any more. */
+/** Releases all savepoints, including saved ones that were not recorded. */
 export async function releaseAll(kernel: Kernel, { members }: CutState, name: string): Promise<void> {
   for (const member of members) {
     const catalog = await kernel.store.checkpoints(timelineId(member))
@@ -216,7 +216,7 @@ export async function releaseAll(kernel: Kernel, { members }: CutState, name: st
   }
 }
 
-/** Ends a cut that did not come to its end: nothing of it is kept, and an event says so. */
+/** Abandons an incomplete cut: nothing of it is kept, and an event reports it. */
 export async function giveUp(
   engine: Host,
   record: OpenTimeline<CutState>,
@@ -225,7 +225,7 @@ export async function giveUp(
 ): Promise<void> {
   const { members, saved } = record.state
   const missing = members.filter((member) => !Object.hasOwn(saved, member))
-  // Released first: if this process dies here too, whoever comes next does both again.
+  // Release first: if this process dies here too, the next one repeats both.
   await releaseAll(engine.kernel, record.state, name)
   await record.write([{ type: 'abandoned', data: { because, missing } }], { status: 'abandoned' })
   engine.kernel.events.emit('cut-abandoned', { cut: name, members, missing, because })

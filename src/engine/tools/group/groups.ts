@@ -1,4 +1,4 @@
-// Groups of timelines, of any models: captured in one moment, and restored together. See docs/guides/groups.md.
+// Groups of timelines, of any models: captured at one moment, and restored together. See docs/guides/groups.md.
 
 import type { Coordinate } from '../../../core/coordinate.ts'
 import { timelineId } from '../../../core/coordinate.ts'
@@ -32,9 +32,9 @@ import {
 } from './restore.ts'
 
 export interface CaptureOptions {
-  /** How long it may take until every member is saved; 30 seconds if left out. Then it is given up. */
+  /** The time until every member must be saved; the cut is abandoned after that. Default: 30s. */
   readonly timeout?: Duration
-  /** Given up likewise. */
+  /** An abort abandons the cut likewise. */
   readonly signal?: AbortSignal
 }
 
@@ -46,10 +46,10 @@ export interface GroupCut {
   readonly status: CutState['status']
   readonly members: readonly string[]
   readonly places: readonly Coordinate[]
-  /** Messages that were under way. */
+  /** The number of messages in flight. */
   readonly inFlight: number
   readonly beganAt: number
-  /** Why it was given up, and who was missing. */
+  /** Why it was abandoned, and the missing members. */
   readonly because: string | null
   readonly missing: readonly string[]
 }
@@ -71,7 +71,7 @@ export class Groups {
     this.#engine = engine
   }
 
-  /** All members in one moment, with the mail between them. @example await rp.groups.capture('before-release', [a, b, c]) */
+  /** Captures all members at one moment, with the mail between them. @example await rp.groups.capture('before-release', [a, b, c]) */
   async capture(name: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
     checkName('cut', name)
     checkOptions('groups.capture()', options, captureOptions)
@@ -89,14 +89,14 @@ export class Groups {
     const found: GroupCut[] = []
     for await (const head of this.#engine.each({ prefix: cutScope })) {
       const { state } = await recover(this.#engine.kernel, head, cutFold)
-      // Of an earlier version whose process ended before it began: its name is free.
+      // A record of an earlier version whose process ended before it began: its name is free.
       if (state.value.status === 'new') continue
       found.push(shown(idBelow(cutScope, head.timeline)!, state.value))
     }
     return found
   }
 
-  /** Its savepoints are ordinary checkpoints again, and its name is free. */
+  /** Turns its savepoints into ordinary checkpoints, and frees its name. */
   async release(name: string): Promise<void> {
     const record = await this.#engine.openTimeline(timelineId(cutScope + name), cutFold, { mustExist: true })
     try {
@@ -108,24 +108,24 @@ export class Groups {
     }
   }
 
-  /** What a restore would do; changes nothing. */
+  /** The effects of a restore, without a change. */
   async plan(target: GroupTarget): Promise<GroupPlan> {
     return await planGroup(this.#engine, target)
   }
 
-  /** All members go back, together: to a cut, or to the recovery line of their own checkpoints. */
+  /** Restores all members together: to a cut, or to the recovery line of their own checkpoints. */
   async restore(target: GroupTarget, options: GroupRestoreOptions = {}): Promise<GroupRestored> {
     checkOptions('groups.restore()', options, restoreOptions)
     return await restoreGroup(this.#engine, target, options)
   }
 
-  /** Goes on with a restore that was interrupted. */
+  /** Resumes an interrupted restore. */
   async resume(id: string, options: GroupRestoreOptions = {}): Promise<GroupRestored> {
     checkOptions('groups.resume()', options, restoreOptions)
     return await resumeRestore(this.#engine, id, options)
   }
 
-  /** Ends a restore that cannot go on. The members go on as they are; says which of them went back. */
+  /** Abandons a restore that cannot continue. The members continue as they are; returns those that were rolled back. */
   async abandon(id: string, because = 'abandoned'): Promise<readonly RolledMember[]> {
     return await abandonRestore(this.#engine, id, because)
   }
@@ -142,14 +142,14 @@ export class Groups {
     return found
   }
 
-  /** Whoever only reads sees it as it is. */
+  /** A read-only process reports the stored state. */
   async #expireIfWritable(): Promise<void> {
     await this.expire().catch((error: unknown) => {
       if (!isReprise(error, 'STORE_READ_ONLY')) throw error
     })
   }
 
-  /** Ends cuts whose process died before they came to their end, once their limit is over, and restores that never began. */
+  /** Ends expired cuts whose process died before they were complete, and restores that never began. */
   async expire(): Promise<number> {
     const { kernel } = this.#engine
     let ended = await endUnbegun(this.#engine)
@@ -166,7 +166,7 @@ export class Groups {
           await record.close()
         }
       } catch (error) {
-        // Somebody is at it.
+        // Another process is working on it.
         if (!isReprise(error, 'OWNED', 'FENCED')) throw error
       }
     }

@@ -1,5 +1,5 @@
-// Where a group would go back to, what that costs, and what becomes of its mail: all that a restore does is in its plan,
-// and making one changes nothing.
+// The plan of a group's restore: the target positions, the cost, and the handling of its mail. A restore does exactly what its
+// plan lists, and planning changes nothing.
 
 import { fromHex, type TimelineId, timelineId, toHex } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -56,7 +56,7 @@ export async function planGroup(engine: Host, target: GroupTarget): Promise<Grou
   const { kernel } = engine
   const members = (await membersOf(engine, target)).map((member) => timelineId(member))
   const captured = 'cut' in target ? await cutOf(kernel, target.cut) : null
-  // A group that does not stand still is planned as it was in some moment; it is planned again once it is held.
+  // A group that keeps changing is planned as of some moment; it is planned again once it is held.
   let moment = await momentOf(kernel, members)
   for (let tries = 1; 'restless' in moment; tries++) {
     if (tries >= triesMax) {
@@ -75,7 +75,7 @@ export async function planGroup(engine: Host, target: GroupTarget): Promise<Grou
   const reordered = new Set(
     plans.filter(({ timeline, from, to }) => to < from && isSlow(timeline)).map((one) => one.timeline),
   )
-  // By the ids under which they were first sent: what was delivered again is the same message.
+  // Compare the ids under which they were first sent: a message delivered again is the same message.
   const first = ({ to, id }: { readonly to: string; readonly id: string }) => ({ to, id: firstId(id) })
   const { drop, again } = planMail({
     at,
@@ -104,7 +104,7 @@ function placesOf({ places }: CutState): LinePlaces {
   return { at: Object.fromEntries(places.map(({ timeline, seq }) => [timeline, seq])), cascade: [], fellToOrigin: [] }
 }
 
-/** The recovery line of what each member has; also where it is out of reach. */
+/** The recovery line from each member's checkpoints, even if it is out of reach. */
 export async function groupLine(
   engine: Host,
   members: readonly TimelineId[],
@@ -130,7 +130,7 @@ async function lineOf(
   })
 }
 
-/** What a step back is, and why. @example 'a/x goes from 8 to 5: it received m3, which b/y has not sent at 6' */
+/** Describes a step back and its reason. @example 'a/x goes from 8 to 5: it received m3, which b/y has not sent at 6' */
 export function inWords({ process, from, to, because }: CascadeStep): string {
   if (!because) return `${process} goes from ${from} to ${to}: what it did after that is lost`
   return `${process} goes from ${from} to ${to}: at ${because.receivedSeq} it received what ${because.from} sent at ${because.sentSeq}, and now has not`
@@ -162,12 +162,12 @@ async function planMember(
     }
   }
   const model = engine.models.find(timeline)
-  // Said before anything is done: a model that does not go back at all.
+  // Reported before anything is done: a model that cannot be rolled back at all.
   if (to < from && model?.actions?.rollback) actionOf(model, 'rollback', timeline)
   const { state, lineage } = await recover(kernel, head, engine.models.mustFold(timeline))
   const { compensate, cannot, inDoubt } = compensationPlan(state.ledger, to, inheritedBy(lineage))
   const digest = place ? fromHex(place.digest) : await digestAt(kernel, lineage, to)
-  // Messages that another member took are the business of this plan: that member goes back, too.
+  // Messages that another member received are handled by this plan: that member is rolled back too.
   const consumers = (await consumersOf(kernel, head, to)).filter(
     ({ kind, timeline: by }) => kind !== 'mail' || !members.includes(by),
   )

@@ -1,5 +1,5 @@
-// What is written down of a group: the cuts that were captured, and the restores that are under way. Each is a timeline,
-// so that a process that dies in the middle leaves a place for the next one to go on from.
+// The records of a group: captured cuts, and restores under way. Each is a timeline, so that after a crash another process can
+// resume.
 //
 //   group/cut/NAME      begun { members, limitMs, at } · placed { places } · mail { messages } · saved { timeline, id } ·
 //                       completed {} · abandoned { because, missing } · released {}
@@ -72,33 +72,33 @@ export const cutFold: Fold<CutState> = {
   },
 }
 
-/** Where a group goes back to: a captured cut, or the recovery line of what each member has, when these have failed. */
+/** The target of a restore: a captured cut, or the recovery line of the members' checkpoints after these have failed. */
 export type GroupTarget =
   | { readonly cut: string }
   | { readonly members: readonly string[]; readonly failed?: readonly string[] }
 
 export interface MemberPlan {
   readonly timeline: string
-  /** Where it stands. */
+  /** The current sequence. */
   readonly from: number
-  /** Where it goes on from. Equal to `from`: it stays as it is. */
+  /** The sequence to continue from. Equal to `from`: the member is unchanged. */
   readonly to: number
   readonly digest: string
-  /** How many times it had been rolled back before. */
+  /** The number of earlier rollbacks. */
   readonly archives: number
-  /** Effects that its going back concerns, by id: undone, cannot be, not known. */
+  /** Effects that the rollback concerns, by id: undone, cannot be undone, unknown. */
   readonly effects: {
     readonly compensate: readonly string[]
     readonly cannot: readonly string[]
     readonly inDoubt: readonly string[]
   }
-  /** Who has acted on what it undoes, outside the group: the restore is refused unless it is forced. */
+  /** Consumers outside the group of the undone entries: the restore is refused unless it is forced. */
   readonly consumers: readonly Consumer[]
 }
 
 export interface GroupPlan {
   readonly members: readonly MemberPlan[]
-  /** Who falls back because of whom, in order. Empty for a cut. */
+  /** The members that fall back because of others, in order. Empty for a cut. */
   readonly cascade: readonly CascadeStep[]
   readonly fellToOrigin: readonly string[]
   readonly entriesLost: number
@@ -112,9 +112,9 @@ export interface RolledMember {
   readonly timeline: string
   readonly to: number
   readonly archive: string | null
-  /** It goes back where it is executed, and has been asked to. */
+  /** True: the rollback happens where the member is executed, and was requested. */
   readonly isAsked: boolean
-  /** False: it had nothing to undo. */
+  /** False: there was nothing to undo. */
   readonly isMoved: boolean
 }
 
@@ -126,7 +126,7 @@ export interface RestoreState {
   readonly rolled: Readonly<Record<string, RolledMember>>
   readonly isMailed: boolean
   readonly because: string | null
-  /** The restore was asked for although others have acted on what it undoes. */
+  /** The restore was requested although consumers have acted on the undone entries. */
   readonly consumed?: 'force'
 }
 

@@ -1,7 +1,7 @@
-// A group goes back together, each member as its own model does. First all of them are held, so that nobody moves; then
-// the plan is made once more and written down; then mail that is not sent any more is dropped, the members go back, what
-// was in flight is delivered again, and they are let go. Every step is recorded before the next, and can be done twice: a
-// restore that was killed is taken up where it stopped, by anyone.
+// Restores a group together, each member as its own model does. First all members are held, so that none changes; then the
+// plan is made again and recorded; then mail that is no longer sent is dropped, the members are rolled back, mail in flight is
+// delivered again, and the members are released. Every step is recorded before the next, and can be repeated: any process can
+// resume a restore that was killed.
 
 import { assert } from '../../../core/assert.ts'
 import type { MessageId } from '../../../core/coordinate.ts'
@@ -35,13 +35,13 @@ import {
 } from './records.ts'
 
 export interface GroupRestoreOptions {
-  /** Also from live owners that do not let go: what they have in flight is lost. */
+  /** Takes members also from live owners that do not release them: their work in flight is lost. */
   readonly takeover?: boolean
-  /** How long to wait for live owners to let go; 10 seconds if left out. */
+  /** How long to wait for live owners to release members. Default: 10s. */
   readonly wait?: Duration
-  /** Gives up that wait; once all members are held, the restore goes on to its end. */
+  /** An abort ends that wait; once all members are held, the restore runs to its end. */
   readonly signal?: AbortSignal
-  /** Goes back although others, outside the group, have acted on what is undone; the plan names them. Default: refused. */
+  /** Restores although consumers outside the group have acted on undone entries; the plan names them. Default: refuse. */
   readonly consumed?: 'force'
 }
 
@@ -60,11 +60,11 @@ export async function restoreGroup(
   target: GroupTarget,
   options: GroupRestoreOptions,
 ): Promise<GroupRestored> {
-  // What cannot be done at all is said before anything is written.
+  // Reported before anything is written: a restore that is impossible.
   const members = await membersOf(engine, target)
   refuseConsumedPlan(await planGroup(engine, target), options.consumed)
   const id = newId(engine.kernel.random)
-  // Made with its first entry: whoever is killed here leaves a restore that can be taken up, or none.
+  // Created with its first entry: a kill here leaves a restore that can be resumed, or none.
   const begun = [{ type: 'begun', data: { target, members, ...(options.consumed && { consumed: options.consumed }) } }]
   const record = await engine.create(timelineId(restoreScope + id), restoreFold, begun, { status: 'restoring' })
   assert(record !== null && record !== 'released', 'a restore of this id is there already')
@@ -75,7 +75,7 @@ export async function restoreGroup(
   }
 }
 
-/** Takes up a restore that was interrupted. One that has ended says what it did. */
+/** Resumes an interrupted restore. For a finished one, returns its result. */
 export async function resumeRestore(engine: Host, id: string, options: GroupRestoreOptions): Promise<GroupRestored> {
   const record = await engine.openTimeline(timelineId(restoreScope + id), restoreFold, { mustExist: true })
   try {
@@ -92,7 +92,7 @@ export async function resumeRestore(engine: Host, id: string, options: GroupRest
   }
 }
 
-/** Lets the members go as they are: some may have gone back, and others not. */
+/** Releases the members as they are: some may have been rolled back, and others not. */
 export async function abandonRestore(engine: Host, id: string, because: string): Promise<readonly RolledMember[]> {
   const record = await engine.openTimeline(timelineId(restoreScope + id), restoreFold, { mustExist: true })
   try {
@@ -103,7 +103,7 @@ export async function abandonRestore(engine: Host, id: string, because: string):
   }
 }
 
-/** Those of an earlier version, which made the record first: nothing was written down, so nobody is held. */
+/** Ends restores of an earlier version, which created the record first: nothing was recorded, so no member is held. */
 export async function endUnbegun(engine: Host): Promise<number> {
   let ended = 0
   for await (const head of engine.each({ prefix: restoreScope })) {
@@ -146,7 +146,7 @@ async function carryOut(
   }
 }
 
-/** Nobody moves from here on, and the plan is of how they stand now. */
+/** From here on no member changes, and the plan is of their current state. */
 async function prepare(engine: Host, record: Record, id: string, options: GroupRestoreOptions): Promise<GroupPlan> {
   const { members, target } = record.state
   try {
@@ -158,7 +158,7 @@ async function prepare(engine: Host, record: Record, id: string, options: GroupR
     for (const { timeline, to, consumers } of plan.members) reportForced(engine.kernel, timeline, to, consumers)
     return plan
   } catch (error) {
-    // Nothing was done yet: they go on as they were.
+    // Nothing was done yet: the members continue as before.
     if (!record.state.plan && isReprise(error) && !record.broken) await giveUp(engine, record, id, error.message)
     throw error
   }
@@ -205,12 +205,12 @@ async function letGo(engine: Host, member: string, restore: string): Promise<voi
   const head = await existing(engine.kernel, id)
   const mark = holdOf(head)
   if (mark?.restore !== restore) return
-  // One that went back may have set its queue itself.
+  // A member that was rolled back may have set its queue itself.
   const isIdle = head.queue === null && mark.was.queue !== null
   await commitAside(engine.kernel, id, { attributes: { [heldAttribute]: null }, ...(isIdle && mark.was) })
 }
 
-/** First those that may refuse, last those that only need to be asked: their going on must find the others at their places. */
+/** Members that may refuse come first, members that only get a request last: they must resume with the others in place. */
 function inOrder(engine: Host, members: readonly MemberPlan[]): MemberPlan[] {
   const rank = ({ timeline }: MemberPlan) => {
     const model = engine.models.find(timeline)
@@ -247,9 +247,9 @@ async function rollBack(engine: Host, restore: string, member: MemberPlan): Prom
   const id = timelineId(timeline)
   const stays = { timeline, to, archive: null, isAsked: false, isMoved: false }
   if (to >= from) return stays
-  // Restores that an earlier release planned did not look at consumers.
+  // Restores planned by an earlier release did not check consumers.
   const consumed = consumers ?? 'force'
-  // Nobody else rolls back what is held: one more archive than before is ours.
+  // No other process rolls back a held member: one more archive than before is ours.
   const made = (await archivesOf(engine.kernel, id)).at(archives)
   if (made) return { ...stays, archive: made.timeline, isMoved: true }
   const model = engine.models.find(timeline)
@@ -263,7 +263,7 @@ async function rollBack(engine: Host, restore: string, member: MemberPlan): Prom
     const { archive } = await act({ engine, head }, { seq: to, key: `group ${restore}`, consumed: consumers })
     return { ...stays, archive, isAsked: archive === null, isMoved: true }
   } catch (error) {
-    // It did nothing since that it would have to take back.
+    // The member has done nothing since that it would have to undo.
     if (model.goesBackItself && isReprise(error, 'OUT_OF_RANGE')) return stays
     throw error
   }
@@ -284,7 +284,7 @@ async function dropMail(engine: Host, { drop }: GroupPlan): Promise<void> {
 async function deliverAgain(engine: Host, record: Record, restore: string, plan: GroupPlan): Promise<void> {
   const { rolled } = record.state
   for (const { to, id, kind, value, isUnread } of plan.again) {
-    // What it read stays read where nothing was taken back.
+    // Consumed mail stays consumed where nothing was undone.
     if (!isUnread && !rolled[to]?.isMoved) continue
     if (engine.kernel.planted.has('lost-mail')) continue
     const again = engine.kernel.planted.has('doubled-mail') ? undefined : againId(id, restore)
@@ -293,7 +293,7 @@ async function deliverAgain(engine: Host, record: Record, restore: string, plan:
   await record.write([{ type: 'mailed', data: {} }])
 }
 
-/** A branch has a catalog of its own: the places of the cut stay restorable there as well. */
+/** A branch has a catalog of its own: the positions of the cut stay restorable there as well. */
 async function keepPlaces(engine: Host, { target, rolled, plan }: RestoreState): Promise<void> {
   if (!target || !('cut' in target)) return
   for (const { timeline, to } of plan!.members) {

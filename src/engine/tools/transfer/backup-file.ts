@@ -1,5 +1,5 @@
-// The backup file: many export files in one, each behind a description, each vouched for. It grows record by record, so
-// that one that was interrupted goes on after its last whole record.
+// The backup file: many export files in one, each with a description and a digest. It grows record by record, so that an
+// interrupted backup resumes after its last whole record.
 //
 //   file   = "REPRISE-BACKUP" version(byte 1) record* end
 //   record = sizeOf(description) (4 bytes) description (JSON) sizeOf(export) (8 bytes) export, SHA-256 of all of this record
@@ -17,10 +17,10 @@ const pieceBytes = 1024 * 1024
 
 export interface BackupRecord<Description> {
   readonly description: Description
-  /** Where the export lies in the file. */
+  /** The offset of the export in the file. */
   readonly from: number
   readonly bytes: number
-  /** Where the next record begins. */
+  /** The offset of the next record. */
   readonly next: number
 }
 
@@ -33,7 +33,7 @@ export class BackupWriter {
     this.#at = at
   }
 
-  /** A new file, or one that was interrupted: what is not whole at its end is cut off. */
+  /** Opens a new file, or an interrupted one: an incomplete record at its end is cut off. */
   static async open<Description>(
     path: string,
   ): Promise<{ readonly writer: BackupWriter; readonly records: BackupRecord<Description>[] }> {
@@ -53,7 +53,7 @@ export class BackupWriter {
     return this.#at
   }
 
-  /** Appends an export (null: none). Whole and on disk when it resolves. */
+  /** Appends an export (null: none). It is whole and on disk when the promise resolves. */
   async add(description: object, path: string | null): Promise<void> {
     const hash = createHash('sha256')
     const write = async (bytes: Uint8Array) => {
@@ -84,7 +84,7 @@ export class BackupWriter {
   }
 }
 
-/** Whole records in order; ends at the first that is not whole. The bytes of each are checked before it is given. */
+/** Whole records in order; ends at the first incomplete one. The bytes of each are verified before it is returned. */
 export async function* readRecords<Description>(
   file: FileHandle,
   path: string,

@@ -1,7 +1,7 @@
-// A backup of a whole store as one file, and its restore into an empty one, of any kind. Both go on where they were
-// interrupted. Each timeline is exported as it stands at that moment, with what its head says and the mail it has not read;
-// for one moment over all of them, let nobody write. What stands at a place in the feed of that very store (consumers,
-// projections) is left out and listed: it begins anew in the other.
+// A backup of a whole store as one file, and its restore into an empty store of any kind. Both resume after an interruption.
+// Each timeline is exported in its current state, with its head and its unread mail; for one moment over all of them, stop all
+// writers. Timelines with a position in the feed of this very store (consumers, projections) are excluded and listed: they
+// begin anew in the other store.
 
 import { createReadStream, createWriteStream } from 'node:fs'
 import { open as openFile, rename, rm } from 'node:fs/promises'
@@ -25,14 +25,14 @@ import { exportTimeline } from './transfer.ts'
 export interface BackupOptions {
   readonly onProgress?: (progress: { readonly timeline: string; readonly timelines: number }) => void
   readonly signal?: AbortSignal
-  /** An object that is there already, or that somebody else writes meanwhile, is not replaced: EXISTS. A file is gone on with. */
+  /** An existing object, or one that is written concurrently, is not replaced: EXISTS. An interrupted file is resumed. */
   readonly onlyNew?: boolean
 }
 
 export interface RestoreOptions extends BackupOptions {
   /**
-   * The restored store lives beside the original: it gets an identity of its own, so that its idempotency keys are others.
-   * Default: false, the restored store takes the place of the original, and the same intents keep their keys.
+   * The restored store lives beside the original: it gets an identity of its own, so that its idempotency keys differ. Default:
+   * false, the restored store replaces the original, and the same intents keep their keys.
    */
   readonly copy?: boolean
 }
@@ -41,14 +41,14 @@ export interface BackupReport {
   readonly file: string
   readonly bytes: number
   readonly timelines: number
-  /** Of those, in the file already when this attempt began. */
+  /** The number of those that were in the file when this attempt began. */
   readonly before: number
   readonly leftOut: readonly { readonly timeline: string; readonly why: string }[]
 }
 
 export interface RestoreReport {
   readonly timelines: number
-  /** Of those, there already when this attempt began. */
+  /** The number of those that existed when this attempt began. */
   readonly before: number
   readonly leftOut: BackupReport['leftOut']
 }
@@ -59,12 +59,12 @@ type Description =
       readonly isEnd: true
       readonly timelines: number
       readonly leftOut: BackupReport['leftOut']
-      /** The id of the store, and the lives of ids that it had forgotten. Missing in older files. */
+      /** The id of the store, and the lives of its forgotten ids. Missing in older files. */
       readonly store?: string
-      /** The namespace that its identities are derived from. */
+      /** The namespace from which its identities are derived. */
       readonly namespace?: string
       readonly pasts?: readonly PastLife[]
-      /** What the store had lost, and nobody had given up. */
+      /** Losses of the store that were not given up. */
       readonly losses?: readonly LossRecord[]
     }
 
@@ -78,7 +78,7 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
   const leftOut: { timeline: string; why: string }[] = []
   const ended = records.at(-1)?.description
   if (ended && 'isEnd' in ended) {
-    // Interrupted between its last record and its name.
+    // Interrupted between its last record and the rename.
     await writer.close()
     await giveName(part, path)
     return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut: ended.leftOut }
@@ -119,13 +119,13 @@ async function allPasts({ store }: Kernel): Promise<PastLife[]> {
   }
 }
 
-/** A backup that was reported is there after a power loss: each record was synced, and so is its name. */
+/** A reported backup survives a power loss: each record was synced, and so is its name. */
 async function giveName(part: string, path: string): Promise<void> {
   await rename(part, path)
   await syncFolder(dirname(resolve(path)))
 }
 
-/** What its model says never leaves its store: a position in the feed means something only there. */
+/** The reason why its model keeps it in its store: a position in the feed has a meaning only there. */
 function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, string>): string | null {
   if (isOfStore(head.timeline)) return 'it is what that store notes about itself'
   const stays = kernel.models.find(head.timeline)?.transfer?.stays
@@ -135,13 +135,13 @@ function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, stri
   return isWithin('projection/', head.timeline) ? 'a projection stands at a place in the feed of that store' : null
 }
 
-/** False: it is gone meanwhile. */
+/** False: the timeline was removed meanwhile. */
 async function addTimeline(kernel: Kernel, writer: BackupWriter, listed: Head, one: string): Promise<boolean> {
   const [head] = await kernel.store.head([listed.timeline])
   if (!head) return false
   const { coordinate } = await exportTimeline(kernel, { timeline: head.timeline, seq: head.seq }, one).catch(
     (error) => {
-      // Rolled back or trimmed in this very moment: as it is now.
+      // Rolled back or trimmed at this very moment: export its new state.
       if (!isReprise(error, 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) throw error
       return exportTimeline(kernel, { timeline: head.timeline, seq: listed.seq }, one)
     },
@@ -157,23 +157,23 @@ export async function restoreBackup(
   kernel: Kernel,
   path: string,
   options: RestoreOptions = {},
-  /** For people, and for a resume: where the file comes from. */
+  /** The origin of the file, for people and for a resume. */
   of = resolve(path),
 ): Promise<RestoreReport> {
   const file = await openFile(path, 'r').catch((error) => {
     throw new RepriseError('NOT_FOUND', `there is no file ${path}`, { file: path }, error)
   })
   try {
-    // 1. The whole file is checked before anything of it is used.
+    // 1. Verify the whole file before any of it is used.
     const records: BackupRecord<Description>[] = []
     for await (const record of readRecords<Description>(file, path)) records.push(record)
     const last = records.pop()?.description
     if (!last || !('isEnd' in last) || last.timelines !== records.length) {
       throw new RepriseError('NOT_A_SAVEPOINT', `${path} is damaged, or is not whole: make the backup again`, { path })
     }
-    // 2. Only into an empty store, or one that an earlier attempt at this very file has begun to fill.
+    // 2. Restore only into an empty store, or one that an earlier attempt with this very file has begun to fill.
     await checkEmpty(kernel, records)
-    // 3. From the note on, nobody opens the store until it is whole; what was written just before it is seen here.
+    // 3. Once the note is written, no process opens the store until it is whole; a write just before the note is detected here.
     return await underNote(kernel, { kind: 'restore', of, mark: markOf(kernel, records) }, async (note) => {
       await checkEmpty(kernel, records)
       note.began()
@@ -213,7 +213,7 @@ async function restoreAll(
   return { timelines, before }
 }
 
-/** Tells one backup from another, wherever its file is. */
+/** Identifies a backup, wherever its file is. */
 function markOf({ hash }: Kernel, records: readonly BackupRecord<Description>[]): string {
   const text = JSON.stringify(records.map(({ description }) => description))
   return toHex(hash(new TextEncoder().encode(`reprise/1 backup ${text}`)))
@@ -234,7 +234,7 @@ async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Descrip
   }
 }
 
-/** False: it was there already. */
+/** False: the timeline existed already. */
 async function restoreOne(
   kernel: Kernel,
   path: string,
@@ -249,7 +249,7 @@ async function restoreOne(
   const one = `${path}.one`
   try {
     await pipeline(createReadStream(path, { start: from, end: from + bytes - 1 }), createWriteStream(one))
-    // Nobody has to be told of its arrival: whoever knew of it comes along.
+    // No arrival messages are needed: all timelines that know of it are restored too.
     await importTimelines(kernel, one, {}, async () => [], undefined, 'restore', isCopy)
   } finally {
     await rm(one, { force: true })

@@ -1,6 +1,6 @@
-// An unfinished change of a store (store-change.ts) is resumed or abandoned, whatever its kind. A resume repeats the call that
-// the note describes. An abandoned change leaves the store as it was before; the note goes last, so that an abandon that was
-// interrupted is repeated.
+// Resumes or abandons an unfinished change of a store (store-change.ts), of any kind. A resume repeats the call that the note
+// describes. An abandoned change leaves the store as it was before; the note is removed last, so that an interrupted abandon is
+// repeated.
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -17,7 +17,7 @@ import { move, moveBack } from './move.ts'
 export interface AbandonedChange {
   readonly id: string
   readonly kind: string
-  /** Timelines that were removed, or given back. */
+  /** The number of timelines that were removed, or returned. */
   readonly timelines: number
 }
 
@@ -89,7 +89,7 @@ async function undo(host: Host, change: NotedChange): Promise<number> {
       await moveBack(host, timelineId(of))
       return 1
     case 'rekey':
-      // Each record names its key: a store under several keys is whole.
+      // Each record names its key: a store with several keys is complete.
       return 0
     case 'rescale':
       await abandonOf(host, change)(host, of)
@@ -102,7 +102,7 @@ async function undo(host: Host, change: NotedChange): Promise<number> {
   }
 }
 
-/** The store was empty when the restore began: whatever came since goes. */
+/** The store was empty when the restore began: all timelines since are removed. */
 async function undoRestore(host: Host, { startedAt }: NotedChange): Promise<number> {
   const before: string[] = []
   const restored: string[] = []
@@ -116,14 +116,14 @@ async function undoRestore(host: Host, { startedAt }: NotedChange): Promise<numb
   }
   for (const timeline of restored) {
     await deleteTimeline(host.kernel, timeline, { forks: true, savepoints: true, unfinished: true }).catch((error) => {
-      // It went with another one.
+      // It was removed together with another one.
       if (!isReprise(error, 'NOT_FOUND')) throw error
     })
   }
   return restored.length
 }
 
-/** Timelines that were moved away before, and came back, are as they were: moved away. */
+/** Timelines that had been moved away and came back are moved away again. */
 async function undoImport({ kernel }: Host, id: string): Promise<number> {
   let timelines = 0
   for await (const head of importedBy(kernel, id)) {
@@ -143,7 +143,7 @@ async function undoImport({ kernel }: Host, id: string): Promise<number> {
   return timelines
 }
 
-/** One that no process executes: those of this host that are gone are known at once. */
+/** A change that no process executes: processes of this host that are gone are detected at once. */
 async function interrupted(host: Host, id: string): Promise<NotedChange> {
   await host.kernel.worker.retireGone()
   const change = await changeOf(host.kernel, id)
@@ -161,7 +161,7 @@ function abandonOf(host: Host, change: NotedChange): (engine: Host, of: string) 
   throw elsewhere(change, `the definition of ${change.of} is not known here: declare it, or name its module`)
 }
 
-/** The one that the note names, and no other: a timeline that arrived there must not arrive twice. */
+/** The store that the note names, and no other: a timeline that arrived there must not arrive twice. */
 async function otherStore(other: Host | null, change: NotedChange, at: string | undefined, of: string): Promise<Host> {
   const option = change.kind === 'import' ? '--from' : '--to'
   const how = `name the other store, reprise changes ${change.id} --resume ${option} URL, or ${repeatedMove(of, change.detail ?? {})}`
@@ -171,7 +171,7 @@ async function otherStore(other: Host | null, change: NotedChange, at: string | 
   throw elsewhere(change, `the other store is ${at}, and not ${location}`)
 }
 
-/** Both stores are needed, and a note has no credentials. */
+/** The command for a repeated move: it needs both stores, and a note has no credentials. */
 function repeatedMove(timeline: string, { from, to }: Readonly<Record<string, string>>): string {
   const url = from === undefined ? '' : ` --url ${from}`
   return `repeat the move, reprise move ${timeline} --to ${to}${url}`

@@ -6,7 +6,7 @@
 //           4 checkpoint: an encoded value (codec)          5 message that nobody read: an encoded value (codec)
 //           (a header begins the next timeline)
 //   end   = byte 0, then the SHA-256 of everything before it
-// The last 32 bytes vouch for the whole file: it is checked before anything of it is used.
+// The last 32 bytes are the digest of the whole file, which is verified before any of it is used.
 
 import { createHash, type Hash as Hasher, randomUUID } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -32,10 +32,9 @@ export interface Frame {
 }
 
 /**
- * Writes aside, syncs, renames, then syncs the directory: the name never shows half a file, and a file that was
- * reported is there after a power loss. The file aside is new, with a name of its own: a link that lies in wait is not
- * written through, and a second export to the same path is not mixed into this one. With `onlyNew`, a name that is taken is
- * EXISTS.
+ * Writes to a temporary file, syncs, renames, then syncs the directory: the final name never refers to half a file, and a
+ * reported file survives a power loss. The temporary file is new and has a unique name: a planted link is not written through,
+ * and a concurrent export to the same path is not mixed in. With `onlyNew`, an existing name is refused with EXISTS.
  */
 export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, onlyNew = false): Promise<number> {
   const aside = `${path}.${randomUUID()}.partial`
@@ -68,7 +67,7 @@ export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, 
   }
 }
 
-/** A name that is taken stays: of two who give it at once, one gets it. Where there are no links, the name is looked at first. */
+/** An existing name stays: of two concurrent writers, one gets it. Without hard links, the name is checked first. */
 async function give(aside: string, path: string): Promise<void> {
   try {
     await link(aside, path)
@@ -85,7 +84,7 @@ function exists(path: string, cause: unknown): RepriseError {
   return new RepriseError('EXISTS', `${path} exists already, and is not replaced`, { path }, cause)
 }
 
-/** Gathers small pieces, counts, and puts the digest of everything at the end. */
+/** Buffers small pieces, counts bytes, and writes the digest of everything at the end. */
 class DigestedWriter {
   readonly #file: FileHandle
   readonly #hasher = createHash('sha256')
@@ -103,7 +102,7 @@ class DigestedWriter {
     if (this.#waitingBytes >= pieceBytes) await this.#flush()
   }
 
-  /** The size of the whole file. */
+  /** Returns the size of the whole file. */
   async end(): Promise<number> {
     this.#add(this.#hasher.digest())
     await this.#flush()
@@ -149,7 +148,7 @@ function toFileError(error: unknown, path: string): unknown {
   }
 }
 
-/** Makes a name in it durable. Windows knows no sync of a directory. */
+/** Makes a name in the folder durable. Windows has no sync of a directory. */
 export async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return
   const handle = await openFile(folder, 'r')
@@ -160,7 +159,7 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Checks the whole file first, then gives its frames. */
+/** Verifies the whole file first, then yields its frames. */
 export async function* readTransfer(path: string): AsyncGenerator<Frame> {
   await checkTransfer(path)
   const reader = new StreamReader(createReadStream(path))
@@ -245,7 +244,7 @@ function notWhole(why: string): RepriseError {
   return new RepriseError('NOT_A_SAVEPOINT', `the file cannot be imported: ${why}`)
 }
 
-/** The header that an export starts with. Throws NOT_A_SAVEPOINT. */
+/** The first header of an export. Throws NOT_A_SAVEPOINT. */
 export async function firstFrame(frames: AsyncGenerator<Frame>): Promise<IteratorResult<Frame>> {
   const first = await frames.next()
   if (!first.done && first.value.kind === 'header') return first

@@ -1,6 +1,6 @@
-// Readers of the feed on their way to another store. A reader (consumer, pipeline, projection, process manager) stands at a
-// position in the feed of its own store. In the feed of another store that position would pass over entries that the reader
-// never saw, so an export names the feed, and an import elsewhere is refused.
+// Transfer of feed readers to another store. A reader (consumer, pipeline, projection, process manager) has a position in the
+// feed of its own store. In the feed of another store that position would skip entries that the reader never read, so an
+// export names the feed, and an import elsewhere is refused.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
@@ -14,14 +14,14 @@ async function feedHere({ identity }: Kernel): Promise<string> {
   return `${id}/${incarnation}`
 }
 
-/** The feed that this timeline stands in; null: in none. */
+/** The feed in which this timeline has a position; null: none. */
 export async function feedReadBy(kernel: Kernel, head: Pick<Head, 'timeline' | 'attributes'>): Promise<string | null> {
   const { timeline, attributes } = head
   const isReader = readsFeed(timeline, attributes) || (mayHaveCursor(timeline) && (await hasCursor(kernel, timeline)))
   return isReader ? await feedHere(kernel) : null
 }
 
-/** Asked of these alone: a backup exports every timeline of a store. */
+/** Only these are checked: a backup exports every timeline of a store. */
 function mayHaveCursor(timeline: string): boolean {
   return ['job/', 'pipeline/', 'process/', 'informer/', 'controller/'].some((scope) => isWithin(scope, timeline))
 }
@@ -30,7 +30,7 @@ async function hasCursor({ store }: Kernel, timeline: string): Promise<boolean> 
   return (await store.cursors()).some(({ owner }) => owner === timeline)
 }
 
-/** POSITION_GONE where a file holds a reader of another feed. Files of earlier versions do not name the feed. */
+/** Throws POSITION_GONE if a file holds a reader of another feed. Files of earlier versions do not name the feed. */
 export async function refuseForeignFeed(
   kernel: Kernel,
   { timeline, attributes, feed }: Pick<Head, 'attributes'> & { readonly timeline: string; readonly feed?: string },

@@ -1,6 +1,6 @@
-// Import: timelines from a file. They become visible together, each whole: their parts are checked against the chain before
-// the last commits, which go in one batch and also bring the mail and the wakeup of each. Until then nobody can open them.
-// An import that was interrupted continues where it stopped when the same file is imported again.
+// Imports timelines from a file. They become visible together, each whole: their parts are verified against the chain before
+// the last commits, which are one batch and also contain the mail and the wakeup of each. Until then they cannot be opened. An
+// interrupted import resumes when the same file is imported again.
 
 import {
   type Coordinate,
@@ -40,21 +40,21 @@ import { checkOpens, decodeRun, headerOf, messageOf, recordOf } from './shape.ts
 import { type Header, inheritanceBeside, type TransferredMessage } from './transfer.ts'
 
 export interface ImportOptions {
-  /** Another id than the one in the file; only where the file holds one timeline. */
+  /** An id other than the one in the file; only for a file with one timeline. */
   readonly as?: string
-  /** One that is there already with the same history is taken for imported. */
+  /** A timeline that already exists with the same history counts as imported. */
   readonly orSame?: boolean
 }
 
 export interface Imported extends Coordinate {
-  /** It was there already, with the same history (`orSame`). */
+  /** True: it existed already, with the same history (`orSame`). */
   readonly isSame?: boolean
 }
 
-/** What others are told of a timeline that arrives, by its model; in the commit that makes it visible. */
+/** The model's messages about a timeline that arrives; sent in the commit that makes it visible. */
 export type Arrival = (head: Head) => Promise<readonly OutgoingMessage[]>
 
-/** Throws where a timeline of the file may not arrive under another id. */
+/** Throws if a timeline of the file may not arrive under another id. */
 export type Admission = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => Promise<void>
 
 /** All timelines of the file, in its order. @example await rp.import('orders.reprise', { as: 'counter/restored' }) */
@@ -64,7 +64,7 @@ export async function importTimelines(
   options: ImportOptions,
   arrive: Arrival,
   admit: Admission = async () => undefined,
-  /** The id of the change that this import is a part of (store-change.ts). */
+  /** The id of the change that includes this import (store-change.ts). */
   change = 'import',
   isCopy = false,
   stored: (timelines: number) => Promise<void> = async () => undefined,
@@ -126,11 +126,11 @@ type FillOptions = ImportOptions & { readonly change: string; readonly isCopy: b
 interface Filled {
   readonly imported: Imported
   readonly begun: Begun | null
-  /** Makes it visible; null: it was there before. */
+  /** Makes it visible; null: it existed before. */
   readonly last: Commit | null
 }
 
-/** In one batch: one database makes all of them visible, or none. */
+/** Commits in one batch: one database makes all of them visible, or none. */
 async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<void> {
   const commits = filled.flatMap(({ last }) => (last ? [last] : []))
   const outcomes = await Promise.all(commits.map((commit) => committer.submit(commit)))
@@ -140,8 +140,8 @@ async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<v
 }
 
 /**
- * After a failure. What a store that failed has of a timeline is sound, and the next import of this file continues from there.
- * A timeline that was here before, and comes back, is as it was.
+ * Called after a failure. After a store failure the stored part of a timeline is sound, and the next import of this file
+ * resumes from there. A timeline that was here before, and comes back, is reset to its old state.
  */
 async function leave(
   kernel: Kernel,
@@ -153,7 +153,7 @@ async function leave(
   const isWorthKeeping = isReprise(error) && error.remedy === 'retry'
   try {
     const [head] = await kernel.store.head([timeline])
-    // Another process has it by now.
+    // Another process owns it by now.
     if (head?.epoch !== begun.epoch) return
     if (!begun.isReturn && !isWorthKeeping) return await forgetTimeline(kernel, head)
     await kernel.committer.submit({
@@ -163,11 +163,11 @@ async function leave(
       ...(begun.isReturn && { status: movedStatus, attributes: { [importingAttribute]: null } }),
     })
   } catch {
-    // The caller learns of the first failure. The note of the import stays, and names what is left.
+    // The caller gets the first failure. The note of the import stays, and names the rest.
   }
 }
 
-/** The frames of one timeline; then what comes after them. */
+/** The frames of one timeline, and then the frame after them. */
 class Section implements AsyncIterable<Frame> {
   after: IteratorResult<Frame, void> = { done: true, value: undefined }
   readonly #frames: AsyncIterator<Frame, void>
@@ -210,7 +210,7 @@ async function importOne(
   }
   try {
     const last = await fill(kernel, id, begun, header, frames, arrive)
-    // Under the id it had, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
+    // Under its old id, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
     const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
     const identity = await kernel.identity.arriving(await existing(kernel, id), header.carried, how)
     const inherited = how.isBeside && { [inheritedAttribute]: inheritanceBeside(kernel, header) }
@@ -234,13 +234,13 @@ export async function isSame(kernel: Kernel, id: TimelineId, header: Pick<Header
 
 interface Begun {
   readonly epoch: number
-  /** History is there up to here. */
+  /** History exists up to this point. */
   readonly at: Point
-  /** It was moved away from here, and comes back. */
+  /** True: it was moved away from here, and comes back. */
   readonly isReturn: boolean
 }
 
-/** New, or what an import of the same history left when it died, or what was moved away and has grown elsewhere. */
+/** The timeline is new, or left by a dead import of the same history, or was moved away and has grown elsewhere. */
 async function begin(kernel: Kernel, id: TimelineId, header: Header, change: string): Promise<Begun> {
   const floor = { seq: header.floor, digest: header.floorDigest }
   const [left] = await kernel.store.head([id])
@@ -250,7 +250,7 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header, change: str
   if (isLeft && left.isOwnerAlive) await kernel.worker.retireGone()
   const isOurs = isReturn || (isLeft && left.floor === floor.seq && equalBytes(left.floorDigest, floor.digest))
   if (isLeft && !isOurs && !left.isOwnerAlive) await forgetTimeline(kernel, left)
-  // A restored timeline is the one that was backed up: its owner from before is fenced by the epoch.
+  // A restored timeline is the one that was backed up: its previous owner is fenced by the epoch.
   const copyOf = change === 'restore' ? { life: header.life ?? 1, epoch: header.epoch } : null
   const { epoch } = isOurs ? left! : (copyOf ?? (await kernel.identity.past(id)))
   const create = { digest: floor.digest, floor, ...(copyOf && { copyOf }) }
@@ -317,9 +317,9 @@ async function fillUnder(
       const stored = decodeRun(bytes)
       const run = { ...stored, bytes: kernel.sealer.unwrap(stored.bytes) }
       verifyEntries(kernel.hash, id, run, at)
-      // It was erased where it comes from, and whoever has the file takes its word for it.
+      // The entry was erased at its origin, and the file is trusted for that.
       if (isRedacted(run.bytes)) await recordErasure(kernel, importedErasure(run))
-      // What cannot be read would be found when somebody opens it: it is said now.
+      // Unreadable entries would be found at the next open: report them now.
       entriesOf(kernel, { timeline: id, run, before: at.digest, skipTo: at.seq })
       const isThere = lastSeq(run) <= had.seq
       if (!isThere) {
@@ -349,14 +349,14 @@ async function fillUnder(
     status: header.status ?? 'open',
     queue: header.queue ?? null,
     priority: header.priority ?? 0,
-    // Whoever was executing it is not here: it is due at once.
+    // Its owner is not here: it is due at once.
     wakeup: header.wasOwned && header.queue ? now : (header.wakeup ?? null),
     ...(send.length > 0 && { send }),
     release: true,
   }
 }
 
-/** Those that an interrupted import has published are there already. */
+/** Checkpoints published by an interrupted import exist already. */
 async function publish(
   kernel: Kernel,
   id: TimelineId,
@@ -376,13 +376,13 @@ async function publish(
     }))
   for (const record of missing) {
     await checkRecord(kernel, record)
-    // One by one: others get their turn at the store in between.
+    // One by one: other callers use the store in between.
     const marks = [{ id: record.id, verifiedAt: kernel.worker.now() }]
     await commit(kernel, id, guard, { publish: [record], marks })
   }
 }
 
-/** Nobody has more restore points than this; each is read whole before it is taken. */
+/** The maximum number of restore points; each is read whole before it is accepted. */
 const checkpointsMax = 256
 const messagesMax = 100_000
 
@@ -391,7 +391,7 @@ function within<One>(those: readonly unknown[], max: number, one: One): One {
   throw new RepriseError('LIMIT_EXCEEDED', `the file holds more than ${max} of one kind for one timeline`, { max })
 }
 
-/** Where both have a digest, it must be the same: else what is there is another history. */
+/** Where both have a digest, it must be the same: otherwise the existing history is another one. */
 function checkSame(id: TimelineId, at: Point, had: Point): void {
   if (at.seq !== had.seq || equalBytes(at.digest, had.digest)) return
   throw new RepriseError('CONFLICT', `${id} has another history here than in the file: import it under another id`, {
@@ -400,7 +400,7 @@ function checkSame(id: TimelineId, at: Point, had: Point): void {
   })
 }
 
-/** A message is sealed for the timeline it goes to. */
+/** A message is sealed for the timeline that receives it. */
 function readdress(kernel: Kernel, to: TimelineId, message: TransferredMessage): OutgoingMessage {
   const { sealer } = kernel
   const plain = sealer.openChecked(message.data, messageContext(message.to, message.id))
@@ -408,7 +408,7 @@ function readdress(kernel: Kernel, to: TimelineId, message: TransferredMessage):
   return { id: message.id as MessageId, to, kind: message.kind, data }
 }
 
-/** Read as a restore would read it, and forgotten: what does not open is not taken. */
+/** Reads the checkpoint as a restore would, and drops the result: an unreadable checkpoint is not accepted. */
 async function checkRecord(kernel: Kernel, record: ManifestRecord): Promise<void> {
   const manifest = readManifest(kernel, record)
   await verifyChunks(manifest, stateIo(kernel))

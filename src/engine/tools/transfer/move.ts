@@ -1,8 +1,8 @@
-// Moving: stop, savepoint, go on elsewhere. In one commit the timeline is taken from whoever has it, let go, and marked as
-// moved, so that nobody here writes to it any more; what it was waiting for is remembered in that mark. Only then is it
-// exported. A crash leaves it marked: asked again, the move goes on from there; `moveBack` undoes the mark.
+// Moves a timeline: stop, savepoint, resume elsewhere. In one commit the timeline is taken from its owner, released, and
+// marked as moved, so that no process here writes to it any more; the mark stores what it was waiting for. Only then is it
+// exported. A crash leaves it marked: repeating the move resumes from there; `moveBack` removes the mark.
 //
-// Messages that are sent to the old place after the move wait there. Asking for the same move again carries them.
+// Messages sent to the old place after the move wait there. Repeating the same move carries them over.
 
 import { randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
@@ -39,18 +39,18 @@ import { type Arrival, type Imported, type ImportOptions, importTimelines, isSam
 import { exportFamily, type Standing } from './transfer.ts'
 
 export interface MoveOptions {
-  /** Also from a live owner that does not let go: what it has in flight is done again where the timeline arrives. */
+  /** Takes it also from a live owner that does not release it: its work in flight is repeated where the timeline arrives. */
   readonly takeover?: boolean
-  /** How long to wait for a live owner to let go; 10 seconds if left out. */
+  /** How long to wait for a live owner to release it. Default: 10s. */
   readonly wait?: Duration
-  /** Gives up that wait. */
+  /** An abort ends that wait. */
   readonly signal?: AbortSignal
 }
 
 export interface Moved {
-  /** The timelines that went together, as they are where they arrived. */
+  /** The timelines that moved together, as they are where they arrived. */
   readonly timelines: readonly Coordinate[]
-  /** Of the file. */
+  /** The size of the file. */
   readonly bytes: number
 }
 
@@ -78,14 +78,14 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   }
   const path = join(tmpdir(), `reprise-${randomUUID()}.move`)
   return await leaveUnderNote(engine, head, ids, where, { to: where }, async (note) => {
-    // Noted there before it stops here: from then on nobody makes another one there under its id.
+    // Noted there before it stops here: from then on no process creates another timeline there under its id.
     return await underNote(kernel, request, async (arrival) => {
       try {
-        // A process there that read the notes just before this one may still have made a timeline under the id.
+        // A process there that read the notes just before this one may still have created a timeline under the id.
         await new Promise<void>((resolve) => kernel.clock.after(2 * knownForMs, resolve))
         for (const id of ids) await refuseTaken(engine, to, timelineId(id))
         const moved = await leave(engine, ids, model, where, path, options, note)
-        // From here on it may be there: an abandoned move would make it a second time.
+        // From here on it may have arrived: an abandoned move would duplicate it.
         await note.detail({ arriving: where })
         await importUnder(to, path, { orSame: true }, arrival)
         return moved
@@ -108,7 +108,7 @@ async function leaveUnderNote<Result>(
   return await underNote(kernel, request, work)
 }
 
-/** All of them stop, and are in the file. */
+/** Stops all of them and exports them to the file. */
 async function leave(
   engine: Host,
   ids: readonly string[],
@@ -121,7 +121,7 @@ async function leave(
   const members: { head: Head; standing: Standing }[] = []
   for (const each of ids) {
     members.push(await stop(engine, timelineId(each), model, to, options))
-    // None has arrived: they do so together.
+    // None has arrived yet: they arrive together.
     await note.progress(0)
   }
   const bytes = await exportFamily(engine.kernel, members, path)
@@ -131,7 +131,9 @@ async function leave(
   return { timelines, bytes }
 }
 
-/** Another timeline is there under this id: said before anything stops. The rest of an interrupted move there is its own. */
+/**
+ * Refuses if another timeline exists there under this id, before anything stops. The rest of an interrupted move is its own.
+ */
 async function refuseTaken(engine: Host, to: Host, id: TimelineId): Promise<void> {
   const [[here], [there]] = await Promise.all([engine.kernel.store.head([id]), to.kernel.store.head([id])])
   if (!there || there.status === importingStatus || there.status === movedStatus) return
@@ -141,12 +143,12 @@ async function refuseTaken(engine: Host, to: Host, id: TimelineId): Promise<void
   })
 }
 
-/** What was exported, or moved out, arrives here: its model may tell others of it in the same commit. */
+/** Imports an exported or moved timeline here: its model may send messages about it in the same commit. */
 export async function importHere(
   host: Host,
   path: string,
   options: ImportOptions,
-  /** For people, and for a resume: where the file comes from. */
+  /** The origin of the file, for people and for a resume. */
   of = resolve(path),
 ): Promise<Imported> {
   const detail = options.as === undefined ? {} : { as: options.as }
@@ -163,7 +165,7 @@ async function importUnder(host: Host, path: string, options: ImportOptions, not
   const stored = (timelines: number) => note.progress(timelines)
   const made = await importTimelines(host.kernel, path, options, arrive, admitted, note.id, false, stored).catch(
     async (error) => {
-      // What a failed import removed again need not be abandoned.
+      // Timelines that a failed import removed again need not be abandoned.
       for await (const _ of importedBy(host.kernel, note.id)) note.began()
       throw error
     },
@@ -172,7 +174,7 @@ async function importUnder(host: Host, path: string, options: ImportOptions, not
   return made[0]!
 }
 
-/** Beside its original, a copy under another id is a fork: a kind that has none is not imported as one either. */
+/** A copy under another id, beside its original, is a fork: models without forks refuse such an import. */
 async function admit(host: Host, id: TimelineId, isSameAs: (head: Head) => Promise<boolean>): Promise<void> {
   const fork = host.models.find(id)?.actions?.fork
   if (!fork || typeof fork === 'function') return
@@ -205,7 +207,7 @@ export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
   engine.dispatcher.wake()
 }
 
-/** Kinds that cannot be moved, or only together with others, or with mail that tells those who wait: their models know. */
+/** Models that cannot be moved, or only together with others, or with mail to waiting timelines: the models decide. */
 const neverAlone = [
   'job/',
   'pipeline/',
@@ -224,7 +226,7 @@ function refuseUnknown({ timeline, attributes }: Head, model: Model | null): voi
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
 }
 
-/** Under this id, or, where several timelines are one thing to the user (shards, partitions), the first of those below it. */
+/** The timeline with this id or, where several timelines form one unit (shards, partitions), the first below it. */
 async function firstOf(engine: Host, id: TimelineId): Promise<Head> {
   const head = await engine.head(id)
   if (head) return head
@@ -233,7 +235,7 @@ async function firstOf(engine: Host, id: TimelineId): Promise<Head> {
   return family ? below : await existing(engine.kernel, id)
 }
 
-/** Nobody writes to it from here on. Done before: only what it was is needed. */
+/** From here on no process writes to it. If it was stopped before, only its previous state is read. */
 async function stop(
   engine: Host,
   id: TimelineId,
@@ -249,7 +251,7 @@ async function stop(
   await model?.transfer?.stop?.({ engine, head: before })
   await engine.letGo(id)
   const taken = await takeTimeline(kernel, id, { wait: '10s', ...options, mustExist: true })
-  // Taken only to be let go: whoever had it meanwhile is fenced, and what it was waiting for is now certain.
+  // Taken only to be released: its previous owner is fenced, and what it was waiting for no longer changes.
   const { status, queue } = taken
   const isDue = before.owner !== null && queue !== null
   const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
@@ -267,7 +269,7 @@ async function stop(
   })
   if (!outcome.ok) throw refusalError(id, outcome)
   const fold = model?.fold
-  // So that it starts there as it would here: from a state, not from all of its history.
+  // The timeline then starts there from a state, as it would here, and not from all of its history.
   if (fold && taken.seq > 0 && fold.authority !== 'state') {
     await checkpointAside(kernel, { timeline: id, seq: taken.seq }, fold, { pin: false })
   }

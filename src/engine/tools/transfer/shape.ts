@@ -1,5 +1,5 @@
-// What an export file says, checked before it is believed: whoever made the file may be anybody. A value that is not what it
-// must be is NOT_A_SAVEPOINT and names the field.
+// Validates the values of an export file before they are used: the file may come from anyone. A value of the wrong shape is
+// NOT_A_SAVEPOINT and names the field.
 
 import { ByteReader } from '../../../core/bytes.ts'
 import { equalBytes } from '../../../core/coordinate.ts'
@@ -131,7 +131,7 @@ export function decodeRun(bytes: Uint8Array): EntryRun {
   }
 }
 
-/** Only what is known: a field more, of whatever kind, goes no further. */
+/** Picks known fields only: additional fields are dropped. */
 function pick<Shape>(value: unknown, fields: Readonly<Record<keyof Shape, Check>>, what: string): Shape {
   if (typeof value !== 'object' || value === null) throw wrong(what, '', 'is no object')
   const picked: Record<string, unknown> = {}

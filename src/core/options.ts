@@ -1,5 +1,5 @@
-// Names and values of options, checked where they are given: a name that nobody knows would otherwise be passed over in silence,
-// and a job without its rate limit is found out by whoever is called too often.
+// Names and values of options, validated at the call: an unknown name would otherwise be ignored silently, and a job without
+// its rate limit would be noticed only by the service that it floods.
 
 import { RepriseError } from './errors.ts'
 
@@ -28,15 +28,15 @@ export function checkOptions(
   }
 }
 
-/** A value of an option: a word, or whatever the test accepts, with the words for it. */
+/** An allowed value of an option: a word, or a test with its description. */
 export type Allowed = string | readonly [inWords: string, isRight: (value: unknown) => boolean]
 
 export const aFunction: Allowed = ['a function', (value) => typeof value === 'function']
 export const aNumber: Allowed = ['a number', Number.isFinite]
 
 /**
- * Values of options, checked where they are given: a misspelt word would otherwise count as one of the others. An option that is
- * left out is not looked at.
+ * Validates values of options at the call: a misspelt word would otherwise count as one of the others. Absent options are not
+ * checked.
  * @example checkValues('schedule nightly', options, { overlap: ['skip', 'allow'] })
  */
 export function checkValues(
@@ -61,7 +61,7 @@ export function checkValues(
 }
 
 /**
- * The names of an options type, all of them: the compiler says which are missing.
+ * All names of an options type: the compiler reports missing ones.
  * @example namesOf<{ id?: string }>({ id: true })
  */
 export function namesOf<T>(names: { readonly [Name in keyof Required<T>]: true }): ReadonlySet<string> {
@@ -76,7 +76,7 @@ function inWords(known: ReadonlySet<string>): string {
   return `one of ${[...known].sort().join(', ')}`
 }
 
-/** The known name that a misspelt one is closest to; null if none is close. @example nearestName('evry', ['every']) // 'every' */
+/** The known name closest to a misspelt one; null if none is close. @example nearestName('evry', ['every']) // 'every' */
 export function nearestName(given: string, known: Iterable<string>): string | null {
   let best: string | null = null
   let bestDistance = Math.max(1, Math.floor(given.length / 3)) + 1
@@ -87,7 +87,7 @@ export function nearestName(given: string, known: Iterable<string>): string | nu
   return best
 }
 
-/** How many letters must be put in, taken out or replaced; two neighbours that are swapped count once. */
+/** The number of letters to insert, delete or replace; two swapped neighbours count once. */
 function distanceOf(a: string, b: string): number {
   let older: number[] = []
   let before = Array.from({ length: b.length + 1 }, (_, j) => j)

@@ -36,7 +36,7 @@ describe('chunks in a directory', () => {
       const fresh = mkdtempSync(join(directory, 'fresh-'))
       const seen = new Set<string>()
       let isOver = false
-      // Whoever looks meanwhile never takes an empty one for a mark.
+      // A concurrent reader never takes an empty file for a mark.
       const looking = (async () => {
         while (!isOver) {
           const mark = await readMark(fresh)
@@ -50,7 +50,7 @@ describe('chunks in a directory', () => {
       expect([...seen, marks[0]].every((mark) => mark === marks[0])).toBe(true)
       expect(readdirSync(fresh)).toEqual(['reprise-chunks'])
     }
-    // What a killed process left is taken over.
+    // The leftovers of a killed process are taken over.
     const left = mkdtempSync(join(directory, 'left-'))
     writeFileSync(join(left, 'reprise-chunks'), '')
     expect(await readMark(left)).toBeNull()

@@ -1,9 +1,9 @@
-// Chunks as files in a directory, two levels deep by the first digits of their digest. A chunk is written aside, synced,
-// renamed into place, and the directory synced: it is there whole or not at all. Its age is the file's modification time.
+// Chunks as files in a directory, two levels deep by the first digits of their digest. A chunk is written to a temporary file,
+// synced, renamed into place, and the directory synced: it exists whole or not at all. Its age is the file's modification time.
 //
-// Nothing on a disk says "delete it if it is old": somebody may touch it in between. So a chunk that is to go is moved aside
-// first, looked at there, where nobody finds it to touch it, and moved back if it turned out to be young. Whoever reads a
-// chunk in that moment finds it aside, and what a crash left aside is moved back at the next open.
+// A file system cannot delete a file on the condition that it is old: another process may touch it in between. So a chunk to be
+// deleted is first moved aside, where no process can touch it, checked there, and moved back if it turned out to be young. A
+// concurrent read finds the chunk aside, and chunks that a crash left aside are moved back at the next open.
 
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
@@ -26,7 +26,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Blobs, Change, ChunkRow, Rewritten } from '../core/store/ports.ts'
 
 export interface DirectoryBlobsOptions {
-  /** Milliseconds since 1970: what ages are measured by. */
+  /** Milliseconds since 1970, for the ages of chunks. */
   readonly clock?: () => number
 }
 
@@ -36,13 +36,13 @@ const asideFolder = 'aside'
 const asideAgeMs = 3_600_000
 const hexPair = /^[0-9a-f]{2}$/
 const hexName = /^[0-9a-f]{64}$/
-/** Aside: a chunk that is about to go, by its digest and who takes it away. */
+/** The name of a chunk that is moved aside for deletion: its digest and the deleting process. */
 const goingName = /^([0-9a-f]{64})\.going-/
-/** File systems that keep whole seconds, or two of them, round down: a time for them is rounded up. */
+/** File systems with a resolution of one or two seconds round down: a time for them is rounded up. */
 const coarseMs = 2000
 
 /**
- * A folder that is not there is empty, and is made when the first chunk is put.
+ * A missing folder is empty, and is created with the first chunk.
  *
  * @example const blobs = await openDirectoryBlobs('.reprise/chunks')
  */
@@ -57,7 +57,7 @@ export async function openDirectoryBlobs(directory: string, options: DirectoryBl
   return new DirectoryBlobs(resolve(directory), clock)
 }
 
-/** Makes the folder, durably, if it is not there. */
+/** Creates the folder, durably, if it is missing. */
 export async function makeDirectoryBlobs(directory: string): Promise<void> {
   try {
     await makeFolder(join(directory, asideFolder))
@@ -67,7 +67,7 @@ export async function makeDirectoryBlobs(directory: string): Promise<void> {
   }
 }
 
-/** Where it is not, it can be made: whoever cannot be given a folder is told before anything is made anywhere. */
+/** Throws if a missing folder could not be created: the caller gets the error before anything is created anywhere. */
 async function isThere(directory: string): Promise<boolean> {
   for (let each = directory; ; each = dirname(each)) {
     try {
@@ -80,7 +80,7 @@ async function isThere(directory: string): Promise<boolean> {
   }
 }
 
-/** The folder itself if it holds chunks, or is new, else those in it that do: one for each namespace. */
+/** The folder itself if it holds chunks, or is new; else its folders that do: one for each namespace. */
 export async function chunkFoldersIn(path: string): Promise<string[]> {
   const names = await readdir(path).catch((error) => {
     if (isMissing(error)) return null
@@ -98,10 +98,10 @@ export async function chunkFoldersIn(path: string): Promise<string[]> {
 class DirectoryBlobs implements Blobs {
   readonly #directory: string
   readonly #clock: () => number
-  /** Folders whose own names are certain; two levels of two digits, so there are at most 65,792. */
+  /** Folders whose own names are durable; two levels of two digits, so there are at most 65,792. */
   readonly #certain = new Set<string>()
   #isMade = false
-  /** How exactly the file system keeps times; null until it was seen. */
+  /** The time resolution of the file system; null until it was measured. */
   #exactMs: number | null = null
 
   constructor(directory: string, clock: () => number) {
@@ -127,7 +127,7 @@ class DirectoryBlobs implements Blobs {
       for (const digest of digests) {
         const hex = toHex(digest)
         let isThere = await this.#touch(hex, at)
-        // Somebody may just look at how old it is, and put it back.
+        // Another process may have moved it aside to check its age, and puts it back.
         for (let look = 0; !isThere && look < 5 && (await this.#isGoing(hex)); look++) {
           await new Promise((resolve) => setTimeout(resolve, 10))
           isThere = await this.#touch(hex, at)
@@ -147,7 +147,7 @@ class DirectoryBlobs implements Blobs {
         const read = (path: string) => readIfThere(path, this.#directory)
         const found = await read(this.#path(hex))
         if (found) return found
-        // Somebody may just look at how old it is, and has put it back by the time we look for it there.
+        // Another process may have moved it aside to check its age, and put it back by the time it is looked for there.
         const going = (await this.#going()).filter((name) => name.startsWith(hex))
         if (going.length === 0) return await read(this.#path(hex))
         for (const name of going) {
@@ -209,12 +209,12 @@ class DirectoryBlobs implements Blobs {
     return (await this.#going()).some((name) => name.startsWith(hex))
   }
 
-  /** Those that are about to go, of all processes. */
+  /** The chunks moved aside for deletion, by all processes. */
   async #going(): Promise<string[]> {
     return (await namesIn(join(this.#directory, asideFolder))).filter((name) => goingName.test(name))
   }
 
-  /** False if it is not there. */
+  /** False if the chunk does not exist. */
   async #touch(hex: string, at: number): Promise<boolean> {
     const path = this.#path(hex)
     const ms = this.#timeFor(at)
@@ -264,11 +264,11 @@ class DirectoryBlobs implements Blobs {
     return { next: last && rows.length >= limit ? toHex(last.digest) : null, seen: rows.length, changed, left: 0 }
   }
 
-  /** The folder that must be synced: also if the chunk was there, whoever put it may not have lived to do so. */
+  /** Returns the folder to sync, even if the chunk existed: its writer may have died before the sync. */
   async #putOne({ digest, bytes }: Chunk, at: number): Promise<string> {
     const path = this.#path(toHex(digest))
     const folder = dirname(path)
-    // Of another size it is a leftover of damage: it is replaced.
+    // A file of another size is damaged: it is replaced.
     if ((await statOf(path))?.size === bytes.length && (await this.#touch(toHex(digest), at))) return folder
     await this.#replace(path, bytes, (handle) => this.#stamp(handle, at))
     return folder
@@ -288,7 +288,7 @@ class DirectoryBlobs implements Blobs {
     await rename(aside, path)
   }
 
-  /** The names in this folder, and those of the folders on the way to it: the latter need it once. */
+  /** Syncs the names in this folder, and once those of the folders on the way to it. */
   async #makeCertain(folder: string): Promise<void> {
     await syncFolder(folder)
     for (let made = folder; made !== this.#directory && !this.#certain.has(made); made = dirname(made)) {
@@ -302,7 +302,7 @@ class DirectoryBlobs implements Blobs {
   }
 }
 
-/** False if it went away in the meantime. */
+/** False if it was removed in the meantime. */
 async function touch(path: string, seconds: number): Promise<boolean> {
   try {
     await lutimes(path, seconds, seconds)
@@ -313,7 +313,7 @@ async function touch(path: string, seconds: number): Promise<boolean> {
   }
 }
 
-/** A new folder is an entry in the one above it, which has to be synced as well. */
+/** A new folder is an entry in its parent, which must be synced as well. */
 async function makeFolder(folder: string): Promise<void> {
   const first = await mkdir(folder, { recursive: true })
   if (first === undefined) return
@@ -330,8 +330,8 @@ export async function syncFolder(folder: string): Promise<void> {
 }
 
 /**
- * What a crash left half written. Younger files may be another process's, at work. A chunk that somebody did not live to
- * delete is put back: it is not known here whether anybody needs it.
+ * Removes files that a crash left half written. Younger files may belong to a running process. A chunk whose deletion was
+ * interrupted is put back: it is not known here whether it is needed.
  */
 async function removeLeftovers(directory: string, now: number): Promise<void> {
   const folder = join(directory, asideFolder)
@@ -341,12 +341,12 @@ async function removeLeftovers(directory: string, now: number): Promise<void> {
     const going = goingName.exec(name)?.[1]
     if (!found) continue
     if (going) await putBack(aside, join(directory, going.slice(0, 2), going.slice(2, 4), going))
-    // One that is at work finds it gone, which it can live with: what it was to delete is back.
+    // A process that is still deleting it finds it gone, which is harmless: the chunk is back.
     if (going || found.mtimeMs < now - asideAgeMs) await rm(aside, { force: true })
   }
 }
 
-/** Where it was, unless somebody has put the same chunk there meanwhile. */
+/** Moves it back, unless another process has put the same chunk there meanwhile. */
 async function putBack(aside: string, path: string): Promise<void> {
   try {
     await link(aside, path)
@@ -378,7 +378,7 @@ async function namesIn(folder: string): Promise<string[]> {
   }
 }
 
-/** Of the name itself: a link is not a chunk, so one is replaced, and nothing behind it is touched. */
+/** The status of the name itself: a link is not a chunk, so it is replaced, and its target is not touched. */
 async function statOf(path: string): Promise<{ readonly size: number; readonly mtimeMs: number } | null> {
   try {
     return await lstat(path)

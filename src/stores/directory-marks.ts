@@ -1,5 +1,5 @@
-// What a folder of chunks says of itself, in small files beside them: the mark by which a store knows its chunks again, the one
-// store that they are of, and that they are of several. Each is put there once, and counts for good.
+// Metadata of a folder of chunks, in small files beside them: the mark by which a store recognises its chunks, the single
+// store that owns them, and whether several stores share them. Each file is written once, and is permanent.
 
 import { randomUUID } from 'node:crypto'
 import { link, open, readFile, rename, rm } from 'node:fs/promises'
@@ -8,15 +8,15 @@ import { isMissing, readIfThere, syncFolder, toBlobError } from './directory-blo
 
 const markName = 'reprise-chunks'
 const emptyMarkMs = 200
-/** Whose chunks these are; there only if they are of one store. */
+/** The owner of the chunks; exists only if they belong to one store. */
 const ownerName = 'reprise-owner'
-/** Two stores keep chunks here, or did once: neither can tell what the other needs. */
+/** Two stores keep chunks here, or once did: neither knows what the other needs. */
 const sharedName = 'reprise-shared'
 
-/** The mark by which a store knows its chunks again; null if there is none. */
+/** The mark by which a store recognises its chunks; null if there is none. */
 export async function readMark(directory: string): Promise<string | null> {
   try {
-    // One without content was made by a process that has not written into it yet, or never will.
+    // An empty file was created by a process that has not written its content yet, or never will.
     return (await readFile(join(directory, markName), 'utf8')).trim() || null
   } catch (error) {
     if (isMissing(error)) return null
@@ -24,13 +24,13 @@ export async function readMark(directory: string): Promise<string | null> {
   }
 }
 
-/** Put there once, with its content; the one that is there counts. */
+/** Written once, with its content; an existing mark wins. */
 export async function writeMark(directory: string, mark: string): Promise<string> {
   const target = join(directory, markName)
   const draft = `${target}-${randomUUID()}`
   try {
     await writeNew(draft, mark)
-    // Whoever sees it sees all of it. Where files cannot have two names, it is made in its place.
+    // A link makes the whole content visible at once. Without hard links, the file is created in place.
     await link(draft, target).catch(async (error: NodeJS.ErrnoException) => {
       if (error.code === 'EEXIST') throw error
       await writeNew(target, mark)
@@ -55,7 +55,7 @@ async function writeNew(path: string, text: string): Promise<void> {
   }
 }
 
-/** Made in its place by somebody who is just writing it, or was killed before that. */
+/** The file was created in place by a process that is still writing it, or was killed before that. */
 async function replaceEmptyMark(directory: string, draft: string): Promise<string> {
   await new Promise((resolve) => setTimeout(resolve, emptyMarkMs))
   const there = await readMark(directory)
@@ -65,17 +65,17 @@ async function replaceEmptyMark(directory: string, draft: string): Promise<strin
   return (await readMark(directory))!
 }
 
-/** Notes whose chunks they are, where nobody has yet. @example await writeOwner(directory, 'sqlite:/srv/app.db 7f3a') */
+/** Records the owner of the chunks, if there is none yet. @example await writeOwner(directory, 'sqlite:/srv/app.db 7f3a') */
 export async function writeOwner(directory: string, owner: string): Promise<void> {
   await writeOnce(directory, ownerName, owner)
 }
 
-/** From now on nobody takes them for the chunks of one store. */
+/** From now on no store counts as the only owner. */
 export async function writeShared(directory: string): Promise<void> {
   await writeOnce(directory, sharedName, 'chunks of several stores')
 }
 
-/** The store whose chunks alone lie here; null if nobody can say. */
+/** The only store with chunks here; null if unknown. */
 export async function readOwner(directory: string): Promise<string | null> {
   if ((await readIfThere(join(directory, sharedName), directory)) !== null) return null
   const owner = await readIfThere(join(directory, ownerName), directory)

@@ -1,6 +1,6 @@
-// A directory as an object store: what core/store/objects.ts promises, kept by files. An object is written aside, synced,
-// given its name and the name synced: it is there whole or not at all. One that must be new gets its name by a hard link,
-// which the file system refuses where the name is taken, so that of two processes one wins.
+// A directory as an object store with the promises of core/store/objects.ts. An object is written to a temporary file, synced,
+// given its name, and the name synced: it exists whole or not at all. An object that must be new gets its name by a hard link,
+// which the file system refuses if the name exists, so that of two processes one wins.
 
 import { randomUUID } from 'node:crypto'
 import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
@@ -16,7 +16,7 @@ export class DirectoryObjects implements Objects {
   readonly name: string
   readonly meter: Meter = newMeter()
   readonly #folder: string
-  /** Folders that are known to be there. */
+  /** Folders that are known to exist. */
   readonly #made = new Set<string>()
 
   constructor(folder: string) {
@@ -74,7 +74,7 @@ export class DirectoryObjects implements Objects {
         const stats = await lstat(path).catch(nullIfMissing)
         if (!stats) continue
         if (!entry.name.startsWith(asideStart)) rows.push({ key, bytes: stats.size, modifiedAt: stats.mtimeMs })
-        // A process that was killed left it.
+        // A killed process left it.
         else if (stats.mtimeMs < Date.now() - asideAgeMs) await rm(path, { force: true })
       }
       return rows.sort((a, b) => (a.key < b.key ? -1 : 1))
@@ -93,7 +93,7 @@ export class DirectoryObjects implements Objects {
   async #make(folder: string): Promise<void> {
     if (this.#made.has(folder)) return
     const made = await mkdir(folder, { recursive: true })
-    // Every new name, in the folder above it.
+    // Sync every new name, in its parent folder.
     for (let each = folder; made && each.length >= made.length; each = dirname(each)) await syncFolder(dirname(each))
     this.#made.add(folder)
   }
@@ -126,7 +126,7 @@ async function writeSynced(path: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** False: the name is taken. */
+/** False: the name exists. */
 async function linked(from: string, to: string): Promise<boolean> {
   try {
     await link(from, to)

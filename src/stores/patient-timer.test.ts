@@ -17,7 +17,7 @@ it('does not take a process that computes for a server that is silent', async ()
   const end = patientTimer(800, () => {
     isExpired = true
   })
-  // Longer than the limit in all, with a turn of the loop now and then.
+  // Longer than the limit in total, with an occasional turn of the loop.
   for (let i = 0; i < 2; i++) {
     compute(500)
     await turn()

@@ -1,17 +1,17 @@
-// What every store refuses in the same words. The refusals of a commit are in core/commit; PostgreSQL's function in the
-// server words them the same, and the random histories of the conformance suite compare them.
+// Refusals that all stores share, in the same words. The refusals of a commit are in core/commit; PostgreSQL's function in the
+// server uses the same words, and the random histories of the conformance suite compare them.
 
 import type { WorkerId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { FeedPosition } from '../core/store/ports.ts'
 
-/** A position that this feed has not reached: it was read from a copy of the store that is no longer the one that is up. */
+/** A position that this feed has not reached: it was read from a copy of the store that is no longer current. */
 export function positionGone(position: FeedPosition, end: FeedPosition): RepriseError {
   const what = `position ${position} is beyond the end of the feed (${end}): the store went back to an older copy`
   return new RepriseError('POSITION_GONE', what, { position, end })
 }
 
-/** Text that no feed of this store has given. */
+/** Text that is no position of a feed of this store. */
 export function notAPosition(position: FeedPosition): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', 'this is not a position in the feed of this store', { position })
 }

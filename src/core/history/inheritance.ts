@@ -1,20 +1,20 @@
-// Inheritance: which part of a fork's history another timeline wrote. A fork owns what it did itself; what lies at or below
-// the place where it left its original belongs to the original. Rollbacks of the fork do not change that: its archives are
-// its own. A timeline that was imported has no base, so its inheritance is an attribute of its head: a fork keeps its original
-// over moves and restores, and a copy under another id inherits from the timeline that was exported.
+// Inheritance: the part of a fork's history that another timeline wrote. A fork owns its own entries; entries at or below the
+// fork point belong to the original. Rollbacks of the fork do not change that: its archives are its own. An imported timeline
+// has no base, so its inheritance is an attribute of its head: a fork keeps its original over moves and restores, and a copy
+// under another id inherits from the timeline that was exported.
 
 import type { Attribute } from '../store/attribute.ts'
 import { liveIdOf } from './scope.ts'
 
-/** A stretch of inherited history: entries up to this sequence, above that of the next stretch, are of this timeline. */
+/** A stretch of inherited history: entries up to this sequence, above that of the next stretch, belong to this timeline. */
 export interface Inherited {
   readonly timeline: string
   readonly upTo: number
-  /** Of a stretch that came with an import: the identity of its timeline, which need not be here. Null: not known. */
+  /** For a stretch from an import: the identity of its timeline, which need not be in this store. Null: unknown. */
   readonly identity?: string | null
 }
 
-/** Inherited stretches that came with an import, as JSON. */
+/** Inherited stretches from an import, as JSON. */
 export const inheritedAttribute = '$inherited'
 
 type Attributes = Readonly<Record<string, Attribute>>
@@ -35,7 +35,7 @@ export function inheritedBy(lineage: readonly Ancestor[]): Inherited[] {
   let upTo = Number.POSITIVE_INFINITY
   for (const { base } of lineage) {
     if (!base) break
-    // A rollback may go to before the place where the fork was made: the earliest leave counts.
+    // A rollback may go to before the fork point: the lowest sequence counts.
     upTo = Math.min(upTo, base.seq)
     if (found.length > 0 || liveIdOf(base.timeline) !== self) found.push({ timeline: base.timeline, upTo })
   }
@@ -43,7 +43,7 @@ export function inheritedBy(lineage: readonly Ancestor[]): Inherited[] {
   return [...found, ...imported.map((stretch) => ({ ...stretch, upTo: Math.min(upTo, stretch.upTo) }))]
 }
 
-/** The stretches that came with an import, the newest first. */
+/** The stretches from an import, the newest first. */
 export function importedInheritance(attributes: Attributes | undefined): Required<Inherited>[] {
   const text = attributes?.[inheritedAttribute]
   if (typeof text !== 'string') return []
@@ -51,7 +51,7 @@ export function importedInheritance(attributes: Attributes | undefined): Require
   return stretches.map(([timeline, upTo, identity]) => ({ timeline, upTo, identity }))
 }
 
-/** The attribute; null: nothing is inherited. Where there are too many, the newest stretch stands for those below it. */
+/** The attribute; null: nothing is inherited. If there are too many stretches, the newest represents those below it. */
 export function inheritanceText(stretches: readonly Required<Inherited>[], lengthMax: number): string | null {
   if (stretches.length === 0) return null
   const text = JSON.stringify(stretches.map(({ timeline, upTo, identity }) => [timeline, upTo, identity]))
@@ -76,7 +76,7 @@ function isStretch(stretch: unknown): boolean {
   )
 }
 
-/** The last sequence that is inherited; 0: none is. */
+/** The last inherited sequence; 0: none. */
 export function inheritedSeq(inherited: readonly Inherited[]): number {
   return inherited[0]?.upTo ?? 0
 }

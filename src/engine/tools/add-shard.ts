@@ -1,4 +1,4 @@
-// A further database for a store that is made of several.
+// Adds a database to a store that consists of several.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -8,9 +8,9 @@ import { withoutSecrets } from '../storage/open-store.ts'
 import { underNote } from '../storage/store-change.ts'
 
 export interface AddShardOptions {
-  /** How long timelines that somebody has open are waited for before they are taken over; 10 seconds if left out. */
+  /** How long to wait for open timelines before they are taken over. Default: 10s. */
   readonly wait?: Duration
-  /** Stops after the timeline that is being moved. What was begun goes on when it is called again. */
+  /** An abort stops after the current timeline. The next call resumes. */
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: GrowProgress) => void
 }
@@ -23,7 +23,7 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
   }
   const { wait = '10s', signal, onProgress } = options
   const id = await worker.register()
-  // Whoever added one and died does not hold it up.
+  // A process that began this and died must not block it.
   await worker.retireGone()
   const shards = String((await store.shards?.())?.length ?? 0)
   return await underNote(kernel, { kind: 'shards', of: withoutSecrets(url), detail: { shards } }, async (note) => {
@@ -33,7 +33,7 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
       onProgress?.(progress)
     }
     return await grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: tell }).catch((error) => {
-      // Refused before anything was done, unless it was told otherwise.
+      // Refused before anything was done, unless the error has another remedy.
       if (!isReprise(error) || error.remedy !== 'fix') note.began()
       throw error
     })

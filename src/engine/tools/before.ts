@@ -1,8 +1,8 @@
-// Before a logical error: finds the place to go back to (by entry, by time, or by a predicate on state), and says what going
-// back there would undo. It changes nothing; `rollback` acts.
+// Finds the sequence before a logical error (by entry, by time, or by a predicate on state), and reports what a rollback to it
+// would undo. It changes nothing; `rollback` acts.
 //
-// By predicate: bisection over the checkpoints finds a good one that a bad one follows, then history between the two is
-// folded entry by entry, so what is found is the first entry after that checkpoint that makes the state bad.
+// By predicate: bisection over the checkpoints finds a good one followed by a bad one, then the history between the two is
+// folded entry by entry, so the result is the first entry after that checkpoint that makes the state bad.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { type Time, toTime } from '../../core/duration.ts'
@@ -24,8 +24,8 @@ import type { Consumer } from '../model/rollback-report.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /**
- * Before this entry; before the first entry of this time or later; or where `valid` (the definition's own if left out)
- * last held.
+ * Before this entry; before the first entry at this time or later; or where `valid` last held (default: the predicate of the
+ * definition).
  */
 export type Before =
   | { readonly seq: number }
@@ -34,30 +34,30 @@ export type Before =
 
 export interface RollbackPlan {
   readonly timeline: string
-  /** The head now, and the sequence to go back to. */
+  /** The current head, and the sequence to roll back to. */
   readonly from: number
   readonly to: number
-  /** The first entry that would no longer count. */
+  /** The first entry that would be undone. */
   readonly found: { readonly seq: number; readonly type: string; readonly time: number }
-  /** Why it is this one, in words. */
+  /** The reason for this entry, in words. */
   readonly because: string
-  /** The states that were asked about, in that order. */
+  /** The states that were tested, in order. */
   readonly asked: readonly { readonly seq: number; readonly why: string | null }[]
   readonly undone: {
     readonly entries: number
     readonly types: Readonly<Record<string, number>>
-    /** Effects outside: to be compensated in this order, those that cannot be, those in doubt. */
+    /** Outside effects: to be compensated in this order, those that cannot be, those in doubt. */
     readonly effects: CompensationPlan
-    /** What the model says was done by these entries, newest first: steps, children. */
+    /** The model's description of the work of these entries, newest first: steps, children. */
     readonly did: readonly string[]
-    /** Who has acted on them: the rollback is refused unless it is forced. */
+    /** Consumers of these entries: the rollback is refused unless it is forced. */
     readonly consumers: readonly Consumer[]
   }
 }
 
 type Found = Pick<RollbackPlan, 'found' | 'because' | 'asked'>
 
-/** How much of what was done is listed. */
+/** The maximum length of `did`. */
 const didMax = 200
 
 /** @example const plan = await rp.planRollback('counter/visits', { valid: 'declared' }) */
@@ -119,7 +119,7 @@ async function byState(
     const what = `the definition of ${head.timeline} declares no valid(state): give a predicate`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline })
   }
-  // States that are not valid are what is looked for: they are not to be passed over here.
+  // Invalid states are the object of the search: they must not be skipped here.
   const bare: Fold<unknown> = { ...fold, valid: undefined }
   const asked: { seq: number; why: string | null }[] = []
   const ask = (state: unknown) => callPure(kernel.guardsFolds(), 'valid', () => whyInvalid(valid, state))
@@ -155,7 +155,7 @@ async function byState(
   })
 }
 
-/** The sequences at which a state is cheap to have: the origin or the oldest checkpoint, every checkpoint, the head. */
+/** The sequences with a cheap state: the origin or the oldest checkpoint, every checkpoint, the head. */
 async function placesOf(kernel: Kernel, head: Head, fold: Fold<unknown>): Promise<number[]> {
   const floor = (await reachOf(kernel, await lineageOf(kernel, head))).seq
   const usable = (await kernel.store.checkpoints(head.timeline)).filter(
@@ -184,7 +184,7 @@ function nothingToUndo({ timeline, seq }: Head, why: string): RepriseError {
   return new RepriseError('OUT_OF_RANGE', `there is nothing to undo in ${timeline}: ${why}`, { timeline, seq })
 }
 
-/** Without the application's code nobody can tell what valid is. */
+/** Without the application's code there is no definition of valid. */
 function mustKnow(timeline: string, fold: Fold<unknown> | null): Fold<unknown> {
   if (fold) return fold
   const what = `cannot tell when ${timeline} was valid: its definition is not known here; name the module that exports it`

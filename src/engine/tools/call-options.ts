@@ -1,5 +1,4 @@
-// The options of the calls that every engine has, by the name of the call: a name that nobody knows is refused, as it is in
-// definitions.
+// The options of the calls that every engine has, by the name of the call: an unknown option is refused, as in definitions.
 
 import type { Duration } from '../../core/duration.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'

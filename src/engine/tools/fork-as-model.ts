@@ -1,4 +1,4 @@
-// A fork, as the model of its parent forks: with the kernel's own way or the model's, and with edits where the model takes them.
+// Forks as the model of the parent does: with the kernel's fork or the model's own, and with edits if the model accepts them.
 
 import { type Coordinate, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -48,14 +48,14 @@ export async function forkAsModel(
     const act = actionOf(model, 'fork', head.timeline)
     return await act({ engine, head }, { seq: place.seq, to: id, entries: edited.entries, edit, mark })
   } catch (error) {
-    // The same request was faster, elsewhere.
+    // The same request was faster elsewhere.
     const other = isReprise(error, 'EXISTS') ? await before() : null
     if (other) return other
     throw error
   }
 }
 
-/** The fork that this very request made before. */
+/** The fork that an earlier attempt of this very request made. */
 async function forkedBefore(
   { kernel }: Host,
   id: TimelineId,
@@ -65,7 +65,7 @@ async function forkedBefore(
   if (mark?.asked === undefined) return null
   const [head] = await kernel.store.head([id])
   if (!head?.base || forkMarkOf(head)?.asked !== mark.asked) return null
-  // It was made under the first epoch, whoever owned it since.
+  // The fork was made under the first epoch, whatever its owners since.
   return { timeline: id, seq: head.base.seq, epoch: 1, digest: toHex(head.base.digest), parent }
 }
 

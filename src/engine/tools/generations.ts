@@ -1,9 +1,9 @@
-// Which generation of something that is built anew beside itself is live: a projection, a state store. One timeline (its
-// catalog: projection/<name>, table/<name>/generations) has attributes for each version of the code: live.<version> is the
-// number of the generation that readers use, building.<version> one that is being made beside it, retiring.<version> one
-// that was replaced and is still to be removed, partitions.<version>-<generation> in how many parts it lies,
-// began.<version>-<generation> where the feed ended when it began, stale.<version>-<generation> that a rollback undid
-// entries which it may have read. Changing the first, in one commit, is the swap.
+// The live generation of something that is rebuilt beside itself: a projection, a state store. One timeline (its catalog:
+// projection/<name>, table/<name>/generations) has attributes for each version of the code: live.<version> is the generation
+// that readers use, building.<version> the one that is being built beside it, retiring.<version> one that was replaced and is
+// still to be removed, partitions.<version>-<generation> its number of partitions, began.<version>-<generation> the end of the
+// feed when it began, stale.<version>-<generation> a rollback that undid entries which it may have read. Changing the first,
+// in one commit, is the swap.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -15,19 +15,19 @@ import { declare } from '../checkpoint/declaration.ts'
 import type { Host } from '../host/host.ts'
 import { newOperation } from '../storage/kernel.ts'
 
-/** What is known of the builds of one version. */
+/** The generations of one version. */
 export interface Builds {
-  /** What readers use. */
+  /** The generation that readers use. */
   readonly live: number
-  /** A rebuild that was begun and is neither live nor given up: the next one goes on with it. */
+  /** A rebuild that is neither live nor abandoned: the next rebuild resumes it. */
   readonly building: number | null
   /** Replaced, and not yet removed. */
   readonly retiring: number | null
-  /** In how many partitions a generation lies; null if nobody noted it. */
+  /** The number of partitions of a generation; null if it was not recorded. */
   partitionsOf(generation: number): number | null
-  /** The end of the feed when a generation began; null if nobody noted it. */
+  /** The end of the feed when a generation began; null if it was not recorded. */
   beganAt(generation: number): FeedPosition | null
-  /** The rollback after which a generation has to be built anew, in words. */
+  /** The rollback that makes a rebuild of a generation necessary, in words. */
   staleBy(generation: number): string | null
 }
 
@@ -59,7 +59,7 @@ export async function liveGeneration(engine: Host, catalog: string, version: str
   return (await readBuilds(engine, catalog, version)).live
 }
 
-/** Makes `to` the live one, unless somebody else swapped since `from`, or gave `to` up: then CONFLICT. */
+/** Makes `to` the live one. Throws CONFLICT if another process swapped since `from`, or abandoned `to`. */
 export async function swapGeneration(
   engine: Host,
   catalog: string,
@@ -80,15 +80,15 @@ export async function swapGeneration(
   })
 }
 
-/** The parts of a generation, for whoever chooses its number. */
+/** The parts of a generation, for choosing its number. */
 export interface Parts {
-  /** Something of it is there, or was. */
+  /** Whether any part of it exists or existed. */
   exists(generation: number): Promise<boolean>
-  /** Removes one that was begun and is given up. */
+  /** Removes an abandoned generation. */
   giveUp(generation: number): Promise<void>
 }
 
-/** One that was begun in as many partitions, to go on with; else a new one. Numbers of those given up are not used again. */
+/** A generation to resume, begun with the same number of partitions; else a new one. Abandoned numbers are not reused. */
 export async function nextGeneration(
   engine: Host,
   catalog: string,
@@ -112,10 +112,10 @@ export async function nextGeneration(
   }
 }
 
-/** No timeline lies here: pages of it are empty. */
+/** No timeline is in this scope: its pages are empty. */
 const noScope = 'reprise-nobody/'
 
-/** Entries that commit from now on lie after it. */
+/** Entries that commit from now on are after this position. */
 export async function feedEnd(store: Pick<Store, 'feed'>): Promise<FeedPosition> {
   for (let after = feedStart; ; ) {
     const { next, isEnd } = await store.feed(after, { prefixes: [noScope] }, 1000)
@@ -124,7 +124,7 @@ export async function feedEnd(store: Pick<Store, 'feed'>): Promise<FeedPosition>
   }
 }
 
-/** Notes on the generations, in one commit; `check` is asked before, on what is there then. */
+/** Writes attributes of generations in one commit; `check` is called before, with the attributes at that time. */
 export async function note(
   engine: Host,
   catalog: string,
@@ -143,7 +143,7 @@ export async function note(
     }
     const { epoch } = head ?? (await engine.kernel.identity.past(timeline))
     const guard = { timeline, epoch }
-    // Taken and let go in the same commit: the new epoch makes a second one from the same state fail.
+    // Taken and released in the same commit: the new epoch makes a concurrent commit from the same state fail.
     const declared = declare(engine.kernel, timeline, head ?? null)
     const outcome = await committer.submit({
       ...{ operation: newOperation(random), guard, take, release: true },
@@ -157,7 +157,7 @@ export async function note(
   }
 }
 
-/** Removes a generation that nobody reads any more: its checkpoints, its history and its cursor. */
+/** Removes a generation that has no readers any more: its checkpoints, its history and its cursor. */
 export async function forgetGeneration(engine: Host, timeline: string): Promise<void> {
   const { store, committer, random } = engine.kernel
   const id = timelineId(timeline)
@@ -174,8 +174,8 @@ export async function forgetGeneration(engine: Host, timeline: string): Promise<
 }
 
 /**
- * Ends a generation whose rows lie in the user's own tables: nobody may write to them any more. Its line stays, since a
- * process that has not heard of the swap yet would otherwise make it anew and apply every event a second time.
+ * Ends a generation whose rows are in the user's own tables: no process may write to them any more. Its timeline stays, since a
+ * process that has not noticed the swap yet would otherwise create it anew and apply every event a second time.
  */
 export async function endGeneration(
   engine: Host,

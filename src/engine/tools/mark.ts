@@ -1,5 +1,5 @@
-// A person's word on a checkpoint: marked bad, it is no longer restored from, and counts for nothing in retention; it stays
-// as evidence until the mark is taken back. A sound reading does not take it back: it says nothing about what a person knows.
+// A person's mark on a checkpoint: a checkpoint marked bad is not restored from, and does not count in retention; it stays as
+// evidence until the mark is removed. A successful read does not remove the mark: it proves nothing about the person's reason.
 
 import { type ManifestId, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -12,7 +12,7 @@ import { type Kernel, newOperation } from '../storage/kernel.ts'
 
 export interface BadCheckpoint {
   readonly why: string
-  /** Who says so. */
+  /** The person who marks it. */
   readonly by?: string
 }
 
@@ -37,7 +37,7 @@ export async function unmarkBad(kernel: Kernel, timeline: string, id: string): P
   })
 }
 
-/** Under the epoch of whoever owns the timeline, whom it takes nothing from. */
+/** Writes under the epoch of the timeline's owner, from whom it takes nothing. */
 async function mark(
   kernel: Kernel,
   timeline: TimelineId,
@@ -55,7 +55,7 @@ async function mark(
       marks: [change(record)],
     })
     if (outcome.ok) return
-    // It has another owner since it was looked at.
+    // The timeline has another owner since it was read.
     if (outcome.code !== 'FENCED' || attempt === attemptsMax) throw refusalError(timeline, outcome)
   }
 }

@@ -1,6 +1,6 @@
-// Rekey: everything in a store under the current key, so that the older ones can leave the ring. It goes through all runs,
-// manifests, unread messages and chunks and wraps what is under another key, or in plain text (wrap.ts). Others go on
-// reading and writing meanwhile. What is done is recognised by itself, so a rekey that was killed is simply asked for again.
+// Rekey: brings everything in a store under the current key, so that older keys can leave the ring. It reads all runs,
+// manifests, unread messages and chunks, and wraps records under another key or in plain text (wrap.ts). Other processes keep
+// reading and writing meanwhile. Finished records are recognised, so a killed rekey is simply called again.
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -22,26 +22,26 @@ export interface RekeyOptions {
 export interface RekeyReport {
   /** Nothing is under another key any more: the others may leave the ring of every process. */
   readonly isDone: boolean
-  /** The key that everything is under. */
+  /** The current key. */
   readonly key: string
   readonly changed: Readonly<Record<Wrappable | 'rows', number>>
-  /** Records that are not under it, by the id of their key; '' stands for plain text, '?' for what cannot be opened. */
+  /** Records that are not under it, by the id of their key; '' is plain text, '?' a record that cannot be opened. */
   readonly left: Readonly<Record<string, number>>
-  /** Live processes that still seal with another key ('' is none at all): start them with this one, and rekey again. */
+  /** Live processes that still seal with another key ('' is none at all): restart them with this one, and rekey again. */
   readonly users: readonly { readonly worker: string; readonly key: string }[]
-  /** Ids that may go now. */
+  /** Ids of keys that may leave the ring now. */
   readonly retired: readonly string[]
 }
 
-/** In the row of a worker: the sign of the key that it seals with. Earlier versions do not say. */
+/** In the row of a worker: the sign of its sealing key. Earlier versions do not record it. */
 export const sealsWith = 'key'
 
 const kinds: readonly Wrappable[] = ['runs', 'checkpoints', 'messages', 'chunks']
-/** While another process still seals with an older key, there is no end to it. */
+/** While another process still seals with an older key, a rekey would never end. */
 const passesMax = 8
 const perCall: Readonly<Record<Wrappable, number>> = { runs: 200, checkpoints: 50, messages: 500, chunks: 50 }
 
-/** `rows` brings what models keep outside of timelines under encryption, and says how many records that were. */
+/** `rows` encrypts data that models keep outside of timelines, and returns the number of records. */
 export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => Promise<number>): Promise<RekeyReport> {
   const { sealer } = kernel
   const key = sealer.keyId
@@ -78,7 +78,7 @@ async function rekeyAll(
     if (isQuiet) break
     if (pass === passesMax) left.set('?', (left.get('?') ?? 0) + 1)
   }
-  // Trimmed history whose space was not given back yet is under whatever key it was.
+  // Trimmed history whose space is not freed yet keeps its old key.
   await kernel.store.tidy(0)
   await kernel.store.scrub({ whole: true })
   const users = await usersOfOthers(kernel, key)
@@ -89,7 +89,7 @@ async function rekeyAll(
   return { isDone, key, changed, left: Object.fromEntries(left), users, retired }
 }
 
-/** Looked at last: who began later has read the notes, and seals with the key that is current by then. */
+/** Checked last: a process that began later has read the notes, and seals with the current key. */
 async function usersOfOthers(kernel: Kernel, key: string): Promise<RekeyReport['users']> {
   const { store, worker, hash } = kernel
   const known = new Map((await notedKeys(kernel)).map((id) => [signOf(hash, id), id]))
@@ -101,7 +101,7 @@ async function usersOfOthers(kernel: Kernel, key: string): Promise<RekeyReport['
   })
 }
 
-/** A hash of its id: rows of workers outlive the key, and nothing is to name it then. */
+/** A hash of the key's id: rows of workers outlive the key, and must not name it then. */
 export function signOf(hash: Hash, id: string | null): string {
   return id === null ? '' : toHex(hash(new TextEncoder().encode(`reprise/1 key ${id}`))).slice(0, 16)
 }
@@ -138,7 +138,7 @@ function changeOf({ sealer }: Kernel, kind: Wrappable, left: Map<string, number>
       return sealer.rewrap(kind, stored)
     } catch (error) {
       if (!(error instanceof RepriseError)) throw error
-      // Somebody seals with a key that we lack, or it is damaged: said at the end, with how many there are.
+      // A process seals with a key that is missing here, or the record is damaged: counted, and reported at the end.
       const ids = error.code === 'KEY_MISSING' ? keysIn(kind, stored) : ['?']
       for (const id of ids) left.set(id, (left.get(id) ?? 0) + 1)
       return null

@@ -1,5 +1,5 @@
-// rp.sql: reads the user's own tables through the store's own connection. A template binds its values; what goes into the text
-// as a name comes from a definition (the table of a projection's live generation), never from data.
+// rp.sql: reads the user's own tables through the store's connection. A template binds its values; names in the text come from
+// a definition (the table of a projection's live generation), never from data.
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Host, hostOf } from '../host/host.ts'
@@ -8,7 +8,7 @@ import { liveGeneration } from './generations.ts'
 
 const resolves: unique symbol = Symbol.for('reprise.sql.name')
 
-/** A name in SQL that only the engine can tell: it changes with every rebuild. */
+/** A name in SQL that only the engine can resolve: it changes with every rebuild. */
 export interface SqlName {
   [resolves](engine: Engine): Promise<string>
 }
@@ -25,7 +25,7 @@ export function tableOfGeneration(name: string, catalog: string, version: string
   return { [resolves]: async (engine) => `${name}_${await liveGeneration(hostOf(engine), catalog, version)}` }
 }
 
-/** A generation may be replaced, and its tables dropped, between the look and the query. */
+/** A generation may be replaced, and its tables dropped, between the lookup and the query. */
 const attemptsMax = 3
 
 export async function querySql<Row>(

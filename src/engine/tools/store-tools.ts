@@ -1,5 +1,5 @@
-// The tools of a store, for every model alike: what there is, whether it is sound, what it would cost to come back, and
-// what is kept, copied or deleted. They read what others own and take nothing from anybody.
+// The tools of a store, the same for every model: list timelines, verify them, estimate recovery, and keep, copy or delete
+// them. They read timelines of any owner and take none over.
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
@@ -61,7 +61,7 @@ import { type VerifyOptions, type VerifyReport, verify } from './verify/verify.t
 
 export class StoreTools implements Engine {
   readonly #host: Host
-  /** Places that are shipped to now. */
+  /** Current shipping destinations. */
   readonly #shipsTo = new Set<string>()
   #breath: Yielder | null = null
 
@@ -80,8 +80,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * The whole store as one file, or as an object: 's3://bucket/name'. Asked again after an interruption, a file goes on
-   * where it was. See docs/guides/backup.md.
+   * Backs up the whole store to one file, or to an object: 's3://bucket/name'. Called again after an interruption, it resumes a
+   * file. See docs/guides/backup.md.
    */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
     checkCall('backup', options)
@@ -89,22 +89,22 @@ export class StoreTools implements Engine {
     return { ...report, file: path }
   }
 
-  /** A backup into an empty store, of any kind; asked again after an interruption, it goes on where it was. */
+  /** Restores a backup into an empty store of any kind; called again after an interruption, it resumes. */
   async restore(path: string, options: Omit<RestoreOptions, 'onlyNew'> = {}): Promise<RestoreReport> {
     checkCall('restore', options)
     return await read(path, (file) => restoreBackup(this.#kernel, file, options, sourceOf(path)))
   }
 
   /**
-   * Ships what a SQLite store commits to a folder or to 's3://bucket/prefix', until the signal or until the engine is closed.
-   * `reprise ship` does the same in a process of its own, which is better for large stores. See docs/guides/backup.md.
+   * Ships the commits of a SQLite store to a folder or to 's3://bucket/prefix', until the signal aborts or the engine is
+   * closed. `reprise ship` does the same in a process of its own, which is better for large stores. See docs/guides/backup.md.
    * @example const { position } = await rp.ship('s3://backups/app', { once: true })
    */
   async ship(place: string, options: ShipOptions = {}): Promise<ShipStatus> {
     checkCall('ship', options)
     const { location } = await this.#kernel.store.facts()
     const where = isObjectStore(place) ? place.replace(/\/+$/, '') : resolve(place)
-    // A second one would fence the first, as it does with those of processes that are gone.
+    // A second one would fence the first, as it does for processes that are gone.
     if (this.#shipsTo.has(where)) {
       throw new RepriseError('CONFLICT', `this program ships to ${place} already: end that first`, { place })
     }
@@ -114,7 +114,7 @@ export class StoreTools implements Engine {
     const running = shipStore(location, place, this.#kernel, { ...options, signal }).finally(() =>
       this.#shipsTo.delete(where),
     )
-    // When all was committed: what the last timelines wrote leaves too.
+    // Runs after all commits: the last writes of timelines are shipped too.
     this.#host.onClosed(async () => {
       closing.abort()
       await running.catch(() => undefined)
@@ -133,8 +133,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Brings everything under the current key of the ring, so that the others can leave it. Others go on meanwhile; killed, it is
-   * asked for again. See docs/guides/encryption.md.
+   * Brings everything under the current key of the ring, so that other keys can leave it. Other processes continue meanwhile;
+   * after a kill, call it again. See docs/guides/encryption.md.
    */
   async rekey(options: RekeyOptions = {}): Promise<RekeyReport> {
     checkCall('rekey', options)
@@ -146,38 +146,39 @@ export class StoreTools implements Engine {
     })
   }
 
-  /** The keys that the store notes it is encrypted with, and which of them this process lacks. */
+  /** The keys that the store records as in use, and those that this process lacks. */
   async keys(): Promise<{ readonly current: string | null; readonly noted: string[]; readonly lacking: string[] }> {
     const noted = await notedKeys(this.#kernel)
     const { sealer } = this.#kernel
     return { current: sealer.keyId, noted, lacking: noted.filter((id) => !sealer.hasKey(id)) }
   }
 
-  /** A keyed hash, for ids and labels that must not say what they are about: equal texts have equal hashes. */
+  /** A keyed hash, for ids and labels that must not reveal their content: equal texts have equal hashes. */
   hashed(text: string): string {
     const { hasher } = this.#kernel.sealer
     if (!hasher) throw new RepriseError('INVALID_ARGUMENT', 'hashed() needs a key: open with keys.hashing.key', {})
     return hasher.text(text)
   }
 
-  /** Long changes of the store that began and have not finished, oldest first. See docs/guides/backup.md. */
+  /** Unfinished long changes of the store, oldest first. See docs/guides/backup.md. */
   async changes(): Promise<StoreChange[]> {
     return await storeChanges(this.#kernel)
   }
 
-  /** Undoes an interrupted change: the store is as it was before. Refused where only a resume can end it. */
+  /** Undoes an interrupted change: the store is as it was before. Refused if only a resume can end the change. */
   async abandonChange(id: string): Promise<AbandonedChange> {
     this.#host.check()
     return await abandonChange(this.#host, id)
   }
 
-  /** What repairs of the store lost, and nobody has given up yet, oldest first. See docs/guides/repair.md. */
+  /** Losses from repairs of the store that no person has accepted yet, oldest first. See docs/guides/repair.md. */
   async losses(): Promise<LossRecord[]> {
     return await storeLosses(this.#kernel)
   }
 
   /**
-   * A person gives a loss up: verify and doctor no longer name it, and the log has who did so, and why.
+   * Accepts a loss, by a person's decision: verify and doctor no longer report it, and the log records the person and the
+   * reason.
    * @example for (const { id } of await rp.losses()) await rp.acceptLoss(id, { by: 'ann', reason: 'no backup has it' })
    */
   async acceptLoss(id: string, options: AcceptLossOptions): Promise<LossRecord> {
@@ -191,8 +192,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Moves the chunks of older checkpoints to the colder places that `tiers` in the options of open() names, and says what
-   * lies where. Housekeeping does so by itself. Interrupted, it is asked for again. See docs/guides/tiers.md.
+   * Moves the chunks of older checkpoints to the colder tiers in the option `tiers` of open(), and reports where chunks are
+   * stored. Housekeeping does so by itself. After an interruption, call it again. See docs/guides/tiers.md.
    */
   async tiers(options: MoveTiersOptions = {}): Promise<TiersReport> {
     checkCall('tiers', options)
@@ -200,8 +201,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Deletes a timeline for good, with its archives. Refused while somebody owns or needs it. `dryRun` says what would go:
-   * forks, savepoints, unread mail, cursors.
+   * Deletes a timeline for good, with its archives. Refused while it has an owner or is needed. `dryRun` reports what would be
+   * deleted: forks, savepoints, unread mail, cursors.
    */
   async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {
     checkCall('delete', options)
@@ -209,8 +210,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Deletes it, and takes its bytes out of the files of the store; says what is gone and where copies may be left.
-   * Asked again after an interruption, it goes on.
+   * Deletes a timeline, and removes its bytes from the files of the store; reports what is gone and where copies may be left.
+   * Called again after an interruption, it resumes.
    */
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
     checkCall('erase', options)
@@ -218,8 +219,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Erases single entries of a history that goes on, also where forks and archives share it; `dryRun` says what would
-   * go. Asked again after an interruption, it goes on. See docs/guides/housekeeping.md.
+   * Erases single entries of a live history, including history shared with forks and archives; `dryRun` reports the entries.
+   * Called again after an interruption, it resumes. See docs/guides/housekeeping.md.
    * @example await rp.eraseEntries('notes/ann', { where: { fields: { email: 'ann@example.com' } }, dryRun: true })
    */
   async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {
@@ -228,9 +229,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Damaged history that no copy has is given up, by a person's word: what is lost is named, and the timeline goes on
-   * without it where its model can. `dryRun` says what would be lost, and why it would be refused. See
-   * docs/guides/repair.md.
+   * Gives up damaged history that no copy has, by a person's decision: the report names the loss, and the timeline continues
+   * without it if its model can. `dryRun` reports the loss, and the reason for a refusal. See docs/guides/repair.md.
    * @example await rp.giveUp('notes/ann', { by: 'ann', reason: 'the disk lost a sector', dryRun: true })
    */
   async giveUp(timeline: string, options: GiveUpOptions): Promise<GiveUpReport> {
@@ -239,8 +239,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * What a timeline did to the outside, in the order of the intents, without taking it from anybody. Of a fork also what its
-   * original did, with `inheritedFrom`.
+   * The outside effects of a timeline, in the order of their intents, without taking it over. For a fork, includes those of its
+   * original, with `inheritedFrom`.
    */
   async effectsOf(timeline: string): Promise<(Effect & { readonly inheritedFrom?: string })[]> {
     const id = timelineId(timeline)
@@ -249,14 +249,14 @@ export class StoreTools implements Engine {
     return withOwners(listEffects(state.ledger), inheritedBy(lineage))
   }
 
-  /** Where to go back to, before a logical error, and what that would undo. It changes nothing: `rollback` acts. */
+  /** Finds the sequence before a logical error, and what a rollback to it would undo. It changes nothing: `rollback` acts. */
   async planRollback(timeline: string, before: Before): Promise<RollbackPlan> {
     const fold = this.#host.models.foldOf(timeline)
     const known = { fold, model: this.#host.models.find(timelineId(timeline)), ledger: ledgerOnly }
     return await planRollback(this.#kernel, timeline, before, known)
   }
 
-  /** A person says that a checkpoint is bad: it is not restored from until a person takes the mark back. */
+  /** Marks a checkpoint as bad, by a person's decision: it is not restored from until a person removes the mark. */
   async markCheckpoint(timeline: string, checkpoint: string, bad: BadCheckpoint): Promise<void> {
     checkCall('markCheckpoint', bad)
     await markBad(this.#kernel, timeline, checkpoint, bad)
@@ -271,7 +271,7 @@ export class StoreTools implements Engine {
     return await card(this.#kernel, id, this.#host.models.foldOf(id), await this.#host.opened(id))
   }
 
-  /** What happened: recoveries, fallbacks, drills, failed checkpoints, repairs; the newest that match, oldest first. */
+  /** The store's log: recoveries, fallbacks, drills, failed checkpoints, repairs; the newest that match, oldest first. */
   async log(filter: ReportFilter = {}): Promise<Report[]> {
     checkCall('log', filter)
     return await readReports(this.#kernel, filter)
@@ -281,7 +281,7 @@ export class StoreTools implements Engine {
     return await this.#host.head(timeline)
   }
 
-  /** All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. */
+  /** All that match, in id order; with `limit`, the first ones. Too many to hold at once: LIMIT_EXCEEDED, use `each`. */
   async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
     checkCall('list', query)
     return await this.#host.list(query)
@@ -307,7 +307,7 @@ export class StoreTools implements Engine {
   ): Promise<FeedPage> {
     checkCall('feed', options)
     const { prefixes, limit = 1000 } = options
-    // Whoever reads page after page from a store that answers at once gives others their turn here.
+    // A loop over pages of a store that answers synchronously yields to the event loop here.
     this.#breath ??= new Yielder(this.#kernel.clock)
     await this.#breath.take()
     const { identity, store } = this.#kernel
@@ -325,14 +325,14 @@ export class StoreTools implements Engine {
     return await this.#kernel.store.facts()
   }
 
-  /** The databases that the store is made of; none if it is one. */
+  /** The databases of the store; empty if it is a single one. */
   async shards(): Promise<ShardRow[]> {
     return (await this.#kernel.store.shards?.()) ?? []
   }
 
   /**
-   * Adds a database to the set and moves the timelines there that belong there, with their runs going on. Called again after an
-   * interruption, it goes on. Every process of the set must be given the new address; it is waited for until they were.
+   * Adds a database to the set and moves the timelines that belong there, while their runs continue. Called again after an
+   * interruption, it resumes. Every process of the set must get the new address; the call waits until all have it.
    * @example await rp.addShard('postgres://d.internal/app', { onProgress: ({ moved }) => console.log(moved) })
    */
   async addShard(url: string, options: AddShardOptions = {}): Promise<Grown> {

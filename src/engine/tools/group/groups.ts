@@ -71,7 +71,7 @@ export class Groups {
     this.#engine = engine
   }
 
-  /** Captures all members at one moment, with the mail between them. @example await rp.groups.capture('before-release', [a, b, c]) */
+  /** Captures all members at one moment, with their mail. @example await rp.groups.capture('before-release', [a, b, c]) */
   async capture(name: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
     checkName('cut', name)
     checkOptions('groups.capture()', options, captureOptions)

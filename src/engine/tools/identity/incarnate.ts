@@ -1,6 +1,5 @@
-// A database that went back to an earlier state by other means than Reprise's own (a restored dump or snapshot, a failover to a
-// replica that lagged): every namespace in it begins a new incarnation, so that positions and revisions from before are
-// refused.
+// For a database that went back to an earlier state by other means than Reprise's own (a restored dump or snapshot, a failover
+// to a lagging replica): every namespace in it begins a new incarnation, so that earlier positions and revisions are refused.
 
 import type { Store } from '../../../core/store/ports.ts'
 import { sha256, systemRandom } from '../../base/platform.ts'
@@ -9,7 +8,7 @@ import { Identity } from '../../storage/store-identity.ts'
 
 export interface Incarnated {
   readonly namespace: string
-  /** The id of the store: it stays. */
+  /** The id of the store, which does not change. */
   readonly store: string
   readonly incarnation: string
   readonly era: number
@@ -24,7 +23,7 @@ export async function incarnate(url: string): Promise<Incarnated[]> {
   })
 }
 
-/** One after another. Also of a shard alone. */
+/** Calls `work` for one namespace after another. Also works on a single shard. */
 export async function inEachNamespace<T>(
   url: string,
   work: (store: Store, namespace: string) => Promise<T>,

@@ -1,6 +1,6 @@
-// The catalog of a timeline as verify sees it, and its damaged lines put back. A line that has a copy is told from it; with
-// `repair` it is written back into its place. One that is gone, and has no copy, is lost: with `repair` the others are
-// counted anew, so that they can be read again.
+// Verifies the catalog of a timeline and restores its damaged lines. A damaged line with a copy is read from the copy; with
+// `repair` it is written back. A missing line without a copy is lost: with `repair` the others are counted anew, so that they
+// can be read again.
 
 import type { ManifestId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -9,11 +9,11 @@ import type { Kernel } from '../../storage/kernel.ts'
 
 export interface ReadCatalog {
   readonly records: readonly ManifestRecord[]
-  /** Damaged or missing, and told from their copies. */
+  /** Damaged or missing lines that were read from their copies. */
   readonly mended: readonly { readonly id: ManifestId; readonly isPutRight: boolean }[]
-  /** What has no copy. */
+  /** Lines without a copy. */
   readonly lost: string | null
-  /** Lost for good: the others were counted anew, and a later look does not miss them. */
+  /** True: lines are lost for good, and the others were counted anew, so that later checks do not miss them. */
   readonly isCounted: boolean
 }
 
@@ -49,7 +49,7 @@ async function examine(kernel: Kernel, { timeline }: Head) {
   return { records: await kernel.store.checkpoints(timeline), mended: [] }
 }
 
-/** How many are missing for good; null: the place itself is broken. */
+/** Returns the number of lines that are missing for good; null: the storage itself is damaged. */
 async function putBack(kernel: Kernel, { timeline }: Head, lines: readonly ManifestRecord[]): Promise<number | null> {
   try {
     return (await kernel.store.mendCatalog(timeline, lines)).missing

@@ -1,10 +1,11 @@
-// Damaged history that no copy has is given up: a person says so, and the timeline goes on without it. What is lost is replaced
-// by entries that say that they are lost, in runs whose checks are recorded as those of erasures are (history/erasures.ts),
-// with who decided it and why. Where the model cannot do without them, that is said, and what to do instead.
+// Gives up damaged history that no copy has: a person decides, and the timeline continues without it. Lost entries are
+// replaced with entries that are marked as lost, in runs whose digests are recorded like those of erasures
+// (history/erasures.ts), with the person and the reason. If the model cannot do without the entries, the report contains the
+// reason and the alternative.
 //
-// What comes after the damage follows from a digest that was lost with it. So the runs up to the next whose digest the store
-// spells out are written anew with digests of their own: their entries stay, unless they are encrypted, since an encrypted
-// entry opens only with the digest before it.
+// History after the damage follows from a digest that was lost with it. So the runs up to the next one with a stored digest
+// are rewritten with new digests: their entries stay, unless they are encrypted, since an encrypted entry opens only with the
+// digest before it.
 
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -27,32 +28,32 @@ import { forksOf } from '../housekeeping/delete.ts'
 import { soundRuns } from './history.ts'
 
 export interface GiveUpOptions {
-  /** Who decides it, and why: for the record. */
+  /** The person who decides, and the reason: for the record. */
   readonly by: string
   readonly reason: string
-  /** Only says what would be lost. */
+  /** Only reports the losses. */
   readonly dryRun?: boolean
 }
 
 export interface GiveUpReport {
   readonly timeline: string
   readonly isDryRun: boolean
-  /** Sequences from and up to and including, which nobody can read any more. */
+  /** Ranges of unreadable sequences, both ends inclusive. */
   readonly lost: readonly { readonly from: number; readonly to: number }[]
-  /** What else nobody can say from now on, in words. */
+  /** Other facts that are unknown from now on, in words. */
   readonly unknown: readonly string[]
-  /** Why it would be refused, and what to do instead; null: it would not. */
+  /** The reason for a refusal, and the alternative; null: it would not be refused. */
   readonly refusal: string | null
-  /** Of the decision, as it is recorded; null: nothing was given up. */
+  /** The id of the recorded decision; null: nothing was given up. */
   readonly id: string | null
 }
 
-/** The type that a lost entry shows to `erased` of a fold: nobody knows the one it had. */
+/** The type of a lost entry for `erased` of a fold: its real type is unknown. */
 export const lostType = '$lost'
 
 interface Plan {
   readonly lost: GiveUpReport['lost']
-  /** In the place of what is there. */
+  /** The replacement runs. */
   readonly runs: readonly EntryRun[]
 }
 
@@ -90,11 +91,11 @@ const unknowns = [
 
 async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: GiveUpOptions): Promise<string> {
   const id = newId(kernel.random)
-  // 1. Nobody else writes; what others hold in memory of it is read anew.
+  // 1. Take the timeline: no other process writes, and other processes drop their cached state of it.
   const head = await takeTimeline(kernel, timeline, { mustExist: true }, erasureMark(id, 1))
   const { lost, runs } = await plan(kernel, head)
   const count = lost.reduce((sum, { from, to }) => sum + to - from + 1, 0)
-  // 2. Recorded first: a run without a decision is damage.
+  // 2. Record the decision first: a run without one is damage.
   const why = `given up by ${by}: ${reason}`
   await recordErasure(kernel, { id, why, entries: count, checks: runs.map((run) => checkIn(run.bytes)) })
   const changes = runs.map(({ first, count: entries, digest, bytes }) => {
@@ -105,7 +106,7 @@ async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: Gi
     if (left === 0) break
     if (attempt >= replacesMax) throw new RepriseError('CONTENDED', `${timeline}: ${left} runs could not be replaced`)
   }
-  // 3. Done, and free for others.
+  // 3. Release the timeline.
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
     guard: epochGuardOf(head),
@@ -165,7 +166,7 @@ function imagined(kernel: Kernel, timeline: TimelineId, runs: readonly EntryRun[
   return { ...kernel, store: made }
 }
 
-/** What of its own history cannot be read, and what takes its place. Changes nothing. */
+/** The unreadable parts of the timeline's own history, and their replacements. Changes nothing. */
 async function plan(kernel: Kernel, head: Head): Promise<Plan> {
   const lost: { from: number; to: number }[] = []
   const runs: EntryRun[] = []
@@ -225,12 +226,12 @@ function lose(
   return { ...at, seq: to, digest: run.digest }
 }
 
-/** What can be read after the damage, up to the first whose digest is known. */
+/** The readable runs after the damage, up to the first whose digest is known. */
 async function legibleAfter(kernel: Kernel, head: Head, at: Place): Promise<readonly LegibleRun[]> {
   const { store, hash } = kernel
   if (store.legible) return await store.legible(head.timeline, at.seq)
   const found = (await store.read(head.timeline, at.seq, pageBytes)).filter(({ first }) => first <= head.seq)
-  // One whose digest the next one follows from is believed; nothing else tells whether a run is sound.
+  // A run whose successor follows from its digest is trusted; nothing else proves that a run is sound.
   const end = found.findIndex((run, i) => {
     const next = found[i + 1]
     if (!next) return lastSeq(run) === head.seq && equalBytes(run.digest, head.digest)

@@ -1,5 +1,5 @@
-// Damaged history, from any sound copy. Nothing of a copy is believed: a run is taken if it follows from what lies before the
-// damage and leads to what the store has after it, by the digests of the chain. A copy of another branch does neither.
+// Repairs damaged history from any sound copy. No copy is trusted: a run is accepted if it follows from the history before the
+// damage and leads to the store's history after it, by the digests of the chain. A copy of another branch does neither.
 
 import { equalBytes } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -13,24 +13,24 @@ import type { RepairSource } from './source.ts'
 
 export interface MendableRun {
   readonly run: EntryRun
-  /** Name of the place it comes from. */
+  /** The name of the source. */
   readonly from: string
 }
 
 export type Mending =
-  /** Each of them is to be put into its place; none: history is sound. */
+  /** The runs to put into place; empty: history is sound. */
   | { readonly runs: readonly MendableRun[] }
-  /** No source has what follows this point, or what they have leads elsewhere. */
+  /** No source has the history after this point, or theirs leads elsewhere. */
   | { readonly missingAfter: Point; readonly why: string }
 
 const pageBytes = 4 * 1024 * 1024
 const attemptsMax = 3
 
-/** Finds what the history of this timeline, its own part, lacks. Changes nothing. */
+/** Finds the missing parts of this timeline's own history. Changes nothing. */
 export async function planMending(kernel: Kernel, head: Head, sources: readonly RepairSource[]): Promise<Mending> {
   const own = head.base && head.floor < head.base.seq ? head.base : { seq: head.floor, digest: head.floorDigest }
   const found: MendableRun[] = []
-  /** From elsewhere, and not yet joined to what the store has. */
+  /** Runs from sources that do not yet connect to the store's own. */
   let unjoined: MendableRun[] = []
   let at: Point = { seq: own.seq, digest: own.digest }
   let firstUnjoined: Point = at
@@ -53,7 +53,7 @@ export async function planMending(kernel: Kernel, head: Head, sources: readonly 
   return { missingAfter: firstUnjoined, why: 'what the copy has there does not lead to what this store has after it' }
 }
 
-/** Puts them into their places. False: some could not be. */
+/** Puts the runs into place. False: some could not be written. */
 export async function mend(kernel: Kernel, head: Head, runs: readonly MendableRun[]): Promise<boolean> {
   const changes = runs.map(({ run: { first, count, digest, bytes } }) => ({ first, count, digest, bytes }))
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
@@ -63,7 +63,7 @@ export async function mend(kernel: Kernel, head: Head, runs: readonly MendableRu
   return false
 }
 
-/** What the store itself has right after this point, as far as it follows from it. */
+/** The store's own runs right after this point, as far as they follow from it. */
 export async function soundRuns(kernel: Kernel, head: Head, at: Point): Promise<EntryRun[]> {
   for (const bytesMax of [pageBytes, 1]) {
     const runs = await kernel.store.read(head.timeline, at.seq, bytesMax).catch((error) => {
@@ -90,7 +90,7 @@ export async function fromSources(
   sources: readonly RepairSource[],
 ): Promise<MendableRun | null> {
   for (const source of sources) {
-    // A copy from before an erasure holds what was erased.
+    // A copy from before an erasure contains erased entries.
     const isCurrent = erasureOf(head) === null || source.isAfterErasures(head)
     for (const run of await source.runsAfter(head.timeline, at.seq)) {
       if (lastSeq(run) > head.seq || !(isCurrent || isRedacted(run.bytes))) continue

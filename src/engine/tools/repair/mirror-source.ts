@@ -1,4 +1,4 @@
-// The mirror of history that a store keeps, as a place to repair from, and whether it has what it should.
+// The store's mirror as a source for repairs, and the check that the mirror is complete.
 
 import { isReprise } from '../../../core/errors.ts'
 import { lastSeq } from '../../../core/history/entry-run.ts'
@@ -17,7 +17,7 @@ export interface MirrorSource extends RepairSource {
 const pageBytes = 1024 * 1024
 const pageHeads = 200
 
-/** Null: none is kept. Text: why it cannot be read here. */
+/** Null: there is no mirror. Text: the reason why it cannot be read here. */
 export async function mirrorFor(kernel: Kernel): Promise<MirrorSource | string | null> {
   const path = await mirrorOf(kernel)
   if (path === null) return null
@@ -44,7 +44,9 @@ async function mirrorSource(kernel: Kernel, path: string): Promise<MirrorSource>
   }
 }
 
-/** Null: its files are whole, and of each timeline every run is in it, up to the last that is: the rest is on its way. */
+/**
+ * Null: its files are whole, and contain every run of each timeline up to its last mirrored one; later runs are on their way.
+ */
 export async function faultOfMirror(kernel: Kernel, { content }: MirrorSource): Promise<string | null> {
   const { lostBytes, files } = content
   let missing = 0
@@ -63,7 +65,7 @@ async function missingOf(kernel: Kernel, head: Head, content: MirrorContent): Pr
   let sinceLast = 0
   for (let at = Math.max(head.floor, head.base?.seq ?? 0); at < head.seq; ) {
     const runs = await kernel.store.read(head.timeline, at, pageBytes).catch((error) => {
-      // Told as a fault of its own.
+      // Reported as a fault of its own.
       if (!isReprise(error, 'HISTORY_DAMAGED', 'STORE_DAMAGED')) throw error
       return []
     })

@@ -1,6 +1,6 @@
-// A segment of history that is lost or damaged, written anew from a copy that has its entries: as everywhere, a run is taken
-// only if it follows from where the segment starts, and all of them only if they lead to where it ends. It is put into the
-// store; the next round of the tiers takes it where history belongs.
+// Rewrites a lost or damaged segment of history from a copy that has its entries: as everywhere, a run is accepted only if it
+// follows from the start of the segment, and all of them only if they lead to its end. The segment is written to the store; the
+// next round of the tiers moves it to its place.
 
 import { equalBytes } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -26,7 +26,7 @@ export async function mendSegments(
 ): Promise<readonly MendedSegment[]> {
   const mended: MendedSegment[] = []
   for (const segment of named(kernel, lines)) {
-    // One that a fork left in the middle ends on a branch that is not its own.
+    // A segment that a fork left in the middle ends on a branch that is not its own.
     if (segment.to.seq > head.floor || !(await isDamaged(kernel, head, segment))) continue
     const runs = await runsOf(kernel, head, segment, sources)
     if (!runs) continue
@@ -38,7 +38,7 @@ export async function mendSegments(
         runs.map(({ run }) => run),
       )
     } catch (error) {
-      // Somebody owns it anew since we looked: it is a fault until the next attempt.
+      // The timeline has a new owner since it was read: the segment stays a fault until the next attempt.
       if (!isReprise(error, 'FENCED', 'CONFLICT')) throw error
       continue
     }
@@ -56,7 +56,7 @@ async function isDamaged(kernel: Kernel, head: Head, segment: NamedSegment): Pro
   }
 }
 
-/** Null: no source has all of it. */
+/** Null: no source has all of the segment. */
 async function runsOf(
   kernel: Kernel,
   head: Head,

@@ -1,8 +1,8 @@
-// Where sound copies may come from besides the store itself: another store (a replica, a restored copy), a folder of chunks,
-// an export, a backup, or the mirror of history. Nothing of it is believed: a chunk is what its digest says, a line of a catalog
-// what its manifest does (engine/storage/redundancy/lines.ts), and a run what leads on to the rest of history (history.ts).
+// Sources of sound copies besides the store itself: another store (a replica, a restored copy), a folder of chunks, an export,
+// a backup, or the mirror of history. No source is trusted: a chunk must match its digest, a line of a catalog its manifest
+// (engine/storage/redundancy/lines.ts), and a run must lead to the rest of history (history.ts).
 //
-// A file is read once: its chunks are put into a folder aside, which goes when the source is closed.
+// A file is read once: its chunks are copied to a temporary folder, which is removed when the source is closed.
 
 import { createReadStream, createWriteStream } from 'node:fs'
 import { mkdtemp, open as openFile, rm, stat } from 'node:fs/promises'
@@ -22,19 +22,19 @@ import { readTransfer } from '../transfer/file.ts'
 import { decodeRun, headerOf, recordOf } from '../transfer/shape.ts'
 
 export interface RepairSource {
-  /** As the caller named it, without a password: it is told, and kept in the log. */
+  /** The caller's name for it, without a password: it is reported and logged. */
   readonly name: string
-  /** Null if it has none. The caller checks the digest. */
+  /** Null if the source does not have it. The caller verifies the digest. */
   chunk(digest: Digest): Promise<Uint8Array | null>
   lines(timeline: TimelineId): Promise<readonly ManifestRecord[]>
-  /** Runs that begin right after this sequence. The caller checks which of them, if any, is the right one. */
+  /** Runs that begin right after this sequence. The caller decides which of them, if any, is the right one. */
   runsAfter(timeline: TimelineId, seq: number): Promise<readonly EntryRun[]>
-  /** It knows every erasure of this timeline. If not, what was erased may be in it. */
+  /** True: it contains every erasure of this timeline. If not, it may still contain erased entries. */
   isAfterErasures(head: Head): boolean
   close(): Promise<void>
 }
 
-/** `openStore` is how the engine opens a URL. @example await openSource(kernel, '/mnt/other/chunks', openStore) */
+/** `openUrl` is the engine's function to open a URL. @example await openSource(kernel, '/mnt/other/chunks', openStore) */
 export async function openSource(kernel: Kernel, from: string, openUrl: OpenUrl): Promise<RepairSource> {
   if (/^(sqlite|postgres|postgresql|memory):/i.test(from)) return await ofStore(kernel, from, openUrl)
   if (/^s3:/i.test(from)) return await ofObject(kernel, from, openUrl)
@@ -124,7 +124,7 @@ async function ofFile(kernel: Kernel, name: string, path: string, openUrl: OpenU
   }
 }
 
-/** An export is one; a backup holds many, and each is taken out in its turn. */
+/** An export file is one export; a backup holds many, and each is extracted in turn. */
 async function* exportsIn(path: string, aside: string): AsyncGenerator<string> {
   const file = await openFile(path, 'r')
   try {
@@ -173,14 +173,14 @@ async function runIn(
   seq: number,
 ): Promise<readonly EntryRun[]> {
   const [run] = await store.read(timeline, seq, 1).catch((error) => {
-    // It may be damaged as well, elsewhere or in the same place.
+    // The source may be damaged as well, elsewhere or in the same place.
     if (!isReprise(error, 'HISTORY_DAMAGED', 'STORE_DAMAGED')) throw error
     return []
   })
   return run?.first === seq + 1 ? unwrapped(kernel, [run]) : []
 }
 
-/** As their digests know them. */
+/** The runs in the form that their digests cover. */
 export function unwrapped(kernel: Kernel, runs: readonly EntryRun[]): readonly EntryRun[] {
   return runs.map((run) => ({ ...run, bytes: kernel.sealer.unwrap(run.bytes) }))
 }

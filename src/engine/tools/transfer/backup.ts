@@ -64,7 +64,7 @@ type Description =
       /** The namespace from which its identities are derived. */
       readonly namespace?: string
       readonly pasts?: readonly PastLife[]
-      /** Losses of the store that were not given up. */
+      /** Losses of the store that were not accepted. */
       readonly losses?: readonly LossRecord[]
     }
 

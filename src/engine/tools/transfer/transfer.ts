@@ -1,5 +1,5 @@
-// Export: timelines as one file, with their history, their checkpoints and chunks, what waits for them and when they want
-// to run again; or only a savepoint. import.ts is the way back.
+// Exports timelines as one file, with their history, checkpoints and chunks, waiting mail and wakeup; or only a savepoint.
+// import.ts reads the file.
 
 import { ByteWriter } from '../../../core/bytes.ts'
 import { type Coordinate, toHex } from '../../../core/coordinate.ts'
@@ -24,13 +24,13 @@ import { type Frame, writeTransfer } from './file.ts'
 import { feedReadBy } from './foreign-feed.ts'
 
 export interface ExportOptions {
-  /** Leave history out: the newest checkpoint at or below the coordinate alone, as a self-contained savepoint. */
+  /** Excludes history: only the newest checkpoint at or below the coordinate, as a self-contained savepoint. */
   readonly stateOnly?: boolean
-  /** A file or an object of that name that is there already, or that somebody else writes meanwhile, is not replaced: EXISTS. */
+  /** An existing file or object of that name, or one that is written concurrently, is not replaced: EXISTS. */
   readonly onlyNew?: boolean
 }
 
-/** A timeline in the file begins with this; what follows it is its own, until the next one. */
+/** The start of a timeline in the file; the frames up to the next header belong to it. */
 export interface Header {
   readonly timeline: string
   readonly seq: number
@@ -40,22 +40,22 @@ export interface Header {
   readonly floorDigest: Uint8Array
   readonly attributes: Readonly<Record<string, Attribute>>
   readonly exportedAt: number
-  /** From here on missing in files of format 1. */
+  /** The following fields are missing in files of format 1. */
   readonly status?: string
   readonly queue?: string | null
   readonly priority?: number
   readonly wakeup?: number | null
-  /** Somebody was executing it: it is due where it arrives. */
+  /** True: the timeline had an owner, so it is due where it arrives. */
   readonly wasOwned?: boolean
-  /** Missing in older files: 1. */
+  /** Missing in older files. Default: 1. */
   readonly life?: number
-  /** What its keys are derived from. Missing in older files. */
+  /** The data from which its keys are derived. Missing in older files. */
   readonly carried?: Carried
-  /** Of a reader of the feed: the feed that it stands in (foreign-feed.ts). Missing in older files. */
+  /** For a reader of the feed: the feed in which it has its position (foreign-feed.ts). Missing in older files. */
   readonly feed?: string
 }
 
-/** A message that nobody had read yet, sealed for the timeline that it was sent to. */
+/** An unread message, sealed for the timeline to which it was sent. */
 export interface TransferredMessage {
   readonly id: string
   readonly to: string
@@ -63,7 +63,7 @@ export interface TransferredMessage {
   readonly data: Uint8Array
 }
 
-/** How the head of a timeline reads to the one who imports it: as it is, or as it was before it was moved. */
+/** The head of a timeline for the importer: current, or as it was before the move. */
 export type Standing = Pick<Head, 'status' | 'queue' | 'wakeup'>
 
 const messagesMax = 100_000
@@ -91,7 +91,7 @@ export async function exportTimeline(
   return { coordinate: { timeline: head.timeline, seq: end.seq, epoch: head.epoch, digest: toHex(end.digest) }, bytes }
 }
 
-/** Several timelines in one file, each whole, as they stand in `standing`. */
+/** Exports several timelines to one file, each whole, with the heads in `standing`. */
 export async function exportFamily(
   kernel: Kernel,
   members: readonly { readonly head: Head; readonly standing: Standing }[],
@@ -118,7 +118,7 @@ async function* frames(
   options: ExportOptions,
 ): AsyncGenerator<Frame> {
   const lineage = await lineageOf(kernel, head)
-  // Whoever takes it elsewhere takes all of it: what lies in a colder place is read from there.
+  // An export contains all history: the part in a colder tier is read from there.
   const floor = options.stateOnly ? end : await reachOf(kernel, lineage)
   await kernel.identity.load(true)
   const carried = kernel.identity.carried(head)
@@ -135,7 +135,7 @@ async function* frames(
     ...(carried && { carried }),
     ...(feed !== null && { feed }),
     exportedAt: kernel.clock.now(),
-    // What it waits for and when belongs to its end: of an earlier place nobody knows.
+    // Waiting mail and wakeup belong to the head: they are unknown for an earlier sequence.
     ...(end.seq === head.seq && {
       status: head.status,
       queue: head.queue,
@@ -152,14 +152,14 @@ async function* frames(
     yield { kind: 'checkpoint', bytes: kernel.codec.encode({ ...record, body }) }
   }
   for await (const { run } of readHistory(kernel, lineage, floor, end.seq)) {
-    // Whoever imports it need not have the keys of long ago: what is not under the current one is wrapped
+    // The importer need not have old keys: records under another key than the current one are wrapped
     // (engine/storage/seal/wrap.ts).
     yield { kind: 'run', bytes: encodeRun({ ...run, bytes: kernel.sealer.wrap('runs', run.bytes) }) }
   }
   if (end.seq === head.seq) yield* messageFrames(kernel, head)
 }
 
-/** A file holds the history of a fork whole: what it inherited is noted beside it. */
+/** A file contains the whole history of a fork: its inheritance is stored beside it. */
 function inheritanceAt({ identity, limits }: Kernel, lineage: readonly Head[], seq: number): Record<string, string> {
   const stretches = inheritedBy(lineage).map(({ timeline, upTo, identity: known = null }) => {
     const owner = lineage.find((head) => head.timeline === timeline && liveIdOf(timeline) === timeline)

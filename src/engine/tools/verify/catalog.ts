@@ -1,5 +1,5 @@
-// Verify, for the catalog of one timeline: its lines, their manifests, every chunk that a restore would read, and whether
-// anything is left to restore from where history was trimmed.
+// Verifies the catalog of one timeline: its lines, their manifests, every chunk that a restore would read, and whether trimmed
+// history still has a checkpoint to restore from.
 
 import { equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -19,13 +19,13 @@ import type { RepairSource } from '../repair/source.ts'
 import { verifySegments } from './segments.ts'
 import { attempt, type Tally } from './tally.ts'
 
-/** What the check of a catalog may use, and what it may do. */
+/** The resources and permissions of a catalog check. */
 export interface CatalogCheck {
   readonly location: string
   readonly repair: boolean
-  /** Another place, for lines and chunks. */
+  /** Another source, for lines and chunks. */
   readonly source: RepairSource | null
-  /** Where sound copies of history are. */
+  /** Sources of sound copies of history. */
   readonly histories: readonly RepairSource[]
   readonly breath: Yielder
 }
@@ -67,17 +67,17 @@ export async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, ho
           throw new RepriseError('CHECKPOINT_DAMAGED', 'lies beyond the head', { seq: record.seq })
         }
         await verifyChunks(manifest, io)
-        // What was found bad before is named by its mark, and nobody restores it.
+        // A checkpoint that was found bad before has a mark, and is not restored from.
         if (record.invalid === null) await model?.readCheckpoint?.(record, manifest, io)
         for (const digest of await liveChunks(manifest, io)) tally.live.add(toHex(digest))
       } catch (error) {
-        // Retention may have dropped it while we read: what is gone is not damaged.
+        // Retention may have removed it during the read: a removed checkpoint is not damaged.
         if (!(await isInCatalog(kernel, record, head))) return
         if (await isChunkless(kernel, record)) throw new RepriseError('CHUNKS_ELSEWHERE', chunkless, {}, error)
         throw error
       }
     })
-    // What its copy says was read and found whole just now.
+    // The copy of this line was read and verified just now.
     if (isSound && (isRestorable(record, head) || mended.some(({ id }) => id === record.id))) restorable += 1
   }
   const history = lines.filter(isSegment)
@@ -99,8 +99,8 @@ export async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, ho
 }
 
 /**
- * The same for a timeline that was verified before and not written since: which chunks it needs, and nothing else. False:
- * that cannot be told, and it must be verified again.
+ * The same for a timeline that was verified before and not written since: only notes the chunks it needs. False: they are
+ * unknown, and the timeline must be verified again.
  */
 export async function noteLive(kernel: Kernel, head: Head, tally: Tally): Promise<boolean> {
   const io = stateIo(kernel)
@@ -122,7 +122,7 @@ function faultOf(head: Head, where: string, id: string, code: string): Fault {
   return { timeline: head.timeline, seq: null, where, what, code }
 }
 
-/** Lines that the store has lost or can no longer read, and that have no copy here. Says which were found. */
+/** Fetches lines that the store has lost or can no longer read, and that have no copy here. Returns those found. */
 async function fetchLines(kernel: Kernel, head: Head, source: RepairSource): Promise<readonly string[]> {
   const { redundancy } = kernel
   const offered = redundancy ? await source.lines(head.timeline) : []
@@ -137,7 +137,7 @@ async function fetchLines(kernel: Kernel, head: Head, source: RepairSource): Pro
   const fetched: string[] = []
   for (const record of offered) {
     const own = records.find(({ id }) => id === record.id)
-    // One that is not here was dropped, unless the store itself says that lines are missing.
+    // A line that is missing here was removed, unless the store itself reports missing lines.
     const isWanted = own ? damaged(own) : records.length === 0
     if (!isWanted || record.seq > head.seq) continue
     if (await redundancy.restoreLine(head.timeline, record, source.name)) fetched.push(record.id)
@@ -149,7 +149,7 @@ function isDamagedLine(kernel: Kernel): (record: ManifestRecord) => boolean {
   return (record) => !isSoundLine(kernel.hash, record)
 }
 
-/** Reads what is damaged from its redundancy, or from elsewhere, and tells of it; without `repair` it changes nothing. */
+/** Reads damaged chunks from their redundancy or another source, and reports it; without `repair` it changes nothing. */
 function watching(
   kernel: Kernel,
   { repair, source, breath }: CatalogCheck,
@@ -161,7 +161,7 @@ function watching(
     ...io,
     blobs: forwardBlobs(blobs, {
       async get(digests) {
-        // A store that answers at once gives nobody a turn.
+        // A store that answers synchronously never yields to the event loop.
         await breath.take()
         return await blobs.get(digests)
       },
@@ -178,7 +178,9 @@ function watching(
   }
 }
 
-/** What was put back can be read back. Where the place is broken, the copy lies aside, and the next damage would take it. */
+/**
+ * Whether a repaired chunk can be read back. If its place is broken, the copy is elsewhere, and further damage would lose it.
+ */
 async function isInPlace(kernel: Kernel, digest: Uint8Array): Promise<boolean> {
   const [stored] = await kernel.store.blobs.get([digest])
   return stored != null && equalBytes(kernel.hash(stored), digest)

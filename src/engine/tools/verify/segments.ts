@@ -1,5 +1,5 @@
-// Verify, for history that lies in segments: every one of them is read and followed from end to end. One that is lost or
-// damaged is named, with the entries that it held.
+// Verifies history in segments: each is read and followed from end to end. A lost or damaged segment is reported with its
+// entries.
 
 import { toHex } from '../../../core/coordinate.ts'
 import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
@@ -15,17 +15,17 @@ import type { RepairSource } from '../repair/source.ts'
 
 export interface VerifiedSegments {
   readonly entries: number
-  /** From the floor down to the origin all of it was read: state can be made anew without any checkpoint. */
+  /** True: everything from the floor down to the origin was read: state can be rebuilt without any checkpoint. */
   readonly reachesOrigin: boolean
 }
 
 export interface SegmentCheck {
   readonly io: StateIo
   readonly tally: { readonly live: Set<string>; readonly faults: Fault[]; readonly healed: HealedFault[] }
-  /** Runs the check of one segment, and says whether it held. */
+  /** Runs the check of one segment, and returns whether it passed. */
   readonly check: (where: string, call: () => Promise<void>) => Promise<boolean>
   readonly location: string
-  /** What is lost or damaged is written anew from these. */
+  /** Sources from which lost or damaged segments are rewritten. */
   readonly copies: readonly RepairSource[]
 }
 
@@ -46,7 +46,7 @@ export async function verifySegments(
     const fault = { timeline: head.timeline, seq: first, where: `${location}: segments`, what, code: 'HISTORY_DAMAGED' }
     tally.healed.push({ ...fault, from, isPutRight: true })
   }
-  // What is there now is what counts.
+  // Only the current state counts.
   tally.faults.length = faultsBefore
   return await follow(kernel, head, (await kernel.segments.all(head.timeline)).filter(isSegment), checking)
 }
@@ -68,7 +68,7 @@ async function follow(
         entries += runs.reduce((sum, { count }) => sum + count, 0)
         sound.push(segment)
       } catch (error) {
-        // A round beside us may have written it anew with what follows it: what is gone is not damaged.
+        // A concurrent round may have merged it with the next segment: a removed segment is not damaged.
         if ((await kernel.segments.all(head.timeline)).some(({ id }) => id === record.id)) throw error
       }
     })

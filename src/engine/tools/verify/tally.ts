@@ -1,4 +1,4 @@
-// What a verify has found so far, and how one thing is checked: damage becomes a fault, and the check goes on.
+// The findings of a verify, and the check of one item: damage becomes a fault, and the verify continues.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Head, StoreLoss } from '../../../core/store/ports.ts'
@@ -9,7 +9,7 @@ export interface Tally {
   readonly faults: Fault[]
   readonly healed: HealedFault[]
   readonly cannotTell: Fault[]
-  /** Gone for good by this repair: a later verify would not find that it was there. */
+  /** Lost for good by this repair: a later verify could not find that they ever existed. */
   readonly lost: StoreLoss[]
   readonly live: Set<string>
   timelines: number

@@ -1,6 +1,6 @@
-// Verify: reads everything and believes nothing. Chains, joints between forks and parents, manifests, chunks, floors,
-// orphans, and the store's own structures. Each fault is named with its timeline, sequence and place. Nothing is changed unless
-// `repair` is asked for: then what is damaged is put right from its redundancy, or from another place.
+// Verify reads everything and trusts nothing: chains, joints between forks and parents, manifests, chunks, floors, orphans,
+// and the store's own structures. Each fault is reported with its timeline, sequence and place. Nothing is changed without
+// `repair`, which repairs damage from redundancy or from another source.
 
 import { equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -32,25 +32,24 @@ export type { EarlierVerify, Fault, HealedFault, VerifyReport } from '../../stor
 export type { VerifyProgress } from './watch.ts'
 
 export type VerifyOptions = {
-  /** Only these timelines; the store's own structures and orphans are then left out. */
+  /** Only these timelines; the store's own structures and orphans are then not checked. */
   readonly timelines?: readonly string[]
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: VerifyProgress) => void
   /**
-   * Keeps a mark in the store of how far it is, once per second, and goes on from the mark of one that was interrupted, if
-   * there is any: timelines that were verified then and not written since are passed over, and the report says so. Of the whole
-   * store, and without `repair`.
+   * Saves progress in the store once per second, and resumes an interrupted verify, if there is any: timelines that were
+   * verified then and not written since are skipped, and the report names this. For the whole store, and without `repair`.
    */
   readonly resume?: boolean
 } & (
   | {
-      /** Puts right what has a sound copy: chunks, parity, lines of the catalog. Without it nothing is changed. */
+      /** Repairs everything with a sound copy: chunks, parity, lines of the catalog. Default: false, nothing is changed. */
       readonly repair?: boolean
       readonly from?: never
     }
   | {
       readonly repair: true
-      /** Where else sound copies may be: a store's URL, a folder of chunks, an export or a backup. */
+      /** Another source of sound copies: a store's URL, a folder of chunks, an export or a backup. */
       readonly from: string
     }
 )
@@ -64,7 +63,7 @@ export async function verify(
 ): Promise<VerifyReport> {
   const { from, repair }: { readonly from?: string; readonly repair?: boolean } = options
   if (from === undefined || !places) return await verifyWith(kernel, options, null)
-  // The compiler says so too, to those who ask it.
+  // The types forbid this as well.
   if (!repair) {
     throw new RepriseError('INVALID_ARGUMENT', 'from is where a repair takes copies from: ask for repair', { from })
   }
@@ -121,7 +120,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     await verifyHistory(kernel, head, tally, how)
     await verifyCatalog(kernel, head, tally, how)
   }
-  // What its own checks found may have been put right with the history that it holds.
+  // Faults of the structures may have been repaired together with the history in them.
   if (repair && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()).faults)
   const { chunks, orphans } = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
@@ -166,7 +165,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   }
 }
 
-/** Its row was lost with a damaged page, and written anew without a status: its model makes that again from its history. */
+/** A row lost with a damaged page was rewritten without a status: the model recomputes the status from history. */
 async function verifyHead(kernel: Kernel, head: Head, tally: Tally, location: string, repair: boolean): Promise<void> {
   const { timeline } = head
   const where = `${location}: timelines`
@@ -181,7 +180,7 @@ async function verifyHead(kernel: Kernel, head: Head, tally: Tally, location: st
   }
 }
 
-/** Damage that has a sound copy elsewhere is put right from there, if that was asked for, and is no fault. */
+/** With `repair`, damage with a sound copy elsewhere is repaired from there, and is no fault. */
 async function verifyHistory(
   kernel: Kernel,
   listed: Head,
@@ -203,7 +202,7 @@ async function verifyHistory(
     tally.healed.push({ ...fault, seq: run.first, what, from, isPutRight })
   }
   kernel.events.emit('healed', { what: `history of ${head.timeline}`, from, isPutBack: isPutRight })
-  // What is there now is what counts.
+  // Only the current state counts.
   if (isPutRight) await followHistory(kernel, head, tally, location, breath)
 }
 
@@ -227,7 +226,7 @@ async function followHistory(
 /** Follows the chain of one timeline from where its own history starts to its head. */
 async function countVerified(kernel: Kernel, head: Head, breath: Yielder): Promise<number> {
   const lineage = await lineageOf(kernel, head)
-  // Ancestors are verified on their own; here the own part, from where it starts.
+  // Ancestors are verified on their own; here only the timeline's own part.
   const own = head.base && head.floor < head.base.seq ? head.base : { seq: head.floor, digest: head.floorDigest }
   const from = lineage.length === 1 ? floorOf(lineage) : own
   const history = readHistory(kernel, [{ ...head, base: null }], from, head.seq)
@@ -244,7 +243,7 @@ async function countVerified(kernel: Kernel, head: Head, breath: Yielder): Promi
   return entries
 }
 
-/** Null: none is kept, or it cannot be read here, which is told. */
+/** Null: there is no mirror, or it cannot be read here, which is reported. */
 async function openMirror(kernel: Kernel, tally: Tally, location: string): Promise<MirrorSource | null> {
   const mirror = await mirrorFor(kernel)
   if (typeof mirror !== 'string') return mirror
@@ -260,7 +259,7 @@ async function verifyMirror(kernel: Kernel, mirror: MirrorSource, tally: Tally, 
   tally.healed.push({ ...fault, from: 'rest', isPutRight })
 }
 
-/** The parity and the copies: nobody reads them until they are needed. */
+/** Checks parity and copies, which are not read until they are needed. */
 async function verifyRedundancy(kernel: Kernel, tally: Tally, location: string, repair: boolean): Promise<void> {
   const { redundancy } = kernel
   if (!redundancy) return
@@ -275,7 +274,7 @@ async function verifyRedundancy(kernel: Kernel, tally: Tally, location: string, 
       await redundancy.tendCatalog(head.timeline, kernel.models.foldOf(head.timeline)?.authority === 'state')
     }
   } catch (error) {
-    // Where chunks lie elsewhere, the count of chunks has told so.
+    // For chunks stored elsewhere, the count of chunks has reported it.
     if (!cannotTell(error)) throw error
   }
 }

@@ -1,10 +1,10 @@
-// How far a verify is: told to whoever asked, and kept in the store, so that one that was interrupted goes on.
+// The progress of a verify: reported to the caller, and saved in the store, so that an interrupted verify can resume.
 //
-// What the mark claims: the store's own structures were checked without a fault up to `structures`, or at `structuresAt`
-// wholly; and every timeline up to `upTo`, in the order of ids, was verified without a fault since `from`. A timeline that was
-// written after `from` is verified again. Damage does not move the mark, and a store in which some was found is not written to:
-// whoever goes on finds it again. The mark is an attribute of `reprise/store`, and names the place that was read: a copy of the
-// store elsewhere was not verified.
+// The mark states: the store's own structures were checked without a fault up to `structures`, or completely at
+// `structuresAt`; and every timeline up to `upTo`, in order of ids, was verified without a fault since `from`. A timeline
+// written after `from` is verified again. Damage does not move the mark, and a store with damage is not written to: the
+// resumed verify finds the damage again. The mark is an attribute of `reprise/store`, and names the location that was read: a
+// copy of the store elsewhere was not verified.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Head, Inspection } from '../../../core/store/ports.ts'
@@ -14,14 +14,14 @@ import type { Kernel } from '../../storage/kernel.ts'
 import { changeNotes, readNote } from '../../storage/key-notes.ts'
 import type { Tally } from './tally.ts'
 
-/** How far a verify is. */
+/** The progress of a verify. */
 export interface VerifyProgress {
-  /** The store's own structures, then the timelines, then what is in the place of chunks, then mirror and parity. */
+  /** The store's own structures, then the timelines, then the stored chunks, then mirror and parity. */
   readonly part: 'structures' | 'timelines' | 'chunks' | 'copies'
   readonly done: number
-  /** About so many there are; null: nobody knows. */
+  /** The approximate total; null: unknown. */
   readonly total: number | null
-  /** What it is at: a part of the structures, or a timeline. */
+  /** The current item: a part of the structures, or a timeline. */
   readonly at: string | null
 }
 
@@ -33,7 +33,7 @@ interface VerifyMark {
   readonly structures: string | null
   readonly structuresAt: number | null
   readonly upTo: string | null
-  /** Timelines, for people. */
+  /** The number of timelines, for people. */
   readonly done: number
   readonly total: number | null
 }
@@ -48,7 +48,7 @@ interface Asked {
 
 const name = '$verify'
 const keepEveryMs = 1000
-/** Older ones count for nothing. */
+/** Older marks are ignored. */
 const markAgeMaxMs = 7 * 86_400_000
 /** Clocks of a store and of its writers may differ a little. */
 const skewMs = 1000
@@ -130,7 +130,7 @@ export class VerifyWatch {
     }
   }
 
-  /** Without a fault: with one there is no mark. */
+  /** Called without a fault: with one there is no mark. */
   async structuresDone(): Promise<void> {
     if (!this.areStructuresDone) {
       this.#structures = null
@@ -139,7 +139,7 @@ export class VerifyWatch {
     if (this.#earlier?.structuresAt == null) await this.#keep()
   }
 
-  /** Before a timeline is looked at: those before it are done. Throws ABORTED. */
+  /** Called before a timeline is verified: those before it are done. Throws ABORTED. */
   async at({ timeline }: Head, tally: Tally): Promise<void> {
     const { signal } = this.#asked
     this.tell({ part: 'timelines', done: tally.timelines, total: this.#total, at: timeline })
@@ -153,7 +153,7 @@ export class VerifyWatch {
     this.#previous = timeline
   }
 
-  /** By an earlier call, and nobody wrote it since. */
+  /** True: an earlier call verified it, and it was not written since. */
   wasVerified({ timeline, updatedAt }: Head): boolean {
     const upTo = this.#earlier?.upTo ?? null
     if (upTo === null || compareText(timeline, upTo) > 0) return false
@@ -166,7 +166,7 @@ export class VerifyWatch {
     this.#passed += 1
   }
 
-  /** All of it was gone through: nothing is left to go on from. */
+  /** The verify is complete: nothing is left to resume. */
   async end(): Promise<void> {
     await this.#keeping
     if (this.#isKept) await this.#note(null)
@@ -184,7 +184,7 @@ export class VerifyWatch {
     this.#keptAt = this.#kernel.clock.elapsed()
     const before = this.#earlier?.upTo ?? null
     const previous = this.#previous
-    // While what was verified before is passed over, that mark is the better one.
+    // While already verified timelines are skipped, the earlier mark is the better one.
     const isBehind = before !== null && (previous === null || compareText(previous, before) < 0)
     if (isBehind) return
     const mark: VerifyMark = {
@@ -202,7 +202,7 @@ export class VerifyWatch {
     if (text.length <= this.#kernel.limits.attributeTextLength) await this.#note(text)
   }
 
-  /** One after another. A mark that cannot be kept is no reason to stop. */
+  /** Writes marks one after another. A mark that cannot be saved does not stop the verify. */
   #note(text: string | null): Promise<void> {
     this.#keeping = this.#keeping.then(async () => {
       try {
@@ -218,7 +218,7 @@ export class VerifyWatch {
 
 /** A verify with `resume` that is under way, or was interrupted: null if there is none. */
 export interface UnfinishedVerify {
-  /** Milliseconds since 1970: when it began, and when it last told how far it is. */
+  /** Milliseconds since 1970: the time of its start, and of its last saved progress. */
   readonly from: number
   readonly at: number
   readonly part: 'structures' | 'timelines'
@@ -234,7 +234,7 @@ export async function unfinishedVerify(kernel: Pick<Kernel, 'store'>): Promise<U
   return { from, at, part: structuresAt === null ? 'structures' : 'timelines', upTo, done, total }
 }
 
-/** Takes the name of a timeline that is erased out of the mark: where it was, the verify goes on from the beginning. */
+/** Removes the name of an erased timeline from the mark: if the mark was there, the verify restarts from the beginning. */
 export async function forgetInMark(kernel: Kernel, timelines: readonly string[]): Promise<void> {
   const mark = toMark(await readNote(kernel, name))
   if (mark?.upTo != null && timelines.includes(mark.upTo)) await changeNotes(kernel, { [name]: null })

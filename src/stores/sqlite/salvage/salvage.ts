@@ -245,7 +245,7 @@ function tellPages({ from, rebuilt }: Salvage): void {
   }
 }
 
-/** Records losses until a person gives them up. A lost head has a mark that names its losses while it is lost. */
+/** Records losses until a person accepts them. A lost head has a mark that names its losses while it is lost. */
 function recordLosses({ to, lost, options }: Salvage, names: ReadonlyMap<number, Named>): void {
   const final = lost.filter(({ isUntilHead }) => !isUntilHead)
   const { now: at, kept } = options

@@ -3,34 +3,34 @@
 //
 //   store      128 random bits, made with the namespace. Restores and moves of the whole store keep these bits and the
 //              name of the first namespace
-//   life       how often a timeline was made under its id: an id that is used again is another timeline
+//   life       the number of timelines made under this id: an id that is used again is another timeline
 //   identity   digest of store, namespace, timeline id and life. Models record it in the first entry of a run, so that
 //              exports, moves, shards and restores keep it
-//   generation how often a deliberate rollback went back below this place
-//   intent     what is to be done: the model's own words for it (its input, its step, its record)
+//   generation the number of deliberate rollbacks below this sequence
+//   intent     the intended work in the model's own terms (its input, its step, its record)
 //
 //   key = name "-" first 128 bits of H(identity, generation, model, intent)
 //
-// The incarnation of a store, numbers of checkpoints and counters of arrival are never part of a key: after a restore the
-// same intent must have the same key, so that the outside drops the repetition of what was done after the backup.
+// The incarnation of a store, numbers of checkpoints and counters of arrival are never part of a key: after a restore the same
+// intent must have the same key, so that outside services drop repetitions of work done after the backup.
 
 import { type Digest, type TimelineId, toHex } from '../coordinate.ts'
 import type { Hash } from '../store/ports.ts'
 
-/** Of one namespace of a store. */
+/** The identity of one namespace of a store. */
 export interface StoreIdentity {
   /** 32 hexadecimal digits. */
   readonly id: string
-  /** Changes when the store goes back to an earlier state: positions that were given out before mean nothing any more. */
+  /** Changes when the store goes back to an earlier state: positions issued before become invalid. */
   readonly incarnation: string
   /**
-   * A number of the incarnation that only grows: 0 for a store that never went back, later hours since 2026. Revisions that are
-   * numbers carry it (revisionAt).
+   * A number of the incarnation that only grows: 0 for a store that never went back, otherwise hours since 2026. Numeric
+   * revisions contain it (revisionAt).
    */
   readonly era: number
-  /** Hides and signs positions that leave the store: 64 hexadecimal digits. */
+  /** The key that encrypts and authenticates positions outside of the store: 64 hexadecimal digits. */
   readonly secret: string
-  /** The namespace that identities are derived from: that of the original where the store was restored into another. */
+  /** The namespace from which identities are derived: that of the original if the store was restored into another. */
   readonly namespace?: string
 }
 
@@ -56,22 +56,22 @@ export interface Era {
   readonly life: number
 }
 
-/** A sequence as people outside see it where they need a number: another era, or another of four lives, is another number. */
+/** A sequence as a number for outside users: it differs in another era, and in another of four lives. */
 export function revisionAt(history: Era, seq: number): number {
   return historyNumber(history) * eraSize + seq
 }
 
-/** The sequence of a revision of this history; null: it is of another one. */
+/** The sequence of a revision of this history; null: it belongs to another history. */
 export function seqOfRevision(history: Era, revision: number): number | null {
   return Math.floor(revision / eraSize) === historyNumber(history) ? revision % eraSize : null
 }
 
-/** 18 bits of era (hours, until 2055) and 2 of life: with the sequence, a number that every client can hold. */
+/** 18 bits of era (hours, until 2055) and 2 of life: with the sequence, a number that every client can represent. */
 function historyNumber({ era, life }: Era): number {
   return era * livesApart + ((life - 1) % livesApart)
 }
 
-/** How a store remembers an id that was forgotten: 128 bits of its digest. */
+/** The stored name of a forgotten id: 128 bits of its digest. */
 export function pastName(hash: Hash, timeline: TimelineId): string {
   return toHex(hash(encoder.encode(timeline))).slice(0, 32)
 }
@@ -102,7 +102,7 @@ export function historyMark(
 }
 
 export interface Intent {
-  /** Of the timeline that wants it (identityOf). */
+  /** The identity of the timeline with the intent (identityOf). */
   readonly identity: string
   /** 0 until a rollback. */
   readonly generation: number
@@ -110,14 +110,14 @@ export interface Intent {
   readonly model: string
   /** For people who read the key elsewhere: step, tool, sink. */
   readonly name: string
-  /** What is to be done, in the model's own words; values as their digest in hexadecimal. */
+  /** The intended work in the model's own terms; values as their digest in hexadecimal. */
   readonly parts: readonly string[]
 }
 
 /**
- * The idempotency key of an intent: the same for every attempt, owner and copy, another for everything else. Visible ASCII, at
- * most 57 characters: fit for a header.
- * @example intentKey(sha256, { identity, generation: 0, model: 'effect', name: 'charge', parts: ['charge'] }) // 'charge-9f86d0…'
+ * The idempotency key of an intent: the same for every attempt, owner and copy, and different for every other intent. Visible
+ * ASCII, at most 57 characters, so it fits into a header. @example intentKey(sha256, { identity, generation: 0, model:
+ * 'effect', name: 'charge', parts: ['charge'] }) // 'charge-9f86d0…'
  */
 export function intentKey(hash: Hash, { identity, generation, model, name, parts }: Intent): string {
   const digest = digestOf(hash, ['key', identity, String(generation), model, name, ...parts])
@@ -133,7 +133,7 @@ const formerLength = 255
  */
 export function formerStepKey(hash: Hash, run: string, generation: number, step: string): string {
   const text = `${run.replaceAll('%', '%25').replaceAll(':', '%3A')}${generation === 0 ? '' : `.${generation}`}:${step}`
-  // Visible ASCII and not too long: fit for a header.
+  // Visible ASCII and not too long, so it fits into a header.
   if (text.length <= formerLength && /^[\x21-\x7e]+$/.test(text)) return text
   const tail = `#${toHex(hash(encoder.encode(text)))}`
   return text.replace(/[^\x21-\x7e]/g, '_').slice(0, formerLength - tail.length) + tail
@@ -149,7 +149,7 @@ export function formerCallKey(pipeline: string, operator: string, record: number
   return `${pipeline}/${operator}/${record}`
 }
 
-/** Each part behind its length: two lists never read alike. */
+/** Each part follows its length, so that two different lists never have the same digest. */
 function digestOf(hash: Hash, parts: readonly string[]): Digest {
   return hash(encoder.encode(parts.map((part) => `${part.length}:${part}`).join('')))
 }

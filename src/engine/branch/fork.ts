@@ -170,7 +170,7 @@ function firstRun(
   return packEntries(hash, { before: point.digest, first: point.seq + 1, epoch }, sealed)
 }
 
-/** Forgets the fork whoever owns it meanwhile: it is unusable. */
+/** Forgets the fork even if it has an owner meanwhile: it is unusable. */
 async function forgetFork(kernel: Kernel, id: TimelineId, point: Point): Promise<void> {
   for (;;) {
     const [head] = await kernel.store.head([id])
@@ -245,8 +245,8 @@ export async function segmentCopies(kernel: Kernel, lineage: readonly Head[], fl
 
 /**
  * The floor of a branch: the start of its history where all of it is kept; else the point that its two checkpoints need. With
- * fewer than two checkpoints of its own, it may need all existing history. A branch below that has no history in the store,
- * only in segments.
+ * fewer than two checkpoints of its own, it may need all existing history. A branch below all existing history has it only in
+ * segments.
  */
 export function floorFor(
   copies: readonly ManifestRecord[],

@@ -210,8 +210,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Deletes a timeline, and removes its bytes from the files of the store; reports what is gone and where copies may be left.
-   * Called again after an interruption, it resumes.
+   * Deletes a timeline, and removes its bytes from the files of the store; reports the removed parts and where copies may
+   * remain. Called again after an interruption, it resumes.
    */
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
     checkCall('erase', options)

@@ -3,7 +3,7 @@
 //   file  = "REPRISE-EXPORT" version(byte 1) frame* end
 //   frame = kind(byte 1…5) size(integer) bytes
 //           1 header: an encoded value (codec)   2 run: first, count, digest, bytes   3 chunk: bytes as stored
-//           4 checkpoint: an encoded value (codec)          5 message that nobody read: an encoded value (codec)
+//           4 checkpoint: an encoded value (codec)          5 unread message: an encoded value (codec)
 //           (a header begins the next timeline)
 //   end   = byte 0, then the SHA-256 of everything before it
 // The last 32 bytes are the digest of the whole file, which is verified before any of it is used.

@@ -140,8 +140,8 @@ async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<v
 }
 
 /**
- * Called after a failure. After a store failure the stored part of a timeline is sound, and the next import of this file
- * resumes from there. A timeline that was here before, and comes back, is reset to its old state.
+ * Called after a failure. If the store failed, the stored part of a timeline is sound, and the next import of this file
+ * resumes from there. A timeline that had been moved away and comes back is marked as moved again.
  */
 async function leave(
   kernel: Kernel,

@@ -130,7 +130,7 @@ export class VerifyWatch {
     }
   }
 
-  /** Called without a fault: with one there is no mark. */
+  /** Called only if there was no fault: otherwise there is no mark. */
   async structuresDone(): Promise<void> {
     if (!this.areStructuresDone) {
       this.#structures = null

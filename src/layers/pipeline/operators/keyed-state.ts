@@ -257,7 +257,7 @@ export class StateCell {
     return until !== null && until <= this.#now()
   }
 
-  /** Values that expire together share a bucket, so a key that is written constantly is in only a few buckets. */
+  /** Rounds expiry times up to a bucket, so that a key that is written constantly is in only a few buckets. */
   #bucketOf(until: number): number {
     const width = Math.max(1, Math.ceil(this.#ttlMs! / 8))
     return Math.ceil(until / width) * width

@@ -47,7 +47,7 @@ export interface FlowHooks {
   readonly trace: RunTrace | null
   readonly neighbours: Neighbours
   readonly origins: Origins | null
-  /** Called after each round of the loop with the number of records read. The flow observes waits requested here. */
+  /** Called after a round with the number of records read, and with 0 at each tick. It may call `wait` to hold sources back. */
   onRecords(count: number): void
 }
 

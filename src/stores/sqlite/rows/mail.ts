@@ -66,7 +66,7 @@ export function consumedIds(
   })
 }
 
-/** The inbox size at its last complete count: half of it can be consumed before it is counted again. */
+/** Inbox sizes at the last complete count, by timeline: a large inbox is counted again when it has halved or doubled. */
 export type CountedInboxes = Map<number, number>
 
 const alwaysCounted = 500

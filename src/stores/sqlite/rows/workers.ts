@@ -102,7 +102,7 @@ export class Workers {
     if (worker && worker.retiredAt === null) this.#write({ ...worker, retiredAt: now })
   }
 
-  /** Removes workers that are no longer needed, once there are many. The tally gives their number without a scan. */
+  /** Removes workers that are no longer needed, once there are many. The tally has their number without a scan. */
   forgetOldest(now: number): void {
     if (readTally(this.#connection, 'worker', this.#key).count <= retiredWorkers.kept) return
     const times = this.#rows().flatMap(({ retired_at }) => (retired_at === null ? [] : [retired_at as number]))

@@ -287,7 +287,7 @@ function epochIn({ bytes }: Frame): number {
   }
 }
 
-/** Appends become durable before heads are written: the last rows contain what heads lack. */
+/** Appends become durable before heads are written: the last rows contain the entries that heads lack. */
 function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap<number, Named>): void {
   const { to, options } = work
   const from = end.position - 2 * unsettledRowsMax

@@ -224,7 +224,7 @@ function rowsFrom(connection: Connection, next: number, limit: number, faults: S
     if (!isDamage(error)) throw error
   }
   const rows: SqlRow[] = []
-  // Anchors give the end of the log where the log itself does not.
+  // Anchors show the end of the log where the log itself does not.
   const ends = ['SELECT max(position) AS last FROM reprise_log', 'SELECT max(position) AS last FROM reprise_anchor']
   const last = Math.max(...ends.map((end) => Number(orElse(() => connection.get(end)?.last, 0) ?? 0)))
   for (let position = next; position <= last && rows.length < limit; position++) {

@@ -24,7 +24,7 @@ export async function readMark(directory: string): Promise<string | null> {
   }
 }
 
-/** Written once, with its content; an existing mark wins. */
+/** Writes the mark once, with its content; an existing mark wins. */
 export async function writeMark(directory: string, mark: string): Promise<string> {
   const target = join(directory, markName)
   const draft = `${target}-${randomUUID()}`

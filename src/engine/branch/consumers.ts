@@ -99,7 +99,7 @@ export async function decideRollback(
 }
 
 function consumedError(timeline: string, seq: number, consumers: readonly Consumer[]): RepriseError {
-  // Reported by kind: the caller may not have access to the timelines with these names.
+  // The message lists kinds: the caller may not have access to the timelines with these names.
   const kinds = new Map<string, number>()
   for (const { kind } of consumers) kinds.set(kind, (kinds.get(kind) ?? 0) + 1)
   const counts = [...kinds].map(([kind, count]) => `${count} ${kind}`).join(', ')

@@ -32,7 +32,7 @@ import { type Consumed, decideConsumed, reportForced } from './consumers.ts'
 import { floorFor, restorePoints, segmentCopies } from './fork.ts'
 
 export interface RollbackOptions extends OpenOptions {
-  /** For a fork: the plan also compensates effects of its original. Recorded in the history of the original. */
+  /** For a fork: the plan also compensates effects of its original. The history of the original records it. */
   readonly undo?: 'inherited'
   /** Rolls back although consumers have acted on the undone entries. The report and the history name them. Default: refuse. */
   readonly consumed?: 'force'
@@ -102,7 +102,7 @@ async function branchOff(
   const before = await locateOnBranch(kernel, where)
   const seen = epoch === null ? before.head : await headUnder(kernel, before.head.timeline, epoch)
   const consumed = await decideConsumed(kernel, seen, before.point.seq, given)
-  // Determined before any change: the effects that would be undone, and whether the target can be reached at all.
+  // Before any change, find the effects that would be undone, and whether the target can be reached at all.
   const { state, lineage } = await recover(kernel, seen, fold)
   const target = await recover(kernel, seen, fold, { to: before.point.seq })
   const planned = compensationPlan(state.ledger, where.seq, inheritedIn(kernel, lineage))

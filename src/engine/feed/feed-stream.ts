@@ -83,7 +83,7 @@ export class FeedStream {
     this.#options.signal?.removeEventListener('abort', this.#close)
   }
 
-  /** Called after a page was read: while the cursor is not beyond the start of the page, nothing of the page was trimmed. */
+  /** Runs after a page was read: while the cursor is not beyond the start of the page, nothing of the page was trimmed. */
   async #checkHeld(): Promise<void> {
     const { heldBy } = this.#options
     if (heldBy === undefined) return

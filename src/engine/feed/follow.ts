@@ -181,7 +181,7 @@ export class Replica<State, Handle = unknown> {
     for (let step = await history.next(); !step.done; step = await history.next()) {
       const entries = entriesOf(this.#kernel, step.value)
       await this.#state.fetch(entries)
-      // Taken over: the state belongs to the new owner, which adds its own entries.
+      // After a takeover the state belongs to the new owner, which adds its own entries.
       if (this.#isClosed) return
       this.#state.replay(entries)
       this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }

@@ -45,7 +45,7 @@ export class FeedMarks {
     this.#mayBeMadeAgain = mayBeMadeAgain
   }
 
-  /** Called before a page is read: its timelines are forgotten after this, if at all. */
+  /** Runs before a page is read: its timelines are forgotten after this, if at all. */
   async begin(): Promise<void> {
     this.#forgotten ??= forgottenPoint((await this.#kernel.store.head([forgottenTimeline]))[0] ?? null)
     this.#forgottenBefore = this.#forgotten
@@ -149,8 +149,8 @@ async function at(kernel: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Poi
 }
 
 /**
- * A head that contradicts its own history is damaged: the store did not go back to an older copy. Reported as gone, it would
- * make a reader load and find it gone again, forever.
+ * A head that contradicts its own history is damaged: the store did not go back to an older copy. A reader
+ * that got POSITION_GONE for it would reload and get the same error again, forever.
  */
 async function refuseDamagedHead({ store, hash }: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Point) {
   const isLast = point.seq === head.seq

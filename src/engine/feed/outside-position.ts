@@ -65,7 +65,7 @@ export class OutsidePositions {
     throw gone()
   }
 
-  /** Throws POSITION_GONE if the store went back since these positions were made. Called after a page was read. */
+  /** Throws POSITION_GONE if the store went back since these positions were made. Call it after a page was read. */
   async confirm(identity: Identity): Promise<void> {
     if ((await identity.current()).incarnation !== this.#incarnation) throw gone()
   }

@@ -66,7 +66,7 @@ export interface TimelineOpener {
 export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item, OpenTimeline<Progress>> {
   readonly timeline: TimelineId
   readonly #opener: TimelineOpener
-  /** A poisonous item of a page is found only one by one: its SQL was rolled back too. */
+  /** True: the SQL of a page was rolled back, so its items are applied one by one to find the poisonous one. */
   #isOneByOne = false
 
   constructor(opener: TimelineOpener, timeline: string, gate = ungated) {
@@ -78,7 +78,7 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
   /** The effects of these items, for the commit that moves the position. Throws PoisonError. */
   protected abstract effectsOf(items: readonly Item[]): CommitExtras | Promise<CommitExtras>
 
-  /** Called once this process owns the timeline. False: the timeline must not be used any more. */
+  /** Runs once this process owns the timeline. False: the timeline must not be used any more. */
   protected async prepare(_open: OpenTimeline<Progress>): Promise<boolean> {
     return true
   }

@@ -93,7 +93,7 @@ export class FeedReader {
     await this.#marks.begin()
     const filter = this.#scopes.length > 0 ? { prefixes: this.#scopes } : {}
     const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
-    // Checked after the page was read: the page is then from the same store, or the next check fails.
+    // Check after the page was read: the page is then from the same store, or the next check fails.
     await this.#marks.check(after)
     const last = items.at(-1)
     if (last && isEnd) this.#kernel.identity.saw(last)

@@ -60,7 +60,7 @@ export interface Sink<Item extends Occurred> {
   reload(): Promise<void>
   /** Whether the store has the writes of this sink. Unnecessary for a sink that keeps its state in this process. */
   isCurrent?(): Promise<boolean>
-  /** Called by the sink's reader: `confirm` rejects if the entries read are no longer in the store. */
+  /** The sink's reader calls this: `confirm` rejects if the entries read are no longer in the store. */
   confirmBy?(confirm: () => Promise<void>): void
   /** Called when there is nothing more to read. */
   idle(): Promise<void>

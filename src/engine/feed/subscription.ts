@@ -30,7 +30,7 @@ export interface Reading<Item extends Occurred> {
   at(timeline: string, seq: number): Promise<Item | null>
   /** POSITION_GONE if the store no longer has the last entries read. */
   confirm(): Promise<void>
-  /** Called before going back to an earlier position. */
+  /** The subscription calls this before it goes back to an earlier position. */
   reset(): void
 }
 
@@ -287,7 +287,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     return letters.length
   }
 
-  /** Reported with each heartbeat: a handler that hangs while everything else progresses. */
+  /** The heartbeat reports a handler that hangs while everything else progresses. */
   #underWay(): UnderWay[] {
     const applying = this.#applying
     const first = applying?.items[0]

@@ -33,7 +33,7 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
       onProgress?.(progress)
     }
     return await grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: tell }).catch((error) => {
-      // Refused before anything was done, unless the error has another remedy.
+      // The store refused before anything was done, unless the error has another remedy.
       if (!isReprise(error) || error.remedy !== 'fix') note.began()
       throw error
     })

@@ -143,7 +143,7 @@ export async function note(
     }
     const { epoch } = head ?? (await engine.kernel.identity.past(timeline))
     const guard = { timeline, epoch }
-    // Taken and released in the same commit: the new epoch makes a concurrent commit from the same state fail.
+    // The commit takes and releases the timeline: the new epoch makes a concurrent commit from the same state fail.
     const declared = declare(engine.kernel, timeline, head ?? null)
     const outcome = await committer.submit({
       ...{ operation: newOperation(random), guard, take, release: true },

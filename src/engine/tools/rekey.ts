@@ -89,7 +89,7 @@ async function rekeyAll(
   return { isDone, key, changed, left: Object.fromEntries(left), users, retired }
 }
 
-/** Checked last: a process that began later has read the notes, and seals with the current key. */
+/** This check is last: a process that began later has read the notes, and seals with the current key. */
 async function usersOfOthers(kernel: Kernel, key: string): Promise<RekeyReport['users']> {
   const { store, worker, hash } = kernel
   const known = new Map((await notedKeys(kernel)).map((id) => [signOf(hash, id), id]))

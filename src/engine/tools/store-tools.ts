@@ -80,8 +80,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Backs up the whole store to one file, or to an object: 's3://bucket/name'. Called again after an interruption, it resumes a
-   * file. See docs/guides/backup.md.
+   * Backs up the whole store to one file, or to an object: 's3://bucket/name'. A repeated call resumes an
+   * interrupted file. See docs/guides/backup.md.
    */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
     checkCall('backup', options)
@@ -89,7 +89,7 @@ export class StoreTools implements Engine {
     return { ...report, file: path }
   }
 
-  /** Restores a backup into an empty store of any kind; called again after an interruption, it resumes. */
+  /** Restores a backup into an empty store of any kind. A repeated call resumes an interrupted restore. */
   async restore(path: string, options: Omit<RestoreOptions, 'onlyNew'> = {}): Promise<RestoreReport> {
     checkCall('restore', options)
     return await read(path, (file) => restoreBackup(this.#kernel, file, options, sourceOf(path)))
@@ -165,7 +165,7 @@ export class StoreTools implements Engine {
     return await storeChanges(this.#kernel)
   }
 
-  /** Undoes an interrupted change: the store is as it was before. Refused if only a resume can end the change. */
+  /** Undoes an interrupted change: the store is as it was before. The call is refused if only a resume can end the change. */
   async abandonChange(id: string): Promise<AbandonedChange> {
     this.#host.check()
     return await abandonChange(this.#host, id)
@@ -201,8 +201,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Deletes a timeline for good, with its archives. Refused while it has an owner or is needed. `dryRun` reports what would be
-   * deleted: forks, savepoints, unread mail, cursors.
+   * Deletes a timeline for good, with its archives. The call is refused while the timeline has an owner or is needed. `dryRun`
+   * reports what would be deleted: forks, savepoints, unread mail, cursors.
    */
   async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {
     checkCall('delete', options)
@@ -211,7 +211,7 @@ export class StoreTools implements Engine {
 
   /**
    * Deletes a timeline, and removes its bytes from the files of the store; reports the removed parts and where copies may
-   * remain. Called again after an interruption, it resumes.
+   * remain. A repeated call resumes an interrupted erasure.
    */
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
     checkCall('erase', options)
@@ -220,7 +220,7 @@ export class StoreTools implements Engine {
 
   /**
    * Erases single entries of a live history, including history shared with forks and archives; `dryRun` reports the entries.
-   * Called again after an interruption, it resumes. See docs/guides/housekeeping.md.
+   * A repeated call resumes an interrupted erasure. See docs/guides/housekeeping.md.
    * @example await rp.eraseEntries('notes/ann', { where: { fields: { email: 'ann@example.com' } }, dryRun: true })
    */
   async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {
@@ -331,8 +331,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Adds a database to the set and moves the timelines that belong there, while their runs continue. Called again after an
-   * interruption, it resumes. Every process of the set must get the new address; the call waits until all have it.
+   * Adds a database to the set and moves the timelines that belong there, while their runs continue. A repeated call
+   * resumes after an interruption. Every process of the set must get the new address; the call waits until all have it.
    * @example await rp.addShard('postgres://d.internal/app', { onProgress: ({ moved }) => console.log(moved) })
    */
   async addShard(url: string, options: AddShardOptions = {}): Promise<Grown> {

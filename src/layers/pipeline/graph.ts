@@ -41,7 +41,7 @@ export interface OperatorNode {
   readonly isExchange: boolean
   /** True: its state has no key, so there is one instance whatever the parallelism. */
   readonly isSingle: boolean
-  /** Opened before the first record of each run. */
+  /** Opens the resource before the first record of each run. */
   readonly open: ((engine: Engine) => Promise<OperatorResource>) | null
   readonly outlets: readonly Outlet[]
 }

@@ -21,9 +21,9 @@ export interface Operator {
    * Default: watermarks only pass through.
    */
   dueAbove?(watermark: number): number
-  /** Called after the tables were filled from a checkpoint, before the first batch. */
+  /** The flow calls this after the tables were filled from a checkpoint, before the first batch. */
   restored?(): void
-  /** Called periodically with the clock time, even without records. */
+  /** The flow calls this periodically with the clock time, even without records. */
   tick?(now: number): void
   /** The number of records inside that will be emitted without further input: calls under way. */
   inFlight?(): number

@@ -24,7 +24,7 @@ export interface SinkWriter {
   /** The number of records that wait for a checkpoint. Many of them make one due. */
   readonly pending: number
   cut(id: CutId): () => Promise<Prepared>
-  /** Writes rows that become visible in the very commit of the checkpoint. Called after the cut was prepared. */
+  /** Writes rows that become visible in the very commit of the checkpoint. The call follows the preparation of the cut. */
   apply?(sql: Sql): Promise<void>
   /** The checkpoint is published: make the prepared records visible. */
   commit(prepared: Prepared): Promise<void>

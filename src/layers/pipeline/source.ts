@@ -60,7 +60,7 @@ export interface SourceContext extends PartitionsContext {
   readonly partitions: readonly string[] | null
 }
 
-/** Returned by the `decode` of a source to skip a record that is not meant for pipelines. */
+/** The `decode` of a source returns this to skip a record that is not meant for pipelines. */
 export const passedOver: unique symbol = Symbol('reprise.pipeline.passedOver')
 
 export interface Source<T> {

@@ -37,7 +37,7 @@ import type { CountWindows, Windows } from './windows.ts'
 export interface FromOptions<In, T> {
   /** Decodes a record of the source. Default: the record itself. */
   readonly decode?: (value: In) => Synchronous<T>
-  /** The event time, in milliseconds since 1970. Required for windows. */
+  /** The event time, in milliseconds since 1970. Windows require it. */
   readonly time?: (value: T) => number
   /** How much older than the newest record a record may be and still be in time. Default: 0. */
   readonly outOfOrder?: Duration

@@ -138,7 +138,7 @@ export function readVersion(connection: Connection): number {
   if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 1) {
     throw damaged('the store does not say which version of the schema it has', { version: String(version) })
   }
-  // Stored twice since version 6: a flipped bit is mistaken neither for a newer release nor for an older one.
+  // The version is stored twice since version 6: a flipped bit is mistaken neither for a newer release nor for an older one.
   const copy = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_copy'`)?.value
   if ((copy ?? null) !== (version > 5 ? version : null)) {
     throw damaged(`the store says that its schema has version ${version}, and ${copy}`, { version, copy: String(copy) })

@@ -333,7 +333,7 @@ class SqliteStore implements Store {
 
   async renew(): Promise<Renewal> {
     if (this.#renewing) await this.#renewing
-    // Refused if the store is read-only.
+    // A read-only store refuses here.
     this.#write()
     let isDone = () => {}
     this.#renewing = new Promise((resolve) => {

@@ -162,7 +162,7 @@ export class Mirror {
     writing.replaced = await filesIn(this.#path)
     writing.position = feedStart
     writing.sign = sign
-    // Written first, in a file of its own: after a kill, the next writer knows by it which files to remove.
+    // Write the start first, in a file of its own: after a kill, the next writer knows by it which files to remove.
     writing.bytes = await writing.files.append([{ kind: 'start', sign }])
   }
 

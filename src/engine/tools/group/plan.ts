@@ -162,7 +162,7 @@ async function planMember(
     }
   }
   const model = engine.models.find(timeline)
-  // Reported before anything is done: a model that cannot be rolled back at all.
+  // Refuse a model that cannot be rolled back at all, before anything is done.
   if (to < from && model?.actions?.rollback) actionOf(model, 'rollback', timeline)
   const { state, lineage } = await recover(kernel, head, engine.models.mustFold(timeline))
   const { compensate, cannot, inDoubt } = compensationPlan(state.ledger, to, inheritedBy(lineage))

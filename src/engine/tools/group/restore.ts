@@ -60,11 +60,11 @@ export async function restoreGroup(
   target: GroupTarget,
   options: GroupRestoreOptions,
 ): Promise<GroupRestored> {
-  // Reported before anything is written: a restore that is impossible.
+  // Refuse an impossible restore before anything is written.
   const members = await membersOf(engine, target)
   refuseConsumedPlan(await planGroup(engine, target), options.consumed)
   const id = newId(engine.kernel.random)
-  // Created with its first entry: a kill here leaves a restore that can be resumed, or none.
+  // The record is created with its first entry: a kill here leaves a restore that can be resumed, or none.
   const begun = [{ type: 'begun', data: { target, members, ...(options.consumed && { consumed: options.consumed }) } }]
   const record = await engine.create(timelineId(restoreScope + id), restoreFold, begun, { status: 'restoring' })
   assert(record !== null && record !== 'released', 'a restore of this id is there already')

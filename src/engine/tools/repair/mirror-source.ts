@@ -65,7 +65,7 @@ async function missingOf(kernel: Kernel, head: Head, content: MirrorContent): Pr
   let sinceLast = 0
   for (let at = Math.max(head.floor, head.base?.seq ?? 0); at < head.seq; ) {
     const runs = await kernel.store.read(head.timeline, at, pageBytes).catch((error) => {
-      // Reported as a fault of its own.
+      // Verify reports it as a fault of its own.
       if (!isReprise(error, 'HISTORY_DAMAGED', 'STORE_DAMAGED')) throw error
       return []
     })

@@ -78,7 +78,7 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
   const leftOut: { timeline: string; why: string }[] = []
   const ended = records.at(-1)?.description
   if (ended && 'isEnd' in ended) {
-    // Interrupted between its last record and the rename.
+    // The backup was interrupted between its last record and the rename.
     await writer.close()
     await giveName(part, path)
     return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut: ended.leftOut }
@@ -141,7 +141,7 @@ async function addTimeline(kernel: Kernel, writer: BackupWriter, listed: Head, o
   if (!head) return false
   const { coordinate } = await exportTimeline(kernel, { timeline: head.timeline, seq: head.seq }, one).catch(
     (error) => {
-      // Rolled back or trimmed at this very moment: export its new state.
+      // The timeline was rolled back or trimmed at this very moment: export its new state.
       if (!isReprise(error, 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) throw error
       return exportTimeline(kernel, { timeline: head.timeline, seq: listed.seq }, one)
     },

@@ -140,7 +140,7 @@ async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<v
 }
 
 /**
- * Called after a failure. If the store failed, the stored part of a timeline is sound, and the next import of this file
+ * Cleans up after a failure. If the store failed, the stored part of a timeline is sound, and the next import of this file
  * resumes from there. A timeline that had been moved away and comes back is marked as moved again.
  */
 async function leave(

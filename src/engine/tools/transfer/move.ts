@@ -78,7 +78,8 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   }
   const path = join(tmpdir(), `reprise-${randomUUID()}.move`)
   return await leaveUnderNote(engine, head, ids, where, { to: where }, async (note) => {
-    // Noted there before it stops here: from then on no process creates another timeline there under its id.
+    // The note is written there before the timeline stops here: from then on no process creates another timeline there under
+    // its id.
     return await underNote(kernel, request, async (arrival) => {
       try {
         // A process there that read the notes just before this one may still have created a timeline under the id.
@@ -251,7 +252,7 @@ async function stop(
   await model?.transfer?.stop?.({ engine, head: before })
   await engine.letGo(id)
   const taken = await takeTimeline(kernel, id, { wait: '10s', ...options, mustExist: true })
-  // Taken only to be released: its previous owner is fenced, and what it was waiting for no longer changes.
+  // The timeline is taken only to be released: its previous owner is fenced, and its queue and wakeup no longer change.
   const { status, queue } = taken
   const isDue = before.owner !== null && queue !== null
   const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }

@@ -130,7 +130,7 @@ export class VerifyWatch {
     }
   }
 
-  /** Called only if there was no fault: otherwise there is no mark. */
+  /** Call it only if there was no fault: otherwise there is no mark. */
   async structuresDone(): Promise<void> {
     if (!this.areStructuresDone) {
       this.#structures = null
@@ -139,7 +139,7 @@ export class VerifyWatch {
     if (this.#earlier?.structuresAt == null) await this.#keep()
   }
 
-  /** Called before a timeline is verified: those before it are done. Throws ABORTED. */
+  /** Call it before a timeline is verified: those before it are done. Throws ABORTED. */
   async at({ timeline }: Head, tally: Tally): Promise<void> {
     const { signal } = this.#asked
     this.tell({ part: 'timelines', done: tally.timelines, total: this.#total, at: timeline })

@@ -26,7 +26,7 @@ interface Sides<A, B> {
   readonly right: B[]
 }
 
-/** Called once per checkpoint and key; in between, records are added in place, however many a key has. */
+/** Runs once per checkpoint and key; in between, records are added in place, however many a key has. */
 function copySides<A, B>({ left, right }: Sides<A, B>): Sides<A, B> {
   return { left: [...left], right: [...right] }
 }

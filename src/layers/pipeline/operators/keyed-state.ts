@@ -156,7 +156,7 @@ export class StateCell {
   readonly #now: () => number
   readonly #expiring = new TimeQueue<PipelineKey>()
   #key: PipelineKey = ''
-  /** Written by the running function, and not in the state yet; undefined: cleared. */
+  /** The value that the running function wrote, not in the state yet; undefined: cleared. */
   #pending: Held | undefined | typeof none = none
   /** Undo functions for changes made in place. */
   #undo: (() => void)[] = []

@@ -12,7 +12,7 @@ import { isForgotten, mergeSession, type SessionWindows } from '../rules/windows
 import { EarlyKeys } from './early.ts'
 import { Progress, type WindowResult } from './window.ts'
 
-/** Changed in place while the table owns it (see `StateTable.own`). */
+/** A session changes in place while the table owns it (see `StateTable.own`). */
 interface Session<A> {
   start: number
   end: number

@@ -91,7 +91,7 @@ export class TableCapture<V> implements StateCapture {
     for (const space of of.spaces) space.writtenTo = 0
   }
 
-  /** Called before a slot changes: keeps its value if it belongs to this capture and is not written yet. */
+  /** Runs before a slot changes: keeps its value if it belongs to this capture and is not written yet. */
   keep(space: Space<V>, slot: number): void {
     const stamp = space.stamps[slot]!
     const isWanted = this.isFull ? stamp <= this.#epoch && slot >= space.writtenTo : stamp === this.#epoch

@@ -85,7 +85,7 @@ export class Space<V> {
     this.#free.push(slot)
   }
 
-  /** Called at the barrier. The returned lists never change: later changes belong to the next capture. */
+  /** Call it at the barrier. The returned lists never change: later changes belong to the next capture. */
   takeChanges(): SpaceChanges {
     const { changed, deleted, live } = this
     this.isTouched = false

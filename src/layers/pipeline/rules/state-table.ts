@@ -106,7 +106,7 @@ export class StateTable<V> {
     this.#size -= space.size
   }
 
-  /** Called at the barrier. A full capture contains every key; an incremental one contains changes since the last capture. */
+  /** Call it at the barrier. A full capture contains every key; an incremental one contains changes since the last capture. */
   capture(isFull: boolean): StateCapture {
     assert(this.#capture === null, 'one capture at a time')
     const taken: TakenSpace<V>[] = []

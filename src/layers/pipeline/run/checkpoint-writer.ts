@@ -73,7 +73,7 @@ export async function writeState(
   hold: ChunkHold,
   captures: readonly CapturedTable[],
   base: CheckpointBase | null,
-  /** Called after the tables are written. */
+  /** Builds the header after the tables are written. */
   headerOf: (tables: ReadonlyMap<string, StoredTable>) => Promise<PipelineState>,
 ): Promise<WrittenState> {
   const output = new ChunkOutput(stateIo(kernel, hold))
@@ -111,7 +111,7 @@ async function writeTable(
   before: StoredTable | undefined,
   output: ChunkOutput,
 ): Promise<StoredTable> {
-  // Checked before anything is published: no run can resume from a checkpoint that claims more than it contains.
+  // Check before anything is published: no run can resume from a checkpoint that claims more than it contains.
   const isBase = capture.isFull || capture.builtOn === before?.keys
   assert(isBase, `${name} builds on ${capture.builtOn} keys, and its base has ${before?.keys ?? 'none'}`)
   const written = { keys: 0, deleted: 0 }

@@ -81,7 +81,7 @@ export interface CheckpointsOf {
   readonly neighbours: Neighbours
   /** A savepoint that is released once there is a newer checkpoint. */
   readonly leftBy: ManifestId | null
-  /** Attributes to write with the next checkpoint. */
+  /** Attributes to write with each checkpoint. */
   readonly noted: Readonly<Record<string, Attribute | null>> | undefined
 }
 
@@ -130,7 +130,7 @@ export class Checkpoints {
     return this.#coordinator.failures
   }
 
-  /** Reported with each heartbeat, so that operators see when recovery points no longer advance. */
+  /** Each heartbeat reports it, so that operators see when recovery points no longer advance. */
   get failing(): readonly Failing[] {
     if (this.failures === 0 || this.#failingSince === null) return []
     const reason = this.#lastFailure ?? 'no checkpoint is made'
@@ -150,7 +150,7 @@ export class Checkpoints {
     while (this.#underWay) await this.#underWay
   }
 
-  /** Requested by the policy, or because a sink holds many records. */
+  /** Requests a checkpoint for the policy, or because a sink holds many records. */
   periodic(): void {
     if (this.#underWay || this.#now < this.#pausedUntil) return
     const request = this.#nextRequest++

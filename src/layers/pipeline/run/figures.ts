@@ -45,7 +45,7 @@ export class Figures {
     this.#read = read
   }
 
-  /** Called often; takes one sample per second. */
+  /** The flow calls this often; it takes one sample per second. */
   sample(elapsedMs: number): void {
     const last = this.#samples.at(-1)
     if (last && elapsedMs - last.elapsedMs < sampleEveryMs) return

@@ -47,7 +47,7 @@ export interface FlowHooks {
   readonly trace: RunTrace | null
   readonly neighbours: Neighbours
   readonly origins: Origins | null
-  /** Called after a round with the number of records read, and with 0 at each tick. It may call `wait` to hold sources back. */
+  /** Runs after a round with the number of records read, and with 0 at each tick. It may call `wait` to hold sources back. */
   onRecords(count: number): void
 }
 
@@ -136,7 +136,7 @@ export class Flow {
     return [own, ...others]
   }
 
-  /** Called after the tables were filled from a checkpoint. */
+  /** Call it after the tables were filled from a checkpoint. */
   restored(): void {
     this.letters.restored()
     for (const { operator } of this.#wiring.instances()) operator.restored?.()

@@ -63,7 +63,7 @@ export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
   { engine, pipeline, signal }: SinksOf,
   what: string,
 ): Promise<T> {
-  // Registered with the worker, so that other processes and a stop request see a call that hangs.
+  // The worker registers the call, so that other processes and a stop request see a call that hangs.
   const call = hostOf(engine).kernel.worker.begin({ timeline: pipeline, what })
   try {
     return await unlessAborted(opening, signal, what)

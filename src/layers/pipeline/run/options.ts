@@ -28,7 +28,7 @@ export interface PipelineOptions {
   /** Identifies one of several runs of a definition, each with its own state. Default: a single run. */
   readonly id?: string
   /**
-   * The number of instances of operators with keys, each with a range of key groups. Default: as before, and 1 at first. A
+   * The number of instances of operators with keys, each with a range of key groups. Default: that of the checkpoint, or 1. A
    * change redistributes the state. All instances share one thread: see `reprise run --threads`.
    */
   readonly parallelism?: number
@@ -62,7 +62,7 @@ export interface ResolvedPipelineOptions extends PipelineOptions {
   readonly lettersMax: number
   /** The traceparent (W3C) of the caller that requested this run, if tracing is on. */
   readonly asked?: string | undefined
-  /** Attributes to write with the first checkpoint of this run. */
+  /** Attributes to write with each checkpoint of this run. */
   readonly noted?: Readonly<Record<string, Attribute | null>>
 }
 

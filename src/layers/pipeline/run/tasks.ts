@@ -59,7 +59,7 @@ interface Pause {
 
 export class PipelineTasks {
   readonly #of: TasksOf
-  /** Used to list the partitions of sources; tasks have graphs of their own. */
+  /** The graph for listing the partitions of sources; tasks have graphs of their own. */
   readonly #graph: Graph
   readonly #running = new Map<string, PipelineRun>()
   readonly #done = new Set<string>()
@@ -232,7 +232,7 @@ export class PipelineTasks {
   #start(partition: string, head: Head | undefined): void {
     const { engine, name } = this.#of
     const { from: _, ...rest } = this.#of.options
-    // Written with the next checkpoint: until then, a process that takes the task over begins from the same place.
+    // The next checkpoint writes it: until then, a process that takes the task over begins from the same place.
     const options = { ...rest, noted: { [fromAttribute]: fromOf(this.#of.options) } }
     const { from } = this.#of.options
     const begins = from !== undefined && this.#goesBack(head) ? { ...options, from } : options

@@ -9,7 +9,7 @@ import type { CheckpointFacts, PipelineState } from './state.ts'
 export interface PipelineTrace {
   /** Null: tracing is off. */
   readonly run: RunTrace | null
-  /** Stored in the next checkpoints. */
+  /** The next checkpoints store it. */
   readonly kept: KeptTrace
 }
 

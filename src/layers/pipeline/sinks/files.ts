@@ -10,7 +10,9 @@ import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
 export interface FilesOptions<T> {
-  /** Created if missing. Several sinks may share it: file names begin with the names of their sink and pipeline. */
+  /**
+   * The folder is created if missing. Several sinks may share it: file names begin with the names of their sink and pipeline.
+   */
   readonly folder: string
   /** Formats a line of the file. Default: JSON. */
   readonly line?: (value: T) => string

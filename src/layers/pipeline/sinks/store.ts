@@ -37,7 +37,7 @@ export interface TimelineTarget<E> {
 }
 
 export interface TimelineSinkOptions<T, E extends { readonly type: string }> {
-  /** Opened as shared: other processes may write to the same timelines. */
+  /** The sink opens it as shared: other processes may write to the same timelines. */
   readonly timeline: Entity<TimelineTarget<E>, string>
   /** The id of the timeline for a result. */
   id(value: T): string

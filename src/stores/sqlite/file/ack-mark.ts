@@ -50,7 +50,7 @@ export class AckMark {
     return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
   }
 
-  /** The position that the log must reach; 0: none. Called before every read, so the file is kept open. */
+  /** The position that the log must reach; 0: none. Every read calls this, so the file is kept open. */
   position(): number {
     this.#reading ??= openToRead(this.#file)
     if (this.#reading === null) return 0

@@ -13,7 +13,7 @@ const synchronousNames = ['off', 'normal', 'full', 'extra']
 /** How long SQLite may block the thread for a lock; after that the store waits without blocking (retry.ts). */
 const blockingWaitMs = 10
 
-/** Thrown to abort `silently` when its work needs a statement. */
+/** The error that aborts `silently` when its work needs a statement. */
 const needed = new Error('this needs a statement')
 
 export class Connection {
@@ -100,7 +100,7 @@ export class Connection {
     }
   }
 
-  /** Determined by an attempt: not all drivers report it. */
+  /** Attempts a statement to find out: not all drivers report it. */
   isInTransaction(): boolean {
     try {
       this.run('BEGIN')

@@ -11,7 +11,7 @@ import { type Stats, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RepriseError } from '../../../core/errors.ts'
 
-// Taken before the guard installs its replacements, which determine the caller on each call.
+// Save the original before the guard installs its replacements, which determine the caller on each call.
 const stat = statSync
 const { now } = Date
 

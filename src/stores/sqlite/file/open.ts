@@ -128,7 +128,7 @@ export function connectReader(driver: Driver, file: string): ReadingConnection {
 }
 
 function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOptions): OpenedFile['writer'] {
-  // Checked before and after: see salvage/renew.ts.
+  // Check before and after: see salvage/renew.ts.
   checkNote(file)
   const ack = new AckMark(file)
   // Read before the file: a process that creates or writes it at this moment leaves a mark as well.
@@ -240,7 +240,7 @@ function syncDirectory(directory: string): void {
 }
 
 /**
- * Removes statistics of our tables that ANALYZE made. Taken while the store was small, they make SQLite scan whole tables
+ * Removes statistics of our tables that ANALYZE made. Statistics of a small store make SQLite scan whole tables
  * after it has grown; our statements are planned well without them. Statistics of user tables are kept. Returns whether there
  * were any.
  */

@@ -116,7 +116,7 @@ export function* readWal(databaseFile: string): Generator<WalFrame> {
   }
 }
 
-/** Determined by the second frame, which depends on the first and not on the header; null: unknown. */
+/** Uses the second frame, which depends on the first and not on the header; null: unknown. */
 function isBigEndianAt(handle: number, pageBytes: number): boolean | null {
   const frameBytes = frameHeaderBytes + pageBytes
   const both = readAt(handle, headerBytes, 2 * frameBytes)

@@ -48,7 +48,7 @@ export class UnsettledRuns {
     this.#hash = hash
   }
 
-  /** Called when the file may have changed. */
+  /** Call it when the file may have changed. */
   begin(): void {
     this.#isFresh = false
   }

@@ -43,7 +43,7 @@ function loseLastCell(root: number): void {
 
 describe('a claim on SQLite', () => {
   it('reads as many rows as it wants: neither the others that are due, nor those that sleep, nor those at work', async () => {
-    // Of each priority: due, asleep, and owned by a live worker.
+    // Each priority has timelines that are due, asleep, and owned by a live worker.
     const kit = await kitWith(90, (i) => ({
       wakeup: i % 3 === 1 ? 5_000 : i,
       priority: i % 2,

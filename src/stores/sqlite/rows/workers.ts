@@ -37,7 +37,7 @@ export class Workers {
     this.#tallies = new Tallies(connection)
   }
 
-  /** Called when the file may have changed. */
+  /** Call it when the file may have changed. */
   begin(): void {
     this.#found.clear()
     this.#all = null

@@ -46,7 +46,7 @@ export class PageFile {
     this.count = Math.floor(fstatSync(handle).size / this.pageBytes)
   }
 
-  /** Numbered from 1. Null: there is no such page. */
+  /** Pages are numbered from 1. Null: there is no such page. */
   page(number: number): Uint8Array | null {
     if (!Number.isInteger(number) || number < 1 || number > this.count) return null
     const bytes = new Uint8Array(this.pageBytes)

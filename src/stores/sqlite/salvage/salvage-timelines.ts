@@ -281,7 +281,7 @@ function epochIn({ bytes }: Frame): number {
   try {
     return readStart(bytes).epoch
   } catch (error) {
-    // Sealed with a key that is not known here.
+    // The run is sealed with a key that is not known here.
     if (error instanceof RepriseError) return 0
     throw error
   }

@@ -264,7 +264,7 @@ interface Range {
   readonly last: number
 }
 
-/** Stored in the database, so that a copy of it is recognised. */
+/** The id is stored in the database, so that a copy of it is recognised. */
 function ownId(connection: Connection): string {
   const find = () => connection.get(`SELECT value FROM reprise_meta WHERE key = 'store_id'`)?.value
   const found = find()

@@ -95,7 +95,7 @@ describe('a rider on SQLite', () => {
   }
 
   it('G2: whose statement makes SQLite roll back by a rule of the schema is RIDER_FAILED; nothing is kept outside', async () => {
-    // Created by another program: the rule is already in the schema.
+    // Another program created the table: the rule is already in the schema.
     const { loadDriver } = await import('../file/driver.ts')
     const other = (await loadDriver()).open(join(folder, 'test.db'), { isReadOnly: false })
     other.exec('CREATE TABLE strict (id INTEGER PRIMARY KEY ON CONFLICT ROLLBACK)')

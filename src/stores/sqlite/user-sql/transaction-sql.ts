@@ -48,7 +48,7 @@ export class TransactionSql implements Sql {
     return row && fromSqlRow(row)
   }
 
-  /** Called after the user's SQL, before its commit is kept. */
+  /** Runs after the user's SQL, before its commit is kept. */
   checkLeftovers(): void {
     if (this.#connection.get('SELECT 1 FROM sqlite_temp_master LIMIT 1')) throw refused(noTemporary)
   }

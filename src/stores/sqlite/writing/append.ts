@@ -50,7 +50,7 @@ export function planAppends(
 function isAppend(commit: Commit): boolean {
   const { guard, run, operation } = commit
   if (!guard?.digest || !run || typeof operation !== 'string' || operation === '') return false
-  // No fields besides these three. Counted without an array of names: this is on the path of every append.
+  // No fields besides these three. The count uses no array of names: this is on the path of every append.
   let fields = 0
   for (const _ in commit) fields += 1
   if (fields !== 3) return false

@@ -233,7 +233,7 @@ export class Writer {
     this.#noteAnchors(frames, position)
     this.#writeAnchors()
     writing.timelines.flush()
-    // Written last: a settled row states that all heads are written.
+    // Write the row last: a settled row states that all heads are written.
     const body = this.#encode(position, frames, null)
     this.#connection.run(insertAtEnd, position, body)
     this.#end()

@@ -80,11 +80,11 @@ describe('the texts of errors, help and reports', () => {
 describe('comments and pages', () => {
   /** Per 1,000 lines. The counts only fall: lower the limit together with a count. */
   const habits: readonly (readonly [string, RegExp, number])[] = [
-    ['whoever', /\bwhoever\b/gi, 23],
-    ['what is, as a noun', /\bwhat (?:is|was|are|were)\b/gi, 54],
-    ['tell', /\b(?:tells?|told)\b/gi, 27],
-    ['go on', /\b(?:go|goes|going|went) on\b/gi, 23],
-    ['left out', /\bleft out\b/gi, 16],
+    ['whoever', /\bwhoever\b/gi, 1],
+    ['what is, as a noun', /\bwhat (?:is|was|are|were)\b/gi, 2],
+    ['tell', /\b(?:tells?|told)\b/gi, 2],
+    ['go on', /\b(?:go|goes|going|went) on\b/gi, 1],
+    ['left out', /\bleft out\b/gi, 1],
   ]
   const isGenerated = (path: string) => path.startsWith('docs/api/') || path === 'docs/errors.md'
   const filesIn = (folder: string, ending: string) =>

@@ -227,9 +227,7 @@ export class Flow {
     this.#wake = null
   }
 
-  /**
-   * Sends letters back to the operators and sources that could not process them: all letters, or none if one has no receiver.
-   */
+  /** Sends letters back to the operators and sources that could not process them: all, or none if one has no receiver. */
   redrive(ids: readonly number[]): number {
     this.#checkLetters()
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))

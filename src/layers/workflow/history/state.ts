@@ -37,10 +37,7 @@ export interface RunState {
   readonly generation: number
   /** The identity of this life of the run, or of the fork; part of every key. Missing in older runs. */
   readonly identity?: string
-  /**
-   * Mixed into random values that are drawn after the outcome `after` was delivered. Missing in runs with a short seed
-   * (run/chance.ts).
-   */
+  /** Mixed into random values drawn after the outcome `after`. Missing in runs with a short seed (run/chance.ts). */
   readonly salts?: readonly { readonly after: number; readonly salt: string }[]
   /** The run's name, and its life if not the first. Ids of children begin with it. */
   readonly keyBase: string
@@ -280,10 +277,7 @@ function undoOf(data: Data): { readonly undoesInherited?: true } {
   return data.undo === 'inherited' ? { undoesInherited: true } : {}
 }
 
-/**
- * The state before that command, with keys of a new generation: repeated calls must not reuse the keys of the undone
- * ones.
- */
+/** The state before that command, with keys of a new generation: repeated calls must not reuse the keys of undone ones. */
 function atGeneration(state: RunState, to: string, seq?: number): RunState {
   const generation = state.generation + 1
   const journal = journalUpTo(state.journal, to, seq)

@@ -1,7 +1,6 @@
 // One execution of workflow code against its history. Outcomes are delivered one at a time, and between two of them the
 // code runs as far as it can, so that races and branches interleave in every replay as they did the first time. No
-// command starts before all of history is delivered; if history holds an outcome for a command that the code does not
-// issue, the code has diverged.
+// command starts before all of history is delivered; an outcome of a command that the code never issues is a divergence.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { whenDrained } from '../../../engine/base/drained.ts'
@@ -46,10 +45,7 @@ export interface ExecutionHooks {
 /** The execution yields to the event loop after this many deliveries in a row. */
 const yieldEvery = 256
 
-/**
- * How long code may take to issue the command that history expects: first in turns of the event loop, then in
- * milliseconds.
- */
+/** How long code may take to issue the command that history expects: first in event loop turns, then in milliseconds. */
 const patienceTurns = 20
 const patienceMs = [1, 4, 15, 60]
 

@@ -1,6 +1,7 @@
 // "Stop with a savepoint, move to another machine, go on", for every model, in the middle of its work, between SQLite and
 // PostgreSQL. What is moved goes on there with what it waited for, and can no longer be written to where it was.
 
+import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -239,6 +240,25 @@ describe.each([
     await expect(gone.result()).rejects.toMatchObject({ code: 'NOT_FOUND', data: { to: expect.any(String) } })
     await expect(gone.signal('go')).rejects.toMatchObject({ code: 'NOT_FOUND' })
   })
+})
+
+it('ends in a program that has nothing else to do', () => {
+  const program = `
+    import { open, timeline } from ${JSON.stringify(new URL('../../dist/index.js', import.meta.url).href)}
+    const counter = timeline('counter', { initial: () => 0, apply: (sum, entry) => sum + entry.by })
+    const [from, to] = [await open('sqlite:from.db'), await open('sqlite:to.db')]
+    const one = await from.open(counter, 'x')
+    await one.append({ type: 'added', by: 1 })
+    await one.close()
+    await from.move('counter/x', to)
+    console.log((await to.head('counter/x')).seq)
+    await from.close()
+    await to.close()`
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    cwd: folder,
+    encoding: 'utf8',
+  })
+  expect({ status, stdout, stderr }).toMatchObject({ status: 0, stdout: '1\n' })
 })
 
 describe('a move', () => {

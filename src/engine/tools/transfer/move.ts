@@ -83,7 +83,7 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
     return await underNote(kernel, request, async (arrival) => {
       try {
         // A process there that read the notes just before this one may still have created a timeline under the id.
-        await new Promise<void>((resolve) => kernel.clock.after(2 * knownForMs, resolve))
+        await new Promise<void>((resolve) => kernel.clock.after(2 * knownForMs, resolve, true))
         for (const id of ids) await refuseTaken(engine, to, timelineId(id))
         const moved = await leave(engine, ids, model, where, path, options, note)
         // From here on it may have arrived: an abandoned move would duplicate it.

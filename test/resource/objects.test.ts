@@ -28,9 +28,29 @@ onEveryStore('objects', (world) => {
     b = await (await here.engine({ worker: 'other' })).open(sites)
   })
 
+  it('have a uid that no later object gets, also after their kind was deleted and made again', async () => {
+    const w = await world()
+    const uids: string[] = []
+    for (let life = 0; life < 2; life++) {
+      const rp = await w.engine()
+      uids.push((await (await rp.open(sites)).create({ name: 'web', spec: { url: `${life}`, replicas: 1 } })).uid)
+      await rp.close()
+      const other = await w.engine()
+      await other.delete('resource/sites')
+      await other.close()
+    }
+    expect(new Set(uids).size).toBe(2)
+  })
+
   it('are made once, and are seen by every process at once', async () => {
     const made = await a.create({ name: 'web', labels: { app: 'web' }, spec: { url: 'https://a' } })
-    expect(made).toMatchObject({ name: 'web', generation: 1, revision: 1, uid: 'sites@1', labels: { app: 'web' } })
+    expect(made).toMatchObject({
+      name: 'web',
+      generation: 1,
+      revision: 1,
+      uid: expect.stringMatching(/^sites@[0-9a-f]{16}$/),
+      labels: { app: 'web' },
+    })
     expect(await b.get('web')).toEqual(made)
     expect(await b.get('other')).toBeUndefined()
     await expect(b.create({ name: 'web', spec: { url: 'x' } })).rejects.toMatchObject({ code: 'EXISTS' })

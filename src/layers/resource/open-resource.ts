@@ -16,7 +16,7 @@ import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
 import { TurnWriter } from '../../engine/writing/turn-writer.ts'
 import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
 import { Revisions } from './revisions.ts'
-import type { ResourceObject } from './rules/object.ts'
+import type { Draft, ResourceObject } from './rules/object.ts'
 import { type Change, changeOf, checkFence, checkRaised, entryFor, type ResourceState } from './rules/state.ts'
 import { ChangeWindow } from './rules/window.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
@@ -253,7 +253,7 @@ export class OpenResource implements SharedResource {
           verdicts.push(() => request.resolve(null))
           continue
         }
-        const { type, data } = entry ?? entryFor(before ?? null, after!)
+        const { type, data } = entry ?? entryFor(before ?? null, before ? after! : this.#named(after!))
         written.push({ request, index: entries.length })
         entries.push({ type, data, ...(entries.length === 0 ? { key } : { partOf: key }) })
         if (name !== undefined) touched.add(name)
@@ -262,6 +262,15 @@ export class OpenResource implements SharedResource {
       }
     }
     return { entries, written, verdicts, rest }
+  }
+
+  /** A new object has a uid of its own: after a restore or a delete of the kind, a sequence is used again. */
+  #named(made: Draft | 'gone'): Draft | 'gone' {
+    if (made === 'gone' || made.uid !== undefined) return made
+    return {
+      ...made,
+      uid: `${this.timeline.slice(this.timeline.indexOf('/') + 1)}@${newId(this.engine.kernel.random)}`,
+    }
   }
 
   #answer({ entries, written, verdicts, rest }: Round, first: number): readonly Request[] {

@@ -92,7 +92,7 @@ export function changeOf(entry: ChangeEntry): Change | null {
   return { revision: seq, type: 'deleted', object: { ...o, revision: seq }, before: o }
 }
 
-/** Unique in a store: a sequence is used once. */
+/** The uid of an object that was made before uids were recorded. */
 export function uidOf({ timeline, seq }: Pick<ChangeEntry, 'timeline' | 'seq'>): string {
   return `${timeline.slice(timeline.indexOf('/') + 1)}@${seq}`
 }

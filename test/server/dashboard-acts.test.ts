@@ -132,6 +132,8 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     const { page, rp } = board
     await rp.fork({ timeline: 'counter/what-if', seq: 4 }, 'counter/acted')
     await board.show('#/t/counter%2Fwhat-if?tab=travel&seq=3')
+    // The page was at entry 4 before: its button would plan that rollback.
+    await page.getByText('3 of 4').first().waitFor()
     await page.getByRole('button', { name: 'Roll back here…' }).click()
     const dialog = page.getByRole('dialog')
     await dialog.getByText('counter/acted was forked at 4').waitFor()

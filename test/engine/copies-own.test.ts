@@ -52,7 +52,7 @@ function shop() {
   })
   const waiting = async (rp: Reprise, id: string) => {
     const run = await rp.run(buy, undefined, { id })
-    await until(async () => (await run.waitsFor()).length > 0)
+    await until(async () => (await run.waitsFor()).some(({ kind }) => kind === 'signal'))
     return run
   }
   const cancelled = async (rp: Reprise, id: string, options = {}) => {

@@ -87,7 +87,10 @@ onEveryStore('a copy beside its original', (world) => {
     await rp.import(await exported(rp, run.timeline), { as: 'workflow/buy/back' })
     const back = await workflows(rp).of(buy).get('back')
     await back.rollback('charge')
-    await until(async () => (await back.state()).generation === 1 && (await back.waitsFor()).length > 0)
+    await until(
+      async () =>
+        (await back.state()).generation === 1 && (await back.waitsFor()).some(({ kind }) => kind === 'signal'),
+    )
     expect(refunds).toEqual(['paid-2'])
     await cancelled(rp, 'back')
     expect(refunds).toEqual(['paid-2', 'paid-3'])

@@ -61,7 +61,7 @@ const order = workflow('order', async (ctx) => {
 
 async function started(rp: Reprise) {
   const run = await rp.run(order, undefined, { id: 'o' })
-  await until(async () => (await run.waitsFor()).length > 0)
+  await until(async () => (await run.waitsFor()).some(({ kind }) => kind === 'signal'))
   return run
 }
 

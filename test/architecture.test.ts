@@ -6,23 +6,20 @@ import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  checkSource,
-  findImports,
-  isTest,
-  lineCount,
-  linesMax,
-  linesWorthALook,
-  type Source,
-} from '../scripts/architecture.ts'
+import { checkSource, findImports, isTest, linesMax, type Source } from '../scripts/architecture.ts'
+import { functionLinesMax, longFunctions } from '../scripts/functions.ts'
 import { tokenize } from '../scripts/tokens.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const sources: Source[] = readdirSync(`${root}src`, { recursive: true, encoding: 'utf8' })
-  .map((name) => `src/${name.replaceAll('\\', '/')}`)
-  .filter((path) => path.endsWith('.ts') && !isTest(path))
-  .sort()
-  .map((path) => ({ path, text: readFileSync(root + path, 'utf8') }))
+const sources = sourcesIn('src', /\.ts$/)
+
+function sourcesIn(folder: string, name: RegExp): Source[] {
+  return readdirSync(root + folder, { recursive: true, encoding: 'utf8' })
+    .map((path) => `${folder}/${path.replaceAll('\\', '/')}`)
+    .filter((path) => name.test(path) && !isTest(path))
+    .sort()
+    .map((path) => ({ path, text: readFileSync(root + path, 'utf8') }))
+}
 
 describe('the sources', () => {
   it('are found', () => {
@@ -30,11 +27,18 @@ describe('the sources', () => {
   })
 
   it('import only in the direction that ARCHITECTURE.md draws, and the core stays pure', () => {
-    for (const { path, text } of sources) {
-      if (lineCount(text) > linesWorthALook) console.warn(`${path} has ${lineCount(text)} lines: a second noun?`)
-    }
     const faults = sources.flatMap(checkSource).map((fault) => `${fault.path}:${fault.line} ${fault.what}`)
     expect(faults).toEqual([])
+  })
+
+  it(`have functions of at most ${functionLinesMax} lines`, () => {
+    const code = [...sources, ...sourcesIn('scripts', /\.([mc]js|ts)$/), ...sourcesIn('dashboard', /\.tsx?$/)]
+    const found = code
+      // The conformance suite consists of tests.
+      .filter(({ path }) => !path.startsWith('src/testing/conformance/'))
+      .flatMap((source) => longFunctions(source))
+      .filter(({ path, name }) => !stillLong.includes(`${path} ${name}`))
+    expect(found.map(({ path, line, name, lines }) => `${path}:${line} ${name} has ${lines} lines`)).toEqual([])
   })
 
   it('of the engine lie in rooms of which no two import each other', () => {
@@ -108,6 +112,35 @@ describe('the sources', () => {
     }
   })
 })
+
+/** Functions that are yet to be split. */
+const stillLong = [
+  'dashboard/src/checkpoints.tsx Checkpoints',
+  'dashboard/src/journal-view.tsx JournalView',
+  'dashboard/src/panel.tsx RowPanel',
+  'dashboard/src/runs.tsx Runs',
+  'dashboard/src/system.tsx System',
+  'dashboard/src/timeline.tsx TimelineView',
+  'dashboard/src/travel.tsx Travel',
+  'scripts/soak/worlds.mjs postgresWorld',
+  'src/cli/commands/resume.ts resume',
+  'src/cli/commands/verify.ts verify',
+  'src/core/commit/decide.ts decide',
+  'src/engine/api/open.ts createEngine',
+  'src/engine/history/recover.ts recoverFrom',
+  'src/engine/tools/verify/verify.ts verifyWith',
+  'src/layers/agent/tells.ts tells',
+  'src/layers/pipeline/operators/join.ts intervalJoined',
+  'src/layers/pipeline/operators/process.ts processed',
+  'src/layers/pipeline/run/run.ts runTaken',
+  'src/layers/table/partitioned.ts stateStore',
+  'src/layers/workflow/history/state.ts apply',
+  'src/operations/models.ts kinds',
+  'src/stores/postgres/commit-function.ts createCommitFunction',
+  'src/stores/postgres/functions.ts createFunctions',
+  'src/stores/postgres/read-functions.ts createReadFunctions',
+  'src/stores/postgres/tables.ts createTables',
+]
 
 /** Ids that never leave the store: of mail and entries that are to be there once, and the name of a session's fork. */
 const insideTheStore = [
@@ -236,6 +269,30 @@ describe('the checker refuses', () => {
     expect(checkSource({ path: 'src/core/a.ts', text: text(linesMax) })).toEqual([])
     expect(checkSource({ path: 'src/core/a.ts', text: text(linesMax + 1) })).toHaveLength(1)
   })
+
+  describe('functions with one line too many, and not those with exactly as many as allowed:', () => {
+    const body = (lines: number) => 'work()\n'.repeat(lines)
+    it.each([
+      ['a function', (lines: number) => `function a() {\n${body(lines - 2)}}`],
+      ['an arrow', (lines: number) => `const a = async () => {\n${body(lines - 2)}}`],
+      ['a method', (lines: number) => `class A {\n  a() {\n${body(lines - 2)}}\n}`],
+      ['a constructor', (lines: number) => `class A {\n  constructor() {\n${body(lines - 2)}}\n}`],
+      ['an accessor', (lines: number) => `const o = {\n  get a() {\n${body(lines - 2)}}\n}`],
+      ['a function with a callback', (lines: number) => `function a() {\n  each(() => {\n${body(lines - 4)}})\n}`],
+      [
+        'a function with a branch and a nested function',
+        (lines: number) => `function a() {\n  if (b) c()\n  function d() {\n${body(lines - 5)}}\n}`,
+      ],
+      [
+        'a method that a factory returns',
+        (lines: number) => `const b = () => {\n${body(10)}  return {\n    a() {\n${body(lines - 2)}}\n  }\n}`,
+      ],
+    ])('%s', (_name, text) => {
+      const found = (lines: number) => longFunctions({ path: 'a.ts', text: text(lines) })
+      expect(found(functionLinesMax)).toEqual([])
+      expect(found(functionLinesMax + 1).map(({ lines }) => lines)).toContain(functionLinesMax + 1)
+    })
+  })
 })
 
 describe('the checker accepts', () => {
@@ -271,6 +328,13 @@ describe('the checker accepts', () => {
   ])('%s', (_name, path, code) => {
     expect(faultsOf(path, code)).toEqual([])
   })
+})
+
+it('a factory is measured without the functions that it defines', () => {
+  const method = (name: string) => `    ${name}() {\n${'work()\n'.repeat(40)}    },\n`
+  const text = `function a() {\n  const b = c()\n  return {\n${method('d')}${method('e')}${method('f')}  }\n}`
+  expect(longFunctions({ path: 'a.ts', text })).toEqual([])
+  expect(longFunctions({ path: 'a.ts', text: text.replace('const b = c()', 'if (b) c()') })).toHaveLength(1)
 })
 
 describe('the tokenizer', () => {

@@ -16,7 +16,12 @@ export interface OptionSpec {
 export interface CommandSpec {
   readonly name: string
   readonly usage: string
+  /** Further forms of the command line. */
+  readonly forms?: readonly string[]
+  /** One imperative phrase that fits on its line of `reprise help`. */
   readonly summary: string
+  /** Sentences that only `reprise help COMMAND` prints. */
+  readonly details?: string
   readonly options?: Readonly<Record<string, OptionSpec>>
   /** Minimum and maximum number of positional arguments. */
   readonly arguments: readonly [number, number]
@@ -34,6 +39,14 @@ export interface CommandSpec {
   /** Also accepts a store whose restore has not finished. */
   readonly evenUnfinished?: true
   readonly load: () => Promise<{ readonly default: Command }>
+}
+
+/** The commands under one heading of `reprise help`. */
+export interface CommandGroup {
+  /** `reprise help TOPIC` prints the group with the usage of its commands. */
+  readonly topic: string
+  readonly title: string
+  readonly commands: readonly CommandSpec[]
 }
 
 export type Options = Readonly<Record<string, string | boolean | readonly string[] | undefined>>

@@ -68,12 +68,13 @@ async function dispatch(argv: readonly string[], output: Output, isVerbose: bool
   if (first === undefined) return (await import('./help.ts')).welcome(output)
   if (first === 'help' || first === '--help' || first === '-h') return (await import('./help.ts')).help(output, rest[0])
   const spec = commands.find((each) => each.name === first)
-  if (!spec) throw new UsageError(`there is no command ${first}`, suggestion(first))
+  if (!spec) throw new UsageError(`unknown command ${first}`, suggestion(first))
   const { values, positionals } = parse(spec, [...globals, ...rest])
   if (values.help) return (await import('./help.ts')).help(output, spec.name)
   const [least, most] = spec.arguments
   if (positionals.length < least || positionals.length > most) {
-    throw new UsageError(`usage: reprise ${spec.usage}`, `reprise help ${spec.name} says more`)
+    const usage = [spec.usage, ...(spec.forms ?? [])].map((form) => `reprise ${form}`).join('\n')
+    throw new UsageError(`usage: ${usage}`, `reprise help ${spec.name} describes its options`)
   }
   return await call(spec, positionals, values, output, isVerbose)
 }

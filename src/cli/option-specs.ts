@@ -1,98 +1,92 @@
-// Options that several commands share.
+// Options of commands: the three forms, and the options that several commands share.
 
-export const limit = { type: 'string', value: 'N', help: 'show at most this many' } as const
+import type { OptionSpec } from './command.ts'
+
+/** @example flag('print results as JSON') */
+export function flag(help: string, short?: string): OptionSpec {
+  return { type: 'boolean', help, ...(short && { short }) }
+}
+
+/** An option with a value. `name`: the placeholder in its help. */
+export function value(name: string, help: string): OptionSpec {
+  return { type: 'string', value: name, help }
+}
+
+/** An option that may be repeated. */
+export function values(name: string, help: string): OptionSpec {
+  return { type: 'string', value: name, multiple: true, help }
+}
+
+export const limit = value('N', 'show at most this many')
 export const listOptions = {
-  status: { type: 'string', value: 'STATUS', help: 'only timelines with this status' },
-  queue: { type: 'string', value: 'QUEUE', help: 'only timelines in this queue' },
-  attribute: { type: 'string', value: 'KEY=VALUE', multiple: true, help: 'only timelines with this attribute' },
-  after: { type: 'string', value: 'ID', help: 'only ids after this one' },
+  status: value('STATUS', 'only timelines with this status'),
+  queue: value('QUEUE', 'only timelines in this queue'),
+  attribute: values('KEY=VALUE', 'only timelines with this attribute'),
+  after: value('ID', 'only ids after this one'),
   limit,
 } as const
-export const yes = { type: 'boolean', short: 'y', help: 'do it without asking' } as const
+export const yes = flag('skip the confirmation', 'y')
 export const initOptions = {
-  template: { type: 'string', value: 'NAME', help: 'job, pages, migrate, workflow or timeline' },
-  name: { type: 'string', value: 'NAME', help: 'name of the job' },
-  language: { type: 'string', value: 'ts|js', help: 'TypeScript or JavaScript' },
-  force: { type: 'boolean', help: 'overwrite existing files' },
+  template: value('NAME', 'job, pages, migrate, workflow or timeline'),
+  name: value('NAME', 'name of the job'),
+  language: value('ts|js', 'TypeScript or JavaScript'),
+  force: flag('overwrite existing files'),
   yes,
 } as const
-export const moduleOption = {
-  type: 'string',
-  value: 'FILE',
-  help: 'module that exports the definition, for models this program does not know',
-} as const
+export const moduleOption = value('FILE', 'module that exports the definition of a custom model')
 export const drillOptions = {
-  shipped: {
-    type: 'string',
-    value: 'PLACE',
-    help: 'restore the whole store aside from where it was shipped to, and measure RPO and RTO',
-  },
+  shipped: value('PLACE', 'restore the shipped store to a separate place, and measure RPO and RTO'),
   module: moduleOption,
 } as const
-const undoInherited = { type: 'boolean', help: 'of a fork: also undo what its original did' } as const
+const undoInherited = flag('fork: also undo effects of the original')
 export const rollbackOptions = {
-  before: { type: 'string', value: 'SEQ', help: 'go back to before this entry' },
-  'before-time': { type: 'string', value: 'WHEN', help: 'go back to before the first entry at or after this time' },
-  'until-valid': { type: 'boolean', help: 'go back to before the state became invalid, by its definition' },
-  where: { type: 'string', value: 'FILE', help: 'the same, by the predicate that this module exports' },
+  before: value('SEQ', 'roll back to before this entry'),
+  'before-time': value('WHEN', 'roll back to before the first entry at or after this time'),
+  'until-valid': flag('roll back to before the state became invalid by its definition'),
+  where: value('FILE', 'the same, with the predicate that this module exports'),
   module: moduleOption,
-  takeover: { type: 'boolean', help: 'even if a live process owns it' },
+  takeover: flag('even if a live process owns the timeline'),
   'undo-inherited': undoInherited,
-  'even-consumed': { type: 'boolean', help: 'even if others have acted on what is undone; they are recorded' },
+  'even-consumed': flag('even if consumers have acted on the undone entries; they are recorded'),
   yes,
 } as const
-const report = { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' } as const
+const report = value('KIND', 'auto, bar, lines, json or none')
 /** How a pipeline starts (run-flags.ts). */
 export const workOptions = {
-  'away-for': {
-    type: 'string',
-    value: 'TIME',
-    help: 'go on for this long while the store does not answer (default: 10s, a file 5s)',
-  },
-  from: {
-    type: 'string',
-    value: 'CHECKPOINT',
-    help: 'pipelines: begin from this checkpoint, or from the newest one at this time or before (for work: a time)',
-  },
-  changes: {
-    type: 'string',
-    value: 'JSON',
-    help: `pipelines: what became of names that the code changed: '{"rename":{"old":"new"},"drop":["a"],"add":["b"]}'`,
-  },
+  'away-for': value('TIME', 'tolerate an unavailable store for this long (default: 10s, for a file 5s)'),
+  from: value(
+    'CHECKPOINT',
+    'pipelines: start from this checkpoint, or from the newest one at or before this time (work: a time)',
+  ),
+  changes: value(
+    'JSON',
+    `pipelines: renamed, dropped and added names, as '{"rename": {"old": "new"}, "drop": ["a"], "add": ["b"]}'`,
+  ),
 } as const
 const beginOptions = {
   ...workOptions,
-  takeover: { type: 'boolean', help: 'pipelines: take it over from a live process, whose further writes are refused' },
-  wait: { type: 'string', value: 'TIME', help: 'pipelines, migrations: wait this long for a live owner (30s, 5m)' },
+  takeover: flag('pipelines: take over from a live process, whose later writes are refused'),
+  wait: value('TIME', 'pipelines, migrations: wait this long for a live owner (such as 30s)'),
 } as const
 export const resumeOptions = { report, ...beginOptions, module: moduleOption } as const
 export const cancelOptions = {
-  reason: { type: 'string', value: 'TEXT', help: 'why' },
+  reason: value('TEXT', 'reason, for its history'),
   'undo-inherited': undoInherited,
 } as const
 export const runOptions = {
-  input: { type: 'string', value: 'JSON', help: 'input of the run' },
-  id: { type: 'string', value: 'ID', help: 'id of the run, for workflows and pipelines' },
+  input: value('JSON', 'input of the run'),
+  id: value('ID', 'id of the run, for workflows and pipelines'),
   report,
   ...beginOptions,
-  threads: { type: 'string', value: 'N', help: 'pipelines: share its partitions among so many threads' },
-  work: { type: 'boolean', help: 'keep working on whatever is due, until interrupted' },
-  'dry-run': { type: 'boolean', help: 'migrations: say what would be done, and write nothing' },
+  threads: value('N', 'pipelines: number of threads that share the partitions'),
+  work: flag('keep executing due work until interrupted'),
+  'dry-run': flag('migrations: print the statements, and write nothing'),
 } as const
 
 export const forkOptions = {
-  set: {
-    type: 'string',
-    value: 'NAME=JSON',
-    multiple: true,
-    help: 'go on with this: the result of a step, a row of a table, a field of a session',
-  },
-  unset: { type: 'string', value: 'NAME', multiple: true, help: 'go on without this row of a table' },
-  input: {
-    type: 'string',
-    value: 'JSON',
-    help: 'go on with another input; from the start, unless @SEQ says where',
-  },
-  by: { type: 'string', value: 'NAME', help: 'who edits it, for its history' },
+  set: values('NAME=JSON', 'replace this value: the result of a step, a row of a table, a field of a session'),
+  unset: values('NAME', 'remove this row of a table'),
+  input: value('JSON', 'replace the input; the fork starts at the beginning unless @SEQ is set'),
+  by: value('NAME', 'author of the edit, for its history'),
   module: moduleOption,
 } as const

@@ -20,7 +20,7 @@ const log: Command = async (invocation) => {
   if (!Number.isSafeInteger(limit) || limit < 1 || !Number.isSafeInteger(after) || after < 0)
     throw new UsageError(
       '--limit must be a whole number of at least 1, --after one of at least 0',
-      'reprise help log says more',
+      'reprise help log describes its options',
     )
   const type = text(options, 'type')
   let count = 0
@@ -45,7 +45,7 @@ async function reports({ engine, args, options, output }: Invocation): Promise<n
   const since = text(options, 'since')
   const limit = Number(text(options, 'limit') ?? 100)
   if (!Number.isSafeInteger(limit) || limit < 1) {
-    throw new UsageError('--limit must be a whole number of at least 1', 'reprise help log says more')
+    throw new UsageError('--limit must be a whole number of at least 1', 'reprise help log describes its options')
   }
   const found = await engine.log({
     limit,

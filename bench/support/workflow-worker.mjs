@@ -3,8 +3,9 @@
 // minutes: only a missed session can tell that it died.
 
 import { openStore } from '../../dist/engine/api/open.js'
-import { createEngine, open } from '../../dist/index.js'
+import { open } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
+import { createEngine } from '../../dist/store.js'
 
 const [, , url, countText, mode, host] = process.argv
 const count = Number(countText)

@@ -3,13 +3,10 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import {
-  createEngine,
   errorCodes,
   explain,
   feedStart,
   GiveUp,
-  housekeepingRound,
-  housekeepingState,
   isGiveUp,
   isReprise,
   isRetryLater,
@@ -18,14 +15,9 @@ import {
   open,
   RepriseError,
   RetryLater,
-  renewStore,
-  restoreShipped,
-  type Store,
   timeline,
 } from 'reprise'
 import { example } from './example.ts'
-
-declare function openMyStore(): Store
 
 const counter = timeline('counter', {
   initial: () => 0,
@@ -237,30 +229,6 @@ export default [
     assert.equal((await other.head('counter/visits'))!.seq, 1)
     await other.close()
   }),
-  example(
-    ['StoreTools.ship', 'restoreShipped'],
-    async (rp, folder) => {
-      await rp.open(counter, 'visits').append({ type: 'added', by: 1 })
-      const place = join(folder, 'shipped')
-      await rp.ship(place, { once: true })
-      // The machine is lost: on another one, everything is there.
-      const { file, lost } = await restoreShipped(place, `sqlite:${join(folder, 'new', 'app.db')}`)
-      assert.equal(lost, null)
-      const other = await open(`sqlite:${file}`)
-      assert.equal((await other.head('counter/visits'))!.seq, 1)
-      await other.close()
-    },
-    'sqlite',
-  ),
-  example(['renewStore'], async (_, folder) => {
-    const url = `sqlite:${join(folder, 'app.db')}`
-    const app = await open(url)
-    await app.open(counter, 'visits').append({ type: 'added', by: 1 })
-    await app.close()
-    // Of a file that no longer opens: what would be lost by writing it anew.
-    const { lost } = (await renewStore(url, { dryRun: true }))!
-    assert.deepEqual(lost, [])
-  }),
   example(['StoreTools.giveUp'], async (rp) => {
     await rp.open(counter, 'b').append({ type: 'added', by: 1 })
     const { lost, refusal } = await rp.giveUp('counter/b', { by: 'ann', reason: 'a lost sector', dryRun: true })
@@ -340,18 +308,12 @@ export default [
     assert.deepEqual([report.done, report.failed, calls], [1, 1, 2])
     console.assert(isRetryLater(new RetryLater('1s')) && isGiveUp(new GiveUp()))
   }),
-  example(['housekeepingRound', 'housekeepingState'], async (rp) => {
-    const report = await housekeepingRound(rp)
-    console.assert(report !== null && (await housekeepingState(rp)) !== null)
-  }),
   example(
-    ['createEngine'],
-    async () => {
-      // Over a store of your own; the conformance suite of reprise/testing says whether it is one.
-      const rp = createEngine({ store: openMyStore() })
+    ['StoreTools.ship'],
+    async (rp, folder) => {
       await rp.open(counter, 'visits').append({ type: 'added', by: 1 })
-      await rp.close()
+      await rp.ship(join(folder, 'shipped'), { once: true })
     },
-    'compiled',
+    'sqlite',
   ),
 ]

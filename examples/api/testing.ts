@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import type { Store } from 'reprise'
 import { aggregate, Refused } from 'reprise/events'
 import type { Sink, Source } from 'reprise/pipeline'
+import type { Store } from 'reprise/store'
 import {
   Crashed,
   checkHistories,

@@ -8,7 +8,8 @@ import type { CheckpointSaverTestInitializer } from '@langchain/langgraph-checkp
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
 import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
-import { createEngine, open, type Reprise } from '../../src/index.ts'
+import { open, type Reprise } from '../../src/index.ts'
+import { createEngine } from '../../src/store.ts'
 import { openPostgres } from '../../src/stores/postgres/index.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 

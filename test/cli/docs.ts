@@ -33,6 +33,9 @@ const subpaths = [
   'otel',
   'memo',
   'exec',
+  'store',
+  'model',
+  'tools',
 ] as const
 
 /** Every block of a page that is marked as TypeScript, also one that is indented under a list. */

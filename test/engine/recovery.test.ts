@@ -2,8 +2,8 @@
 // when nothing can work.
 
 import { expect, it } from 'vitest'
-import type { Store } from '../../src/index.ts'
 import { timeline } from '../../src/index.ts'
+import type { Store } from '../../src/store.ts'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'

@@ -1,7 +1,7 @@
 // Opens an engine from a description, for the crash programs. Uses the built library, as a user's program would.
 
 import { sha256, systemClock } from '../../dist/engine/base/platform.js'
-import { createEngine } from '../../dist/index.js'
+import { createEngine } from '../../dist/store.js'
 
 /**
  * Where: { kind: 'sqlite', file, chunks? } or { kind: 'postgres', url, schema }. Clocks are off by skewMs; `wrap` puts a store

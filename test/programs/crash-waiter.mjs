@@ -4,7 +4,7 @@
 import { writeSync } from 'node:fs'
 import { sha256 } from '../../dist/engine/base/platform.js'
 import * as library from '../../dist/index.js'
-import { createEngine } from '../../dist/index.js'
+import { createEngine } from '../../dist/store.js'
 import { openSqlite } from '../../dist/stores/sqlite/index.js'
 import { faultyStore } from '../../dist/testing/index.js'
 import { define, entry } from './crash-model.mjs'

@@ -2,10 +2,11 @@
 //   node group-restorer.mjs URL prepare|restore|check [KILL-AT]
 
 import { openStore } from '../../dist/engine/api/open.js'
-import { createEngine, open } from '../../dist/index.js'
+import { open } from '../../dist/index.js'
 import { agent, tool } from '../../dist/layers/agent/index.js'
 import { table } from '../../dist/layers/table/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
+import { createEngine } from '../../dist/store.js'
 
 const [url, what, killAt = '0'] = process.argv.slice(2)
 const undone = []

@@ -4,8 +4,8 @@
 
 import { appendFileSync } from 'node:fs'
 import { openStore } from '../../dist/engine/api/open.js'
-import { createEngine } from '../../dist/index.js'
 import { memo } from '../../dist/layers/memo/index.js'
+import { createEngine } from '../../dist/store.js'
 
 const [url, log, where] = process.argv.slice(2)
 const die = () => process.kill(process.pid, 'SIGKILL')

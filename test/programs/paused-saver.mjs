@@ -3,8 +3,8 @@
 //   where, leaseMs, count, planted (a bug to have)
 
 import { writeSync } from 'node:fs'
-import { createEngine } from '../../dist/index.js'
 import { save } from '../../dist/layers/save/index.js'
+import { createEngine } from '../../dist/store.js'
 import { hostOf } from '../support/host.mjs'
 import { openEngine } from './crash-open.mjs'
 

@@ -3,8 +3,8 @@
 
 import { appendFileSync } from 'node:fs'
 import { openStore } from '../../dist/engine/api/open.js'
-import { createEngine } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
+import { createEngine } from '../../dist/store.js'
 
 const [, , url, namespace, host, lease, file, stepMs] = process.argv
 

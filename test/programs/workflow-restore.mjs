@@ -3,8 +3,8 @@
 
 import { appendFileSync, readFileSync } from 'node:fs'
 import { openStore } from '../../dist/engine/api/open.js'
-import { createEngine } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
+import { createEngine } from '../../dist/store.js'
 
 const [, , url, namespace, file, where] = process.argv
 const die = () => process.kill(process.pid, 'SIGKILL')

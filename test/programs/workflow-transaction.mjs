@@ -2,8 +2,8 @@
 // and where to die: "in" the user's SQL, once it was "committed", once the code was "told", or "never".
 
 import { openStore } from '../../dist/engine/api/open.js'
-import { createEngine } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
+import { createEngine } from '../../dist/store.js'
 
 const [, , url, namespace, where] = process.argv
 const die = () => process.kill(process.pid, 'SIGKILL')

@@ -4,7 +4,8 @@
 import { describe, expect, test } from 'vitest'
 import type { Store } from '../../src/core/store/ports.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
-import { createEngine, RepriseError, timeline } from '../../src/index.ts'
+import { RepriseError, timeline } from '../../src/index.ts'
+import { createEngine } from '../../src/store.ts'
 import { cells, createWorld, type MemoryWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { hostOf } from '../support/host.ts'
 

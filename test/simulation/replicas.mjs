@@ -2,8 +2,9 @@
 // lost, processes crash and pause, power goes. What must hold is small enough to be said here: every event was decided on the
 // state before it, every acknowledged command is in history once, a refusal was right, and nobody is told of a fence.
 
-import { createEngine, isReprise } from '../../dist/index.js'
+import { isReprise } from '../../dist/index.js'
 import { aggregate, command, Refused, send } from '../../dist/layers/events/index.js'
+import { createEngine } from '../../dist/store.js'
 import { Disk } from './disk.mjs'
 import { Faults } from './faults.mjs'
 import { plantedPort, withoutGuard } from './plants.mjs'

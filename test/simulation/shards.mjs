@@ -5,8 +5,9 @@
 
 import { toHex } from '../../dist/core/coordinate.js'
 import { shardOf } from '../../dist/core/store/shards.js'
-import { createEngine, isReprise, RepriseError } from '../../dist/index.js'
+import { isReprise, RepriseError } from '../../dist/index.js'
 import { queue, workflow } from '../../dist/layers/workflow/index.js'
+import { createEngine } from '../../dist/store.js'
 import { createWorld, openMemory } from '../../dist/stores/memory/index.js'
 import { openSharded } from '../../dist/stores/sharded/index.js'
 import { SeededRandom } from './random.mjs'

@@ -2,7 +2,7 @@
 // audits on the way. Everything that decides anything comes from the seed, so a seed and a plant are a whole bug report.
 
 import { toHex } from '../../dist/core/coordinate.js'
-import { createEngine } from '../../dist/index.js'
+import { createEngine } from '../../dist/store.js'
 import { hostOf } from '../support/host.mjs'
 import { audit } from './audit.mjs'
 import { Disk } from './disk.mjs'

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import { forwardStore } from '../../src/core/store/forward.ts'
 import type { EntryRun, Store } from '../../src/core/store/ports.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
-import { createEngine } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { createEngine } from '../../src/store.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 
 const many = workflow('many', async (ctx, count: number) => {

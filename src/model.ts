@@ -1,0 +1,30 @@
+// reprise/model: the descriptor of a model, for authors of models and of tools. Users of models need none of it.
+
+export type { Reads } from './engine/branch/consumers.ts'
+export type { CapturedMail } from './engine/branch/exchanges.ts'
+export type { Folding } from './engine/host/host.ts'
+export type { Entity, LayerHost, PagedFold, Process, Workable } from './engine/model/definition.ts'
+export type { Exchanged, ExchangeReader, SentMail } from './engine/model/exchange-reader.ts'
+export type { FlowCheckpoint, FlowMoment, FlowPart, FlowView } from './engine/model/flow-metrics.ts'
+export type { EditedFork, ForkMark } from './engine/model/fork-edit.ts'
+export type { RowPhase, RowSort, StatusLine, Told } from './engine/model/journal-row.ts'
+export type { Asker, Recallable, Recalling, SharedFrom } from './engine/model/memo-protocol.ts'
+export type {
+  Act,
+  Actions,
+  Described,
+  Done,
+  ErasableEntries,
+  ForkRequest,
+  HeadAgain,
+  Instead,
+  Model,
+  ModelEffect,
+  ModelLetter,
+  ModelLetters,
+  Refusals,
+  Surroundings,
+  Target as ActionTarget,
+  Transfer,
+  Verb,
+} from './engine/model/model.ts'

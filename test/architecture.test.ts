@@ -134,7 +134,6 @@ const stillLong = [
   'src/layers/pipeline/operators/process.ts processed',
   'src/layers/pipeline/run/run.ts runTaken',
   'src/layers/table/partitioned.ts stateStore',
-  'src/layers/workflow/history/state.ts apply',
   'src/operations/models.ts kinds',
   'src/stores/postgres/commit-function.ts createCommitFunction',
   'src/stores/postgres/functions.ts createFunctions',

@@ -3,7 +3,8 @@
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { AnyWorkflow } from './context.ts'
-import { type RunState, workflowFold } from './history/state.ts'
+import { workflowFold } from './history/fold.ts'
+import type { RunState } from './history/state.ts'
 
 const folds = new WeakMap<AnyWorkflow, Fold<RunState>>()
 

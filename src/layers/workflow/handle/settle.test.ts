@@ -4,7 +4,7 @@ import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../../core/coordinate.ts'
 import { open } from '../../../engine/api/open.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
-import { workflowFold } from '../history/state.ts'
+import { workflowFold } from '../history/fold.ts'
 import { checkSettleable } from './settle.ts'
 
 const id = timelineId('workflow/w/r')

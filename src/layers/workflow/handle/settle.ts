@@ -9,7 +9,8 @@ import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../../engin
 import type { Entry } from '../../../engine/history/history.ts'
 import { recover } from '../../../engine/history/recover.ts'
 import type { Host } from '../../../engine/host/host.ts'
-import { noCommand, own, type RunState, workflowFold } from '../history/state.ts'
+import { workflowFold } from '../history/fold.ts'
+import { noCommand, own, type RunState } from '../history/state.ts'
 import { readableId } from '../run/scope.ts'
 
 export type Outcome = 'done' | 'failed' | 'retry' | 'compensated'

@@ -13,8 +13,9 @@ import type { Host } from '../../../engine/host/host.ts'
 import { writeTo } from '../../../engine/writing/write-to.ts'
 import { readableId } from '../run/scope.ts'
 import type { Item } from './entries.ts'
+import { workflowFold } from './fold.ts'
 import { itemsOf } from './journal.ts'
-import { own, type RunState, workflowFold } from './state.ts'
+import { own, type RunState } from './state.ts'
 
 /** The outcome of an inherited step, as the fork's history has it. */
 export interface Outcome {

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Entry } from '../../../engine/history/history.ts'
+import { workflowFold } from './fold.ts'
 import { itemsOf } from './journal.ts'
-import { type RunState, workflowFold } from './state.ts'
+import type { RunState } from './state.ts'
 
 const id = fc.constantFrom('a', 'b', '~loop.0/a', '~loop.1/a', '__proto__', 'constructor')
 const of = (type: string, data: object = {}) =>

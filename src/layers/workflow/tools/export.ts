@@ -8,7 +8,8 @@ import { type Entry, entriesOf, lineageOf, reachOf, readHistory } from '../../..
 import { TimelineState } from '../../../engine/history/state.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
-import { type RunState, workflowFold } from '../history/state.ts'
+import { workflowFold } from '../history/fold.ts'
+import type { RunState } from '../history/state.ts'
 
 export interface RecordedEntry {
   readonly seq: number

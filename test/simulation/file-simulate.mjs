@@ -38,16 +38,19 @@ const changing = { ...growing, append: 12, appendMany: 2, take: 26, forget: 14, 
 let threads = []
 
 /**
- * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
+ * `beforeStatement` runs before each statement of a process: a test pauses there, as a busy machine does.
+ *
+ * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null,
+ *   readonly beforeStatement?: () => void }} options
  * @returns {Promise<{ violation: Violation | null, traceHash: number, events: number,
  *   replays: readonly { readonly share: number }[] }>}
  */
-export async function simulateFile(seed, { plant = null, print = null } = {}) {
+export async function simulateFile(seed, { plant = null, print = null, beforeStatement = () => {} } = {}) {
   if (threads.length === 0) threads = ['a', 'b', 'c', 'witness'].map((name) => new FileProcess(name))
   for (const thread of threads) await thread.started
   const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'reprise-simulation-'))
   const [witness, ...processes] = [...threads].reverse()
-  const run = new FileRun(seed, { file: join(folder, 'store.db'), plant, print, processes, witness })
+  const run = new FileRun(seed, { file: join(folder, 'store.db'), plant, print, beforeStatement, processes, witness })
   /** @type {Violation | null} */
   let violation = null
   try {
@@ -152,6 +155,7 @@ class FileRun {
 
   #stepOf(process) {
     this.statements += 1
+    this.#options.beforeStatement()
     this.#hear(process, process.step())
   }
 

@@ -43,9 +43,10 @@ onEveryStore(
       const between = async () => {
         if (what === 'a failure note') await hostOf(other).kernel.failures.failed('counter/a', new Error('no'))
         else if (what === 'a collection') await other.collect()
-        else await other.savepoint({ timeline: 'counter/a', seq: 4 })
+        else await other.savepoint({ timeline: 'counter/a', seq: 6 })
         count += 1
       }
+      // The floor follows the newest checkpoint, so only the head's own sequence is sure to be there for the mark.
       const open = await hostOf(await at.engine()).openTimeline('counter/a' as never, counter.fold)
       await open.write([], { userSql: (sql) => sql.run(`CREATE TABLE ${table} (n integer)`) })
       for (let n = 0; n < 6; n++) await open.write([{ type: 'added', data: { type: 'added', by: 1 } }])

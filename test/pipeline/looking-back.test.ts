@@ -39,12 +39,15 @@ it('begins from the newest checkpoint that was made at a time or before, and say
   const options = { checkpoint: { every: '1h' } } as const
   const run = await rp.run(counted, {}, options).started()
   await until(() => run.status.records === 3, run.result())
+  const timeOf = async ({ id }: { readonly id: string }) =>
+    (await rp.checkpoints('pipeline/counted')).find((one) => one.id === id)!.createdAt
   const first = await run.savepoint()
-  const then = Date.now()
-  await sleep(5)
+  const then = await timeOf(first)
   gate.until = 6
   await until(() => run.status.records === 6, run.result())
-  const second = await run.savepoint()
+  let second = await run.savepoint()
+  // Savepoints carry the time of the engine's clock, which may be milliseconds apart from this process's.
+  while ((await timeOf(second)) <= then) second = await run.savepoint()
   const where = ['pipeline/counted', 'counts'] as const
   const cell = { table: 'keys', space: 0 }
   // It runs meanwhile.

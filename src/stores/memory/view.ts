@@ -15,6 +15,7 @@ import {
 } from '../../core/store/ports.ts'
 import { checkTimelineQuery } from '../../core/store/shapes.ts'
 import { compareText } from '../../core/store/text-order.ts'
+import { isWanted } from '../../core/store/timeline-filter.ts'
 import { notAPosition, positionGone } from '../refusals.ts'
 import type { Space, TimelineRow, WorkerState } from './world.ts'
 
@@ -85,13 +86,13 @@ export function readFeed(space: Space, after: FeedPosition, filter: FeedFilter, 
     const timeline = space.serials.get(serial)
     const row = timeline === undefined ? undefined : space.timelines.get(timeline)
     // Forgotten and trimmed runs are not in the feed either.
-    if (!row || run.first <= row.floor || !isWanted(row.id, filter)) continue
+    if (!row || run.first <= row.floor || !isInFeed(row.id, filter)) continue
     items.push({ position: next, timeline: row.id, run: copyRun(run) })
   }
   return { items, next, isEnd: index >= space.feed.length }
 }
 
-function isWanted(id: TimelineId, { prefixes }: FeedFilter): boolean {
+function isInFeed(id: TimelineId, { prefixes }: FeedFilter): boolean {
   return prefixes === undefined || prefixes.some((scope) => isWithin(scope, id))
 }
 
@@ -107,17 +108,7 @@ function fromPosition(position: FeedPosition): number {
 
 export function findTimelines(space: Space, query: TimelineQuery, now: number): Head[] {
   checkTimelineQuery(query)
-  const wanted = Object.entries(query.attributes ?? {})
-  const found = [...space.timelines.values()].filter(
-    (row) =>
-      (query.prefix === undefined || isWithin(query.prefix, row.id)) &&
-      (query.status === undefined || row.status === query.status) &&
-      (query.queue === undefined || row.queue === query.queue) &&
-      (query.owner === undefined || row.owner === query.owner) &&
-      (query.parent === undefined || row.base?.timeline === query.parent) &&
-      (query.after === undefined || compareText(row.id, query.after) > 0) &&
-      wanted.every(([key, value]) => Object.hasOwn(row.attributes, key) && row.attributes[key] === value),
-  )
+  const found = [...space.timelines.values()].filter((row) => isWanted(query, row.id, row))
   found.sort((a, b) => compareText(a.id, b.id))
   return found.slice(0, query.limit).map((row) => toHead(space, row, now))
 }

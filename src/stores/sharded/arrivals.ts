@@ -2,7 +2,7 @@
 // move; then it is the timeline, whichever process notices first. Its notes record which of its runs the feed of the
 // old shard shows.
 
-import type { OperationId, TimelineId } from '../../core/coordinate.ts'
+import type { ManifestId, OperationId, TimelineId } from '../../core/coordinate.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import type { Commit, FeedPosition, Head, Store } from '../../core/store/ports.ts'
 import {
@@ -83,10 +83,24 @@ export async function noteArrival(
   }
 }
 
+/** The head that the activation of this copy would leave, for a store that does not write. */
+export function activated(head: Head): Head {
+  const { status, queue, wakeup, operation } = standingIn(head)
+  return { ...head, status, queue, wakeup, operation }
+}
+
+/** The checkpoints that this copy keeps pinned once it is activated. */
+export function pinnedOn(head: Head): readonly ManifestId[] {
+  return head.attributes[standingKey] === undefined ? [] : standingIn(head).pinned
+}
+
+function standingIn({ attributes }: Head): Standing {
+  return JSON.parse(String(attributes[standingKey])) as Standing
+}
+
 /** Idempotent: it has the operation of the last commit before the move, so two processes apply it once. */
 export function activation(head: Head, newOperation: () => OperationId): Commit {
-  const standing = JSON.parse(String(head.attributes[standingKey])) as Standing
-  const { status, queue, wakeup, operation, pinned } = standing
+  const { status, queue, wakeup, operation, pinned } = standingIn(head)
   return {
     operation: operation ?? newOperation(),
     guard: { timeline: head.timeline, epoch: head.epoch },

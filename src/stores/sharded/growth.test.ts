@@ -39,7 +39,9 @@ const only = process.env.REPRISE_TEST_GROWTH_SEED
 const roots = Array.from({ length: 10 }, (_, i) => `t/${i}`)
 
 describe('a set that grows', () => {
-  for (const seed of only ? [Number(only)] : Array.from({ length: seeds }, (_, i) => i + 1)) {
+  // Seed 7: a copy whose original was deleted before the move ended kept its parent from being forgotten.
+  const all = new Set([...Array.from({ length: seeds }, (_, i) => i + 1), 7])
+  for (const seed of only ? [Number(only)] : all) {
     it(`goes on as one store would, seed ${seed} (REPRISE_TEST_GROWTH_SEED=${seed})`, async () => {
       const world = new World(seed)
       await world.play()
@@ -110,6 +112,7 @@ class World {
       clearTimeout(timer)
       // It is dead: its lease expires.
       this.#callsLeft = null
+      await this.#inTurn(() => this.#checkReadOnly(count))
       for (const store of this.#stores) await store.retire([asWorker(`mover ${this.#movers}`)])
       for (let n = 0; n < 5; n++) await this.#act()
     }
@@ -136,16 +139,16 @@ class World {
     })
   }
 
-  async #open(count: number, isMover = false): Promise<Store> {
+  async #open(count: number, isMover = false, readOnly = false): Promise<Store> {
     const source = (i: number): ShardSource => ({
       name: `memory ${i}`,
       open: async () => {
-        const store = openMemory({ namespace: 'n', hash, world: this.#worlds[i]! })
+        const store = openMemory({ namespace: 'n', hash, world: this.#worlds[i]!, readOnly })
         return isMover ? this.#interrupted(store) : store
       },
     })
     const sources = Array.from({ length: count }, (_, i) => source(i))
-    return await openSharded(sources, { openAnother: (url) => source(Number(url)) })
+    return await openSharded(sources, { openAnother: (url) => source(Number(url)), readOnly })
   }
 
   /** Other processes act before each of its calls, until it is killed. */
@@ -170,7 +173,11 @@ class World {
 
   /** One random action, in both stores; one after another. */
   async #act(): Promise<void> {
-    const turn = this.#turn.then(() => this.#actNow())
+    await this.#inTurn(() => this.#actNow())
+  }
+
+  async #inTurn(call: () => Promise<void>): Promise<void> {
+    const turn = this.#turn.then(call)
     this.#turn = turn.catch(() => undefined)
     await turn
   }
@@ -383,6 +390,39 @@ class World {
     expect(have.map(essence)).toEqual(want.map(essence))
   }
 
+  /** A read-only store cannot settle what a killed mover left, and sees every timeline where the signposts say. */
+  async #checkReadOnly(count: number): Promise<void> {
+    const store = await this.#open(count, false, true)
+    await this.#list(store)
+    for (const status of ['due', 'done']) {
+      const query = { prefix: 't/', status, limit: 1000 }
+      expect((await store.timelines(query)).map(essence)).toEqual((await this.#model.timelines(query)).map(essence))
+    }
+    await this.#sameHistories(store)
+    await this.#sameFeed(store)
+    await store.close()
+  }
+
+  async #sameHistories(store: Store): Promise<void> {
+    for (const { timeline } of await this.#model.timelines({ limit: 1000 })) {
+      const [head] = await store.head([timeline])
+      const [want] = await this.#model.head([timeline])
+      expect(head && essence(head)).toEqual(essence(want!))
+      const runs = async (each: Store) =>
+        (await each.read(timeline, 0, 1e9)).map((run) => [run.first, toHex(run.digest)])
+      expect(await runs(store), timeline).toEqual(await runs(this.#model))
+      const lines = async (each: Store) =>
+        (await each.checkpoints(timeline)).map((one) => [one.id, one.seq, one.isPinned])
+      expect(await lines(store), timeline).toEqual(await lines(this.#model))
+    }
+  }
+
+  async #sameFeed(store: Store): Promise<void> {
+    const [have, want] = [await wholeFeed(store, undefined, 7), await wholeFeed(this.#model)]
+    expect(have.map(feedText).sort()).toEqual(want.map(feedText).sort())
+    inOrder(have.map(({ timeline, run }) => [timeline, run.first]))
+  }
+
   async check(): Promise<void> {
     const store = await this.#open(4)
     const there = await openMemory({ namespace: 'n', hash, world: this.#worlds[3]! }).timelines({ limit: 1000 })
@@ -392,22 +432,14 @@ class World {
       await this.#arrived(store, timeline)
       const [head] = await store.head([timeline])
       const [want] = await this.#model.head([timeline])
-      expect(head && { ...essence(head), mail: head.mail }).toEqual({ ...essence(want!), mail: want!.mail })
-      const runs = async (each: Store) =>
-        (await each.read(timeline, 0, 1e9)).map((run) => [run.first, toHex(run.digest)])
-      expect(await runs(store), timeline).toEqual(await runs(this.#model))
+      expect(head?.mail).toBe(want!.mail)
       const mail = async (each: Store) => (await each.inbox(timeline, 1000)).messages.map(({ id }) => id).sort()
       expect(await mail(store), timeline).toEqual(await mail(this.#model))
-      const lines = async (each: Store) =>
-        (await each.checkpoints(timeline)).map((one) => [one.id, one.seq, one.isPinned])
-      expect(await lines(store), timeline).toEqual(await lines(this.#model))
     }
+    await this.#sameHistories(store)
     await this.#list(store)
-    const text = ({ timeline, run }: Awaited<ReturnType<typeof wholeFeed>>[number]) =>
-      `${timeline} ${run.first} ${toHex(run.digest)}`
-    const [have, want] = [await wholeFeed(store, undefined, 7), await wholeFeed(this.#model)]
-    expect(have.map(text).sort()).toEqual(want.map(text).sort())
-    inOrder(have.map(({ timeline, run }) => [timeline, run.first]))
+    await this.#sameFeed(store)
+    const want = await wholeFeed(this.#model)
     for (const reader of this.#readers) {
       for (let isEnd = false; !isEnd; ) {
         const page = await store.feed(reader.position, {}, 5)
@@ -417,7 +449,7 @@ class World {
       }
       expect(new Set(reader.seen).size, 'nothing is seen twice').toBe(reader.seen.length)
       const missed = want.filter(({ run }) => !reader.seen.includes(toHex(run.digest)))
-      expect(missed.map(text), 'nothing is missed').toEqual([])
+      expect(missed.map(feedText), 'nothing is missed').toEqual([])
     }
     for (const world of this.#worlds) {
       expect(await openMemory({ namespace: 'n', hash, world }).inspect()).toEqual([])
@@ -432,6 +464,10 @@ class World {
   #pick<Item>(items: readonly Item[]): Item {
     return items[Math.floor(this.#chance() * items.length)]!
   }
+}
+
+function feedText({ timeline, run }: Awaited<ReturnType<typeof wholeFeed>>[number]): string {
+  return `${timeline} ${run.first} ${toHex(run.digest)}`
 }
 
 async function notNow(call: () => Promise<Outcome>): Promise<Outcome | null> {

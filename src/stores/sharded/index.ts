@@ -61,7 +61,12 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
     const known = members.filter((member): member is Membership => member !== null && member !== 'away')
     const first = Math.min(shards.length, ...known.map((member) => member.first))
     const isOpen = known.every((member) => member.count === shards.length)
-    const places = new Places(shards, newOperation, { first, isOpen, home: options.place })
+    const places = new Places(shards, newOperation, {
+      first,
+      isOpen,
+      isReadOnly: options.readOnly ?? false,
+      home: options.place,
+    })
     const store = new ShardedStore(places, options)
     return options.readOnly ? refuseWrites(store) : store
   } catch (error) {

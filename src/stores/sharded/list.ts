@@ -6,6 +6,7 @@ import type { Head, TimelineQuery, WorkerRow } from '../../core/store/ports.ts'
 import { checkTimelineQuery } from '../../core/store/shapes.ts'
 import { arrivingStatus, isHidden, isOfShards, plainHead } from '../../core/store/shards.ts'
 import { compareText } from '../../core/store/text-order.ts'
+import { isWanted } from '../../core/store/timeline-filter.ts'
 import type { Places } from './places.ts'
 import type { Shard } from './shard.ts'
 
@@ -21,7 +22,8 @@ export async function findTimelines(
   const lists = await Promise.all(first.map((shard) => ofShard(places, shard, query)))
   for (const shard of shards) {
     if (shard.index < places.first) continue
-    await settleOn(places, shard)
+    const arrived = await settleOn(places, shard)
+    lists.push(arrived.filter((head) => isWanted(query, head.timeline, head)).map(plainHead))
     lists.push(await ofShard(places, shard, query))
   }
   const all = lists.length === 1 ? lists[0]! : lists.flat().sort((a, b) => compareText(a.timeline, b.timeline))
@@ -34,13 +36,18 @@ function withoutTwice(heads: readonly Head[]): Head[] {
   return heads.filter((head, i) => heads[i + 1]?.timeline !== head.timeline)
 }
 
-/** Copies whose signpost exists already are timelines, even if their mover died before activating them. */
-export async function settleOn(places: Places, shard: Shard): Promise<void> {
+/**
+ * Copies whose signpost exists already are timelines, even if their mover died before activating them. Returns those
+ * that a read-only store leaves inactive.
+ */
+export async function settleOn(places: Places, shard: Shard): Promise<Head[]> {
+  const arrived: Head[] = []
   for (let after: TimelineId | undefined; ; ) {
     const query = { status: arrivingStatus, limit: 1000, ...(after !== undefined && { after }) }
     const page = await shard.ask((store) => store.timelines(query))
-    if (page.length > 0) await places.find(page.map(({ timeline }) => timeline))
-    if (page.length < 1000) return
+    const settled = await places.settle(shard.index, page)
+    if (places.isReadOnly) arrived.push(...settled)
+    if (page.length < 1000) return arrived
     after = page.at(-1)!.timeline
   }
 }

@@ -46,7 +46,7 @@ export async function arrivingFork(places: Places, shard: number, parent: Timeli
   const forks = () => places.shard(shard).ask((store) => store.timelines({ parent, limit: 10_000 }))
   const arriving = (await forks()).filter(isArriving)
   if (arriving.length === 0) return null
-  await places.find(arriving.map(({ timeline }) => timeline))
+  await places.settle(shard, arriving)
   return (await forks()).find(isArriving)?.timeline ?? null
 }
 

@@ -5,6 +5,7 @@
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/store/guard.ts'
 import type { Commit, Head, Outcome } from '../../core/store/ports.ts'
 import {
   isArriving,
@@ -15,7 +16,7 @@ import {
   targetKey,
   targetOf,
 } from '../../core/store/shards.ts'
-import { activation, discard } from './arrivals.ts'
+import { activated, activation, discard } from './arrivals.ts'
 import type { Shard } from './shard.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
@@ -38,6 +39,7 @@ export interface PlacesOptions {
   readonly first?: number
   /** The stored map has all of these shards: new families go to all of them. */
   readonly isOpen?: boolean
+  readonly isReadOnly?: boolean
   /** For tests: where ids are placed. */
   readonly home?: ((id: string) => number) | undefined
 }
@@ -54,6 +56,7 @@ export class Places {
   readonly first: number
   /** The stored map has all of these shards: new families go to all of them. */
   isOpen: boolean
+  readonly isReadOnly: boolean
   /** The stored map has more shards than this process was opened with. */
   #isOutdated = false
 
@@ -62,6 +65,7 @@ export class Places {
     this.newOperation = newOperation
     this.first = options.first ?? shards.length
     this.isOpen = options.isOpen ?? true
+    this.isReadOnly = options.isReadOnly ?? false
     this.#home = options.home ?? ((id) => shardOf(id, this.first))
   }
 
@@ -173,8 +177,9 @@ export class Places {
           for (const [i, one] of some.entries()) {
             const head = heads[i] ?? null
             if (head && isArriving(head)) {
-              await this.#arrive(one, head)
-              further.push(one)
+              const read = await this.#arrive(one, head)
+              if ('shard' in read) further.push(read)
+              else found[one.at] = { head: read.head, shard }
               continue
             }
             const next = this.#follow(one.id, shard, head, one.hops)
@@ -206,13 +211,42 @@ export class Places {
 
   /**
    * A copy that a signpost points to becomes the timeline, if both belong to the same move: it gets its queue and
-   * wakeup. Any other copy was left by an abandoned move, and is deleted. Only a signpost leads here.
+   * wakeup. Any other copy was left by an abandoned move, and is deleted; a read-only store leaves both as they are and
+   * returns the result. Returns the next read otherwise.
    */
-  async #arrive({ id, shard, move }: Open, head: Head): Promise<void> {
+  async #arrive(open: Open, head: Head): Promise<Open | Pick<Found, 'head'>> {
+    const { id, shard, move } = open
+    // A cached place names no move: only the signpost decides whether this copy is the timeline.
+    if (move === null) {
+      this.#seen.delete(id)
+      return shard === this.#home(id) ? { head: null } : { ...open, shard: this.#home(id) }
+    }
+    const isTimeline = head.attributes[moveKey] === move
+    if (this.isReadOnly) return { head: isTimeline ? activated(head) : null }
     const { newOperation } = this
-    if (move !== null && head.attributes[moveKey] === move) {
-      await this.shard(shard).ask((store) => store.commit([activation(head, newOperation)]))
-    } else await this.shard(shard).ask((store) => discard(store, id, newOperation))
+    if (isTimeline) await this.shard(shard).ask((store) => store.commit([activation(head, newOperation)]))
+    else await this.shard(shard).ask((store) => discard(store, id, newOperation))
+    return open
+  }
+
+  /**
+   * Settles these inactive copies on a shard, and returns those that are timelines. A copy whose original was forgotten
+   * before it had a signpost is deleted: it would keep its parent from being forgotten.
+   */
+  async settle(shard: number, copies: readonly Head[]): Promise<Head[]> {
+    const found = copies.length > 0 ? await this.find(copies.map(({ timeline }) => timeline)) : []
+    const orphans = this.isReadOnly ? [] : copies.filter((_, i) => found[i]!.head === null)
+    if (orphans.length > 0) {
+      const { newOperation } = this
+      // The guard has the life of the copy: a later copy of a new timeline of that id stays.
+      const forget = orphans.map((head) => ({
+        operation: newOperation(),
+        guard: guardOf(head),
+        forget: 'moved' as const,
+      }))
+      await this.shard(shard).ask((store) => store.commit(forget))
+    }
+    return found.flatMap(({ head, shard: at }) => (head && at === shard ? head : []))
   }
 
   /**

@@ -99,6 +99,7 @@ export async function plan(places: Places, holds: Holds, asked: Commit): Promise
   }
   const planned = addressed(places, commit, shard)
   if (commit.forget) {
+    if (shard >= places.first) await arrivingFork(places, shard, timeline)
     const names = head ? cursorNames(head.attributes) : []
     const isErased = commit.forget === 'erase'
     const left = await remnants.of(timeline, shard, head === null)

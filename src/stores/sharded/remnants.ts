@@ -5,7 +5,7 @@ import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import type { Commit, Head, Store } from '../../core/store/ports.ts'
-import { arrivalsScope, isHidden, remnantKey, signpostStatus, targetOf } from '../../core/store/shards.ts'
+import { arrivalsScope, remnantKey, signpostStatus, targetOf } from '../../core/store/shards.ts'
 import { type Arrival, arrivalsOn, noteArrival } from './arrivals.ts'
 import type { Places } from './places.ts'
 import { shardsWorker } from './shards-worker.ts'
@@ -46,8 +46,9 @@ export class Remnants {
       const noted = (await store.timelines(query)).map(
         ({ timeline }) => timeline.slice(arrivalsScope.length) as TimelineId,
       )
-      const heads = await store.head([...new Set([id, ...noted])])
-      const there = heads.filter((head): head is Head => head !== null && !isHidden(head))
+      // An inactive copy that a signpost points to is the timeline (Places).
+      const found = await this.#places.find([...new Set([id, ...noted])])
+      const there = found.flatMap(({ head, shard: at }) => (head && at === shard ? head : []))
       let perhaps: TimelineId | null = null
       for (const head of there) {
         const answer = await holds(store, head, arrival)

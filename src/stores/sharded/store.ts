@@ -41,6 +41,7 @@ import {
   type ShardRow,
   storeTimeline,
 } from '../../core/store/shards.ts'
+import { pinnedOn } from './arrivals.ts'
 import { inTurn, ShardedBlobs } from './blobs.ts'
 import { Claims } from './claim.ts'
 import { Clocks } from './clocks.ts'
@@ -231,7 +232,11 @@ export class ShardedStore implements Store {
   }
 
   async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
-    return await this.#at(timeline, (store) => store.checkpoints(timeline))
+    const records = await this.#at(timeline, (store) => store.checkpoints(timeline))
+    if (!this.#places.isReadOnly || !this.#places.hasGrown) return records
+    const [found] = await this.#places.find([timeline])
+    const pinned = found!.head ? pinnedOn(found!.head) : []
+    return records.map((record) => (pinned.includes(record.id) ? { ...record, isPinned: true } : record))
   }
 
   async cursors(): Promise<CursorRow[]> {

@@ -5,9 +5,9 @@ import { type ErrorCode, errorCodes, explain, type Remedy } from '../src/core/er
 
 const remedies: Readonly<Record<Remedy, string>> = {
   retry: 'Try the same again; it may succeed without any change.',
-  reload: 'Open or read again, then decide anew: what you knew is out of date.',
+  reload: 'Open or read again, then decide again: the data that you read is out of date.',
   fix: 'Change the input, the code or the setting; the same call would fail again.',
-  stop: 'Give up this operation and look: a person (or `verify`) should see it.',
+  stop: 'Do not repeat the call: a person, or `reprise verify`, has to investigate.',
 }
 
 export function renderErrors(): string {
@@ -25,7 +25,7 @@ function header(codes: readonly ErrorCode[]): string {
 # Errors
 
 Every expected failure is a \`RepriseError\` with a stable \`code\`, a \`hint\` for people, a \`remedy\` for programs, \`data\`, and \`docs\`: its place on
-this page, which is part of the package. \`npx reprise explain CODE\` says the same.
+this page, which is part of the package. \`npx reprise explain CODE\` prints the same.
 Codes never change their meaning; wording may improve. Look at \`error.code\`, never at the message:
 
 \`\`\`ts
@@ -35,11 +35,11 @@ try {
   await counter.append({ type: 'added', by: 2 })
 } catch (error) {
   if (!isReprise(error, 'FENCED')) throw error
-  // Another owner took the timeline over: open it again and go on from its head.
+  // Another owner took the timeline over: open it again and continue from its head.
 }
 \`\`\`
 
-The codes are sorted below by what the caller does next. All ${codes.length}: ${[...codes]
+The codes are grouped below by the next step of the caller. All ${codes.length}: ${[...codes]
     .sort()
     .map((code) => `[${code}](#${code.toLowerCase()})`)
     .join(', ')}.

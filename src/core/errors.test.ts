@@ -1,6 +1,7 @@
+import { inspect } from 'node:util'
 import { expect, test } from 'vitest'
 import { assert, unreachable } from './assert.ts'
-import { isReprise, RepriseError } from './errors.ts'
+import { errorCodes, isReprise, isSignal, isSignalCode, RepriseError, SignalError } from './errors.ts'
 
 test('an error carries its code, data, cause, hint and remedy, and its message names the code', () => {
   const cause = new Error('socket closed')
@@ -30,6 +31,17 @@ test('isReprise tells our errors by code, and others apart', () => {
   expect(isReprise(fenced, 'CONFLICT')).toBe(false)
   for (const other of [new Error('FENCED'), { code: 'FENCED' }, null, undefined, 'FENCED'])
     expect(isReprise(other, 'FENCED')).toBe(false)
+})
+
+test('a signal is recognised inside, and shows nothing but its public code outside', () => {
+  const swept = new SignalError('SWEPT', 'two chunks were collected', { missing: 2 })
+  expect(isSignal(swept, 'BASE_GONE', 'SWEPT')).toBe(true)
+  expect(isSignal(swept, 'MAIL_WAITING')).toBe(false)
+  expect(isSignal(new RepriseError('CONTENDED', 'busy'), 'SWEPT')).toBe(false)
+  expect(isReprise(swept, 'CONTENDED')).toBe(true)
+  expect(errorCodes().filter(isSignalCode)).toEqual([])
+  const visible = `${inspect(swept)} ${JSON.stringify(swept)} ${swept.hint} ${swept.docs} ${swept.stack}`
+  expect(visible).not.toMatch(/SWEPT|BASE_GONE|MAIL_WAITING/)
 })
 
 test('a failed assertion is our bug and says what was assumed', () => {

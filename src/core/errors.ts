@@ -21,77 +21,72 @@ const kinds = {
     hint: 'Make the value smaller, split it, or raise the limit in the options of open().',
   },
   CLOSED: { remedy: 'stop', hint: 'The engine or the handle was closed. Open it again.' },
-  ABORTED: { remedy: 'stop', hint: 'The AbortSignal that was passed fired before the operation finished.' },
+  ABORTED: { remedy: 'stop', hint: 'The AbortSignal fired before the operation finished.' },
   TIMEOUT: {
     remedy: 'retry',
-    hint: 'The operation did not finish in the time it was given. Try again, or allow more.',
+    hint: 'The operation did not finish within its timeout. Try again, or allow more time.',
   },
   UNSERIALIZABLE: { remedy: 'fix', hint: 'Store plain data, or register a codec for the class by name.' },
   MALFORMED: { remedy: 'stop', hint: 'The bytes are not Reprise data of a known version. Run verify.' },
   UNKNOWN_CODEC: { remedy: 'fix', hint: 'Register the codec that the message names before reading this data.' },
   KEY_MISSING: { remedy: 'fix', hint: 'Pass the encryption key with this id in the options of open().' },
-  DECRYPT_FAILED: { remedy: 'stop', hint: 'The record was changed, moved, or sealed with another key of the same id.' },
-  FENCED: { remedy: 'reload', hint: 'Another owner took this timeline over. Open it again to go on from its head.' },
+  DECRYPT_FAILED: {
+    remedy: 'stop',
+    hint: 'The record was changed, moved, or encrypted with another key of the same id.',
+  },
+  FENCED: { remedy: 'reload', hint: 'Another owner took this timeline over. Open it again to continue from its head.' },
   OWNED: { remedy: 'retry', hint: 'A live worker owns this timeline. Wait for it, or open with { takeover: true }.' },
   CONFLICT: {
     remedy: 'reload',
-    hint: 'It does not stand as the caller expected: the message says how it stands. Reload, and decide again.',
+    hint: 'The state changed since it was read; the message shows the current state. Reload, and decide again.',
   },
   ENDED: {
     remedy: 'stop',
-    hint: 'Nothing was done: the run had ended before, as the message says. Retry one that failed, fork or roll back to go on from an earlier step, or start another run.',
+    hint: 'Nothing was done, because the run has ended. Retry a failed run, fork or roll back to continue from an earlier step, or start another run.',
   },
   POSITION_GONE: {
     remedy: 'reload',
-    hint: 'The store went back to an older copy and no longer has what was read up to this position. Drop what was derived from it, and go on from what the store has.',
+    hint: 'The store was restored to an older copy that does not reach this position. Drop all data derived from later entries, and continue from the end of the store.',
   },
   REVISION_GONE: {
     remedy: 'reload',
-    hint: 'History after this revision was trimmed, or is of another copy of the store. List again, and watch from the revision of the list.',
+    hint: 'History after this revision was trimmed, or belongs to another copy of the store. List again, and watch from the revision of the list.',
   },
   TRANSACTION_EXPIRED: {
     remedy: 'fix',
-    hint: 'A broker gave up a transaction that a checkpoint counts on. Go back to an older checkpoint with { from }, or say that its results may be lost.',
+    hint: 'A broker aborted a transaction that a checkpoint depends on. Start from an older checkpoint with { from }, or accept in the options that its results may be lost.',
   },
   PARTITIONS_CHANGED: {
     remedy: 'fix',
-    hint: 'Keys may lie in another partition than before, and their state stays with the old one. Give the topic its former number of partitions, or stop the pipeline and run it under a new name from the beginning of a topic that was written anew by key.',
+    hint: 'Keys may now belong to another partition, but their state stays with the old one. Restore the former number of partitions, or stop the pipeline, write the topic again by key, and run the pipeline under a new name from its beginning.',
   },
   BROKER_AWAY: {
     remedy: 'retry',
-    hint: 'No broker answered for as long as the options allow. Nothing is lost: check that it runs, and run the pipeline again; it goes on from its last checkpoint.',
+    hint: 'No broker answered within the configured time. Nothing is lost: check that the broker runs, and run the pipeline again; it resumes from its last checkpoint.',
   },
   CONTENDED: {
     remedy: 'retry',
     hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',
   },
-  NOT_FOUND: { remedy: 'fix', hint: 'Check the id and the namespace; list() shows what exists.' },
-  EXISTS: { remedy: 'fix', hint: 'Choose another id or name, or open what is there.' },
+  NOT_FOUND: { remedy: 'fix', hint: 'Check the id and the namespace; list() returns all timelines.' },
+  EXISTS: { remedy: 'fix', hint: 'Choose another id or name, or open the existing one.' },
   OUT_OF_RANGE: { remedy: 'fix', hint: 'Choose a sequence between the floor and the head of the timeline.' },
-  NOT_ON_BRANCH: { remedy: 'fix', hint: 'The coordinate lies on another branch of this timeline; the data names it.' },
+  NOT_ON_BRANCH: { remedy: 'fix', hint: 'The coordinate is on another branch of this timeline; the data names it.' },
   PINNED: {
     remedy: 'stop',
-    hint: 'Something still needs this. Release the savepoint, move the cursor or remove the fork first.',
-  },
-  BASE_GONE: {
-    remedy: 'retry',
-    hint: 'The checkpoint that this one builds on was dropped. A full checkpoint follows.',
-  },
-  SWEPT: {
-    remedy: 'retry',
-    hint: 'A collector may have taken chunks of this checkpoint before it was published. They are written again, and then it is published.',
+    hint: 'The data is still needed. Release the savepoint, move the cursor or remove the fork first.',
   },
   CHUNKS_ELSEWHERE: {
     remedy: 'fix',
-    hint: 'Name the folder that holds the chunks of this store: blobs in the options of open(), --blobs on the command line.',
+    hint: 'Name the folder with the chunks of this store: blobs in the options of open(), --blobs on the command line.',
   },
   CHUNKS_GONE: {
     remedy: 'fix',
-    hint: 'Put back what lay in the folder: mount it, or restore it from a copy. If it is lost for good, `reprise verify --repair --chunks-lost` takes the folder as it is: states are then made anew from history, and it names those that cannot be.',
+    hint: 'Restore the content of the folder: mount it, or copy it back. If it is lost, `reprise verify --repair --chunks-lost` accepts the folder as it is: it rebuilds states from history, and lists those that cannot be rebuilt.',
   },
   CHUNK_MISSING: {
     remedy: 'stop',
-    hint: 'A chunk that a checkpoint needs is gone. Recovery falls back to an older checkpoint.',
+    hint: 'A chunk of a checkpoint is missing. Recovery falls back to an older checkpoint.',
   },
   CHUNK_DAMAGED: {
     remedy: 'stop',
@@ -104,15 +99,15 @@ const kinds = {
   },
   HEAD_LOST: {
     remedy: 'stop',
-    hint: 'A damaged page took the status of this timeline; its history is sound. A process that declares its definition makes it again, and so does verify --repair --module FILE.',
+    hint: 'The status of this timeline was on a damaged page; its history is intact. A process that declares its definition rebuilds it, and so does verify --repair --module FILE.',
   },
   DATA_LOST: {
     remedy: 'stop',
-    hint: 'A repair could not have everything; `reprise changes` lists what is lost. Restore a backup, or give the loss up: reprise give-up ID --by NAME --reason TEXT --yes (rp.acceptLoss).',
+    hint: 'A repair could not recover everything; `reprise changes` lists the losses. Restore a backup, or accept the loss: reprise give-up ID --by NAME --reason TEXT --yes (rp.acceptLoss).',
   },
   UNRECOVERABLE: {
     remedy: 'stop',
-    hint: 'No checkpoint verifies, and history does not reach the origin. The data lists what is missing.',
+    hint: 'No checkpoint verifies, and history does not reach back to its origin. The data lists the missing parts.',
   },
   UPCAST_MISSING: { remedy: 'fix', hint: 'Add an upcaster from the version that the message names.' },
   MIGRATION_MISSING: {
@@ -125,13 +120,13 @@ const kinds = {
   },
   INVALID_STATE: {
     remedy: 'fix',
-    hint: 'The application calls this state invalid. Nothing is lost: `reprise rollback --until-valid` finds where it went wrong. Open with { evenInvalid: true } to mend it with new entries.',
+    hint: 'The definition declares this state invalid. Nothing is lost: `reprise rollback --until-valid` finds the last valid state. Open with { evenInvalid: true } to correct the state with new entries.',
   },
   CHANGE_UNFINISHED: {
     remedy: 'fix',
-    hint: 'A restore, an import or another long change of the store began and did not finish; `reprise changes` lists it. Resume it (`--resume`), or abandon it (`--abandon`). In a program: open with { evenUnfinished: true }, then rp.resumeChange(id) or rp.abandonChange(id).',
+    hint: 'A restore, an import or another long change of the store did not finish; `reprise changes` lists it. Resume it (`--resume`), or abandon it (`--abandon`). In a program: open with { evenUnfinished: true }, then call rp.resumeChange(id) or rp.abandonChange(id).',
   },
-  STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is right.' },
+  STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is correct.' },
   STORE_DAMAGED: {
     remedy: 'stop',
     hint: 'The store file is damaged. Keep a copy, stop other programs, and run reprise verify --repair, or restore a backup.',
@@ -139,23 +134,23 @@ const kinds = {
   STORE_READ_ONLY: { remedy: 'fix', hint: 'Reads and export work. Make the file writable to write again.' },
   STORE_MOVED: {
     remedy: 'stop',
-    hint: 'The file was moved, removed or replaced while it was open. What was just written may be stored in that file: its outcome is unknown. Put the file back if it was moved, or restart whatever uses it; then open again: history tells what happened.',
+    hint: 'The file was moved, removed or replaced while it was open. The last writes may be in that file: their outcome is unknown. Put a moved file back, or restart the program that uses the new one; then open again: history shows which writes it contains.',
   },
   STORE_DENIED: {
     remedy: 'fix',
-    hint: 'The object store refused these keys, or has none to use. Check the keys, the region, the clock and what the bucket allows.',
+    hint: 'The object store refused the access keys, or none were found. Check the keys, the region, the clock and the permissions of the bucket.',
   },
-  STORE_FULL: { remedy: 'retry', hint: 'Free some disk space. Nothing was lost, and writing resumes by itself.' },
+  STORE_FULL: { remedy: 'retry', hint: 'Free some disk space. Nothing was lost, and writing resumes automatically.' },
   STORE_BUSY: {
     remedy: 'retry',
-    hint: 'Others have held the write lock, or all connections of the server, for too long. Try again.',
+    hint: 'Other processes held the write lock, or all connections of the server, for too long. Try again.',
   },
   STORE_IO: { remedy: 'retry', hint: 'The disk or the connection failed. Nothing was acknowledged.' },
   STORE_DURABILITY: {
     remedy: 'fix',
     hint: 'The store refused a setting that durability needs. The data names it.',
   },
-  STORE_UNSUPPORTED: { remedy: 'fix', hint: 'Use a supported store or version. The message says which.' },
+  STORE_UNSUPPORTED: { remedy: 'fix', hint: 'Use a supported store or version. The message names it.' },
   DRIVER_MISSING: { remedy: 'fix', hint: 'Install the optional driver that the message names.' },
   INCOMPATIBLE_VERSION: {
     remedy: 'fix',
@@ -163,87 +158,86 @@ const kinds = {
   },
   SHARD_AWAY: {
     remedy: 'retry',
-    hint: 'The database that this timeline lives on did not answer; what became of the write is asked for again. Timelines on other shards go on. Check the server that the message names.',
+    hint: 'The database of this timeline did not answer; the outcome of the write is read when it answers again. Timelines on other shards continue. Check the server that the message names.',
   },
   SHARDS_GREW: {
     remedy: 'fix',
-    hint: 'A shard was added since this process opened the set, and timelines have moved there. Start the process again with the addresses of all shards (reprise shards lists them).',
+    hint: 'A shard was added after this process opened the set, and timelines have moved to it. Restart the process with the addresses of all shards (`reprise shards` lists them).',
   },
   SHARDS_DIFFER: {
     remedy: 'fix',
-    hint: 'Give all the shards of one set, each once. To add a shard, run reprise shards add; if that was interrupted, with the new one among them (docs/guides/shards.md).',
-  },
-  MAIL_WAITING: {
-    remedy: 'reload',
-    hint: 'Mail came before the end of the run was written. The run reads it first, and goes on by itself.',
+    hint: 'Pass all shards of one set, each once. To add a shard, run reprise shards add; after an interruption, include the new shard (docs/guides/shards.md).',
   },
   WORKER_RETIRED: {
     remedy: 'reload',
-    hint: 'This worker was declared dead while it did not answer. It starts again under a new identity.',
+    hint: 'This worker did not answer and was declared dead. It continues under a new identity.',
   },
-  RIDER_FAILED: { remedy: 'fix', hint: 'The SQL inside the commit failed. Nothing of the commit was kept.' },
+  RIDER_FAILED: { remedy: 'fix', hint: 'The SQL inside the commit failed. Nothing of the commit was stored.' },
   SQL_REFUSED: {
     remedy: 'fix',
     hint: 'SQL inside a commit must be one statement per call, without transaction control or session settings. rp.sql only reads, and only your own tables.',
   },
   EFFECT_IN_DOUBT: {
     remedy: 'stop',
-    hint: 'The effect was intended, and its outcome is unknown. Settle it by hand, or give it a probe.',
+    hint: 'The effect was intended, and its outcome is unknown. Settle it by hand, or declare a probe for it.',
   },
   INHERITED: {
     remedy: 'fix',
-    hint: "The original of this fork did it, and only the original undoes it. Undo it there, or choose { undo: 'inherited' }.",
+    hint: "The original of this fork executed the effect, and only the original undoes it. Undo it there, or choose { undo: 'inherited' }.",
   },
   ALREADY_UNDONE: {
     remedy: 'stop',
-    hint: 'The original, or another fork of it, has undone this effect or is undoing it. Nothing was done.',
+    hint: 'The original or another fork of it has undone this effect, or is undoing it. Nothing was done.',
   },
   CONSUMED: {
     remedy: 'stop',
-    hint: "Others have acted on the entries that the rollback would undo; the data names them. Correct them first, or roll back with { consumed: 'force' }, which records them.",
+    hint: "Consumers have acted on the entries that the rollback would undo; the data names them. Correct their results first, or roll back with { consumed: 'force' }, which records them.",
   },
   OUTCOME_UNKNOWN: {
     remedy: 'reload',
-    hint: 'The store did not answer and could not be asked again in time. Open again: history tells what happened.',
+    hint: 'The store did not answer, and the outcome could not be read in time. Open again: history shows whether the write succeeded.',
   },
   ASYNC_CALLBACK: {
     remedy: 'fix',
-    hint: 'Make the function synchronous, or move the part that waits to the verb that the message names.',
+    hint: 'Make the function synchronous, or move its asynchronous part to the verb that the message names.',
   },
   NON_DETERMINISTIC: {
     remedy: 'fix',
-    hint: 'Move the call into a step, or record its value in the entry. Code that is replayed must do the same each time.',
+    hint: 'Move the call into a step, or record its value in the entry. Replayed code must do the same each time.',
   },
   DIVERGED: {
     remedy: 'stop',
     hint: 'Nothing was done. Guard the change with ctx.patch, fork the run from a step, or roll it back.',
   },
-  CANCELLED: { remedy: 'stop', hint: 'The run was cancelled. Clean up, and let this error pass.' },
+  CANCELLED: { remedy: 'stop', hint: 'The run was cancelled. Clean up, and rethrow this error.' },
   HELD: {
     remedy: 'stop',
-    hint: 'A person must decide how the run goes on: run.waitsFor() says what it waits for; run.settle(step, outcome) or run.resume() answers.',
+    hint: 'A person must decide how the run continues: run.waitsFor() returns the open question; run.settle(step, outcome) or run.resume() answers it.',
   },
-  RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result. The cause says why.' },
-  REFUSED: { remedy: 'fix', hint: 'The aggregate refused the command, and the message says why. Nothing was written.' },
+  RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result. The cause contains the reason.' },
+  REFUSED: {
+    remedy: 'fix',
+    hint: 'The aggregate refused the command, for the reason in the message. Nothing was written.',
+  },
   SUPERSEDED: {
     remedy: 'fix',
-    hint: 'This aggregate was rewritten. Send the command to the one that took its place, which the data names.',
+    hint: 'This aggregate was rewritten. Send the command to its successor, which the data names.',
   },
   STREAM_REPLACED: {
     remedy: 'stop',
-    hint: 'The client joined again on another stream, or was away for so long that it was forgotten. Join again if it is still wanted.',
+    hint: 'The client joined again on another stream, or was disconnected for so long that its stream was dropped. Join again if it is still needed.',
   },
   WITHDRAWN: {
     remedy: 'stop',
-    hint: 'The version was withdrawn, and clients go back to the last good one. Correct it, and set it again.',
+    hint: 'The version was withdrawn, and clients return to the last good one. Correct it, and set it again.',
   },
   RESCALING: {
     remedy: 'retry',
-    hint: 'The state store is moving to another number of partitions. Try again soon. If the process that rescaled it died, call rescale again: it goes on.',
+    hint: 'The state store is moving to another number of partitions. Try again soon. If the process that rescaled it died, call rescale again: it resumes.',
   },
   MIGRATION_DRIFT: {
     remedy: 'fix',
-    hint: 'Nothing was done. Put the step back as it was applied, and add a new step for the change.',
+    hint: 'Nothing was done. Restore the step as it was applied, and add a new step for the change.',
   },
   CALLS_SUSPENDED: {
     remedy: 'retry',
@@ -255,19 +249,19 @@ const kinds = {
   },
   TREE_BLOCKED: {
     remedy: 'fix',
-    hint: 'Something in the directory is in the way, and the message names it. Move it away, or stop whatever changes it, and try again.',
+    hint: 'A file in the directory is in the way, and the message names it. Move it away, or stop the program that changes it, and try again.',
   },
   UNAUTHENTICATED: {
     remedy: 'fix',
-    hint: 'Send a token of the server as `Authorization: Bearer TOKEN`, or open the one-time link that it printed.',
+    hint: 'Send a token of the server as `Authorization: Bearer TOKEN`, or open the one-time link that the server printed.',
   },
   FORBIDDEN: {
     remedy: 'fix',
-    hint: 'This token may not do this here. Use one with the role and the scope that the message names.',
+    hint: 'This token does not permit the request. Use a token with the role and the scope that the message names.',
   },
   OVERLOADED: {
     remedy: 'retry',
-    hint: 'The server is at its limit of requests at once. Nothing was done: try again after a moment.',
+    hint: 'The server has reached its limit of concurrent requests. Nothing was done: try again after a moment.',
   },
   KEY_REUSED: {
     remedy: 'fix',
@@ -279,16 +273,37 @@ const kinds = {
   },
   CHECKSUM_MISMATCH: {
     remedy: 'retry',
-    hint: 'The bytes that arrived are not those of the checksum. None of them were kept: transfer them again.',
+    hint: 'The received bytes do not match the checksum. None of them were kept: transfer them again.',
   },
   SHIP_FENCED: {
     remedy: 'stop',
-    hint: 'Another shipper has written to this place since. Only one may: stop one of them, or give each a place of its own. Nothing that was shipped is lost.',
+    hint: 'Another shipper has written to this place meanwhile. Stop one of them, or use a separate place for each. All shipped records are intact.',
   },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a complete Reprise export. Export it again.' },
 } as const satisfies Record<string, ErrorKind>
 
 export type ErrorCode = keyof typeof kinds
+
+/**
+ * Refusals that the engine handles itself, by another attempt or at a later time. A caller sees only the public code, and
+ * only if every attempt failed.
+ */
+const signals = {
+  BASE_GONE: {
+    code: 'CONTENDED',
+    hint: 'Retention dropped the base of this checkpoint. Nothing was published: try again.',
+  },
+  SWEPT: {
+    code: 'CONTENDED',
+    hint: 'Chunks were collected before they were published. Nothing was published: try again.',
+  },
+  MAIL_WAITING: {
+    code: 'CONFLICT',
+    hint: 'The timeline received mail meanwhile. Nothing was changed: try again later.',
+  },
+} as const satisfies Record<string, { readonly code: ErrorCode; readonly hint: string }>
+
+export type Signal = keyof typeof signals
 
 /** The registry returns the same symbol to every copy of this package. */
 const mark: unique symbol = Symbol.for('reprise.error')
@@ -335,6 +350,31 @@ export class RepriseError extends Error {
   get docs(): string {
     return `reprise/docs/errors.md#${this.code.toLowerCase()}`
   }
+}
+
+/** A refusal that another part of the engine waits for. Its public code is that of the table of signals. */
+export class SignalError extends RepriseError {
+  readonly #signal: Signal
+
+  /** @example throw new SignalError('SWEPT', '2 of 9 chunks were collected', { missing: 2 }) */
+  constructor(signal: Signal, message: string, data: Readonly<Record<string, unknown>>, cause?: unknown) {
+    super(signals[signal].code, message, data, cause, signals[signal].hint)
+    this.#signal = signal
+  }
+
+  static carries(error: unknown, expected: readonly Signal[]): boolean {
+    return error instanceof SignalError && expected.includes(error.#signal)
+  }
+}
+
+/** @example isSignal(error, 'BASE_GONE', 'SWEPT') */
+export function isSignal(error: unknown, ...expected: readonly Signal[]): error is SignalError {
+  return SignalError.carries(error, expected)
+}
+
+/** The codes of refused commits contain signals. */
+export function isSignalCode(code: string): code is Signal {
+  return Object.hasOwn(signals, code)
 }
 
 /** @example isReprise(error, 'FENCED') */

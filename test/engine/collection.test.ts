@@ -109,9 +109,9 @@ onEveryStore('collection', (world) => {
     beforePublication(rp, collectAll)
     await series.put(noise(3))
     expect((await series.latest()).value).toEqual(noise(3))
-    // A stream was read and cannot be read again: its owner is told.
+    // A stream was read and cannot be read again: its owner has to send it again.
     beforePublication(rp, collectAll)
-    await expect(series.putStream(noise(4))).rejects.toMatchObject({ code: 'SWEPT' })
+    await expect(series.putStream(noise(4))).rejects.toMatchObject({ code: 'CONTENDED' })
     expect((await series.latest()).value).toEqual(noise(3))
     const rows = await rp.open(paged)
     for (let n = 0; n < 20; n++) await rows.set(`k${n}`, noise(n, 4000))

@@ -37,7 +37,7 @@ const expected = [
   'CLOSED',
   'NOT_FOUND',
   'OUT_OF_RANGE',
-  'BASE_GONE',
+  'CONTENDED',
   'WORKER_RETIRED',
   'NOT_ON_BRANCH',
   'TIMEOUT',

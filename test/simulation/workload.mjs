@@ -14,7 +14,7 @@ const seen = new WeakSet()
 
 /** What any call may answer under faults. Anything else, and any error without a code, is a bug. */
 const expected = new Set(
-  `FENCED OWNED CLOSED CONFLICT OUTCOME_UNKNOWN NOT_FOUND EXISTS OUT_OF_RANGE NOT_ON_BRANCH PINNED BASE_GONE SWEPT TIMEOUT
+  `FENCED OWNED CLOSED CONFLICT OUTCOME_UNKNOWN NOT_FOUND EXISTS OUT_OF_RANGE NOT_ON_BRANCH PINNED CONTENDED TIMEOUT
   WORKER_RETIRED STORE_UNREACHABLE CHUNK_MISSING`.split(/\s+/),
 )
 const expectedWithRot = new Set(

@@ -8,7 +8,7 @@ import { type CheckpointInterval, usesCosts } from '../../core/checkpoint/checkp
 import type { MeasuredCosts } from '../../core/checkpoint/costs.ts'
 import { encodeManifest, type Manifest } from '../../core/checkpoint/manifest.ts'
 import type { Coordinate, ManifestId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import { defaultKeyedPlanSettings } from '../../core/keyed/plan.ts'
 import type { Attribute, ManifestRecord } from '../../core/store/ports.ts'
 import { type Entry, floorOf } from '../history/history.ts'
@@ -298,7 +298,7 @@ export class Checkpointer<State> {
         const isTouched = error instanceof TouchedValue
         // Retention dropped the base, or a collector removed chunks while this process was suspended: retry without a
         // base.
-        if (!isTouched && !isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
+        if (!isTouched && !isSignal(error, 'BASE_GONE', 'SWEPT')) throw error
         if (!isTouched) this.#base = null
         return await this.#attempt(request, trigger, because, isTouched)
       })

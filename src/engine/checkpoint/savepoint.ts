@@ -3,7 +3,7 @@
 
 import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import { epochGuardOf } from '../../core/store/guard.ts'
 import type { Commit, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
@@ -83,7 +83,7 @@ export async function publishParts(
     try {
       return await publishUnder(hold, kernel, at, parts, options)
     } catch (error) {
-      if (!isReprise(error, 'SWEPT') || attempt > 1) throw error
+      if (!isSignal(error, 'SWEPT') || attempt > 1) throw error
     } finally {
       hold.end()
     }

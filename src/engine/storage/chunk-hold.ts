@@ -7,7 +7,7 @@
 // Collectors keep the chunks that a live worker has announced. docs/decisions/collection.md
 
 import type { Digest } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isSignal, SignalError } from '../../core/errors.ts'
 import { forwardBlobs } from '../../core/store/forward.ts'
 import type { Blobs } from '../../core/store/ports.ts'
 import type { Kernel } from './kernel.ts'
@@ -59,7 +59,7 @@ export class ChunkHold {
       try {
         return await commit(planted.has('publish-unchecked') ? Number.MAX_SAFE_INTEGER : this.#since)
       } catch (error) {
-        if (!isReprise(error, 'SWEPT') || attempt >= attemptsMax) throw error
+        if (!isSignal(error, 'SWEPT') || attempt >= attemptsMax) throw error
         await this.#renew(chunks)
       }
     }
@@ -70,7 +70,7 @@ export class ChunkHold {
     const missing = await this.#kernel.store.blobs.touch(chunks, this.#since)
     if (missing.length === 0) return
     const what = `${missing.length} of ${chunks.length} chunks are no longer there`
-    throw new RepriseError('SWEPT', what, { missing: missing.length })
+    throw new SignalError('SWEPT', what, { missing: missing.length })
   }
 
   end(): void {
@@ -93,7 +93,7 @@ export class ChunkHold {
     events.emit('chunks-renewed', { chunks: chunks.length, missing: missing.length })
     if (missing.length > 0) {
       const what = `${missing.length} of ${chunks.length} chunks were collected before the checkpoint was published`
-      throw new RepriseError('SWEPT', what, { missing: missing.length })
+      throw new SignalError('SWEPT', what, { missing: missing.length })
     }
     this.#since = since
   }

@@ -5,7 +5,7 @@
 // FailureNote. With an encryption key, the reason is sealed (`sealed`, base64), bound to the timeline.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, isSignal } from '../../core/errors.ts'
 import type { Attribute, Clock, Guard, Head, Outcome, Store } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import type { Worker } from '../base/worker.ts'
@@ -34,7 +34,7 @@ const failureAttribute = '$failure'
 export const withoutFailure: Readonly<Record<string, null>> = { [failingAttribute]: null, [failureAttribute]: null }
 
 /** Not failures: another process has the timeline, or a caller ended the work. */
-const noFailures = ['OWNED', 'FENCED', 'CLOSED', 'ABORTED', 'CANCELLED', 'WORKER_RETIRED', 'MAIL_WAITING'] as const
+const noFailures = ['OWNED', 'FENCED', 'CLOSED', 'ABORTED', 'CANCELLED', 'WORKER_RETIRED'] as const
 const reasonMax = 300
 /** The same failure within this time is only counted, and written with a later one. */
 const writeEveryMs = 1000
@@ -77,7 +77,7 @@ export class FailureNotes {
    * that only means that another process has the timeline is no failure.
    */
   async failed(timeline: string, error: unknown): Promise<void> {
-    if (isReprise(error, ...noFailures)) return
+    if (isReprise(error, ...noFailures) || isSignal(error, 'MAIL_WAITING')) return
     const { clock, worker, events } = this.#options
     const reason = reasonOf(error)
     const known = this.#failing.get(timeline)

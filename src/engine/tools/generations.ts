@@ -152,7 +152,7 @@ export async function note(
     if (outcome.ok) return
     if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
     else if (outcome.code !== 'FENCED') {
-      throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+      throw refusalError(timeline, outcome)
     }
   }
 }

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { Content } from '../../core/checkpoint/manifest.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
@@ -122,7 +122,7 @@ export class Artifacts {
       try {
         return await this.#put(place, timeline, counted, upload)
       } catch (error) {
-        if (!isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+        if (!isSignal(error, 'SWEPT') && !isReprise(error, 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
         // A chunk shared with another artifact is damaged: it is removed, so that the upload stores a healthy copy.
         await removeRotten(this.#kernel, error)
         if (counted.isHeld && attempt < attemptsMax) continue

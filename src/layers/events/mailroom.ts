@@ -7,6 +7,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest } from '../../core/history/entry-run.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
+import { refusalError } from '../../engine/base/refusal-error.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold, OpenOptions } from '../../engine/model/definition.ts'
@@ -235,7 +236,7 @@ export async function address(engine: Host, prefix: string, name: string, id: st
     if (outcome.ok) return timeline
     if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
     else if (outcome.code !== 'FENCED' && outcome.code !== 'OWNED') {
-      throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+      throw refusalError(timeline, outcome)
     }
   }
 }

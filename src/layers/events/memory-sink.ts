@@ -6,7 +6,7 @@
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, isSignal } from '../../core/errors.ts'
 import { type Validity, whyInvalid } from '../../core/history/validity.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
 import { isBehind } from '../../core/store/shards.ts'
@@ -437,7 +437,8 @@ export class MemorySink<State> implements Sink<Occurrence> {
         this.#kernel.events.emit('checkpoint-failed', { timeline: this.#timeline, error, failuresInARow: 1 })
       }
       // Another process writes now: this copy continues as a reader.
-      if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'SWEPT', 'NOT_FOUND')) throw error
+      const isGone = isSignal(error, 'BASE_GONE', 'SWEPT')
+      if (!isGone && !isReprise(error, 'FENCED', 'CONFLICT', 'NOT_FOUND')) throw error
     }
   }
 }

@@ -10,6 +10,7 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/store/guard.ts'
+import { refusalError } from '../../engine/base/refusal-error.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -110,8 +111,7 @@ export async function shred(engine: Host, name: string, id: string): Promise<rea
       forget: 'erase',
     })
     if (outcome.ok) continue
-    if (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT')
-      throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+    if (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT') throw refusalError(timeline, outcome)
   }
 }
 

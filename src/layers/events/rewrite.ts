@@ -5,6 +5,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { refusalError } from '../../engine/base/refusal-error.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
@@ -109,7 +110,7 @@ async function supersede(engine: Host, head: Head, to: string, reason: string): 
   if (outcome.ok) return true
   if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
   else if (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT') {
-    throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+    throw refusalError(timeline, outcome)
   }
   return false
 }

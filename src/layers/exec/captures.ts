@@ -2,7 +2,7 @@
 // are read, and had been unchanged for long enough that a write in between would show. If anything changed, nothing is
 // captured.
 
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import { type Folder, openRoot } from '../../engine/base/tree/folder.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
@@ -139,7 +139,8 @@ export class Captures {
         return await this.#inFolder((root) => this.#takeUnder(hold, root, survey, base, request))
       } catch (error) {
         if (error instanceof ChangedWhileRead) return null
-        if (!isReprise(error, 'BASE_GONE', 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+        const isGone = isSignal(error, 'BASE_GONE', 'SWEPT')
+        if (!isGone && !isReprise(error, 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
         // The base is gone or damaged: the next attempt uses none.
         this.#known = null
         await removeRotten(this.#kernel, error)

@@ -2,7 +2,7 @@
 // the timeline. A result that cannot be stored is still returned to the caller: a failing cache must not fail the work.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -38,7 +38,8 @@ export async function publishEntry(kernel: Kernel, taken: StateTimeline, compute
     } catch (error) {
       // A stream that was already read cannot be returned or retried.
       if (isReadOnce) throw error
-      if (isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING') && attempt < attemptsMax) {
+      const isGone = isSignal(error, 'SWEPT') || isReprise(error, 'CHUNK_DAMAGED', 'CHUNK_MISSING')
+      if (isGone && attempt < attemptsMax) {
         await removeRotten(kernel, error)
         continue
       }

@@ -6,7 +6,7 @@
 // the manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
@@ -233,7 +233,8 @@ export class SaveHandle<T> extends SaveReader<T> {
     try {
       return await this.#putUnder(hold, what, source, options)
     } catch (error) {
-      if (!isReprise(error, 'BASE_GONE', 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+      const isGone = isSignal(error, 'BASE_GONE', 'SWEPT')
+      if (!isGone && !isReprise(error, 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
       // The base is gone or damaged: the next attempt uses none.
       this.#held = null
       this.#distrusts = true

@@ -5,7 +5,7 @@
 import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { type ManifestId, toHex } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isSignal } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { retain } from '../../engine/checkpoint/retain.ts'
@@ -123,7 +123,7 @@ export class PagedCheckpointer<V> {
         request,
       )
     } catch (error) {
-      if (!isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
+      if (!isSignal(error, 'BASE_GONE', 'SWEPT')) throw error
       return await this.#attempt(true, request)
     }
   }

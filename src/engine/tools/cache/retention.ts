@@ -5,6 +5,7 @@
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
+import { refusalError } from '../../base/refusal-error.ts'
 import type { Host } from '../../host/host.ts'
 import { deleteTimeline } from '../housekeeping/delete.ts'
 import { pinnedAttribute, usedAttribute } from './uses.ts'
@@ -86,7 +87,7 @@ export async function pinEntry(host: Host, timeline: string, isPinned: boolean):
   const head = await host.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no entry ${timeline}`, { timeline })
   const outcome = await host.change(head, { attributes: { [pinnedAttribute]: isPinned ? true : null } })
-  if (!outcome.ok) throw new RepriseError(outcome.code, `${timeline} is computed at this moment`, { timeline })
+  if (!outcome.ok) throw refusalError(timeline, { ...outcome, reason: 'the entry is being computed' })
 }
 
 /** Applies to all entries of these kinds, or to those with this name. */

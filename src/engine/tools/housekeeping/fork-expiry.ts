@@ -42,7 +42,7 @@ export async function expireForks(
       if (refusal) kept.push({ timeline, because: refusal.why })
       else expired.push(...timelines.map((each) => each.timeline))
     } catch (error) {
-      if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'NOT_FOUND', 'MAIL_WAITING')) throw error
+      if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'NOT_FOUND')) throw error
       kept.push({ timeline, because: error.message })
     }
   }

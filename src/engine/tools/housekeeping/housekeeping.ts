@@ -366,7 +366,7 @@ class Round {
       // It is needed, or active again: it stays, and the report names the reason. A missing timeline was deleted with
       // another.
       if (isReprise(error, 'NOT_FOUND')) return { gone: [] }
-      const isKept = isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'MAIL_WAITING') || isDamageOfOne(error)
+      const isKept = isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED') || isDamageOfOne(error)
       if (!isKept) throw error
       return { gone: [], because: `${timeline}: ${error.message}` }
     }

@@ -2,7 +2,7 @@
 // entry, the release, and the mail to its parent and its queue.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
-import { isReprise, type RepriseError } from '../../../core/errors.ts'
+import { isReprise, isSignal, type RepriseError } from '../../../core/errors.ts'
 import type { OutgoingMessage } from '../../../core/store/ports.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
@@ -164,7 +164,7 @@ export class Ending {
     return end(unlessMail).then(
       () => this.#concluded(outcome),
       (error) => {
-        if (isReprise(error, 'MAIL_WAITING')) return this.#afterMail(outcome, end)
+        if (isSignal(error, 'MAIL_WAITING')) return this.#afterMail(outcome, end)
         this.#unstorable(outcome, error)
         this.#concluded(outcome)
         return undefined

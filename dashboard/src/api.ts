@@ -1,6 +1,8 @@
 // Requests to the server. Addresses are relative to the page, so that it works under any mount path.
 
+import { heard } from './heard.ts'
 import { place } from './route.ts'
+import { keepSession, sessionHeader } from './session.ts'
 
 export interface Problem {
   readonly code: string
@@ -66,18 +68,48 @@ export async function post<T>(path: string, body: unknown = {}, key: string = cr
   })
 }
 
-async function ask<T>(url: string, init: RequestInit): Promise<T> {
-  let response: Response
+/** Begins a session: with the code of a link, or with a token. */
+export async function beginSession(proof: { readonly code: string } | { readonly token: string }): Promise<void> {
+  const headers = { 'content-type': 'application/json' }
+  const { session } = await ask<{ session: string }>(urlOf('v1/sessions'), {
+    method: 'POST',
+    headers: 'token' in proof ? { ...headers, authorization: `Bearer ${proof.token}` } : headers,
+    body: JSON.stringify('code' in proof ? proof : {}),
+  })
+  keepSession(session)
+}
+
+/** The response as a file of its own. A link cannot carry the session. */
+export async function download(url: string): Promise<{ readonly href: string; readonly name: string | null }> {
+  const response = await answered(url, {})
+  if (!response.ok) throw await refusal(response)
+  const name = /filename="?([^";]+)/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? null
+  return { href: URL.createObjectURL(await response.blob()), name }
+}
+
+/** The open response, for a stream. */
+export async function answered(url: string, init: RequestInit): Promise<Response> {
   try {
-    response = await fetch(url, { ...init, credentials: 'same-origin' })
+    const headers = { ...sessionHeader(), ...init.headers }
+    const response = await fetch(url, { ...init, headers, credentials: 'same-origin' })
+    heard()
+    return response
   } catch (error) {
     if ((error as Error).name === 'AbortError') throw error
     const detail = 'the server does not answer'
     throw new ApiError({ code: 'UNREACHABLE', detail, hint: 'Is it still running? The page tries again.', status: 0 })
   }
+}
+
+async function ask<T>(url: string, init: RequestInit): Promise<T> {
+  const response = await answered(url, init)
+  if (!response.ok) throw await refusal(response)
+  return (await response.json()) as T
+}
+
+async function refusal(response: Response): Promise<ApiError> {
   const value: unknown = await response.json().catch(() => null)
-  if (!response.ok) throw new ApiError((value ?? { code: 'BUG', detail: response.statusText, hint: '' }) as Problem)
-  return value as T
+  return new ApiError((value ?? { code: 'BUG', detail: response.statusText, hint: '' }) as Problem)
 }
 
 /** True if the problem may resolve itself: the server is unreachable or busy. */

@@ -2,22 +2,26 @@
 
 import { effect, signal } from '@preact/signals'
 import { render } from 'preact'
-import { at, get, getEarly, mayPass, type Problem, problemOf } from './api.ts'
+import { useState } from 'preact/hooks'
+import { at, beginSession, get, getEarly, mayPass, type Problem, problemOf } from './api.ts'
+import { heardAt } from './heard.ts'
 import { firstPage } from './history.ts'
 import { useKeys } from './keys.ts'
-import { heardAt, isLive, now, startLive } from './live.ts'
+import { isLive, now, startLive } from './live.ts'
 import { againMs } from './loading.ts'
 import { go, hrefIn, hrefOf, place } from './route.ts'
 import { Runs, runsQuery } from './runs.tsx'
-import { about } from './session.ts'
+import { about, keepSession } from './session.ts'
 import { Storage } from './storage.tsx'
 import { System } from './system.tsx'
 import { startTheme, toggleTheme } from './theme.ts'
 import { TimelineView } from './timeline.tsx'
 import type { About } from './types.ts'
-import { Button, Dialog, Icon, Problems, Toasts } from './ui.tsx'
+import { Dialog, Icon, Problems, Toasts } from './ui.tsx'
 
 const problem = signal<Problem | null>(null)
+/** Why a link or a token began no session. */
+const refused = signal<Problem | null>(null)
 const isHelpOpen = signal(false)
 
 const tabs = [
@@ -138,22 +142,37 @@ function Frame() {
 
 /** Shown to a person who is not logged in. */
 function Door() {
+  const [token, setToken] = useState('')
   if (!problem.value) return <p class="loading">Loading…</p>
   if (problem.value.code !== 'UNAUTHENTICATED') return <Problems problem={problem.value} retry={() => void enter()} />
   return (
     <section class="door">
       <h1>This page needs a link</h1>
+      <Problems problem={refused.value} />
       <p>
-        A link lets one browser in, once, within ten minutes. <code>reprise serve</code> prints one on a terminal, and{' '}
-        <code>reprise serve --open</code> opens it. Whoever has a token can make another:
+        A link admits one browser, once, within ten minutes. <code>reprise serve</code> prints a link on a terminal,{' '}
+        <code>reprise serve --open</code> opens it, and <code>reprise link</code> prints another.
       </p>
-      <pre>
-        <code>{`curl -X POST -H "Authorization: Bearer $TOKEN" ${new URL('v1/links', location.href).href}`}</code>
-      </pre>
-      <p>Open the path that it answers, here on this server.</p>
-      <Button tone="primary" onClick={() => void enter()}>
-        I have opened it
-      </Button>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault()
+          void login({ token: token.trim() })
+        }}
+      >
+        <label>
+          <span>Or paste a token</span>
+          <input
+            type="password"
+            name="token"
+            autocomplete="current-password"
+            value={token}
+            onInput={(event) => setToken(event.currentTarget.value)}
+          />
+        </label>
+        <button type="submit" class="button primary">
+          Log in
+        </button>
+      </form>
     </section>
   )
 }
@@ -201,6 +220,17 @@ function Help() {
   )
 }
 
+async function login(proof: Parameters<typeof beginSession>[0]): Promise<void> {
+  try {
+    await beginSession(proof)
+    refused.value = null
+  } catch (error) {
+    refused.value = problemOf(error)
+  }
+  if ('code' in proof) go(hrefOf(['runs']), 'replace')
+  await enter()
+}
+
 async function enter(): Promise<void> {
   const { namespace } = place.peek()
   try {
@@ -212,8 +242,9 @@ async function enter(): Promise<void> {
   } catch (error) {
     problem.value = problemOf(error)
     if (mayPass(problem.value)) setTimeout(() => void enter(), againMs)
-    // A namespace that this token does not reach.
+    // The session is over, or a namespace that this token does not reach.
     else about.value = null
+    if (problem.value.code === 'UNAUTHENTICATED') keepSession(null)
   }
 }
 
@@ -230,7 +261,12 @@ function askEarly(): void {
 startTheme()
 let entered: string | null | undefined
 effect(() => {
-  const { namespace } = place.value
+  const { namespace, path } = place.value
+  if (path[0] === 'login') {
+    entered = null
+    void login({ code: path[1] ?? '' })
+    return
+  }
   if (namespace === entered) return
   entered = namespace
   void enter()

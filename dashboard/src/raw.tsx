@@ -6,7 +6,7 @@ import { Json } from './json.tsx'
 import { useGet } from './loading.ts'
 import { place, withQuery } from './route.ts'
 import type { Entry, HistoryPage, Timeline } from './types.ts'
-import { CommandLine, Copy, OpenJson, Problems } from './ui.tsx'
+import { CommandLine, Copy, Download, OpenJson, Problems } from './ui.tsx'
 
 const pageEntries = 50
 
@@ -20,9 +20,7 @@ export function Raw({ timeline }: { timeline: Timeline }) {
       <div class="raw-head">
         <CommandLine command={`reprise export ${quoted(id)} history.jsonl`} />
         <OpenJson href={urlOf(at(id, 'history'), query)} />
-        <a class="button quiet" href={urlOf(at(id, 'export'))} download>
-          Export
-        </a>
+        <Download href={urlOf(at(id, 'export'))} label="Export" />
       </div>
       <Problems problem={problem} retry={again} />
       <ol class="raw-list">

@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { type Problem, problemOf } from './api.ts'
+import { download, type Problem, problemOf } from './api.ts'
 import { exact, hueOf, relative, type Tone, toneOf } from './format.ts'
 import { now } from './live.ts'
 import { hrefOf } from './route.ts'
@@ -57,11 +57,43 @@ export function TimelineLink({ id, tab = null }: { id: string; tab?: string | nu
   )
 }
 
-/** The API response behind the view. */
+/** The API response behind the view, in a tab of its own. */
 export function OpenJson({ href }: { href: string }) {
+  const open = async (event: Event) => {
+    event.preventDefault()
+    // Opened before the request: a browser blocks windows that open later.
+    const tab = window.open('', '_blank')
+    try {
+      const { href: file } = await download(href)
+      if (tab) tab.location.href = file
+    } catch (error) {
+      tab?.close()
+      toast(problemOf(error).detail, 'bad')
+    }
+  }
   return (
-    <a class="button quiet" href={href} target="_blank" rel="noreferrer">
+    <a class="button quiet" href={href} target="_blank" rel="noreferrer" onClick={open}>
       Open JSON
+    </a>
+  )
+}
+
+/** A response that is saved as a file. */
+export function Download({ href, label }: { href: string; label: string }) {
+  const save = async (event: Event) => {
+    event.preventDefault()
+    try {
+      const file = await download(href)
+      const link = Object.assign(document.createElement('a'), { href: file.href, download: file.name ?? '' })
+      link.click()
+      setTimeout(() => URL.revokeObjectURL(file.href), 60_000)
+    } catch (error) {
+      toast(problemOf(error).detail, 'bad')
+    }
+  }
+  return (
+    <a class="button quiet" href={href} download onClick={save}>
+      {label}
     </a>
   )
 }

@@ -1,5 +1,7 @@
-// Authentication and authorization: tokens with a role and scopes, the browser's session cookie, and the one-time links that
-// set it. Secrets are compared in constant time, and never appear in an error or an event.
+// Authentication and authorization: tokens with a role and scopes, the sessions of the dashboard, and the one-time codes that
+// begin one. Secrets are compared in constant time, and never appear in an error or an event. A session is sent in the
+// Authorization header and stored by the page, never in a cookie: a browser sends cookies to every port of a host, so another
+// local program would receive it.
 
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { RepriseError } from '../core/errors.ts'
@@ -53,9 +55,8 @@ const knownOfCache = namesOf<CacheAccess>({ scope: true, reads: true })
 const tokenLengthMin = 32
 const scopesMax = 16
 const sessionMs = 12 * 3_600_000
-const linkMs = 10 * 60_000
-const linksMax = 100
-export const cookieName = 'reprise_session'
+/** Validity of a link. */
+export const linkMs = 10 * 60_000
 
 export function mayDo(principal: Principal, role: Role): boolean {
   return ranks[principal.role] >= ranks[role]
@@ -79,9 +80,16 @@ export function cacheScopes({
   return { own: scope, all: [...new Set([scope, ...reads])] }
 }
 
+type Purpose = 'link' | 'session'
+
+export interface Session {
+  /** Sent as a Bearer token. */
+  readonly session: string
+  readonly until: number
+}
+
 export class Access {
   readonly #tokens: readonly (AccessToken & { readonly bytes: Buffer; readonly principal: Principal })[]
-  readonly #links = new Map<string, { readonly name: string; readonly until: number }>()
   readonly #now: () => number
 
   constructor(tokens: readonly AccessToken[], readOnly: boolean, now: () => number) {
@@ -101,38 +109,52 @@ export class Access {
     if (new Set(tokens.map(({ token }) => token)).size < tokens.length) throw refuse('two names have the same token')
   }
 
-  /** Identifies the caller by the token in the header or by the browser's cookie. Null: unknown caller. */
+  /** Identifies the caller by a token, or by the session of a page. Null: unknown caller. */
   identify(asked: Asked): { readonly principal: Principal; readonly isBrowser: boolean } | null {
     const given = tokenOf(asked.header('authorization') ?? '')
-    if (given !== null) {
-      const principal = this.#byToken(given)
-      return principal && { principal, isBrowser: false }
-    }
-    const cookie = cookieOf(asked.header('cookie') ?? '')
-    const principal = cookie === null ? null : this.#byCookie(cookie)
-    return principal && { principal, isBrowser: true }
+    if (given === null) return null
+    const principal = this.#byToken(given) ?? this.#signer('session', given)?.principal ?? null
+    return principal && { principal, isBrowser: false }
   }
 
-  /** A one-time code for a cookie, valid for ten minutes. */
+  /** A code that begins one session, for ten minutes; any server with the same tokens accepts it. */
   link(name: string): { readonly code: string; readonly until: number } {
     const until = this.#now() + linkMs
-    for (const [known, link] of this.#links) if (link.until < this.#now()) this.#links.delete(known)
-    if (this.#links.size >= linksMax) this.#links.delete(this.#links.keys().next().value!)
-    const code = randomBytes(24).toString('base64url')
-    this.#links.set(digest(code).toString('hex'), { name, until })
-    return { code, until }
+    return { code: this.#signed('link', name, until), until }
   }
 
-  /** The cookie for an unused code; null: the code is used or expired. */
-  redeem(code: string): { readonly cookie: string; readonly maxAgeSeconds: number } | null {
-    // Looked up by its digest, so the duration of the search reveals nothing about the code.
-    const id = digest(code).toString('hex')
-    const link = this.#links.get(id)
-    this.#links.delete(id)
-    const token = link && link.until >= this.#now() ? this.#tokens.find(({ name }) => name === link.name) : undefined
-    if (!token) return null
-    const body = Buffer.from(JSON.stringify({ n: token.name, e: this.#now() + sessionMs })).toString('base64url')
-    return { cookie: `${body}.${sign(token.token, body)}`, maxAgeSeconds: sessionMs / 1000 }
+  /** `isFirst` records the use of a code. Null: the code is used, expired or of another server. */
+  async redeem(code: string, isFirst: (id: string) => Promise<boolean>): Promise<Session | null> {
+    const signer = this.#signer('link', code)
+    return signer && (await isFirst(digest(code).toString('hex'))) ? this.#session(signer.name) : null
+  }
+
+  /** A session of the token that the request carries; a session begins no other, so it ends at its time. */
+  sessionOf(asked: Asked): Session | null {
+    const principal = this.#byToken(tokenOf(asked.header('authorization') ?? '') ?? '')
+    return principal && this.#session(principal.name)
+  }
+
+  #session(name: string): Session {
+    const until = this.#now() + sessionMs
+    return { session: this.#signed('session', name, until), until }
+  }
+
+  /** The token itself is the key, so replacing a token ends all its links and sessions. */
+  #signed(purpose: Purpose, name: string, until: number): string {
+    const { token } = this.#tokens.find((each) => each.name === name)!
+    const text = JSON.stringify({ n: name, e: until, r: randomBytes(12).toString('base64url') })
+    const body = Buffer.from(text).toString('base64url')
+    return `${body}.${sign(token, purpose, body)}`
+  }
+
+  /** The token that signed this, if it is valid and not expired. */
+  #signer(purpose: Purpose, signed: string): { readonly name: string; readonly principal: Principal } | null {
+    const [body = '', signature = ''] = signed.split('.')
+    const { n, e } = parse(body)
+    const token = this.#tokens.find(({ name }) => name === n)
+    if (!token || typeof e !== 'number' || e < this.#now()) return null
+    return timingSafeEqual(digest(sign(token.token, purpose, body)), digest(signature)) ? token : null
   }
 
   #byToken(given: string): Principal | null {
@@ -144,14 +166,11 @@ export class Access {
     }
     return found
   }
+}
 
-  #byCookie(cookie: string): Principal | null {
-    const [body = '', signature = ''] = cookie.split('.')
-    const { n, e } = parse(body)
-    const token = this.#tokens.find(({ name }) => name === n)
-    if (!token || typeof e !== 'number' || e < this.#now()) return null
-    return timingSafeEqual(digest(sign(token.token, body)), digest(signature)) ? token.principal : null
-  }
+/** The code is in the fragment: no log, proxy or scanner of links receives it, and only the page can use it. */
+export function loginPath(basePath: string, code: string): string {
+  return `${basePath}/#/login/${code}`
 }
 
 export function newToken(): string {
@@ -171,9 +190,8 @@ function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }
 
-/** The token itself is the key, so replacing a token ends all its sessions. */
-function sign(token: string, body: string): string {
-  return createHmac('sha256', token).update(`reprise-session\n${body}`).digest('base64url')
+function sign(token: string, purpose: Purpose, body: string): string {
+  return createHmac('sha256', token).update(`reprise-${purpose}\n${body}`).digest('base64url')
 }
 
 function parse(body: string): { readonly n?: unknown; readonly e?: unknown } {
@@ -183,14 +201,6 @@ function parse(body: string): { readonly n?: unknown; readonly e?: unknown } {
   } catch {
     return {}
   }
-}
-
-function cookieOf(header: string): string | null {
-  for (const pair of header.split(';')) {
-    const at = pair.indexOf('=')
-    if (pair.slice(0, at).trim() === cookieName) return pair.slice(at + 1).trim()
-  }
-  return null
 }
 
 function scopesOf({ scopes, cache }: AccessToken): readonly string[] | null {

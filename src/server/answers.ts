@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { assert } from '../core/assert.ts'
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
-import { RepriseError } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
 import { guardOf } from '../core/store/guard.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
@@ -38,6 +38,7 @@ export class Answers {
   readonly #engine: Reprise
   readonly #keepMs: number
   readonly #pending = new Map<string, { readonly print: string; readonly answer: Promise<string> }>()
+  readonly #used = new Set<string>()
   #sweptAt: number | null = null
 
   constructor(engine: Reprise, keepMs: number) {
@@ -76,6 +77,19 @@ export class Answers {
     const made = await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'ended' })
     void this.sweep().catch(() => undefined)
     return made === null ? await this.kept(key) : JSON.parse(json)
+  }
+
+  /** True for the first call with this key, of any server on the store. A store that cannot be written counts its own only. */
+  async isFirst(key: string): Promise<boolean> {
+    const mark = newOperation(hostOf(this.#engine).kernel.random)
+    try {
+      return (await this.keep(key, mark)) === mark
+    } catch (error) {
+      if (!isReprise(error, 'STORE_READ_ONLY')) throw error
+      const isNew = !this.#used.has(key)
+      this.#used.add(key)
+      return isNew
+    }
   }
 
   /** Undefined: no value is stored under this key. */

@@ -42,15 +42,11 @@ export class Doors {
     }
   }
 
-  /** With a cookie, a browser can send requests its user did not intend: a write must therefore carry its origin. */
+  /** With a cookie of the host application, a browser can send requests its user did not intend: a write must therefore carry its origin. */
   checkBrowser(asked: Asked): void {
     if (safeMethods.has(asked.method) || asked.header('origin') !== null) return
     if (asked.header('sec-fetch-site') === 'same-origin') return
     throw new RepriseError('FORBIDDEN', 'a write with a cookie must carry its Origin', {})
-  }
-
-  isHttps(asked: Asked): boolean {
-    return this.#origins.has(`https://${hostOf(asked)}`)
   }
 
   #isOurs(host: string): boolean {

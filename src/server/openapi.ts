@@ -28,12 +28,11 @@ export function documentOf(routes: readonly Route[], version: string, basePath: 
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: basePath === '' ? '/' : basePath }],
-    security: [{ token: [] }, { session: [] }],
+    security: [{ token: [] }],
     paths,
     components: {
       securitySchemes: {
         token: { type: 'http', scheme: 'bearer' },
-        session: { type: 'apiKey', in: 'cookie', name: 'reprise_session' },
       },
       schemas: { Problem: published(problem) },
     },

@@ -1,5 +1,5 @@
 // The dashboard: one page, its scripts and its style, built by scripts/dashboard.mjs. The files contain no data: the page
-// requests all data from the API with the person's cookie. The files are therefore public.
+// requests all data from the API with the person's session. The files are therefore public.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

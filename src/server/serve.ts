@@ -14,7 +14,7 @@ import { Artifacts } from '../layers/artifact/index.ts'
 import { jsonOf } from '../operations/json.ts'
 import { declareAll, declareKinds } from '../operations/models.ts'
 import { packageVersion } from '../operations/package.ts'
-import { Access, type AccessToken, cookieName, mayDo, type Principal } from './access.ts'
+import { Access, type AccessToken, loginPath, mayDo, type Principal } from './access.ts'
 import { Answers } from './answers.ts'
 import { type Asked, askedBy } from './asked.ts'
 import { CacheLookups } from './cache-lookups.ts'
@@ -22,7 +22,6 @@ import { CheckedCall, type Unchecked } from './call.ts'
 import { checkSize, Doors, secured } from './guard.ts'
 import { Kinds } from './kinds.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
-import { asksForPage, usedLinkPage } from './login-page.ts'
 import { Metrics } from './metrics.ts'
 import { documentOf } from './openapi.ts'
 import { Page } from './page.ts'
@@ -81,7 +80,7 @@ export interface ServeSettings {
 
 export interface Server {
   (request: Request): Promise<Response>
-  /** A one-time path that logs one browser in within ten minutes, as the token of this name. */
+  /** A one-time path that begins a session of one browser within ten minutes, as the token of this name. */
   link(name: string): string
   /**
    * Accepts no new requests, ends the streams, waits for the work under way (at most `closeMs`), and closes the timelines
@@ -150,7 +149,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     [answers]: (asked: Asked) => running.answer(asked),
     link: (name: string) => {
       if (!access) throw new RepriseError('INVALID_ARGUMENT', 'links need tokens', {})
-      return `${basePath}/login/${access.link(name).code}`
+      return loginPath(basePath, access.link(name).code)
     },
     close: () => running.close(),
   })
@@ -300,7 +299,6 @@ class RunningServer {
         return this.#page.answer(asked) ?? this.#nowhere(asked, caller, isScoped)
       })
     }
-    router.add('GET', `${basePath}/login/:code`, (asked) => this.#login(asked))
     return router
   }
 
@@ -408,19 +406,6 @@ class RunningServer {
       throw error
     }
   }
-
-  #login(asked: Asked): Reply {
-    const { access, basePath } = this.#parts
-    const session = access?.redeem(asked.path.slice(asked.path.lastIndexOf('/') + 1))
-    if (!session) {
-      if (asksForPage(asked)) return usedLinkPage()
-      const what = 'this link was used already, or is too old: ask for a new one'
-      return problemReply(problemOf(new RepriseError('UNAUTHENTICATED', what, {}), basePath, true))
-    }
-    const secure = this.#doors.isHttps(asked) ? '; Secure' : ''
-    const cookie = `${cookieName}=${session.cookie}; Path=${basePath || '/'}; Max-Age=${session.maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`
-    return new Reply(null, { location: `${basePath}/`, 'set-cookie': cookie }, 303)
-  }
 }
 
 function refusalOf({ refusal }: Route, problem: Problem): Reply {
@@ -435,12 +420,9 @@ function jsonReply(json: string, status: number, more: Readonly<Record<string, s
 
 /** The message names the kind of credentials the caller sent, and reveals nothing about existing tokens. */
 function unauthenticated(asked: Asked): RepriseError {
-  const given = asked.header('authorization') !== null
-  const hasCookie = asked.header('cookie')?.includes(`${cookieName}=`) ?? false
-  const what = given
-    ? 'the token that was given is none of this server'
-    : hasCookie
-      ? 'this session is over: open a new link'
-      : 'a token must be given'
+  const what =
+    asked.header('authorization') === null
+      ? 'a token must be given'
+      : 'the token is not one of this server, or the session is over'
   return new RepriseError('UNAUTHENTICATED', what, {})
 }

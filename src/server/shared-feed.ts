@@ -11,7 +11,6 @@ import { shownEntry } from '../operations/history.ts'
 import { plain } from '../operations/json.ts'
 import type { ByteSource } from './reply.ts'
 
-const heartbeatMs = 15_000
 /** Pages that are kept for clients slightly slower than the others. */
 const pagesKept = 4
 
@@ -22,6 +21,8 @@ export interface FollowOptions {
   readonly after: FeedPosition
   /** Only the last entry of each timeline in a page, without its data. */
   readonly isBrief: boolean
+  /** A client that receives nothing for longer can treat the connection as dead. */
+  readonly heartbeatMs: number
   readonly signal: AbortSignal
 }
 
@@ -177,7 +178,7 @@ class Follower implements ByteSource {
   /** Waits for a page, for the end, or for the next heartbeat. */
   async #news(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, heartbeatMs)
+      const timer = setTimeout(resolve, this.#options.heartbeatMs)
       this.#wake = () => {
         clearTimeout(timer)
         resolve()

@@ -3,6 +3,7 @@
 
 import type { ChildProcess } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
+import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -312,6 +313,34 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     const faults = board.faults.splice(0)
     const isCut = /ERR_(CONNECTION_(REFUSED|RESET|CLOSED)|EMPTY_RESPONSE|SOCKET_NOT_CONNECTED|INCOMPLETE_CHUNKED)/
     expect(faults.filter((fault) => !isCut.test(fault))).toEqual([])
+  })
+
+  it('is not live while the server is silent behind an open connection, and is live again after it', async () => {
+    // A proxy that keeps its connections and forwards nothing, as a stopped server or a lost network does.
+    const pipes: Socket[] = []
+    const proxy = createTcpServer((client) => {
+      const server = connect(Number(new URL(board.url).port), '127.0.0.1')
+      pipes.push(client, server)
+      for (const each of [client, server]) each.on('error', () => undefined)
+      client.pipe(server).pipe(client)
+      if (isSilent) for (const each of [client, server]) each.pause()
+    })
+    let isSilent = false
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+    const page = await (await board.stranger()).newPage()
+    await page.goto(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}${board.server.link('owner')}`)
+    const mark = page.locator('.live')
+    await mark.getByText('as of now').waitFor()
+    isSilent = true
+    for (const each of pipes) each.pause()
+    await mark.getByText(/as of [2-9] s ago/).waitFor()
+    await mark.getByText('not connected').waitFor()
+    isSilent = false
+    for (const each of pipes) each.resume()
+    await mark.getByText('as of now').waitFor()
+    await page.close()
+    for (const each of pipes) each.destroy()
+    proxy.close()
   })
 
   it('shows a worker killed, another one taking the run over, and the step that goes on, without a reload', async () => {

@@ -75,6 +75,7 @@ export const feedRoutes: readonly Route[] = [
         type: 'boolean',
         description: 'of each timeline only the last entry, without its data: enough to know what to read again',
       },
+      heartbeat: { type: 'integer', minimum: 1, maximum: 60, default: 15, description: 'seconds between two comments' },
     },
     answer: { type: 'string' },
     answerType: 'text/event-stream',
@@ -89,7 +90,8 @@ async function follow(call: Call): Promise<Reply> {
   const start = query.text('from') === 'start' ? feedStart : await feedEnd(engine)
   const after = given === undefined ? start : at
   const isBrief = query.flag('brief')
-  const source = server.feed.follow({ scopes: scopesOf(call), positions, after, isBrief, signal })
+  const heartbeatMs = (query.number('heartbeat') ?? 15) * 1000
+  const source = server.feed.follow({ scopes: scopesOf(call), positions, after, isBrief, heartbeatMs, signal })
   return new Reply(source, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
 }
 

@@ -10,9 +10,9 @@ import { packageVersion } from '../../operations/package.ts'
 import { queuesOf } from '../../operations/queues.ts'
 import { schedulesOf } from '../../operations/schedules.ts'
 import { describeWorkers } from '../../operations/workers.ts'
-import { mayReach } from '../access.ts'
+import { type Access, loginPath, mayReach } from '../access.ts'
 import { reached } from '../reach.ts'
-import type { Call, Route } from '../route.ts'
+import type { Call, Route, ServerParts } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import { settingsOf } from '../settings.ts'
 import * as shapes from '../shapes.ts'
@@ -132,14 +132,33 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/links',
     id: 'makeLink',
     tag: 'system',
-    summary: 'A link that lets one browser in, once, within ten minutes, as the caller',
+    summary: 'A link that begins a session of one browser, once, within ten minutes, as the caller',
     role: 'read',
     status: 201,
     answer: shapes.answer({ path: shapes.text, until: shapes.millis }),
     call({ server, principal }) {
-      if (!server.access) throw new RepriseError('INVALID_ARGUMENT', 'this server leaves access to its host', {})
-      const { code, until } = server.access.link(principal.name)
-      return { path: `${server.basePath}/login/${code}`, until }
+      const { code, until } = accessOf(server).link(principal.name)
+      return { path: loginPath(server.basePath, code), until }
+    },
+  },
+  {
+    method: 'POST',
+    path: '/v1/sessions',
+    id: 'beginSession',
+    tag: 'system',
+    summary: 'A session, to be sent as a Bearer token, for the code of a link, or as the caller',
+    role: null,
+    status: 201,
+    body: shapes.object({ code: shapes.text }),
+    answer: shapes.answer({ session: shapes.text, until: shapes.millis }),
+    async call({ server, asked, body }) {
+      const access = accessOf(server)
+      const { code } = body as { readonly code?: string }
+      const isFirst = (id: string) => server.answers.isFirst(`link\n${id}`)
+      const session = code === undefined ? access.sessionOf(asked) : await access.redeem(code, isFirst)
+      if (session) return session
+      const what = code === undefined ? 'a token must be given' : 'the link was used already, or is too old'
+      throw new RepriseError('UNAUTHENTICATED', what, {})
     },
   },
   {
@@ -381,4 +400,9 @@ async function checkReady(engine: Call['engine']): Promise<void> {
   if (own === null) return
   const row = (await kernel.store.workers()).find(({ id }) => id === own)
   if (!row?.isAlive) throw new RepriseError('WORKER_RETIRED', 'this process does not hold its lease', {})
+}
+
+function accessOf({ access }: ServerParts): Access {
+  if (access) return access
+  throw new RepriseError('INVALID_ARGUMENT', 'this server leaves access to its host', {})
 }

@@ -12,7 +12,7 @@ export default [
       headers: { authorization: `Bearer ${token}`, host: 'localhost' },
     })
     assert.equal((await handler(asked)).status, 200)
-    assert.ok(handler.link('me').startsWith('/login/'))
+    assert.ok(handler.link('me').startsWith('/#/login/'))
     await handler.close()
   }),
 ]

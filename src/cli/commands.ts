@@ -153,6 +153,19 @@ const execution: readonly CommandSpec[] = [
     load: () => import('./commands/serve.ts'),
   },
   {
+    name: 'link',
+    usage: 'link [ADDRESS]',
+    summary: 'print a new one-time link to the dashboard of a running server',
+    options: {
+      token: value('TOKEN', 'token of the session (default: $REPRISE_TOKEN, or the first of the token file)'),
+      'token-file': value('FILE', 'token file of the server (default: .reprise/server-tokens.json)'),
+      open: flag('open the dashboard in a browser'),
+    },
+    arguments: [0, 1],
+    store: 'none',
+    load: () => import('./commands/link.ts'),
+  },
+  {
     name: 'mcp',
     usage: 'mcp',
     summary: 'serve the store to a language model over stdin and stdout',

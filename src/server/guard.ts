@@ -42,7 +42,7 @@ export class Doors {
     }
   }
 
-  /** With a cookie of the host application, a browser can send requests its user did not intend: a write must therefore carry its origin. */
+  /** With a cookie of the host, a browser can send requests its user did not intend: a write must carry its origin. */
   checkBrowser(asked: Asked): void {
     if (safeMethods.has(asked.method) || asked.header('origin') !== null) return
     if (asked.header('sec-fetch-site') === 'same-origin') return

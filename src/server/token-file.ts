@@ -33,7 +33,8 @@ export function readOrMakeTokens(path: string): TokenFile {
   return { tokens, isNew: true }
 }
 
-function readTokens(path: string): AccessToken[] | null {
+/** Null: there is no such file. */
+export function readTokens(path: string): AccessToken[] | null {
   let text: string
   try {
     const { mode } = statSync(path)

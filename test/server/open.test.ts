@@ -3,6 +3,7 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
+import { cli } from '../cli/support.ts'
 import { until } from '../support/until.ts'
 import { type Cleanups, type Place, placeOn, startServe, tokenIn } from './serving.ts'
 
@@ -70,4 +71,22 @@ it('says so where there is no opener, and serves all the same', async () => {
   expect(running.said()).toMatch(/--open: .*(xdg-open|open) is not here/)
   expect(running.said()).not.toContain('/login/')
   expect((await fetch(`http://127.0.0.1:${place.port}/healthz`)).status).toBe(200)
+})
+
+it('reprise link prints a link of the running server, and reports a server that does not answer', async () => {
+  const place = await placeOn('sqlite', cleanups)
+  const address = `http://127.0.0.1:${place.port}`
+  const away = await cli(['link', address, '--token', 'x'.repeat(40)], { cwd: place.folder })
+  expect([away.code, away.stderr]).toEqual([7, expect.stringContaining(`no server answers at ${address}/`)])
+  await startServe(place, cleanups, [])
+  const { stdout } = await cli(['link', address, '--token-file', 'tokens.json'], { cwd: place.folder })
+  expect(stdout).toMatch(new RegExp(`^${address}/#/login/[\\w.-]+\\n$`))
+  const code = stdout.trim().split('/login/')[1]
+  const headers = { 'content-type': 'application/json' }
+  const begin = () => fetch(`${address}/v1/sessions`, { method: 'POST', headers, body: JSON.stringify({ code }) })
+  const { session } = (await (await begin()).json()) as { session: string }
+  const { status } = await fetch(`${address}/v1`, { headers: { authorization: `Bearer ${session}` } })
+  expect([status, (await begin()).status]).toEqual([200, 401])
+  const lacking = await cli(['link', address, '--token-file', 'missing.json'], { cwd: place.folder })
+  expect(lacking.stderr).toContain('missing.json does not exist')
 })

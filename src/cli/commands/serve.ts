@@ -23,7 +23,7 @@ import { problemPrinter } from '../tell.ts'
 import { takeUp, workable } from './work.ts'
 
 const defaultPort = 4400
-const defaultTokens = '.reprise/server-tokens.json'
+export const defaultTokens = '.reprise/server-tokens.json'
 
 const serve: Command = async ({ options, output }) => {
   const { host, port, origins } = addressOf(options)
@@ -157,7 +157,7 @@ export async function loadServer() {
   }
 }
 
-function openBrowser(url: string, output: Output): void {
+export function openBrowser(url: string, output: Output): void {
   const [command, ...args] =
     process.platform === 'darwin' ? ['open'] : process.platform === 'win32' ? ['cmd', '/c', 'start', ''] : ['xdg-open']
   const child = spawn(command!, [...args, url], { stdio: 'ignore', detached: true })

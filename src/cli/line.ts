@@ -2,6 +2,7 @@
 // the awaited request: if its server was killed, it may never settle, not even after an abort.
 
 import { formatMs } from '../core/duration.ts'
+import { realTime, within } from '../lib/waiting.ts'
 
 /** Worth another attempt: the connection broke, or the server is unreachable or not ready. */
 export class Broken extends Error {
@@ -55,17 +56,8 @@ export async function onLine<T>(
     clearTimeout(timer)
     stopped.removeEventListener('abort', stop)
     giveUp.abort()
-    await settled(working)
+    await within(realTime, lingerMs, working.then(noop, noop))
   }
-}
-
-async function settled(working: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const linger = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, lingerMs)
-  })
-  await Promise.race([linger, working.then(noop, noop)])
-  clearTimeout(timer)
 }
 
 function noop(): void {}

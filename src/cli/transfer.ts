@@ -3,6 +3,7 @@
 
 import { toMs } from '../core/duration.ts'
 import { type ErrorCode, errorCodes, RepriseError } from '../core/errors.ts'
+import { realTime, sleep } from '../lib/waiting.ts'
 import type { Options } from './command.ts'
 import { text } from './command.ts'
 import { UsageError } from './exit.ts'
@@ -102,20 +103,7 @@ export async function insist<T>(
         throw new RepriseError('STORE_UNREACHABLE', `${error.message}; ${failures} attempts got no further`, {})
       }
       note(error.message)
-      await pause(Math.min(pauseMaxMs, 100 * 2 ** Math.min(failures, 10)), signal)
+      await sleep(realTime, Math.min(pauseMaxMs, 100 * 2 ** Math.min(failures, 10)), { signal })
     }
   }
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const over = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', over)
-      resolve()
-    }
-    const timer = setTimeout(over, ms)
-    signal.addEventListener('abort', over)
-    if (signal.aborted) over()
-  })
 }

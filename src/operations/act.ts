@@ -8,6 +8,7 @@ import { hostOf } from '../engine/host/host.ts'
 import { actionOf, type Done, type Target, type Verb } from '../engine/model/model.ts'
 import { refuseHeld } from '../engine/storage/held.ts'
 import { refuseNotHere } from '../engine/storage/moved.ts'
+import { sleep } from '../lib/waiting.ts'
 
 const lookMs = 100
 
@@ -80,7 +81,7 @@ export async function mayRestore(
         const what = `${member} is owned by ${head.owner}: stop it first, or take it over`
         throw new RepriseError('OWNED', what, { timeline: member, owner: head.owner })
       }
-      await new Promise<void>((resolve) => kernel.clock.after(lookMs, resolve, true))
+      await sleep(kernel.clock, lookMs)
     }
   }
 }

@@ -7,6 +7,7 @@ import { FeedStream } from '../engine/feed/feed-stream.ts'
 import type { OutsidePositions, SeenRun } from '../engine/feed/outside-position.ts'
 import type { FeedEntries, FeedRun } from '../engine/feed/reader.ts'
 import type { Kernel } from '../engine/storage/kernel.ts'
+import { Alarm, realTime } from '../lib/waiting.ts'
 import { shownEntry } from '../operations/history.ts'
 import { plain } from '../operations/json.ts'
 import type { ByteSource } from './reply.ts'
@@ -107,7 +108,7 @@ class Follower implements ByteSource {
   #error: unknown
   #hasBegun = false
   #isOver = false
-  #wake: (() => void) | null = null
+  readonly #alarm = new Alarm(realTime, { isAwaited: true })
 
   constructor(feed: SharedFeed, options: FollowOptions) {
     this.#feed = feed
@@ -142,7 +143,7 @@ class Follower implements ByteSource {
     this.#options.signal.removeEventListener('abort', this.#onAbort)
     if (this.#place) this.#feed.leave(this.#place)
     this.#place = null
-    this.#wake?.()
+    this.#alarm.ring()
   }
 
   #take(page: Page): Uint8Array {
@@ -160,7 +161,7 @@ class Follower implements ByteSource {
     const told = (tell: () => void) => {
       if (this.#place !== place) return
       tell()
-      this.#wake?.()
+      this.#alarm.ring()
     }
     place.page.then(
       (page) =>
@@ -177,14 +178,7 @@ class Follower implements ByteSource {
 
   /** Waits for a page, for the end, or for the next heartbeat. */
   async #news(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, this.#options.heartbeatMs)
-      this.#wake = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-    })
-    this.#wake = null
+    await this.#alarm.sleep(this.#options.heartbeatMs)
   }
 }
 

@@ -24,6 +24,7 @@ import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Blobs, Change, ChunkRow, Rewritten } from '../core/store/ports.ts'
+import { realTime, sleep } from '../lib/waiting.ts'
 
 export interface DirectoryBlobsOptions {
   /** Milliseconds since 1970, for the ages of chunks. */
@@ -129,7 +130,7 @@ class DirectoryBlobs implements Blobs {
         let isThere = await this.#touch(hex, at)
         // Another process may have moved it aside to check its age, and puts it back.
         for (let look = 0; !isThere && look < 5 && (await this.#isGoing(hex)); look++) {
-          await new Promise((resolve) => setTimeout(resolve, 10))
+          await sleep(realTime, 10)
           isThere = await this.#touch(hex, at)
         }
         if (!isThere && !(await this.#touch(hex, at))) missing.push(digest)

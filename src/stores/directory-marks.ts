@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import { link, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { realTime, sleep } from '../lib/waiting.ts'
 import { isMissing, readIfThere, syncFolder, toBlobError } from './directory-blobs.ts'
 
 const markName = 'reprise-chunks'
@@ -57,7 +58,7 @@ async function writeNew(path: string, text: string): Promise<void> {
 
 /** The file was created in place by a process that is still writing it, or was killed before that. */
 async function replaceEmptyMark(directory: string, draft: string): Promise<string> {
-  await new Promise((resolve) => setTimeout(resolve, emptyMarkMs))
+  await sleep(realTime, emptyMarkMs)
   const there = await readMark(directory)
   if (there) return there
   await rename(draft, join(directory, markName))

@@ -11,6 +11,7 @@ import {
 } from '@kafkats/client'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import type { Fetched, KafkaConnecting, KafkaPort, OutBatch, TransactionId } from './port.ts'
 import { committedOf, encode, type PartitionResponse } from './record-batches.ts'
 
@@ -99,7 +100,7 @@ async function whileAway<R>({ what, awayMs, isPassing, prepare }: Waiting, work:
     } catch (error) {
       if (!isPassing(error)) throw error
       if (Date.now() > until) throw awayError(what, awayMs, error)
-      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      await sleep(realTime, pauseMs)
       await prepare?.().catch(() => undefined)
     }
   }

@@ -7,7 +7,6 @@
 // checkpoint names is not used before a newer checkpoint is published, so that recovery finds its transaction committed, or
 // commits it; if neither is possible, the broker has expired it. A transaction without records is never ended.
 
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { PipelineKey } from '../../core/key-groups.ts'
@@ -15,6 +14,7 @@ import { checkOptions, checkValues } from '../../core/options.ts'
 import { synchronous } from '../../core/synchronous.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import { awayMsOf, connectTo } from './kafkats.ts'
 import type { KafkaConnecting, KafkaOut, KafkaPort, TransactionId } from './port.ts'
 import { OpenTransaction } from './transaction.ts'
@@ -175,7 +175,7 @@ class KafkaWriter<T> implements SinkWriter {
     // The cut transactions may be published: the next process handles them. The current one need not block readers.
     // A broker that is away is not awaited: it aborts the transaction by itself, or the next process does.
     const aborted = this.#current?.abort().catch(() => undefined)
-    if (aborted) await Promise.race([aborted, sleep(abortWithinMs, undefined, { ref: false })])
+    if (aborted) await Promise.race([aborted, sleep(realTime, abortWithinMs, { isAwaited: false })])
     await this.#port.close()
   }
 

@@ -2,13 +2,13 @@
 // checkpoint stores it, so there is no consumer group, no rebalance and no session to wait for. Only committed records are
 // read.
 
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import { awayMsOf, connectTo } from './kafkats.ts'
 import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord } from './port.ts'
 
@@ -181,7 +181,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#signal.removeEventListener('abort', this.#onAbort)
     this.#ready.close()
     this.#wake()
-    if (this.#telling) await Promise.race([this.#telling, sleep(tellWithinMs, undefined, { ref: false })])
+    if (this.#telling) await Promise.race([this.#telling, sleep(realTime, tellWithinMs, { isAwaited: false })])
     await this.#port.close()
     await this.#running
   }
@@ -205,7 +205,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
       const wait = Math.min(isHeld ? heldWaitMs : waitMs, Math.max(1, this.#discoverMs))
       const fetched = await this.#port.fetch(this.#options.topic, asked, wait)
       if (fetched.length > 0 && fetched.every(({ outcome }) => outcome === 'later')) {
-        await new Promise((resolve) => setTimeout(resolve, 50))
+        await sleep(realTime, 50)
       }
       for (const each of fetched) await this.#take(wanted.find(({ partition }) => partition === each.partition)!, each)
     }

@@ -11,6 +11,7 @@ import {
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 
 export interface NatsPatience {
   /** How long a server may be away before the run ends with BROKER_AWAY. Default: 1 minute. */
@@ -70,7 +71,7 @@ export async function whileAway<R>(
       since ??= Date.now()
       if (!isAway(error) || isOver()) throw error
       if (Date.now() - since > awayMs) throw awayError(what, awayMs, error)
-      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      await sleep(realTime, pauseMs)
     }
   }
 }

@@ -7,6 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import {
   accessTo,
   awayError,
@@ -170,7 +171,7 @@ class NatsReader implements SourceReader<NatsRecord> {
         if (error instanceof RepriseError) throw error
         if (Date.now() - failingSince > awayMs) throw awayError(`read ${this.#options.stream}`, awayMs, error)
         consumer = null
-        await new Promise((resolve) => setTimeout(resolve, 100))
+        await sleep(realTime, 100)
       }
     }
   }

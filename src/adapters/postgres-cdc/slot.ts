@@ -2,6 +2,7 @@
 
 import type { Client } from 'pg'
 import { RepriseError } from '../../core/errors.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 
 export interface Slot {
   /** The server has all changes after this position. Null: the slot was never read. */
@@ -63,7 +64,7 @@ export async function freeSlot(client: Client, slot: string): Promise<void> {
     const found = await findSlot(client, slot)
     if (!found || found.activePid === null) return
     await client.query('SELECT pg_terminate_backend($1)', [found.activePid])
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await sleep(realTime, 20)
   }
   throw new RepriseError('OWNED', `the replication slot ${slot} is in use, and its reader does not end`, { slot })
 }

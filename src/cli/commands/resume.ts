@@ -6,9 +6,9 @@ import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
-import { restUnlessAborted } from '../../engine/base/aborting.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { pipelinePrefix } from '../../layers/pipeline/model.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { act } from '../../operations/act.ts'
 import { standsAt } from '../../operations/describe.ts'
 import { declareAll } from '../../operations/models.ts'
@@ -169,7 +169,7 @@ class Resuming {
 async function parked(engine: Reprise, { timeline }: Head, signal: AbortSignal): Promise<{ readonly head: Head }> {
   const { kernel, models } = hostOf(engine)
   for (;;) {
-    await restUnlessAborted(kernel.clock, lookMs, signal)
+    await sleep(kernel.clock, lookMs, { signal, isAwaited: false })
     if (signal.aborted) return await new Promise(() => undefined)
     const head = await engine.head(timeline)
     const isOpen = head && models.find(timeline)?.unfinished?.includes(head.status)

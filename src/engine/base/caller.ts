@@ -7,6 +7,7 @@ import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from 
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock, Random } from '../../core/store/ports.ts'
+import { sleep } from '../../lib/waiting.ts'
 import type { RunTrace, TraceSpan } from './tracing.ts'
 
 export interface CallerPorts {
@@ -86,15 +87,7 @@ export class Caller {
   async #pause(ms: number): Promise<void> {
     const { clock, ending } = this.#ports
     ending.throwIfAborted()
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        cancel()
-        ending.removeEventListener('abort', done)
-        resolve()
-      }
-      const cancel = clock.after(ms, done, true)
-      ending.addEventListener('abort', done, { once: true })
-    })
+    await sleep(clock, ms, { signal: ending })
     ending.throwIfAborted()
   }
 

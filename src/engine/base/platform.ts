@@ -5,6 +5,7 @@ import { createHash, hash as hashOnce, randomBytes, webcrypto } from 'node:crypt
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Clock, Hash, Random } from '../../core/store/ports.ts'
+import { processStat } from '../../lib/process-stat.ts'
 import { whenDrained } from './drained.ts'
 import { stayAlive } from './stay-alive.ts'
 
@@ -85,7 +86,7 @@ export function identifyProcess(): ProcessIdentity {
 
 /** Namespace, pid and start time of a process on this machine. */
 export function identifyPid(pid: number): string {
-  return `${namespaceOf()}:${pid}:${startOf(pid)}`
+  return `${namespaceOf()}:${pid}:${processStat(pid)?.start ?? ''}`
 }
 
 /** True only if the process is certainly gone: same host, same process namespace, no such process any more. */
@@ -98,24 +99,9 @@ export function isProcessGone(other: ProcessIdentity, own: ProcessIdentity): boo
   } catch (error) {
     return (error as { code?: string }).code === 'ESRCH'
   }
-  const startNow = startOf(Number(pid))
+  const now = processStat(Number(pid))
   // A zombie keeps its pid until its parent reaps it, yet it will never write again.
-  return (start !== '' && startNow !== '' && start !== startNow) || isZombie(Number(pid))
-}
-
-function statOf(pid: number): string[] {
-  const text = readOr(`/proc/${pid}/stat`, '')
-  // The command name is in parentheses and may contain spaces: fields are counted after it.
-  return text ? text.slice(text.lastIndexOf(')') + 2).split(' ') : []
-}
-
-function startOf(pid: number): string {
-  return statOf(pid)[19] ?? ''
-}
-
-function isZombie(pid: number): boolean {
-  const state = statOf(pid)[0]
-  return state === 'Z' || state === 'X'
+  return now !== null && (now.isZombie || (start !== '' && now.start !== '' && start !== now.start))
 }
 
 function namespaceOf(): string {

@@ -5,6 +5,7 @@
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Clock, Random, Store, WorkerRow } from '../../core/store/ports.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { Captures, capturesKey, noCapture } from './captures.ts'
 import type { Events } from './events.ts'
 import { isProcessGone, type ProcessIdentity } from './platform.ts'
@@ -291,7 +292,7 @@ export class Worker {
   async #recheckMissing(missed: readonly WorkerRow[]): Promise<WorkerId[]> {
     const { store, clock, events } = this.#options
     try {
-      await new Promise<void>((resolve) => clock.after(recheckMs, resolve, true))
+      await sleep(clock, recheckMs)
       if (this.#isClosed) return []
       // A worker with a newer heartbeat has reconnected.
       const before = new Map(missed.map((row) => [row.id, row.beatAt]))

@@ -1,44 +1,15 @@
 // How a reader of the store waits for news: until the store reports a write, until `ring` is called, or until a time limit.
 // News that arrives while nothing waits is kept for the next wait.
 
+import { Alarm } from '../../lib/waiting.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-export class WakeUp {
-  readonly #clock: Kernel['clock']
+export class WakeUp extends Alarm {
   readonly #unlisten: () => void
-  #hasRung = false
-  #end: (() => void) | null = null
 
   constructor({ clock, store }: Pick<Kernel, 'clock' | 'store'>) {
-    this.#clock = clock
+    super(clock)
     this.#unlisten = store.listen(() => this.ring())
-  }
-
-  ring(): void {
-    this.#hasRung = true
-    this.#end?.()
-  }
-
-  /** Call it before reading: any later ring ends the next wait. */
-  hush(): void {
-    this.#hasRung = false
-  }
-
-  /** Resolves at once if it has rung since the last `hush`. */
-  async wait(ms: number): Promise<void> {
-    if (!this.#hasRung) await this.sleep(ms)
-  }
-
-  /** Resolves at the next ring, however often it has rung before. */
-  sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const cancel = this.#clock.after(ms, () => this.#end?.())
-      this.#end = () => {
-        cancel()
-        this.#end = null
-        resolve()
-      }
-    })
   }
 
   /** Ends all waits. */

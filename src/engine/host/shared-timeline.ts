@@ -8,6 +8,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { UnreadPages } from '../../core/keyed/page.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { Condition, Mutex } from '../../lib/waiting.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import type { Replica } from '../feed/follow.ts'
 import { archivesOf } from '../history/locate.ts'
@@ -44,8 +45,8 @@ export class SharedTimeline<State> {
   /** True if anything was written since it was taken. */
   #hasWritten = false
   #writesUnderWay = 0
-  #alone: Promise<unknown> = Promise.resolve()
-  #idle: (() => void)[] = []
+  readonly #alone = new Mutex()
+  readonly #written = new Condition()
 
   /** `onReload` is called when cached parts of the state may no longer be valid. */
   constructor(engine: Host, id: TimelineId, fold: Fold<State>, onReload: () => void = () => undefined) {
@@ -94,24 +95,22 @@ export class SharedTimeline<State> {
    * overtaken: its entry must therefore be harmless when written twice.
    */
   async write<T>(make: (state: State) => Intended<T>): Promise<T> {
-    await this.#alone
+    if (!this.#alone.isFree) await this.#alone.run(() => undefined)
     this.#writesUnderWay += 1
     try {
       return await this.#write(make)
     } finally {
       this.#writesUnderWay -= 1
-      if (this.#writesUnderWay === 0) for (const resolve of this.#idle.splice(0)) resolve()
+      this.#written.changed()
     }
   }
 
   /** Like write, with no concurrent write of this process. */
   async writeAlone<T>(make: (state: State) => Intended<T>): Promise<T> {
-    const turn = this.#alone.then(async () => {
-      while (this.#writesUnderWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+    return await this.#alone.run(async () => {
+      await this.#written.until(() => this.#writesUnderWay === 0)
       return await this.#write(make)
     })
-    this.#alone = turn.catch(() => undefined)
-    return await turn
   }
 
   async checkpoint(trigger: string): Promise<void> {
@@ -123,16 +122,14 @@ export class SharedTimeline<State> {
    * needs any of them, which are then untouched. No write of this process runs at the same time.
    */
   async remove(): Promise<void> {
-    const turn = this.#alone.then(async () => {
-      while (this.#writesUnderWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+    await this.#alone.run(async () => {
+      await this.#written.until(() => this.#writesUnderWay === 0)
       await this.close()
       await this.#forget(this.id)
       // Newest first: each archive is a fork of the one before it.
       const archives = await archivesOf(this.#engine.kernel, this.id)
       for (const { timeline } of archives.sort((a, b) => numberOf(b) - numberOf(a))) await this.#forget(timeline)
     })
-    this.#alone = turn.catch(() => undefined)
-    await turn
   }
 
   async #forget(id: TimelineId): Promise<void> {

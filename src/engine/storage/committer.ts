@@ -10,7 +10,7 @@ import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/error
 import type { Limits } from '../../core/limits.ts'
 import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/store/ports.ts'
 import { checkAttributes } from '../../core/store/shapes.ts'
-import { onAbort } from '../base/aborting.ts'
+import { onAbort, sleep } from '../../lib/waiting.ts'
 import type { Events } from '../base/events.ts'
 import { UserCode } from '../base/user-code.ts'
 import { Batches, type BatchKeeper, type CommitSource, type PreparedCommit } from './batches.ts'
@@ -218,7 +218,7 @@ export class Committer {
   async #pause(attempt: number): Promise<void> {
     const { clock, random } = this.#options
     const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + random.number())
-    await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+    await sleep(clock, pauseMs)
   }
 
   async #ask(

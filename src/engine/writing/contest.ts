@@ -7,6 +7,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { sleep } from '../../lib/waiting.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /** A turn lasts at least this long, and until the owner has written this many entries. */
@@ -74,7 +75,7 @@ export class Contest {
       if (this.#isOver()) return { head, is: 'over' }
       const pauseMs = this.#lookMs * (0.75 + random.number() / 2)
       this.#lookMs = Math.min(2 * this.#lookMs, longestLookMs)
-      await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+      await sleep(clock, pauseMs)
     }
   }
 

@@ -9,6 +9,7 @@ import { originDigest } from '../../core/history/entry-run.ts'
 import { isHeadLost } from '../../core/history/lost-head.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import type { Commit, Head, Take } from '../../core/store/ports.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { throwIfAborted } from '../base/aborting.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { declare } from '../checkpoint/declaration.ts'
@@ -63,7 +64,7 @@ export async function takeTimeline(
     if (outcome.code !== 'OWNED') throw refusalError(id, outcome)
     if ((await worker.retireGone()).length > 0 || (await worker.retiredSoon()).length > 0) continue
     if (clock.elapsed() >= until) throw refusalError(id, outcome)
-    await new Promise<void>((resolve) => clock.after(pollMs, resolve, true))
+    await sleep(clock, pollMs)
   }
 }
 

@@ -4,6 +4,7 @@
 // this: the epoch keeps out stale writes.
 
 import type { Head } from '../../core/store/ports.ts'
+import { sleep } from '../../lib/waiting.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /** An owner that has not moved the head for this long rests. */
@@ -50,6 +51,6 @@ export class TurnOrder {
   async pause(ms: number): Promise<void> {
     const { clock, random } = this.#kernel
     const delayMs = ms * this.#patience * (1 + random.number())
-    await new Promise<void>((resolve) => void clock.after(delayMs, resolve, true))
+    await sleep(clock, delayMs)
   }
 }

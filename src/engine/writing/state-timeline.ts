@@ -9,6 +9,7 @@ import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex }
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
 import type { Base, Commit, Head, ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
+import { Mutex } from '../../lib/waiting.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { declare } from '../checkpoint/declaration.ts'
 import { retain } from '../checkpoint/retain.ts'
@@ -47,7 +48,7 @@ export class StateTimeline {
   readonly id: TimelineId
   readonly #kernel: Kernel
   #head: { readonly seq: number; readonly epoch: number; readonly digest: Digest }
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #turns = new Mutex()
   #broken: RepriseError | null = null
   /** Part of the first commit, which creates the timeline. */
   #creation: Pick<Commit, 'take' | 'attributes'> | null = null
@@ -134,7 +135,7 @@ export class StateTimeline {
 
   /** Releases it, so that other processes can take it at once. */
   async release(along: CommitExtras = {}): Promise<void> {
-    await this.#turn.catch(() => undefined)
+    await this.#turns.run(() => undefined)
     if (this.#broken) return await this.#letGo(this.#broken, along)
     await this.#commit({ ...along, release: true }).catch((error) => {
       if (!isReprise(error, 'FENCED', 'NOT_FOUND', 'CLOSED')) throw error
@@ -154,12 +155,10 @@ export class StateTimeline {
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const next = this.#turn.then(() => {
+    return this.#turns.run(async () => {
       if (this.#broken) throw this.#broken
-      return work()
+      return await work()
     })
-    this.#turn = next.catch(() => undefined)
-    return next
   }
 
   async #publish(publication: Publication): Promise<ManifestRecord> {

@@ -9,11 +9,12 @@ import { intentKey } from '../../core/history/identity.ts'
 import { ownerOf } from '../../core/history/inheritance.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
+import { sleep } from '../../lib/waiting.ts'
 import type { SimilarCalls } from './message.ts'
 import type { CallGuard, CallGuards } from './policy.ts'
 import { type CallRecord, entry, type SessionState, type Standing, type Waiting } from './state.ts'
 import { type AnyTool, checkArgs, retriesInDoubt, type Tools } from './tool.ts'
-import { CallWatch, pause } from './watch.ts'
+import { CallWatch } from './watch.ts'
 
 /** The parts of a session that calls use. */
 export interface CallHost {
@@ -311,7 +312,7 @@ export async function postpone(
 export async function untilDue(host: CallHost, id: string, signal: AbortSignal | undefined): Promise<void> {
   const { kernel, open } = host
   const delayMs = (open.state.calls.get(id)?.retryAt ?? 0) - kernel.worker.now(open.id)
-  if (delayMs > 0) await pause(kernel.clock, delayMs, signal)
+  if (delayMs > 0) await sleep(kernel.clock, delayMs, { signal })
   throwIfAborted(signal)
 }
 

@@ -7,8 +7,8 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/store/ports.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { type AnyTool, retriesInDoubt } from './tool.ts'
-import { pause } from './watch.ts'
 
 /** A stalled model would block its session forever. */
 const modelTimeout: Duration = '5m'
@@ -61,7 +61,7 @@ export class CallGuard {
       )
     }
     for (let ms = this.#gate.ratePauseMs(clock.now()); ms > 0 && !signal?.aborted; ) {
-      await pause(clock, ms, signal)
+      await sleep(clock, ms, { signal })
       ms = this.#gate.ratePauseMs(clock.now())
     }
   }

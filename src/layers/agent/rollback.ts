@@ -16,6 +16,7 @@ import type { Host } from '../../engine/host/host.ts'
 import type { NewEntry } from '../../engine/model/entry.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { messageOf } from './calls.ts'
 import { addUsage, lessUsage, noUsage } from './message.ts'
 import type { AgentSpec } from './spec.ts'
@@ -29,7 +30,6 @@ import {
   spentInTurn,
 } from './state.ts'
 import type { Tools } from './tool.ts'
-import { pause } from './watch.ts'
 
 /** A call in a plan. */
 export interface PlannedCall {
@@ -161,7 +161,7 @@ export async function compensateAll(
         const { again, delayMs, counts } = decideRetry(policy, failures + 1, error, given)
         if (counts) failures += 1
         if (again && !open.broken) {
-          await pause(clock, delayMs, undefined)
+          await sleep(clock, delayMs)
           continue
         }
         const reason = `${call.tool} (${call.id}) could not be undone: ${messageOf(error)}`

@@ -3,20 +3,6 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/store/ports.ts'
 
-/** Waits until the time has passed or the signal fires. */
-export async function pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {
-  if (signal?.aborted) return
-  await new Promise<void>((resolve) => {
-    const end = () => {
-      cancel()
-      signal?.removeEventListener('abort', end)
-      resolve()
-    }
-    const cancel = clock.after(delayMs, end, true)
-    signal?.addEventListener('abort', end, { once: true })
-  })
-}
-
 /** Watches one call: its signal fires when the caller aborts, and when nothing arrived for too long. */
 export class CallWatch {
   readonly #controller = new AbortController()

@@ -13,6 +13,7 @@ import { newId } from '../../engine/storage/kernel.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
 import { TurnWriter } from '../../engine/writing/turn-writer.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { clientsFold, configModels, idsOf, keptFold } from './model.ts'
 import { isCounted, targetOf } from './rules/rollout.ts'
 import type { ClientRecord, ConfigEntry, ConfigState, ConfigVersion, History, Rollout } from './rules/state.ts'
@@ -234,7 +235,7 @@ export class OpenConfig {
           .catch((error) => this.#isClosed || events.emit('problem', { where: `config/${this.name}`, error }))
         for (const call of [...this.#waiters]) call()
         await wake.wait(Math.min(pollMs, Math.max(heedMs, this.forgetAfterMs / 8)))
-        await new Promise<void>((resolve) => kernel.clock.after(heedMs, resolve))
+        await sleep(kernel.clock, heedMs, { isAwaited: false })
       }
     } finally {
       this.#wake = null

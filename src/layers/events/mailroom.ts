@@ -12,6 +12,7 @@ import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold, OpenOptions } from '../../engine/model/definition.ts'
 import { newOperation } from '../../engine/storage/kernel.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { refusedType } from './envelope.ts'
 import { aggregateModel } from './model.ts'
 import { OpenAggregate } from './open-aggregate.ts'
@@ -121,7 +122,7 @@ export class Mailroom<State> {
       // Keeps the aggregate until the retry is due: if released, it would be claimed again at once, because its mail is
       // unread.
       for (let ms = await this.#pauseOf(live); ms > 0 && this.#isServing; ms = await this.#pauseOf(live)) {
-        await new Promise<void>((resolve) => this.#engine.kernel.clock.after(Math.min(ms, lookMs), resolve))
+        await sleep(this.#engine.kernel.clock, Math.min(ms, lookMs), { isAwaited: false })
         await this.receive(live)
       }
     } finally {

@@ -28,6 +28,7 @@ import { restoreState } from '../../engine/snapshot/restore.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import { type Kernel, newId, newOperation } from '../../engine/storage/kernel.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { Mutex } from '../../lib/waiting.ts'
 import { type Captured, partsOf, stateOf } from './projection-parts.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
@@ -69,7 +70,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
   #timing: CheckpointTiming
   #triedAt = Number.NEGATIVE_INFINITY
   #askedAt = Number.NEGATIVE_INFINITY
-  #saving: Promise<void> = Promise.resolve()
+  readonly #saving = new Mutex()
   /** Rejects if entries that were read are no longer in the store. */
   #confirm: () => Promise<void> = async () => undefined
 
@@ -239,7 +240,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
   }
 
   async reload(): Promise<void> {
-    await this.#saving
+    await this.#saving.run(() => undefined)
     this.#owned = null
     // The quarantine names events of the other copy, and would hide the events that have their positions now.
     this.#quarantine = []
@@ -374,9 +375,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
   #save(): Promise<void> {
     // The policy's trigger; without one, the checkpoint was requested or the position had to be written.
     const trigger = this.#timing.decision?.trigger ?? 'projection'
-    const next = this.#saving.then(() => this.#publish(trigger))
-    this.#saving = next.catch(() => undefined)
-    return next
+    return this.#saving.run(() => this.#publish(trigger))
   }
 
   /** `isHeld`: captured without yielding. */

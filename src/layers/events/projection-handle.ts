@@ -11,6 +11,7 @@ import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../.
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { feedEnd, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/tools/generations.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { MemorySink } from './memory-sink.ts'
 import { catalogOf, generationTimeline } from './model.ts'
 import type { Events, Occurrence } from './source.ts'
@@ -245,7 +246,7 @@ export class ProjectionHandle<State> {
   async #correct(options: CatchUpOptions = {}): Promise<void> {
     const { clock } = this.#engine.kernel
     throwIfAborted(options.signal, `projection ${this.name}`)
-    if (this.#isRebuilding || this.owned === 0) await new Promise<void>((resolve) => clock.after(lookMs / 10, resolve))
+    if (this.#isRebuilding || this.owned === 0) await sleep(clock, lookMs / 10, { isAwaited: false })
     else {
       const stale = this.#running.generation
       await this.rebuild(options.signal ? { signal: options.signal } : {}).catch((error) => {

@@ -14,6 +14,7 @@ import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { readValue, removeRotten } from '../../engine/writing/stored-value.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { entry, type Trigger } from './entries.ts'
 import { type CapturedTree, ChangedWhileRead, isDamage, type KnownFiles, wantedFiles, writeTree } from './file-set.ts'
 import { foldVersion } from './model.ts'
@@ -224,7 +225,7 @@ export class Captures {
   async #settled(expected?: Survey): Promise<Survey | null> {
     const first = expected ?? (await this.survey())
     if (!first) return null
-    if (!expected) await new Promise<void>((resolve) => this.#kernel.clock.after(settleMsOf(first), resolve, true))
+    if (!expected) await sleep(this.#kernel.clock, settleMsOf(first))
     const second = await this.survey()
     return second && isSameSurvey(first, second) ? second : null
   }

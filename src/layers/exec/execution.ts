@@ -11,6 +11,7 @@ import { entryAt } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenOptions } from '../../engine/model/definition.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import { type Capture, Captures, type Restored } from './captures.ts'
 import { type ExecEntries, entry, foldersAttribute, startedAttribute } from './entries.ts'
 import type { ExecEvent, ExecResult, RunEnd } from './events.ts'
@@ -385,7 +386,7 @@ async function endOrphans(started: ExecEntries['started'], report: (event: ExecE
     } catch {
       // The process has just ended.
     }
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await sleep(realTime, 20)
   }
 }
 

@@ -6,6 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { RepriseError } from '../../core/errors.ts'
 import { identifyPid } from '../../engine/base/platform.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import { processes } from './processes.ts'
 
 export interface ProgramOptions {
@@ -87,10 +88,10 @@ export class Program {
   /** After the first process has ended: the rest of its group has this long to end, then it is killed. */
   async sweep(waitMs: number): Promise<void> {
     const until = performance.now() + waitMs
-    while (performance.now() < until && (await this.#isLeft())) await pause(20)
+    while (performance.now() < until && (await this.#isLeft())) await sleep(realTime, 20)
     for (let attempt = 0; attempt < 500 && (await this.#isLeft()); attempt++) {
       this.signal('SIGKILL')
-      await pause(10)
+      await sleep(realTime, 10)
     }
     this.#guardian?.stdin?.end('over\n')
   }
@@ -118,8 +119,4 @@ function guard(group: number): ChildProcess {
 /** The exit code a shell would report. @example exitCodeOf({ exitCode: null, signal: 'SIGKILL' }) // 137 */
 export function exitCodeOf({ exitCode, signal }: Exit): number {
   return exitCode ?? 128 + (signal === null ? 0 : (constants.signals[signal] ?? 0))
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
 }

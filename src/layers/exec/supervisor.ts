@@ -4,6 +4,7 @@
 import { isReprise } from '../../core/errors.ts'
 import type { Survey } from '../../engine/base/tree/survey.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
+import { Alarm, sleep } from '../../lib/waiting.ts'
 import type { Capture, Captures } from './captures.ts'
 import { Completion, justNow } from './complete.ts'
 import type { EndReason, Trigger } from './entries.ts'
@@ -49,7 +50,7 @@ export class Supervisor {
   readonly #program: Program
   readonly #completion: Completion
   readonly #words: Word[] = []
-  #wake: () => void = () => undefined
+  readonly #alarm: Alarm
   #captures = 0
   #last: Capture | null = null
   #stopping: { readonly until: number } | null = null
@@ -69,6 +70,7 @@ export class Supervisor {
   constructor(parts: SupervisorParts, program: Program, before: Survey | null) {
     this.#parts = parts
     this.#program = program
+    this.#alarm = new Alarm(parts.kernel.clock, { isAwaited: true })
     const now = parts.kernel.clock.elapsed()
     this.#checkedAt = now
     this.#completion = new Completion(parts.spec, now)
@@ -87,7 +89,7 @@ export class Supervisor {
       }
       word.answer(found ? 'ok' : 'refused: progress takes a number, as in progress 40/100')
     }
-    this.#wake()
+    this.#alarm.ring()
   }
 
   /** Forwards the signal. The program has the grace time, less the expected duration of a capture. */
@@ -99,7 +101,7 @@ export class Supervisor {
     this.#parts.report({ kind: 'stopping', signal, graceMs })
     const reserveMs = Math.min(graceMs / 2, 500 + 2 * (this.#last?.tookMs ?? 0))
     this.#stopping = { until: clock.elapsed() + graceMs - reserveMs }
-    this.#wake()
+    this.#alarm.ring()
   }
 
   pass(signal: NodeJS.Signals): void {
@@ -121,7 +123,7 @@ export class Supervisor {
     let exit: Exit | null = null
     this.#program.exited.then((how) => {
       exit = how
-      this.#wake()
+      this.#alarm.ring()
     })
     while (!exit) {
       await this.#look()
@@ -152,15 +154,7 @@ export class Supervisor {
 
   async #pause(): Promise<void> {
     if (this.#words.length > 0) return
-    await new Promise<void>((resolve) => {
-      const { clock } = this.#parts.kernel
-      const cancel = clock.after(this.#completion.lookWithin(clock.elapsed(), this.#pollMs), resolve, true)
-      this.#wake = () => {
-        cancel()
-        resolve()
-      }
-    })
-    this.#wake = () => undefined
+    await this.#alarm.sleep(this.#completion.lookWithin(this.#parts.kernel.clock.elapsed(), this.#pollMs))
   }
 
   /** One survey of the folder, and the resulting actions. */
@@ -311,7 +305,7 @@ export class Supervisor {
           report({ kind: 'not-captured', why: decision.why })
           return
         }
-        await new Promise<void>((resolve) => clock.after(pollMsMin, resolve, true))
+        await sleep(clock, pollMsMin)
       }
     } catch (error) {
       await this.#failed(error)

@@ -4,6 +4,7 @@
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { fingerprint } from './digest.ts'
 import type { Cursor } from './entries.ts'
 import { identify } from './identity.ts'
@@ -123,7 +124,7 @@ export class Pass<T> {
     for (const until = clock.elapsed() + ms; !this.#isOff; ) {
       const left = until - clock.elapsed()
       if (left <= 0) return
-      await new Promise<void>((resolve) => clock.after(Math.min(left, 250), resolve, true))
+      await sleep(clock, Math.min(left, 250))
     }
     throw new RepriseError('ABORTED', 'the source is not read any further')
   }

@@ -7,10 +7,10 @@ import { decideRetry, isFault } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
+import { Condition, sleep } from '../../lib/waiting.ts'
 import { isPromise, within } from './attempt.ts'
 import { Batcher } from './batcher.ts'
 import { Completions } from './completions.ts'
-import { Condition } from './condition.ts'
 import { TaskContext, TracedContext } from './context.ts'
 import { entry } from './entries.ts'
 import type { ResolvedJob } from './options.ts'
@@ -424,6 +424,6 @@ export class Workbench<T> {
   }
 
   #sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.#kernel.clock.after(ms, resolve, true))
+    return sleep(this.#kernel.clock, ms)
   }
 }

@@ -1,7 +1,6 @@
 // Allows one run or restore at a time in a directory, across processes: two that write the same outputs would store each
 // other's files. A command whose process was killed continues to run; the next process waits until it has ended.
 
-import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { growingPause } from '../../core/calls/pause.ts'
 import { timelineId, toHex } from '../../core/coordinate.ts'
@@ -9,6 +8,8 @@ import { isReprise } from '../../core/errors.ts'
 import { throwIfAborted } from '../../engine/base/aborting.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { processStat } from '../../lib/process-stat.ts'
+import { sleep } from '../../lib/waiting.ts'
 
 const groupAttribute = 'group'
 const key = {}
@@ -46,7 +47,8 @@ async function whileHeld<T>(
   const taken = await take(host, directory, signal)
   try {
     return await work({
-      note: (group) => taken.write({ attributes: { [groupAttribute]: `${hostname()} ${group} ${startOf(group)}` } }),
+      note: (group) =>
+        taken.write({ attributes: { [groupAttribute]: `${hostname()} ${group} ${processStat(group)?.start ?? ''}` } }),
       confirm: () => taken.write({}),
     })
   } finally {
@@ -68,14 +70,14 @@ async function take(host: Host, directory: string, signal: AbortSignal | undefin
     if (taken && !isRunning((await host.head(id))?.attributes[groupAttribute])) return taken
     // A command started by an earlier process still writes there.
     await taken?.release()
-    await new Promise<void>((done) => kernel.clock.after(growingPause(attempt, 10, 500), done, true))
+    await sleep(kernel.clock, growingPause(attempt, 10, 500))
   }
 }
 
 function isRunning(noted: unknown): boolean {
   const [host, group, start] = typeof noted === 'string' ? noted.split(' ') : []
   if (host !== hostname() || group === undefined || process.platform === 'win32') return false
-  const startNow = startOf(Number(group))
+  const startNow = processStat(Number(group))?.start ?? ''
   // Another process has reused the process id.
   if (startNow !== '' && start !== '' && startNow !== start) return false
   try {
@@ -83,15 +85,5 @@ function isRunning(noted: unknown): boolean {
     return true
   } catch {
     return false
-  }
-}
-
-/** Start time of a process, as Linux reports it; '' on other systems, or if the process is gone. */
-function startOf(pid: number): string {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''
-  } catch {
-    return ''
   }
 }

@@ -9,6 +9,7 @@ import { throwIfAborted, unlessAborted } from '../../engine/base/aborting.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { sleep } from '../../lib/waiting.ts'
 
 const firstPauseMs = 10
 const longestPauseMs = 500
@@ -61,7 +62,7 @@ export class Flights<T> {
         }
       }
       const { clock } = this.#kernel
-      await new Promise<void>((done) => clock.after(growingPause(attempt, firstPauseMs, longestPauseMs), done, true))
+      await sleep(clock, growingPause(attempt, firstPauseMs, longestPauseMs))
       const found = await look()
       if (found !== null) return found
     }

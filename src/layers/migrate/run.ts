@@ -13,6 +13,7 @@ import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
 import { recover } from '../../engine/history/recover.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import { sleep, within } from '../../lib/waiting.ts'
 import { planMigration } from './plan.ts'
 import { splitSql } from './split.ts'
 import { type MigrateState, migrateFold } from './state.ts'
@@ -172,12 +173,8 @@ export class MigrateRun {
   /** The engine closes: a step that ignores its signal is left running; its later writes are refused. */
   async #stopWithin(graceMs: number): Promise<void> {
     const { clock } = this.#engine.kernel
-    let cancel: () => void = () => undefined
-    const isOver = new Promise<void>((resolve) => {
-      cancel = clock.after(graceMs + heedMs, resolve, true)
-    })
-    await Promise.race([this.stop(graceMs).catch(() => undefined), isOver])
-    cancel()
+    const stopped = this.stop(graceMs).catch(() => undefined)
+    await within(clock, graceMs + heedMs, stopped)
   }
 
   async #apply(startedAt: number): Promise<MigrateReport> {
@@ -235,17 +232,7 @@ export class MigrateRun {
     const { current } = open.state
     const delayMs = (current?.id === id ? (current.retryAt ?? 0) : 0) - worker.now(open.id)
     const { signal } = this.#waiting
-    if (delayMs > 0 && !signal.aborted) {
-      await new Promise<void>((resolve) => {
-        const end = () => {
-          cancel()
-          signal.removeEventListener('abort', end)
-          resolve()
-        }
-        const cancel = clock.after(delayMs, end, true)
-        signal.addEventListener('abort', end, { once: true })
-      })
-    }
+    if (delayMs > 0) await sleep(clock, delayMs, { signal })
     return !signal.aborted
   }
 

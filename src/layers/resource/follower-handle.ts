@@ -5,6 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import type { Host } from '../../engine/host/host.ts'
+import { sleep } from '../../lib/waiting.ts'
 import type { FollowerLetter } from './follower-state.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Leading } from './leading.ts'
@@ -98,7 +99,7 @@ export abstract class FollowerHandle {
       if (clock.elapsed() >= until) {
         throw new RepriseError('TIMEOUT', `${this.timeline} was not through in time`, { timeline: this.timeline })
       }
-      await new Promise<void>((resolve) => clock.after(lookMs, resolve, true))
+      await sleep(clock, lookMs)
     }
   }
 }

@@ -4,8 +4,8 @@
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise } from '../../core/errors.ts'
-import { restUnlessAborted } from '../../engine/base/aborting.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
+import { sleep } from '../../lib/waiting.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Watch, WatchEvent } from './watch.ts'
 
@@ -72,7 +72,7 @@ export class Following {
           told.failed(error)
           this.#kernel.events.emit('problem', { where: this.#handle.timeline, error })
         }
-        await restUnlessAborted(this.#kernel.clock, growingPause(failures, 5, longestPauseMs), signal)
+        await sleep(this.#kernel.clock, growingPause(failures, 5, longestPauseMs), { signal, isAwaited: false })
       }
     }
   }

@@ -5,6 +5,7 @@
 import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { OwnerReference } from './rules/object.ts'
 import type { Watch } from './watch.ts'
@@ -84,7 +85,7 @@ class Collection {
         if (isReprise(error, 'REVISION_GONE')) continue
         this.#onProblem(error)
         failures += 1
-        await pause(growingPause(failures, 50, longestPauseMs), this.#signal)
+        await sleep(realTime, growingPause(failures, 50, longestPauseMs), { signal: this.#signal })
       }
     }
   }
@@ -133,16 +134,4 @@ class Collection {
       if (!isReprise(error, 'NOT_FOUND', 'CONFLICT')) throw error
     }
   }
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(end, ms)
-    function end() {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', end)
-      resolve()
-    }
-    signal.addEventListener('abort', end, { once: true })
-  })
 }

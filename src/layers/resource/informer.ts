@@ -12,6 +12,7 @@ import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
 import type { NewEntry, OpenTimeline, WriteOptions } from '../../engine/writing/timeline.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { FollowerHandle, letterOf } from './follower-handle.ts'
 import { followerModel, informerKind } from './follower-model.ts'
 import type { FollowerState } from './follower-state.ts'
@@ -287,7 +288,7 @@ class Informing implements Session {
       } catch (error) {
         const mayPass = isReprise(error) && error.remedy === 'retry' && !isLoss(error) && !this.#open.broken
         if (mayPass && !signal.aborted) {
-          await new Promise<void>((resolve) => this.#clock.after(growingPause(failures, 20, longestPauseMs), resolve))
+          await sleep(this.#clock, growingPause(failures, 20, longestPauseMs), { isAwaited: false })
           continue
         }
         this.#lost(error)

@@ -5,11 +5,11 @@
 import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { restUnlessAborted } from '../../engine/base/aborting.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenOptions } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import { Latch, sleep } from '../../lib/waiting.ts'
 import { type FollowerState, followerFold } from './follower-state.ts'
 import { applyMail } from './letters.ts'
 
@@ -106,16 +106,17 @@ export class Leading {
         if (!isReprise(error, 'OWNED', 'FENCED')) events.emit('problem', { where: this.timeline, error })
       }
       if (this.#stopping.signal.aborted) return
-      await restUnlessAborted(clock, growingPause(Math.max(1, failures), 20, longestPauseMs), this.#stopping.signal)
+      await sleep(clock, growingPause(Math.max(1, failures), 20, longestPauseMs), {
+        signal: this.#stopping.signal,
+        isAwaited: false,
+      })
     }
   }
 
   async #lead(open: OpenTimeline<FollowerState>): Promise<void> {
     const { clock } = this.#engine.kernel
-    let lose: (error: unknown) => void = () => undefined
-    const over = new Promise<unknown>((resolve) => {
-      lose = resolve
-    })
+    const over = new Latch<unknown>()
+    const lose = (error: unknown) => over.set(error)
     // The follower may have been stopped while the timeline was being opened.
     if (this.#stopping.signal.aborted) return
     const stop = () => lose(null)
@@ -135,7 +136,7 @@ export class Leading {
     }
     const stops = [unwatch, lookEvery(clock, mailMs, look, (error) => isLoss(error) && lose(error))]
     try {
-      await over
+      await over.wait()
     } finally {
       for (const each of stops) each()
       this.#stopping.signal.removeEventListener('abort', stop)

@@ -7,6 +7,7 @@ import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host/host.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { type ChangePage, type ReadPoint, revisionGone } from './history.ts'
 import type { ListOptions, ResourceList } from './list.ts'
 import type { OriginCollection, OriginEvent, OriginObject } from './origin.ts'
@@ -362,16 +363,7 @@ export class OriginResource implements SharedResource {
   }
 
   #pause(ms: number, signal: AbortSignal = this.#closing.signal): Promise<void> {
-    return new Promise((resolve) => {
-      const end = () => {
-        cancel()
-        signal.removeEventListener('abort', end)
-        resolve()
-      }
-      const cancel = this.engine.kernel.clock.after(ms, end)
-      if (signal.aborted) end()
-      else signal.addEventListener('abort', end, { once: true })
-    })
+    return sleep(this.engine.kernel.clock, ms, { signal, isAwaited: false })
   }
 }
 

@@ -26,6 +26,7 @@ import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { type Publication, StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { removeRotten, writeValue } from '../../engine/writing/stored-value.ts'
+import { Mutex } from '../../lib/waiting.ts'
 import { foldVersion } from './fork.ts'
 import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader } from './reader.ts'
@@ -128,7 +129,7 @@ async function openShared<T>(
 export class SaveHandle<T> extends SaveReader<T> {
   readonly #taken: StateTimeline
   readonly #onClosed: () => void
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #turns = new Mutex()
   /** Chunks of the newest intact save, so that the next one writes only new chunks. */
   #held: { readonly record: ManifestRecord; readonly chunks: ReadonlySet<string> } | null = null
   /** Set when damage was found: the next save reuses no chunks. */
@@ -201,7 +202,7 @@ export class SaveHandle<T> extends SaveReader<T> {
   async shut(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
-    await this.#turn.catch(() => undefined)
+    await this.#turns.run(() => undefined)
     await this.#taken.release()
     this.#onClosed()
   }
@@ -217,9 +218,7 @@ export class SaveHandle<T> extends SaveReader<T> {
 
   #inTurn<R>(work: () => Promise<R>): Promise<R> {
     if (this.#isClosed) return Promise.reject(new RepriseError('CLOSED', `${this.timeline} was closed`))
-    const next = this.#turn.then(work)
-    this.#turn = next.catch(() => undefined)
-    return next
+    return this.#turns.run(work)
   }
 
   async #put(

@@ -8,6 +8,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { within } from '../../lib/waiting.ts'
 import { ReprDigests } from './repr-digest.ts'
 import { type ChecksumAlgorithm, isUploadId } from './rules/headers.ts'
 import {
@@ -223,12 +224,7 @@ export class Uploads {
     const active = this.#active.get(timeline)
     if (!active) return
     active.stop.abort()
-    let cancel = () => {}
-    const late = new Promise<void>((resolve) => {
-      cancel = this.kernel.clock.after(stopMs, resolve, true)
-    })
-    await Promise.race([active.over, late])
-    cancel()
+    await within(this.kernel.clock, stopMs, active.over)
   }
 
   /** `first`: the event of the first step, which creates the upload. */

@@ -7,6 +7,7 @@ import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { runs } from '../../engine/model/definition.ts'
 import { describes, type Model } from '../../engine/model/model.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { runOf } from '../../operations/runs.ts'
 import { reachedId } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
@@ -127,7 +128,7 @@ async function awaitResult(call: Call) {
     if (!unfinished.includes(status)) return { timeline, status, isEnded: true, ...(await resultOf(engine, head)) }
     const leftMs = until - clock.elapsed()
     if (leftMs <= 0 || signal.aborted) return { timeline, status, isEnded: false }
-    await new Promise<void>((resolve) => clock.after(Math.min(leftMs, lookEveryMs), resolve, true))
+    await sleep(clock, Math.min(leftMs, lookEveryMs))
   }
 }
 

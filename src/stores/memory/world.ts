@@ -13,8 +13,8 @@ import type {
   PastLife,
   WorkerRecord,
 } from '../../core/store/ports.ts'
+import { Mutex } from '../../lib/waiting.ts'
 import { Log, SharedMap } from './copy-on-write.ts'
-import { WriteLock } from './write-lock.ts'
 
 export interface TimelineRow extends HeadFacts {
   /** Its identity in the feed: it survives a renaming. */
@@ -84,12 +84,12 @@ export interface MemoryWorld {
   readonly spaces: Map<string, Space>
   /** Not data: the listeners, and the write lock. A snapshot starts without them. */
   readonly listeners: Set<{ readonly space: Space; readonly wake: (mayBeDue: boolean) => void }>
-  readonly writeLock: WriteLock
+  readonly writeLock: Mutex
 }
 
 /** @example const world = createWorld(); openMemory({ namespace: 'shop', hash, world }) */
 export function createWorld(): MemoryWorld {
-  return { spaces: new Map(), listeners: new Set(), writeLock: new WriteLock() }
+  return { spaces: new Map(), listeners: new Set(), writeLock: new Mutex() }
 }
 
 /** The current world; later changes of either are invisible to the other. Costs a few objects per namespace. */

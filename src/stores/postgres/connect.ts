@@ -6,6 +6,7 @@
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { realTime, sleep, within } from '../../lib/waiting.ts'
 import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, isStartupRefused, isStatementMisplaced, toReprise } from './failure.ts'
@@ -236,12 +237,7 @@ export class Connections {
     this.#isClosed = true
     this.#letGo()
     // A hanging server must not delay closing.
-    let timer: NodeJS.Timeout | undefined
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, 2000)
-    })
-    await Promise.race([this.#pool.end().catch(ignore), patience])
-    clearTimeout(timer)
+    await within(realTime, 2000, this.#pool.end().catch(ignore))
   }
 
   checkOpen(): void {
@@ -301,7 +297,7 @@ function isRefusedForGood(error: unknown): boolean {
 
 function pause(attempt: number): Promise<void> {
   const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + Math.random())
-  return new Promise((resolve) => setTimeout(resolve, pauseMs))
+  return sleep(realTime, pauseMs)
 }
 
 function ignore(): void {}

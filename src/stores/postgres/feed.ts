@@ -5,6 +5,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { rangeOf } from '../../core/history/scope.ts'
 import type { FeedFilter, FeedPage, FeedPosition } from '../../core/store/ports.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import { positionGone } from '../refusals.ts'
 import type { Connections } from './connect.ts'
 import { functionName } from './functions.ts'
@@ -62,7 +63,7 @@ export async function readFeed(
     const { page, isWaiting } = await readPage(connections, s, ns, after, filter, limit)
     // Usually a writer is just about to end: a short wait here saves the caller a useless round trip.
     if (page.items.length > 0 || page.next !== after || !isWaiting || attempt > waitsMax) return page
-    await new Promise((resolve) => setTimeout(resolve, 2 ** attempt))
+    await sleep(realTime, 2 ** attempt)
   }
 }
 

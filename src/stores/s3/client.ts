@@ -3,13 +3,12 @@
 // growing pause; a slow read is hedged by a second one. The error after the last attempt has the details for people.
 
 import { createHash, randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { realTime, Slots, sleep, within } from '../../lib/waiting.ts'
 import { Credentials } from './credentials.ts'
 import { loadSigner, type SigningDriver } from './driver.ts'
 import { HttpFailure, isTransient, toStoreError } from './failure.ts'
 import type { S3Location } from './location.ts'
 import { type Meter, newMeter, type ObjectRow, type Objects, type Range } from './objects.ts'
-import { Slots } from './slots.ts'
 
 export interface ClientOptions {
   readonly env?: NodeJS.ProcessEnv
@@ -184,7 +183,7 @@ export class S3Client implements Objects {
         const isOver = performance.now() - startedAt + pauseMs > this.#patienceMs
         if (isOver) throw toStoreError(error, request.what, this.name)
         this.meter.retries += 1
-        await sleep(pauseMs, undefined, { signal: request.signal }).catch(() => undefined)
+        await sleep(realTime, pauseMs, { signal: request.signal })
       }
     }
   }
@@ -279,11 +278,7 @@ export class S3Client implements Objects {
   async #hedged(open: (signal: AbortSignal) => Promise<Response>, timeoutMs: number): Promise<Opened> {
     const first = this.#timed(open, timeoutMs)
     if (this.meter.hedges >= 4 + this.meter.gets * hedgeShare) return await first
-    let timer: NodeJS.Timeout | undefined
-    const isLate = new Promise<'late'>((resolve) => {
-      timer = setTimeout(() => resolve('late'), Math.max(hedgeMsMin, this.#typicalMs * hedgeFactor))
-    })
-    const early = await Promise.race([first, isLate]).finally(() => clearTimeout(timer))
+    const early = await within(realTime, Math.max(hedgeMsMin, this.#typicalMs * hedgeFactor), first)
     if (early !== 'late') return early
     this.meter.hedges += 1
     const second = this.#timed(open, timeoutMs)

@@ -15,6 +15,7 @@ import {
   moverTimeline,
   type ShardRow,
 } from '../../core/store/shards.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import type { Holds } from './holds.ts'
 import { settleOn, workers } from './list.ts'
 import { differ, join, membershipOf, renumber } from './membership.ts'
@@ -247,7 +248,7 @@ export class Growth {
 
 async function pause(signal: AbortSignal | undefined): Promise<void> {
   signal?.throwIfAborted()
-  await new Promise((resolve) => setTimeout(resolve, pollMs))
+  await sleep(realTime, pollMs)
   signal?.throwIfAborted()
 }
 

@@ -6,6 +6,7 @@ import type { OperationId } from '../../core/coordinate.ts'
 import { packEntries } from '../../core/history/entry-run.ts'
 import { type FeedPosition, feedStart, type Hash, type Store } from '../../core/store/ports.ts'
 import { momentTimeline } from '../../core/store/shards.ts'
+import { realTime, sleep } from '../../lib/waiting.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 const pauseMs = 20
@@ -30,7 +31,7 @@ export class Moments {
       this.#reached.set(shard, after)
       if (found) return found.position
       // Transactions that began before it are still running: it is not shown yet.
-      if (page.isEnd) await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      if (page.isEnd) await sleep(realTime, pauseMs)
     }
   }
 

@@ -5,6 +5,7 @@
 
 import type { Head, Store } from '../../core/store/ports.ts'
 import { isOfShards, outboxFor } from '../../core/store/shards.ts'
+import { realTime, within } from '../../lib/waiting.ts'
 import { fromOutbox } from './letter.ts'
 import type { Places } from './places.ts'
 import { byReceiver } from './receivers.ts'
@@ -46,12 +47,11 @@ export class Relay {
   async carryPatiently(from: number, to: number): Promise<void> {
     // Processes that know a newly added shard carry its messages.
     if (this.#places.shards[to]?.isAway !== false) return
-    let timer: NodeJS.Timeout | undefined
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, waitMs)
-    })
-    await Promise.race([this.carry(from, to).catch(() => undefined), patience])
-    clearTimeout(timer)
+    await within(
+      realTime,
+      waitMs,
+      this.carry(from, to).catch(() => undefined),
+    )
   }
 
   /** Carries messages that dead processes left in their outboxes. */

@@ -17,6 +17,7 @@ import { isReprise } from '../../../core/errors.ts'
 import { originDigest } from '../../../core/history/entry-run.ts'
 import type { MirrorRecord } from '../../../core/history/mirror-record.ts'
 import { type FeedPosition, feedStart } from '../../../core/store/ports.ts'
+import { within } from '../../../lib/waiting.ts'
 import { erasuresTimeline } from '../../history/erasures.ts'
 import { type Kernel, newOperation } from '../../storage/kernel.ts'
 import { forgottenTimeline, lastErased } from '../forgotten.ts'
@@ -70,16 +71,8 @@ export class Mirror {
     this.#cancel?.()
     await this.#round
     // Mirror the last writes too, if that does not take long: the next writer resumes from there.
-    let cancel = () => {}
-    const late = new Promise<void>((resolve) => {
-      cancel = this.#kernel.clock.after(closeMs, resolve, true)
-    })
-    const rest = this.#catchUp().then(
-      () => undefined,
-      () => undefined,
-    )
-    await Promise.race([rest, late])
-    cancel()
+    const rest = this.#catchUp().catch(() => undefined)
+    await within(this.#kernel.clock, closeMs, rest)
     await this.#let()
   }
 

@@ -11,6 +11,7 @@ import { isReprise } from '../../../core/errors.ts'
 import { originDigest, packEntries } from '../../../core/history/entry-run.ts'
 import { guardOf } from '../../../core/store/guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import { within } from '../../../lib/waiting.ts'
 import type { EngineEvents } from '../../base/events.ts'
 import type { RecoveryReport } from '../../base/recovery-report.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../history/history.ts'
@@ -95,12 +96,7 @@ export class ReportLog {
   async close(): Promise<void> {
     for (const off of this.#off.splice(0)) off()
     this.#cancel?.()
-    let cancel = () => {}
-    const late = new Promise<void>((resolve) => {
-      cancel = this.#kernel.clock.after(1000, resolve, true)
-    })
-    // A remaining timer would keep a finished program alive.
-    await Promise.race([this.#flush(), late]).finally(cancel)
+    await within(this.#kernel.clock, 1000, this.#flush())
   }
 
   #recovered(timeline: string, report: RecoveryReport): void {

@@ -8,6 +8,7 @@ import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { formatMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import { sleep, within } from '../../../lib/waiting.ts'
 import { throwIfAborted, unlessAborted } from '../../base/aborting.ts'
 import { type CapturedMail, unreadMail } from '../../branch/exchanges.ts'
 import { releaseSavepoint } from '../../checkpoint/savepoint.ts'
@@ -97,21 +98,20 @@ async function withinTimeout(
   signal: AbortSignal | undefined,
 ): Promise<void> {
   const { clock } = engine.kernel
-  let stop = () => {}
-  const late = new Promise<'late'>((resolve) => {
-    stop = clock.after(Math.max(0, until - clock.elapsed()), () => resolve('late'), true)
-  })
   const progress: Progress = { trouble: null, isOver: false }
   const done = untilDone(engine, record, name, progress)
   try {
-    const result = await unlessAborted(Promise.race([done, late]), signal, `the cut ${name}`)
+    const result = await unlessAborted(
+      within(clock, Math.max(0, until - clock.elapsed()), done),
+      signal,
+      `the cut ${name}`,
+    )
     if (result !== 'late') return
   } catch (error) {
     progress.isOver = true
     if (isReprise(error, 'ABORTED') && signal?.aborted) await giveUp(engine, record, name, 'aborted')
     throw error
   } finally {
-    stop()
     // Work under way ends before the next step; it must not write concurrently.
     progress.isOver = true
   }
@@ -140,7 +140,7 @@ async function untilDone(
     if (progress.isOver) return
     if ('restless' in moment) progress.trouble = `${moment.restless} keeps taking in mail`
     else if (await save(engine, record, name, moment, progress)) return
-    await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+    await sleep(clock, pauseMs)
   }
 }
 

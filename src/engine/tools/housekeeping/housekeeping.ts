@@ -10,6 +10,7 @@ import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import { checkOptions } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import { sleep } from '../../../lib/waiting.ts'
 import { whileAwaited } from '../../base/stay-alive.ts'
 import { recover } from '../../history/recover.ts'
 import { type Host, hostOf } from '../../host/host.ts'
@@ -427,16 +428,7 @@ class Round {
     const started = clock.elapsed()
     const result = await work()
     const restMs = (clock.elapsed() - started) * (this.#before.last?.isBehind ? restFactorBehind : restFactor)
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        cancel()
-        this.#signal.removeEventListener('abort', done)
-        resolve()
-      }
-      const cancel = clock.after(restMs, done)
-      this.#signal.addEventListener('abort', done, { once: true })
-      if (this.#signal.aborted) done()
-    })
+    await sleep(clock, restMs, { signal: this.#signal, isAwaited: false })
     return result
   }
 }

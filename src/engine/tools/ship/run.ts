@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
 import type { PageSource } from '../../../core/ship/pages.ts'
+import { realTime, sleep } from '../../../lib/waiting.ts'
 import { identifyProcess } from '../../base/platform.ts'
 import type { ShipLog } from './log.ts'
 import { dropOld } from './retention.ts'
@@ -68,12 +69,12 @@ class Loop {
         tries = 0
         if (isLast) return this.#status
         if (Date.now() - busyAt >= idleAfterMs) await this.#waitForWrites()
-        else await pause(policy.intervalMs, signal)
+        else await sleep(realTime, policy.intervalMs, { signal })
       } catch (error) {
         if (!isReprise(error, ...passing) || isLast) throw error
         tries += 1
         await this.#failed(error, tries)
-        await pause(Math.min(pauseMsMax, policy.intervalMs * 2 ** Math.min(tries, 10)), signal)
+        await sleep(realTime, Math.min(pauseMsMax, policy.intervalMs * 2 ** Math.min(tries, 10)), { signal })
       }
     }
   }
@@ -101,7 +102,7 @@ class Loop {
     const place = this.#shipper?.tip?.head?.place
     source.release()
     while (place && !signal.aborted && !source.isBehind(place)) {
-      await pause(idleLookMs, signal)
+      await sleep(realTime, idleLookMs, { signal })
       await this.#tell({ safeAt: Date.now() - idleLookMs }, false)
     }
   }
@@ -126,17 +127,4 @@ class Loop {
     await this.#tell({ endedAt: Date.now() }, true)
     this.#run.source.close()
   }
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve()
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', end)
-      resolve()
-    }
-    const timer = setTimeout(end, ms)
-    signal.addEventListener('abort', end)
-  })
 }

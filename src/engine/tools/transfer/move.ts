@@ -15,6 +15,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import { epochGuardOf } from '../../../core/store/guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import { sleep } from '../../../lib/waiting.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { declarationOf } from '../../checkpoint/declaration.ts'
 import { checkpointAside } from '../../checkpoint/savepoint.ts'
@@ -83,7 +84,7 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
     return await underNote(kernel, request, async (arrival) => {
       try {
         // A process there that read the notes just before this one may still have created a timeline under the id.
-        await new Promise<void>((resolve) => kernel.clock.after(2 * knownForMs, resolve, true))
+        await sleep(kernel.clock, 2 * knownForMs)
         for (const id of ids) await refuseTaken(engine, to, timelineId(id))
         const moved = await leave(engine, ids, model, where, path, options, note)
         // From here on it may have arrived: an abandoned move would duplicate it.

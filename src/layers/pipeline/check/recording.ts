@@ -3,6 +3,7 @@
 
 import type { Clock } from '../../../core/store/ports.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
+import { within } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import type { PipelineState } from '../run/state.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
@@ -83,13 +84,6 @@ async function readOne(
   if (!(reading instanceof Promise)) return reading
   // A read abandoned at the end may reject later.
   reading.catch(() => undefined)
-  let cancel = () => {}
-  const quiet = new Promise<null>((resolve) => {
-    cancel = clock.after(quietMs, () => resolve(null), true)
-  })
-  try {
-    return await Promise.race([reading, quiet])
-  } finally {
-    cancel()
-  }
+  const batch = await within(clock, quietMs, reading)
+  return batch === 'late' ? null : batch
 }

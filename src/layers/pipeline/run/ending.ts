@@ -2,6 +2,7 @@
 
 import { isReprise } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
+import { sleep, within } from '../../../lib/waiting.ts'
 import type { Checkpoints, MadeCheckpoint } from './checkpoints.ts'
 
 const closeWithinMs = 5000
@@ -9,12 +10,7 @@ const attemptsMax = 10
 
 /** A resource that does not close in time is abandoned: the next process that opens it must tolerate that anyway. */
 export async function closeAll(clock: Clock, closing: readonly Promise<void>[]): Promise<void> {
-  let cancel = () => {}
-  const late = new Promise<void>((resolve) => {
-    cancel = clock.after(closeWithinMs, resolve, true)
-  })
-  await Promise.race([Promise.allSettled(closing), late])
-  cancel()
+  await within(clock, closeWithinMs, Promise.allSettled(closing))
 }
 
 /** Retries the last checkpoint while it can still succeed. */
@@ -28,7 +24,7 @@ export async function insist(
       return await next
     } catch (error) {
       if (attempt >= attemptsMax || !isReprise(error, 'RUN_FAILED')) throw error
-      await new Promise<void>((resolve) => clock.after(Math.min(5000, 50 * 2 ** attempt), resolve, true))
+      await sleep(clock, Math.min(5000, 50 * 2 ** attempt))
       next = again()
     }
   }

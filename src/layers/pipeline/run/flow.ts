@@ -9,6 +9,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { Clock, Random } from '../../../core/store/ports.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
 import type { FlowMoment } from '../../../engine/model/flow-metrics.ts'
+import { Alarm, Latch } from '../../../lib/waiting.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
 import { batchOf, type OperatorContext, type OperatorResource } from '../operator.ts'
@@ -101,12 +102,9 @@ export class Flow {
   #isHalted = false
   #isOver = false
   #failure: { readonly error: unknown } | null = null
-  #tellFailure: (error: unknown) => void = () => undefined
-  /** Resolves to the error if the flow fails. */
-  readonly failed = new Promise<unknown>((resolve) => {
-    this.#tellFailure = resolve
-  })
-  #wake: (() => void) | null = null
+  /** Set to the error if the flow fails. */
+  readonly failed = new Latch<unknown>()
+  readonly #alarm: Alarm
   #tickedAt = Number.NEGATIVE_INFINITY
 
   constructor(graph: Graph, writers: ReadonlyMap<string, SinkWriter>, hooks: FlowHooks) {
@@ -115,6 +113,7 @@ export class Flow {
     this.#hooks = hooks
     this.letters = new Letters(hooks.lettersMax)
     this.#waits = new Waits(() => hooks.clock.elapsed())
+    this.#alarm = new Alarm(hooks.clock, { isAwaited: true })
     this.#pace = new Pace(hooks.clock, hooks.neighbours)
     this.#busy = new Busy(() => hooks.clock.elapsed())
     this.#figures = new Figures(graph, () => this.#sample())
@@ -213,7 +212,7 @@ export class Flow {
 
   fail(error: unknown): void {
     this.#failure ??= { error }
-    this.#tellFailure(error)
+    this.failed.set(error)
     this.wake()
   }
 
@@ -223,8 +222,7 @@ export class Flow {
   }
 
   wake(): void {
-    this.#wake?.()
-    this.#wake = null
+    this.#alarm.ring()
   }
 
   /** Sends letters back to the operators and sources that could not process them: all, or none if one has no receiver. */
@@ -389,14 +387,7 @@ export class Flow {
   }
 
   async #sleep(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const cancel = this.#hooks.clock.after(ms, resolve, true)
-      this.#wake = () => {
-        cancel()
-        resolve()
-      }
-    })
-    this.#wake = null
+    await this.#alarm.sleep(ms)
   }
 
   #wait(until: Promise<unknown>, name: string): void {

@@ -7,6 +7,7 @@ import { isReprise } from '../../../core/errors.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { readShaped } from '../../../engine/host/shaped-mail.ts'
 import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
+import { Alarm } from '../../../lib/waiting.ts'
 
 export const stopKind = 'pipeline.stop'
 export const redriveKind = 'pipeline.redrive'
@@ -44,16 +45,10 @@ export function listenForMail(
 ): () => Promise<void> {
   const { clock } = engine.kernel
   let isOver = false
-  let wake = () => {}
+  const alarm = new Alarm(clock)
   const listen = async () => {
     while (!isOver) {
-      await new Promise<void>((resolve) => {
-        const cancel = clock.after(lookEveryMs, resolve)
-        wake = () => {
-          cancel()
-          resolve()
-        }
-      })
+      await alarm.sleep(lookEveryMs)
       if (!isOver) await readMail(engine, taken, run, () => isOver)
     }
   }
@@ -62,7 +57,7 @@ export function listenForMail(
   })
   return async () => {
     isOver = true
-    wake()
+    alarm.ring()
     await listening
   }
 }

@@ -11,6 +11,7 @@ import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { openedAs } from '../../../engine/model/model.ts'
 import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
+import { sleep } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import type { OperatorResource } from '../operator.ts'
 import type { SourceReader } from '../source.ts'
@@ -378,7 +379,7 @@ export class PipelineRun {
           ...(this.#stopping?.label !== undefined && { label: this.#stopping.label }),
         })
     // The flow is stopped here, so its failure must be raced explicitly.
-    const failing = flow.failed.then((error) => Promise.reject(error))
+    const failing = flow.failed.wait().then((error) => Promise.reject(error))
     failing.catch(() => undefined)
     const stage = isAtEnd ? 'done' : 'suspended'
     const again = () => checkpoints.make(isAtEnd ? 'manual' : 'savepoint', { stage })
@@ -414,7 +415,7 @@ export class PipelineRun {
     ) {
       checkpoints.periodic()
     }
-    if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(pause(this.#engine, 100))
+    if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(sleep(this.#engine.kernel.clock, 100))
   }
 
   /** A policy that counts records never triggers while none arrives, so results in sinks are published when it is quiet. */
@@ -443,8 +444,4 @@ export class PipelineRun {
     const { records = 0, letters = 0 } = state ?? {}
     return { status, records, deadLetters: letters, coordinate: this.#taken?.coordinate ?? null, checkpoint }
   }
-}
-
-function pause({ kernel: { clock } }: Host, ms: number): Promise<void> {
-  return new Promise((resolve) => clock.after(ms, resolve, true))
 }

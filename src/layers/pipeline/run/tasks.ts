@@ -11,6 +11,7 @@ import { lookEvery } from '../../../engine/feed/wake-up.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { giveBack } from '../../../engine/writing/ownership.ts'
 import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
+import { Latch } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import { liveRuns } from './live.ts'
 import type { ResolvedPipelineOptions } from './options.ts'
@@ -71,11 +72,8 @@ export class PipelineTasks {
   /** The number of partitions by which the keys of this pipeline are divided; null: not known yet. */
   #keyedPartitions: number | null = null
   #isRefused = false
-  #isEnded: () => void = () => undefined
-  /** Resolves when every partition has ended, here or elsewhere. */
-  readonly ended: Promise<void> = new Promise((resolve) => {
-    this.#isEnded = resolve
-  })
+  /** Set when every partition has ended, here or elsewhere. */
+  readonly ended = new Latch()
   #announced: number | null = null
 
   constructor(of: TasksOf) {
@@ -116,7 +114,7 @@ export class PipelineTasks {
     if (await this.#isRepartitioned(partitions.length)) return
     const share = await fairShare(kernel, this.#key, partitions.length)
     await this.#giveUp(share)
-    if (partitions.length > 0 && partitions.every((partition) => this.#done.has(partition))) this.#isEnded()
+    if (partitions.length > 0 && partitions.every((partition) => this.#done.has(partition))) this.ended.set()
     const free = partitions.filter((partition) => this.#isTakeable(partition))
     if (free.length === 0 || this.#running.size >= share) return
     const heads = await kernel.store.head(free.map((partition) => this.#timelineOf(partition)))

@@ -1,13 +1,13 @@
 // Files as sources: lines of text, JSON Lines and CSV, including growing files. A position is the number of bytes read, and
 // always falls between two records. A file that became shorter than its position is an error, never a silent restart.
 
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { csvRow, parseCsvRecord, separatorFault } from '../../../lib/csv.ts'
 import type { TextRecord } from '../../../lib/record-splitter.ts'
 import { firstRecord, TextFile, type TextFileOptions } from '../../../lib/text-file.ts'
+import { realTime, sleep } from '../../../lib/waiting.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
 import { positionOf } from './values.ts'
 
@@ -164,7 +164,7 @@ class FileReader implements SourceReader<string> {
     if (!this.#file.isGzip) await this.#checkSize()
     if (this.#followMs !== null) {
       // An abort ends the sleep at once: the caller checks the signal next.
-      await sleep(this.#followMs, undefined, { signal: this.#signal }).catch(() => undefined)
+      await sleep(realTime, this.#followMs, { signal: this.#signal })
       return []
     }
     this.#isAtEnd = true

@@ -3,6 +3,7 @@
 
 import { isPassingStoreFailure } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
+import { sleep } from '../../../lib/waiting.ts'
 import type { AnyWorkflow, ChildOptions, StepCall } from '../context.ts'
 import { namesDetached, namesParent, type ParentLink } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
@@ -95,7 +96,7 @@ async function started(run: ParentRun, start: () => Promise<void>): Promise<bool
     } catch (error) {
       if (!isPassingStoreFailure(error)) throw error
       if (run.isLeaving) return false
-      await new Promise<void>((resolve) => run.clock.after(againMs, resolve))
+      await sleep(run.clock, againMs, { isAwaited: false })
       if (run.isLeaving) return false
     }
   }

@@ -7,6 +7,7 @@ import type { Entry } from '../../../engine/history/history.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../../engine/writing/timeline.ts'
 import type { CommitExtras, Written } from '../../../engine/writing/writer.ts'
+import { sleep } from '../../../lib/waiting.ts'
 import type { RunState } from '../history/state.ts'
 import { type BatchedRun, type Batcher, batcherOf } from './batcher.ts'
 import { leaveScope } from './scope.ts'
@@ -174,7 +175,7 @@ export class Recorder {
       throw error
     }
     kernel.events.emit('problem', { where: open.id, error })
-    await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
+    await sleep(clock, pauseMs, { isAwaited: false })
     return await this.#persist(writing)
   }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Latch } from './latch.ts'
+import { Latch } from '../../../lib/waiting.ts'
 import { toldLater, Work } from './work.ts'
 
 describe('work', () => {

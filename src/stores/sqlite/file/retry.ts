@@ -1,5 +1,6 @@
 // Waiting for a lock that another process holds, without blocking the event loop, up to a limit.
 
+import { realTime, sleep } from '../../../lib/waiting.ts'
 import { isBusy } from './failure.ts'
 
 const firstPauseMs = 2
@@ -14,6 +15,6 @@ export async function retryBusy<Result>(busyMs: number, work: () => Result): Pro
     } catch (error) {
       if (!isBusy(error) || performance.now() >= end) throw error
     }
-    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    await sleep(realTime, pauseMs)
   }
 }

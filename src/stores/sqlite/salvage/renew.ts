@@ -23,6 +23,8 @@ import { runInNewContext } from 'node:vm'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Hash } from '../../../core/store/ports.ts'
 import type { Renewal } from '../../../core/store/store-facts.ts'
+import { processStat } from '../../../lib/process-stat.ts'
+import { realTime, sleep } from '../../../lib/waiting.ts'
 import { AckMark } from '../file/ack-mark.ts'
 import { checkAcknowledged } from '../file/acknowledged.ts'
 import { Connection } from '../file/connection.ts'
@@ -216,8 +218,8 @@ function parsed(text: string): { pid?: number; started?: string } {
 
 /** Distinguishes a process from a later one with the same pid; null: there is none. */
 function startOf(pid: number): string | null {
-  const stat = readIfThere(`/proc/${pid}/stat`)
-  if (stat !== null) return stat.slice(stat.lastIndexOf(')')).split(' ')[20] ?? ''
+  const stat = processStat(pid)
+  if (stat) return stat.start
   try {
     process.kill(pid, 0)
     return ''
@@ -232,7 +234,7 @@ async function untilAlone(driver: Driver, file: string, waitMs: number): Promise
   for (let attempt = 1; ; attempt++) {
     if (driver.name !== 'node:sqlite') collectGarbage()
     // Collected objects are freed one turn of the event loop later.
-    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    await sleep(realTime, pauseMs)
     try {
       foldAlone(driver, file)
       return

@@ -1,6 +1,7 @@
 // Removes erased data from the files: first from rows shared with other data, then from the write-ahead log, which keeps every
 // old page until it is emptied. `isWhole` rewrites the file, and with it removes everything deleted before.
 
+import { realTime, sleep } from '../../../lib/waiting.ts'
 import { retryBusy } from '../file/retry.ts'
 import type { Writer } from '../writing/writer.ts'
 import { sweep } from './sweep.ts'
@@ -23,6 +24,6 @@ export async function scrub(writer: Writer, isWhole: boolean, busyMs: number): P
         'the write-ahead log of the file (-wal), which another process reads: it is emptied when that one ends, or by another scrub',
       ]
     }
-    await new Promise((resolve) => setTimeout(resolve, lookMs))
+    await sleep(realTime, lookMs)
   }
 }

@@ -9,13 +9,13 @@ import { isChained } from '../../../core/history/entry-run.ts'
 import { mayMakeDue } from '../../../core/store/due.ts'
 import type { Commit, Hash, Outcome } from '../../../core/store/ports.ts'
 import { checkCommit } from '../../../core/store/shapes.ts'
+import { Mutex } from '../../../lib/waiting.ts'
 import type { AckMark } from '../file/ack-mark.ts'
 import type { Connection } from '../file/connection.ts'
 import { damaged, isBusy, isConstraint, isNotTheEnd, toStoreError } from '../file/failure.ts'
 import type { InPlace } from '../file/in-place.ts'
 import { retryBusy } from '../file/retry.ts'
 import { checkTexts } from '../file/texts.ts'
-import { WriteLock } from '../file/write-lock.ts'
 import { isAnchor, needsDigest } from '../log/log.ts'
 import { checkVersion, insertAtEnd } from '../log/log-end.ts'
 import { type FrameDraft, RowEncoder } from '../log/log-row.ts'
@@ -52,7 +52,7 @@ export class Writer {
   readonly #connection: Connection
   readonly #writing: Writing
   readonly #view: SqliteCommitView
-  readonly #writeLock = new WriteLock()
+  readonly #writeLock = new Mutex()
   readonly #rows = new RowEncoder()
   #lastPosition = unknown
   /** The number of rows since heads were last written. */

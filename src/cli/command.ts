@@ -38,7 +38,8 @@ export interface CommandSpec {
   readonly mayLackStore?: true
   /** Also accepts a store whose restore has not finished. */
   readonly evenUnfinished?: true
-  readonly load: () => Promise<{ readonly default: Command }>
+  /** A module with one command exports it as `default`, a module with several exports each under its name. */
+  readonly load: () => Promise<{ readonly default: Command } | Readonly<Record<string, Command>>>
 }
 
 /** The commands under one heading of `reprise help`. */

@@ -311,7 +311,7 @@ const inspection: readonly CommandSpec[] = [
     options: { module: moduleOption },
     arguments: [1, 1],
     store: 'reading',
-    load: () => import('./commands/at.ts'),
+    load: () => import('./commands/views.ts'),
   },
   {
     name: 'diff',
@@ -320,7 +320,7 @@ const inspection: readonly CommandSpec[] = [
     options: { module: moduleOption },
     arguments: [2, 2],
     store: 'reading',
-    load: () => import('./commands/diff.ts'),
+    load: () => import('./commands/views.ts'),
   },
   {
     name: 'checkpoints',
@@ -328,7 +328,7 @@ const inspection: readonly CommandSpec[] = [
     summary: 'list the checkpoints and savepoints of a timeline',
     arguments: [1, 1],
     store: 'reading',
-    load: () => import('./commands/checkpoints.ts'),
+    load: () => import('./commands/listings.ts'),
   },
   {
     name: 'card',
@@ -337,7 +337,7 @@ const inspection: readonly CommandSpec[] = [
     options: { module: moduleOption },
     arguments: [1, 1],
     store: 'reading',
-    load: () => import('./commands/card.ts'),
+    load: () => import('./commands/views.ts'),
   },
   {
     name: 'effects',
@@ -385,7 +385,7 @@ const operation: readonly CommandSpec[] = [
     summary: 'send a signal to a run',
     arguments: [2, 3],
     store: 'existing',
-    load: () => import('./commands/signal.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'query',
@@ -394,7 +394,7 @@ const operation: readonly CommandSpec[] = [
     options: { module: moduleOption },
     arguments: [2, 10],
     store: 'existing',
-    load: () => import('./commands/query.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'update',
@@ -407,7 +407,7 @@ const operation: readonly CommandSpec[] = [
     },
     arguments: [2, 3],
     store: 'existing',
-    load: () => import('./commands/update.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'stop',
@@ -416,7 +416,7 @@ const operation: readonly CommandSpec[] = [
     options: { reason: value('TEXT', 'reason, for its history') },
     arguments: [1, 1],
     store: 'existing',
-    load: () => import('./commands/stop.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'cancel',
@@ -425,7 +425,7 @@ const operation: readonly CommandSpec[] = [
     options: cancelOptions,
     arguments: [1, 1],
     store: 'existing',
-    load: () => import('./commands/cancel.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'terminate',
@@ -434,7 +434,7 @@ const operation: readonly CommandSpec[] = [
     options: { reason: value('TEXT', 'reason, for its history'), yes },
     arguments: [1, 1],
     store: 'existing',
-    load: () => import('./commands/terminate.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'retry',
@@ -442,7 +442,7 @@ const operation: readonly CommandSpec[] = [
     summary: 'undo the last failure of a run, so that it resumes',
     arguments: [1, 1],
     store: 'existing',
-    load: () => import('./commands/retry.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'settle',
@@ -454,7 +454,7 @@ const operation: readonly CommandSpec[] = [
     },
     arguments: [3, 3],
     store: 'existing',
-    load: () => import('./commands/settle.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'decide',
@@ -466,7 +466,7 @@ const operation: readonly CommandSpec[] = [
     },
     arguments: [2, 2],
     store: 'existing',
-    load: () => import('./commands/decide.ts'),
+    load: () => import('./commands/run-actions.ts'),
   },
   {
     name: 'dead',
@@ -479,7 +479,7 @@ const operation: readonly CommandSpec[] = [
     arguments: [0, 1],
     store: 'reading',
     writesWith: ['discard'],
-    load: () => import('./commands/dead.ts'),
+    load: () => import('./commands/letters.ts'),
   },
   {
     name: 'redrive',
@@ -491,7 +491,7 @@ const operation: readonly CommandSpec[] = [
     },
     arguments: [1, 1000],
     store: 'existing',
-    load: () => import('./commands/redrive.ts'),
+    load: () => import('./commands/letters.ts'),
   },
 ]
 
@@ -503,7 +503,7 @@ const processes: readonly CommandSpec[] = [
     options: { all: flag('include workers that are gone') },
     arguments: [0, 0],
     store: 'reading',
-    load: () => import('./commands/workers.ts'),
+    load: () => import('./commands/listings.ts'),
   },
   {
     name: 'queues',
@@ -511,7 +511,7 @@ const processes: readonly CommandSpec[] = [
     summary: 'list the waiting work of each queue',
     arguments: [0, 0],
     store: 'reading',
-    load: () => import('./commands/queues.ts'),
+    load: () => import('./commands/listings.ts'),
   },
   {
     name: 'schedules',
@@ -519,7 +519,7 @@ const processes: readonly CommandSpec[] = [
     summary: 'list schedules, and when each is due next',
     arguments: [0, 0],
     store: 'existing',
-    load: () => import('./commands/schedules.ts'),
+    load: () => import('./commands/listings.ts'),
   },
   {
     name: 'consumers',
@@ -527,7 +527,7 @@ const processes: readonly CommandSpec[] = [
     summary: 'list readers of the feed, and how far behind each is',
     arguments: [0, 0],
     store: 'existing',
-    load: () => import('./commands/consumers.ts'),
+    load: () => import('./commands/listings.ts'),
   },
   {
     name: 'rebuild',
@@ -554,7 +554,7 @@ const branches: readonly CommandSpec[] = [
     },
     arguments: [1, 1000],
     store: 'existing',
-    load: () => import('./commands/savepoint.ts'),
+    load: () => import('./commands/checkpointing.ts'),
   },
   {
     name: 'fork',
@@ -604,7 +604,7 @@ const branches: readonly CommandSpec[] = [
     },
     arguments: [2, 2],
     store: 'existing',
-    load: () => import('./commands/mark.ts'),
+    load: () => import('./commands/checkpointing.ts'),
   },
 ]
 
@@ -681,7 +681,7 @@ const copies: readonly CommandSpec[] = [
     arguments: [1, 1],
     store: 'create',
     evenUnfinished: true,
-    load: () => import('./commands/restore.ts'),
+    load: () => import('./commands/backup.ts'),
   },
   {
     name: 'ship',
@@ -799,7 +799,7 @@ const storage: readonly CommandSpec[] = [
     arguments: [0, 0],
     store: 'reading',
     writesWith: ['yes'],
-    load: () => import('./commands/prune.ts'),
+    load: () => import('./commands/checkpointing.ts'),
   },
   {
     name: 'tiers',
@@ -855,7 +855,7 @@ const storage: readonly CommandSpec[] = [
     summary: 'list the encryption keys of the store, and missing ones',
     arguments: [0, 0],
     store: 'reading',
-    load: () => import('./commands/keys.ts'),
+    load: () => import('./commands/listings.ts'),
   },
   {
     name: 'rekey',
@@ -863,7 +863,7 @@ const storage: readonly CommandSpec[] = [
     summary: 'encrypt everything with the current key, to retire older keys',
     arguments: [0, 0],
     store: 'existing',
-    load: () => import('./commands/rekey.ts'),
+    load: () => import('./commands/store-identity.ts'),
   },
   {
     name: 'incarnate',
@@ -872,7 +872,7 @@ const storage: readonly CommandSpec[] = [
     details: 'Positions from before are refused from then on.',
     arguments: [0, 0],
     store: 'existing',
-    load: () => import('./commands/incarnate.ts'),
+    load: () => import('./commands/store-identity.ts'),
   },
   {
     name: 'shards',

@@ -7,7 +7,7 @@ import { isReprise } from '../core/errors.ts'
 import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { whileAwaited } from '../engine/base/stay-alive.ts'
-import type { CommandSpec, Invocation, Options } from './command.ts'
+import type { Command, CommandSpec, Invocation, Options } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
 import { exit, exitCodeOf, UsageError } from './exit.ts'
 import { Output, type Terminal } from './output.ts'
@@ -86,7 +86,7 @@ async function call(
   output: Output,
   isVerbose: boolean,
 ): Promise<number> {
-  const [command, { engine, renewal }] = await Promise.all([spec.load(), openOrRenew(spec, options)])
+  const [module, { engine, renewal }] = await Promise.all([spec.load(), openOrRenew(spec, options)])
   const invocation: Invocation = {
     args,
     options,
@@ -103,7 +103,7 @@ async function call(
   }
   const off = engine ? (await import('./load-line.ts')).showLoading(engine, output) : null
   try {
-    return await command.default(invocation)
+    return await (module.default ?? (module as Readonly<Record<string, Command>>)[spec.name]!)(invocation)
   } finally {
     off?.()
     await engine?.close().catch(() => undefined)

@@ -1,28 +1,29 @@
-// reprise backup: the whole store as one file. After an interruption, the same command resumes.
+// The whole store as one file, and back. After an interruption, the same command resumes.
 
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
+import { RepriseError } from '../../core/errors.ts'
 import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
-import { type Command, flag } from '../command.ts'
+import type { ShipPoint } from '../../engine/tools/ship/target.ts'
+import { ByteBar } from '../byte-bar.ts'
+import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { bytes, count } from '../format.ts'
+import { bytes, count, ms } from '../format.ts'
+import type { Output } from '../output.ts'
+import { keysOf, urlOf } from '../store.ts'
 
-const tellEveryMs = 2000
+const noteEveryMs = 2000
 
-const backup: Command = async ({ engine, args, options, output }) => {
+/** The whole store as one file. After an interruption, the same command resumes. */
+export const backup: Command = async ({ engine, args, options, output }) => {
   const [file] = args as [string]
   const isThere = isObjectStore(file) ? await objectFiles.exists(file) : existsSync(file)
   if (isThere && !flag(options, 'force')) {
     throw new UsageError(`${file} exists already`, '--force overwrites it')
   }
-  let toldAt = Date.now()
   const report = await engine.backup(file, {
     // A concurrent backup to the same name is refused, and not overwritten.
     ...(!flag(options, 'force') && { onlyNew: true }),
-    onProgress: ({ timeline, timelines }) => {
-      if (Date.now() - toldAt < tellEveryMs) return
-      toldAt = Date.now()
-      output.note(`${count(timelines, 'timeline')}, at ${timeline}`)
-    },
+    onProgress: progressNotes(output),
   })
   output.result(report, () => {
     const earlier = report.before > 0 ? `, ${report.before} by an earlier attempt` : ''
@@ -32,4 +33,67 @@ const backup: Command = async ({ engine, args, options, output }) => {
   return exit.ok
 }
 
-export default backup
+/** A backup into an empty store, or a shipped copy into a new file. After an interruption, the same command resumes. */
+export const restore: Command = async (invocation) => {
+  const { engine, args, output, options } = invocation
+  if (await isShipped(args[0]!)) return await restoreFromShipped(invocation)
+  if (text(options, 'at') !== undefined) throw new UsageError('--at is for what was shipped: a backup has one moment')
+  const report = await engine.restore(args[0]!, {
+    ...(options.copy === true && { copy: true }),
+    onProgress: progressNotes(output),
+  })
+  output.result(report, () => {
+    const earlier = report.before > 0 ? `, ${report.before} by an earlier attempt` : ''
+    output.line(`restored ${count(report.timelines, 'timeline')}${earlier}`)
+  })
+  for (const { timeline, why } of report.leftOut) output.note(`not in the backup: ${timeline}: ${why}`)
+  return exit.ok
+}
+
+/** A folder, or a prefix with records. Other problems are reported by the restore itself. */
+async function isShipped(place: string): Promise<boolean> {
+  if (!isObjectStore(place)) return statSync(place, { throwIfNoEntry: false })?.isDirectory() ?? false
+  const { isShipPlace } = await import('../../engine/tools/ship/ship.ts')
+  return await isShipPlace(place)
+}
+
+async function restoreFromShipped({ args, output, options }: Invocation): Promise<number> {
+  const { restoreShipped } = await import('../../engine/tools/ship/ship.ts')
+  const into = text(options, 'into') ?? urlOf({ url: text(options, 'url') })
+  const keys = keysOf({ keys: text(options, 'keys') })
+  const given = text(options, 'at')
+  const bar = new ByteBar('restore', 0)
+  const report = await restoreShipped(args[0]!, into, {
+    ...(keys && { keys }),
+    ...(given !== undefined && { at: pointOf(given) }),
+    onProgress: ({ bytes, bytesAll }) => bar.at(bytes, bytesAll),
+  }).finally(() => bar.end())
+  output.result(report, () => {
+    const at = new Date(report.at).toISOString()
+    output.line(`restored ${report.file} as of ${at}, position ${report.position}, in ${ms(report.ms)}`)
+  })
+  for (const { base, why } of report.skipped) output.note(`base ${base} could not be used: ${why}`)
+  if (report.isLater) output.note(`${given} lies after the last record (${report.record}): this is the newest there is`)
+  if (report.lost === null) return exit.ok
+  const { from, to, why } = report.lost
+  output.note(`lost: ${from === to ? `record ${from}` : `records ${from} to ${to}`}, since ${why}`)
+  return exit.partly
+}
+
+/** 2026-01-31T12:00:00Z, a position in the feed, or #12 for a record. */
+function pointOf(given: string): ShipPoint {
+  if (/^\d+$/.test(given)) return { position: Number(given) }
+  if (/^#\d+$/.test(given)) return { record: Number(given.slice(1)) }
+  const time = Date.parse(given)
+  if (!Number.isNaN(time)) return { time }
+  throw new RepriseError('INVALID_ARGUMENT', '--at must be a time (2026-01-31T12:00:00Z), a position or #RECORD', {})
+}
+
+function progressNotes(output: Output) {
+  let notedAt = Date.now()
+  return ({ timeline, timelines }: { readonly timeline: string; readonly timelines: number }): void => {
+    if (Date.now() - notedAt < noteEveryMs) return
+    notedAt = Date.now()
+    output.note(`${count(timelines, 'timeline')}, at ${timeline}`)
+  }
+}

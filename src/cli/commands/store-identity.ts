@@ -1,12 +1,14 @@
-// reprise rekey: re-encrypts everything with the current key of the ring, so that older keys can be retired. If killed, run
-// it again.
+// Commands that change the whole store: its keys, and the identity of its history.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Command } from '../command.ts'
+import { incarnate as beginIncarnation } from '../../engine/tools/identity/incarnate.ts'
+import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { count } from '../format.ts'
+import { urlOf } from '../store.ts'
 
-const rekey: Command = async ({ engine, output }) => {
+/** Re-encrypts everything with the current key of the ring, so that older keys can be retired. If killed, run it again. */
+export const rekey: Command = async ({ engine, output }) => {
   if ((await engine.keys()).current === null) {
     throw new RepriseError('INVALID_ARGUMENT', 'rekey must be given the key ring: name its file with --keys', {})
   }
@@ -34,4 +36,14 @@ function inWords(id: string): string {
   return id === '' ? 'in plain text' : `under ${id}, which the key ring lacks`
 }
 
-export default rekey
+/** After the database was restored to an earlier state, so that external readers do not take its history for theirs. */
+export const incarnate: Command = async ({ options, output }) => {
+  const namespaces = await beginIncarnation(urlOf({ url: text(options, 'url') }))
+  output.result({ namespaces }, () => {
+    for (const { namespace, store, incarnation } of namespaces) {
+      output.line(`${namespace}: store ${store}, incarnation ${incarnation}`)
+    }
+    output.note('positions, revisions and streams from before are refused; their readers begin anew')
+  })
+  return exit.ok
+}

@@ -1,14 +1,16 @@
-// reprise dead: the dead letters of a job, a pipeline, an informer or a controller.
+// Commands on dead letters.
 
 import { hostOf } from '../../engine/host/host.ts'
+import { act } from '../../operations/act.ts'
 import { discard, finalOf, lettersOf, withLetters } from '../../operations/letters.ts'
-import { type Command, flag } from '../command.ts'
-import { exit } from '../exit.ts'
+import { type Command, flag, text } from '../command.ts'
+import { exit, parseJson, UsageError } from '../exit.ts'
 import { findJob } from '../find.ts'
 import { brief, count, relative } from '../format.ts'
 import { toJson } from '../output.ts'
 
-const dead: Command = async ({ engine, args, options, output }) => {
+/** The dead letters of a job, a pipeline, an informer or a controller. */
+export const dead: Command = async ({ engine, args, options, output }) => {
   const heads = args[0] === undefined ? await withLetters(engine) : await findJob(engine, args[0])
   const wanted = (options.discard ?? []) as readonly string[]
   if (wanted.length > 0) {
@@ -54,4 +56,26 @@ const dead: Command = async ({ engine, args, options, output }) => {
   return exit.ok
 }
 
-export default dead
+/** Nothing has to be resumed: their workers continue. */
+const runByThemselves: ReadonlySet<string> = new Set(['pipeline', 'informer', 'controller'])
+
+/** Returns dead letters to their queue. They are retried at the next run of their owner (or at once). */
+export const redrive: Command = async ({ engine, args, options, output }) => {
+  const [given, ...wanted] = args as [string, ...string[]]
+  const isAll = flag(options, 'all')
+  if (isAll === wanted.length > 0) throw new UsageError('say which keys, or --all', 'reprise dead lists them')
+  const json = text(options, 'item')
+  if (json !== undefined && wanted.length !== 1) throw new UsageError('--item needs exactly one key')
+  const items = json === undefined ? {} : { [wanted[0]!]: parseJson(json, '--item') }
+  const [head] = await findJob(engine, given)
+  const { facts, said } = await act(engine, head!, 'redrive', { ...(!isAll && { keys: wanted }), items })
+  const { redriven, missing } = facts as { redriven: string[]; missing: string[] }
+  output.result({ redriven, missing }, () => {
+    const name = given.replace(/^job\//, '')
+    const kind = hostOf(engine).models.find(head!.timeline)?.kind ?? ''
+    const words = `${count(redriven.length, 'item')} will be tried again: reprise resume ${name}, or run the job`
+    output.line(runByThemselves.has(kind) ? said : words)
+    if (missing.length > 0) output.note(`not among the dead letters: ${missing.join(', ')}`)
+  })
+  return missing.length > 0 ? exit.partly : exit.ok
+}

@@ -1,0 +1,151 @@
+// Commands that print one table of a store.
+
+import { hostOf } from '../../engine/host/host.ts'
+import { consumersOf } from '../../operations/consumers.ts'
+import { shownCheckpoint } from '../../operations/describe.ts'
+import { queuesOf } from '../../operations/queues.ts'
+import { schedulesOf } from '../../operations/schedules.ts'
+import { describeWorkers } from '../../operations/workers.ts'
+import { type Command, flag } from '../command.ts'
+import { exit } from '../exit.ts'
+import { findTimeline } from '../find.ts'
+import { bytes, relative } from '../format.ts'
+
+/** Live workers and stuck calls: calls in flight without progress for longer than their limit. */
+export const workers: Command = async ({ engine, options, output }) => {
+  const { now, known, workers: shown } = await describeWorkers(engine, { all: flag(options, 'all') })
+  output.result(shown, () => {
+    if (shown.length === 0)
+      return output.note(known > 0 ? 'nobody is at work; --all shows who was' : 'nobody has worked here')
+    const { green, red, yellow } = output.colours
+    output.table(
+      ['WORKER', 'STATE', 'OWNS', 'STARTED', 'BEAT', 'PROGRESS', 'SERVES'],
+      shown.map((row) => [
+        row.id,
+        row.isStuck ? yellow('stuck') : row.isAlive ? green('alive') : red(row.isRetired ? 'retired' : 'gone'),
+        String(row.owns),
+        relative(row.startedAt, now),
+        relative(row.beatAt, now),
+        relative(row.progressAt, now),
+        Object.keys(row.info).join(', '),
+      ]),
+    )
+    for (const row of shown) for (const words of row.stuck) output.line(`${yellow('stuck')}  ${words}`)
+    return undefined
+  })
+  return exit.ok
+}
+
+/** Waiting, running and overdue timelines of each queue. */
+export const queues: Command = async ({ engine, output }) => {
+  const now = hostOf(engine).kernel.worker.now()
+  const list = await queuesOf(engine)
+  output.result(list, () => {
+    if (list.length === 0) return output.note('no queues')
+    output.table(
+      ['QUEUE', 'TIMELINES', 'RUNNING', 'DUE', 'MAIL', 'NEXT'],
+      list.map((row) => [
+        row.queue,
+        ...[row.timelines, row.running, row.due, row.mail].map(String),
+        row.nextAt === null ? '-' : relative(row.nextAt, now),
+      ]),
+    )
+    return undefined
+  })
+  return exit.ok
+}
+
+/** Schedules, with their last and next start. */
+export const schedules: Command = async ({ engine, output }) => {
+  const now = hostOf(engine).kernel.worker.now()
+  const rows = await schedulesOf(engine)
+  output.result(rows, () => {
+    if (rows.length === 0) return output.note('no schedules: reprise work FILE serves those that a module exports')
+    output.table(
+      ['SCHEDULE', 'NEXT', 'LAST', 'FIRED', 'SKIPPED', 'RUN'],
+      rows.map((row) => [
+        row.schedule,
+        row.nextAt === null
+          ? '-'
+          : row.nextAt < now
+            ? output.colours.yellow(`due ${relative(row.nextAt, now)}`)
+            : relative(row.nextAt, now),
+        relative(row.lastAt, now),
+        String(row.fired),
+        String(row.skipped),
+        row.run ?? '-',
+      ]),
+    )
+    return undefined
+  })
+  return exit.ok
+}
+
+/** The consumers of the feed, their positions and their lag. */
+export const consumers: Command = async ({ engine, output }) => {
+  const now = hostOf(engine).kernel.worker.now()
+  const rows = await consumersOf(engine)
+  output.result(rows, () => {
+    if (rows.length === 0) return output.note('nobody reads the feed')
+    output.table(
+      ['CURSOR', 'OWNER', 'MOVED', 'BEHIND'],
+      rows.map((row) => [
+        row.name,
+        row.owner,
+        relative(row.movedAt, now),
+        row.behind === 0 ? 'nothing' : `${row.behind}${row.isMore ? ' or more' : ''} runs of entries`,
+      ]),
+    )
+    output.note(
+      'behind counts the whole feed, also what a consumer does not read; history that one has not passed is kept for it',
+    )
+    return undefined
+  })
+  return exit.ok
+}
+
+/** The catalog of one timeline. */
+export const checkpoints: Command = async ({ engine, args, output }) => {
+  const head = await findTimeline(engine, args[0]!)
+  const catalog = await engine.checkpoints(head.timeline)
+  const now = hostOf(engine).kernel.worker.now()
+  output.result(catalog.map(shownCheckpoint), () => {
+    if (catalog.length === 0) return output.note(`${head.timeline} has no checkpoints`)
+    output.table(
+      ['ID', 'SEQ', 'TAKEN', 'TRIGGER', 'SIZE', 'ADDED', 'STATE', 'DRILLED', 'LABEL'],
+      catalog.map((record) => [
+        record.id,
+        String(record.seq),
+        relative(record.createdAt, now),
+        record.trigger,
+        bytes(record.totalBytes),
+        bytes(record.addedBytes),
+        `${record.invalid ? `invalid: ${record.invalid}` : record.verifiedAt ? 'verified' : 'not verified'}${record.isPinned ? ', savepoint' : ''}`,
+        record.drilledAt ? `${record.drill ?? ''} ${relative(record.drilledAt, now)}`.trim() : '-',
+        record.label ?? '',
+      ]),
+    )
+    return undefined
+  })
+  return exit.ok
+}
+
+/** The keys that the store is encrypted with, and those that the key ring lacks. */
+export const keys: Command = async ({ engine, output }) => {
+  const report = await engine.keys()
+  const { current, noted, lacking } = report
+  output.result(report, () => {
+    if (noted.length === 0)
+      output.line('the store notes no key: nothing in it is encrypted, or an older release wrote it')
+    for (const id of noted) {
+      const state = lacking.includes(id)
+        ? output.colours.red('lacking')
+        : id === current
+          ? 'current'
+          : 'opens old records'
+      output.line(`${id}  ${state}`)
+    }
+    if (noted.length > 1 && lacking.length === 0) output.note('reprise rekey brings everything under the current key')
+  })
+  return lacking.length > 0 ? exit.usage : exit.ok
+}

@@ -1,6 +1,7 @@
 // Metrics in the text format of Prometheus: counters of the engine and of this server's requests since the process started,
 // and values read from the store. Values that require a scan of the store are read at most every ten seconds.
 
+import { RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Events } from '../engine/base/events.ts'
 import { hostOf } from '../engine/host/host.ts'
@@ -8,8 +9,10 @@ import { failingTimelines } from '../operations/failures.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { shippingOf } from '../operations/shipping.ts'
 import { describeWorkers } from '../operations/workers.ts'
+import { within } from './within.ts'
 
 const storeEveryMs = 10_000
+const storeWithinMs = 2000
 const secondsBuckets = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60]
 const bytesBuckets = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9]
 
@@ -18,27 +21,35 @@ type Labels = Readonly<Record<string, string>>
 interface Family {
   readonly help: string
   readonly kind: 'counter' | 'gauge' | 'histogram'
+  /** Labels that exist from the start, at zero: the first increase of a counter that appears with it is invisible. */
+  readonly from?: readonly Labels[]
 }
 
+const outcomes = (...names: readonly string[]) => names.map((outcome) => ({ outcome }))
+
 const families = {
-  reprise_commits_total: { kind: 'counter', help: 'Commits that became durable' },
-  reprise_entries_total: { kind: 'counter', help: 'Entries that became durable' },
-  reprise_entry_bytes_total: { kind: 'counter', help: 'Bytes of entries that became durable' },
+  reprise_commits_total: { from: [{}], kind: 'counter', help: 'Commits that became durable' },
+  reprise_entries_total: { from: [{}], kind: 'counter', help: 'Entries that became durable' },
+  reprise_entry_bytes_total: { from: [{}], kind: 'counter', help: 'Bytes of entries that became durable' },
   reprise_commit_seconds: { kind: 'histogram', help: 'Time of one batch of commits' },
-  reprise_checkpoints_total: { kind: 'counter', help: 'Checkpoints, by outcome' },
+  reprise_checkpoints_total: {
+    kind: 'counter',
+    help: 'Checkpoints, by outcome',
+    from: outcomes('published', 'failed'),
+  },
   reprise_checkpoint_seconds: { kind: 'histogram', help: 'Time to take and publish a checkpoint' },
   reprise_checkpoint_stall_seconds: { kind: 'histogram', help: 'Longest time a checkpoint held up the process' },
   reprise_checkpoint_bytes: { kind: 'histogram', help: 'Size of a checkpoint, what it shares with others included' },
-  reprise_checkpoint_bytes_total: { kind: 'counter', help: 'Bytes that checkpoints added' },
-  reprise_recoveries_total: { kind: 'counter', help: 'Timelines that were recovered' },
+  reprise_checkpoint_added_bytes_total: { from: [{}], kind: 'counter', help: 'Bytes that checkpoints added' },
+  reprise_recoveries_total: { from: [{}], kind: 'counter', help: 'Timelines that were recovered' },
   reprise_recovery_seconds: { kind: 'histogram', help: 'Time to recover a timeline' },
-  reprise_recovered_entries_total: { kind: 'counter', help: 'Entries that were replayed to recover' },
-  reprise_drills_total: { kind: 'counter', help: 'Drills, by outcome' },
+  reprise_recovered_entries_total: { from: [{}], kind: 'counter', help: 'Entries that were replayed to recover' },
+  reprise_drills_total: { kind: 'counter', help: 'Drills, by outcome', from: outcomes('ok', 'failed') },
   reprise_drill_seconds: { kind: 'histogram', help: 'Time of a drill' },
   reprise_drilled_at_seconds: { kind: 'gauge', help: 'When the last drill ended, by outcome; seconds since 1970' },
-  reprise_fenced_total: { kind: 'counter', help: 'Timelines that another owner took over' },
-  reprise_store_retries_total: { kind: 'counter', help: 'Commits that were asked for again' },
-  reprise_problems_total: { kind: 'counter', help: 'Problems that were reported' },
+  reprise_fenced_total: { from: [{}], kind: 'counter', help: 'Timelines that another owner took over' },
+  reprise_store_retries_total: { from: [{}], kind: 'counter', help: 'Commits that were asked for again' },
+  reprise_problems_total: { from: [{}], kind: 'counter', help: 'Problems that were reported' },
   reprise_http_requests_total: { kind: 'counter', help: 'Requests, by route and status' },
   reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },
   reprise_cache_events_total: { kind: 'counter', help: 'Hits and misses that build tools told, by where they looked' },
@@ -49,7 +60,8 @@ const families = {
   },
   reprise_tier_requests_total: { kind: 'counter', help: 'Requests to object stores by this process, by tier and kind' },
   reprise_tier_bytes_total: { kind: 'counter', help: 'Bytes to and from object stores, by tier and direction' },
-  reprise_http_streams: { kind: 'gauge', help: 'Clients that follow the feed' },
+  reprise_http_streams: { from: [{}], kind: 'gauge', help: 'Clients that follow the feed' },
+  reprise_store_up: { kind: 'gauge', help: '1: the store answered the last time it was asked; 0: it did not' },
   reprise_failing_timelines: { kind: 'gauge', help: 'Timelines whose work does not advance, by kind' },
   reprise_workers: { kind: 'gauge', help: 'Workers, by state' },
   reprise_queue_timelines: { kind: 'gauge', help: 'Timelines of a queue, by state' },
@@ -87,6 +99,10 @@ export class Metrics {
   constructor(events: Events, now: () => number) {
     this.#now = now
     this.#offs = this.#listen(events)
+    for (const [name, { kind, from = [] }] of Object.entries(families) as [Name, Family][]) {
+      for (const labels of from) this.#of(name).set(textOf(labels), 0)
+      if (kind === 'histogram') this.#histogram(name)
+    }
   }
 
   add(name: Name, by = 1, labels: Labels = {}): void {
@@ -100,12 +116,7 @@ export class Metrics {
   }
 
   observe(name: Name, value: number): void {
-    let histogram = this.#histograms.get(name)
-    if (!histogram) {
-      histogram = new Histogram(name === 'reprise_checkpoint_bytes' ? bytesBuckets : secondsBuckets)
-      this.#histograms.set(name, histogram)
-    }
-    histogram.observe(value)
+    this.#histogram(name).observe(value)
   }
 
   /** Records a response; `seconds` null: a stream, whose duration is not recorded. */
@@ -123,7 +134,7 @@ export class Metrics {
 
   async write(engine: Reprise): Promise<string> {
     const at = this.#now()
-    if (!this.#store || at - this.#store.at > storeEveryMs) this.#store = { at, lines: this.#askStore(engine) }
+    if (!this.#store || at - this.#store.at > storeEveryMs) this.#store = { at, lines: this.#lookAtStore(engine) }
     await this.#store.lines
     this.#tiers(engine)
     if (this.#publishedAt !== null) {
@@ -144,6 +155,14 @@ export class Metrics {
     for (const off of this.#offs) off()
   }
 
+  #histogram(name: Name): Histogram {
+    const known = this.#histograms.get(name)
+    if (known) return known
+    const made = new Histogram(name === 'reprise_checkpoint_bytes' ? bytesBuckets : secondsBuckets)
+    this.#histograms.set(name, made)
+    return made
+  }
+
   #of(name: Name): Map<string, number> {
     const values = this.#values.get(name) ?? new Map<string, number>()
     this.#values.set(name, values)
@@ -161,7 +180,7 @@ export class Metrics {
       events.on('checkpoint-published', ({ addedBytes, totalBytes, ms, longestStallMs }) => {
         this.#publishedAt = this.#now()
         this.add('reprise_checkpoints_total', 1, { outcome: 'published' })
-        this.add('reprise_checkpoint_bytes_total', addedBytes)
+        this.add('reprise_checkpoint_added_bytes_total', addedBytes)
         this.observe('reprise_checkpoint_bytes', totalBytes)
         this.observe('reprise_checkpoint_seconds', ms / 1000)
         this.observe('reprise_checkpoint_stall_seconds', longestStallMs / 1000)
@@ -184,6 +203,16 @@ export class Metrics {
     ]
   }
 
+  /** While the store is away, its last values stay, and `reprise_store_up` is 0: the page of figures is always answered. */
+  async #lookAtStore(engine: Reprise): Promise<void> {
+    const late = () => new RepriseError('STORE_UNREACHABLE', 'the store did not answer in time', {})
+    const isUp = await within(this.#askStore(engine), storeWithinMs, late).then(
+      () => true,
+      () => false,
+    )
+    this.set('reprise_store_up', isUp ? 1 : 0)
+  }
+
   async #askStore(engine: Reprise): Promise<void> {
     const [{ workers }, queues, failing] = await Promise.all([
       describeWorkers(engine),
@@ -191,6 +220,9 @@ export class Metrics {
       failingTimelines(engine),
     ])
     this.#values.delete('reprise_failing_timelines')
+    for (const { kind, unfinished } of hostOf(engine).models.all()) {
+      if (unfinished) this.set('reprise_failing_timelines', 0, { kind })
+    }
     for (const { kind } of failing) this.add('reprise_failing_timelines', 1, { kind: kind ?? 'unknown' })
     const stuck = workers.filter(({ isStuck }) => isStuck).length
     this.set('reprise_workers', workers.length - stuck, { state: 'alive' })

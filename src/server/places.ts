@@ -27,6 +27,8 @@ export class Places {
   readonly #offs: (() => void)[]
   readonly #waiting = new Set<Waiting>()
   readonly #ends = new Set<() => void>()
+  /** Open streams by token. */
+  readonly #streams = new Map<string, number>()
   /** On the monotonic clock: the time of the first and of the last failed commit. */
   #trouble: { readonly since: number; last: number } | null = null
   #cancelLook: (() => void) | null = null
@@ -63,14 +65,26 @@ export class Places {
     return this.#inTime(route, act(), requestMs * (route.isLong ? longTimes : 1))
   }
 
-  /** Holds a slot while a stream is open. `end` is called when the server closes; the returned function releases the slot. */
-  stream(end: () => void): () => void {
+  /**
+   * Holds a slot while a stream is open. `end` is called when the server closes; the returned function releases the slot. One
+   * token holds at most half of the slots, so that it cannot lock the others out.
+   */
+  stream(token: string, end: () => void): () => void {
     if (this.#isClosing) throw closing()
     const { streams } = this.#limits
     if (this.#ends.size >= streams) throw new RepriseError('OVERLOADED', `${streams} clients follow the feed already`)
+    const ownMax = Math.max(1, streams >> 1)
+    const own = this.#streams.get(token) ?? 0
+    if (own >= ownMax) throw new RepriseError('OVERLOADED', `${ownMax} clients of this token follow the feed already`)
     const held = () => end()
     this.#ends.add(held)
-    return () => this.#ends.delete(held)
+    this.#streams.set(token, own + 1)
+    return () => {
+      if (!this.#ends.delete(held)) return
+      const left = this.#streams.get(token)! - 1
+      if (left === 0) this.#streams.delete(token)
+      else this.#streams.set(token, left)
+    }
   }
 
   get streams(): number {

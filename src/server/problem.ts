@@ -1,5 +1,6 @@
 // Errors as problem+json (RFC 9457) with our codes. An unexpected error reveals no internals.
 
+import { randomUUID } from 'node:crypto'
 import { type ErrorCode, RepriseError } from '../core/errors.ts'
 import { plain } from '../operations/json.ts'
 import { Reply } from './reply.ts'
@@ -65,6 +66,8 @@ export interface Problem {
   readonly remedy: string
   readonly hint: string
   readonly data: Readonly<Record<string, unknown>>
+  /** For an unexpected error: the id under which the server reports it to its operator. */
+  readonly instance?: string
 }
 
 /** `isScoped`: the data may name timelines that the caller does not reach, so it is omitted. */
@@ -75,12 +78,13 @@ export function problemOf(error: unknown, base: string, isScoped: boolean): Prob
   return {
     type: `${base}/v1/errors/${code}`,
     title: code,
-    status: statuses[code] ?? 500,
+    status: code === 'TIMEOUT' && data.part === 'body' ? 408 : (statuses[code] ?? 500),
     detail: told.message.replace(/ \[[A-Z_]+\]$/, ''),
     code,
     remedy,
     hint,
     data: isScoped ? {} : data,
+    ...(code === 'BUG' && { instance: `urn:uuid:${randomUUID()}` }),
   }
 }
 

@@ -4,8 +4,10 @@ import { isWellFormed } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Asked } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
+import { longTimes } from './places.ts'
 import type { QueryValues, Route } from './route.ts'
 import { mismatch } from './schema.ts'
+import { within } from './within.ts'
 
 const keyLengthMax = 255
 
@@ -153,17 +155,33 @@ export function bodyOf(route: Route, asked: Asked, limits: ServerLimits): Body |
 }
 
 async function readBody(route: Route, asked: Asked, limits: ServerLimits): Promise<Body> {
-  const raw = await asked.body(limits[route.takesBytes ?? 'bodyBytes'])
+  const raw = await within(asked.body(limits[route.takesBytes ?? 'bodyBytes']), bodyMsOf(route, limits), slowBody)
   const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'
   const isBytes = route.takesBytes === 'importBytes' || route.takesBytes === 'bodyBytes'
   if (isBytes || (route.takesBytes && !isJson)) return { body: {}, bytes: raw, raw }
-  if (raw.length === 0 && !route.body?.required?.length && !route.takesBytes) return { body: {}, bytes: null, raw }
+  const mayBeEmpty = route.body?.type !== 'array' && !route.body?.required?.length && !route.takesBytes
+  if (raw.length === 0 && mayBeEmpty) return { body: {}, bytes: null, raw }
   if (!isJson) throw refuse('the body must be JSON: send content-type: application/json')
   const value = parseJson(raw)
   const what = route.body ? mismatch(route.body, value, 'the body') : null
   if (what !== null) throw refuse(what)
   return { body: value as Record<string, unknown>, bytes: null, raw }
+}
+
+/** Less than the whole request may take: a slow client is refused as such, and not as work that took too long. */
+function bodyMsOf(route: Route, { requestMs }: ServerLimits): number {
+  return requestMs * (route.isLong ? longTimes : 1) * 0.9
+}
+
+function slowBody(): RepriseError {
+  return new RepriseError(
+    'TIMEOUT',
+    'the body took too long to arrive',
+    { part: 'body' },
+    undefined,
+    'Send the whole body at once.',
+  )
 }
 
 export function parseJson(raw: Uint8Array): unknown {

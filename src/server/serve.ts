@@ -30,7 +30,7 @@ import { type Problem, problemOf, problemReply } from './problem.ts'
 import { RemoteJobs } from './remote-jobs.ts'
 import { isSource, jsonHeaders, Reply, responseOf, watched } from './reply.ts'
 import { namespaceOf, PathPattern } from './request.ts'
-import type { McpMode, Route, ServerParts } from './route.ts'
+import type { McpMode, Method, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { isUploadDefinition } from './routes/uploads.ts'
 import { givenSettings, type ServerSetting } from './settings.ts'
@@ -174,6 +174,10 @@ const nobody: Principal = { name: 'nobody', role: 'read', scopes: [] }
 /** The status by which proxies record a request whose client disconnected before the response: not a fault of the server. */
 const clientGone = 499
 
+const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND', 'MKCOL'] as const satisfies Method[]
+const noRoute = 'there is no such route; /v1/openapi.json lists them'
+const noRouteHint = 'Check the path and the method against /v1/openapi.json.'
+
 /** Marks a stored response of an earlier request. */
 const again = { 'idempotency-replayed': 'true' }
 
@@ -231,7 +235,7 @@ class RunningServer {
       const reply = secured(handler ? await handler(asked, caller, isScoped) : at.#nowhere(asked, caller, isScoped))
       return method === 'HEAD' && isSource(reply.body) ? reply.withoutBody() : reply
     } catch (error) {
-      return secured(problemReply(problemOf(error, this.#parts.basePath, isScoped)))
+      return secured(problemReply(this.#problemOf(asked.path, error, isScoped)))
     }
   }
 
@@ -314,14 +318,19 @@ class RunningServer {
   }
 
   #nowhere(asked: Asked, caller: Caller | null, isScoped: boolean): Reply {
-    const error = caller
-      ? new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
-      : unauthenticated(asked)
-    return problemReply(problemOf(error, this.#parts.basePath, isScoped))
+    const { basePath } = this.#parts
+    const refused = (error: RepriseError) => problemOf(error, basePath, isScoped)
+    if (!caller) return problemReply(refused(unauthenticated(asked)))
+    const allowed = methods.filter((method) => this.#router.match(method, asked.path)[0].length > 0)
+    const what = allowed.length > 0 ? `this route takes ${allowed.join(', ')}` : noRoute
+    const problem = refused(new RepriseError('NOT_FOUND', what, {}, undefined, noRouteHint))
+    if (allowed.length === 0) return problemReply(problem)
+    const { headers, body } = problemReply({ ...problem, status: 405 })
+    return new Reply(body, { ...headers, allow: allowed.join(', ') }, 405)
   }
 
   async #measured(route: Route, work: () => Promise<Reply>, isScoped: boolean): Promise<Reply> {
-    const { metrics, basePath } = this.#parts
+    const { metrics } = this.#parts
     const { clock } = hostOf(this.#engine).kernel
     const startedAt = clock.elapsed()
     let reply: Reply
@@ -330,12 +339,20 @@ class RunningServer {
       reply = await work()
     } catch (error) {
       if (isReprise(error, 'ABORTED')) status = clientGone
-      const problem = problemOf(error, basePath, isScoped)
-      reply = refusalOf(route, problem)
+      const problem = this.#problemOf(route.id, error, isScoped)
+      // A probe has no token: its refusal names no file and no host.
+      reply = refusalOf(route, route.isProbe ? { ...problem, detail: 'the store is not ready', data: {} } : problem)
     }
     const seconds = isSource(reply.body) ? null : (clock.elapsed() - startedAt) / 1000
     metrics.answered(route.id, status ?? reply.status, route.isStream ? null : seconds)
     return reply
+  }
+
+  /** An error that is not one of ours is reported to the operator under the id that the response carries. */
+  #problemOf(where: string, error: unknown, isScoped: boolean): Problem {
+    const problem = problemOf(error, this.#parts.basePath, isScoped)
+    if (problem.code === 'BUG') this.#engine.events.emit('problem', { where: `${where} (${problem.instance})`, error })
+    return problem
   }
 
   #call(route: Route, pattern: PathPattern, asked: Asked, caller: Caller | null): Promise<Reply> {
@@ -353,7 +370,7 @@ class RunningServer {
     }
     // Parsed from the address itself: a router may have decoded a slash that is part of an id.
     const params = pattern.match(asked.path)
-    if (!params) throw new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
+    if (!params) throw new RepriseError('NOT_FOUND', noRoute, {}, undefined, noRouteHint)
     const from = { engine: this.#engine, server: this.#parts, principal, asked, params }
     const staysOpen = route.isStream || route.mayStream?.(asked.search)
     return staysOpen ? this.#stream(route, from) : this.#places.work(route, () => this.#work(route, from))
@@ -388,7 +405,7 @@ class RunningServer {
   async #stream(route: Route, from: Unchecked): Promise<Reply> {
     const { metrics } = this.#parts
     const end = new AbortController()
-    const leave = this.#places.stream(() => end.abort())
+    const leave = this.#places.stream(from.principal.name, () => end.abort())
     const told = () => metrics.set('reprise_http_streams', this.#places.streams)
     const over = () => {
       leave()

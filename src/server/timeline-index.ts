@@ -40,7 +40,7 @@ export interface Wanted {
   readonly kinds?: readonly string[]
   readonly statuses?: readonly string[]
   readonly attributes?: Readonly<Record<string, Attribute>>
-  /** Every word must be part of the id, the status or an attribute. */
+  /** Every word must be part of the id, the status or an attribute; `key=value` is a whole value. */
   readonly text?: string
   readonly since?: number
   readonly until?: number
@@ -225,8 +225,25 @@ function matcherOf({ kinds, attributes, text = '', since, until, runs, attention
     if (since !== undefined && row.updatedAt < since) return false
     if (until !== undefined && row.updatedAt >= until) return false
     if (pairs.some(([key, value]) => row.attributes[key] !== value)) return false
-    return words.every((word) => row.text.includes(word))
+    return words.every((word) => hasWord(row, word))
   }
+}
+
+/** `key=value` is the whole value of an attribute; any other word, and a part of an id, may be anywhere in the text. */
+function hasWord({ timeline, attributes, text }: Indexed, word: string): boolean {
+  const at = word.indexOf('=')
+  if (at < 1) return text.includes(word)
+  if (timeline.toLowerCase().includes(word)) return true
+  const [key, value] = [word.slice(0, at), word.slice(at + 1)]
+  return Object.entries(attributes).some(
+    ([name, known]) => !isOwnAttribute(name) && name.toLowerCase() === key && isWordOf(String(known), value),
+  )
+}
+
+/** A value of several words is found by any of them, because a search is split at its spaces. */
+function isWordOf(known: string, value: string): boolean {
+  const lower = known.toLowerCase()
+  return lower === value || lower.split(/\s+/)[0] === value
 }
 
 function statusOf(head: Head, model: Model | null): string {

@@ -205,7 +205,16 @@ describe('each route', () => {
 
   it('that is missing above is named here', () => {
     const asked = new Set(calls.map(([id]) => id))
-    const others = ['health', 'metrics', 'document', 'explainError', 'makeLink', 'followFeed', 'releaseSavepoint']
+    const others = [
+      'health',
+      'metrics',
+      'document',
+      'explainError',
+      'makeLink',
+      'beginSession',
+      'followFeed',
+      'releaseSavepoint',
+    ]
     const more = ['stop', 'terminate', 'retry', 'settle', 'decide', 'discard', 'settleEffect', 'markCheckpoint']
     const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
     const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']

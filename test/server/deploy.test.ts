@@ -4,9 +4,11 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
+import { serve } from '../../src/server/index.ts'
 import { metricNames } from '../../src/server/metrics.ts'
 import { root } from '../cli/support.ts'
-import { startServer } from './support.ts'
+import { hostOf } from '../support/host.ts'
+import { requestOf, startServer, tokens } from './support.ts'
 
 const text = (name: string) => readFileSync(join(root, 'deploy', name), 'utf8')
 
@@ -38,6 +40,42 @@ it('promtool takes the rules and what the server writes', async () => {
   await here.close()
   const figures = spawnSync('promtool', ['check', 'metrics'], { input: value, encoding: 'utf8' })
   expect([figures.status, figures.stderr]).toEqual([0, ''])
+  const fired = spawnSync('promtool', ['test', 'rules', join(root, 'test/server/alerts.test.yaml')], {
+    encoding: 'utf8',
+  })
+  expect([fired.status, fired.stderr]).toEqual([0, ''])
+})
+
+it('each alert has a case in which it fires and one in which it does not', () => {
+  const names = [...text('alerts.yaml').matchAll(/alert: (\w+)/g)].map(([, name]) => name!)
+  const cases = readFileSync(join(root, 'test/server/alerts.test.yaml'), 'utf8')
+    .split(/^ +alertname: /m)
+    .slice(1)
+  const seen = cases.map((each) => [/^\w+/.exec(each)![0], !/exp_alerts: \[\]/.test(each)] as const)
+  const missing = names.filter((name) =>
+    [true, false].some((fires) => !seen.some((at) => at[0] === name && at[1] === fires)),
+  )
+  expect(missing).toEqual([])
+})
+
+it('figures exist from zero, and are answered while the store is away', async () => {
+  const here = await startServer()
+  const before = (await here.ask('/metrics')).value as string
+  expect(before).toMatch(/^reprise_drills_total\{outcome="failed"\} 0$/m)
+  expect(before).toMatch(/^reprise_store_retries_total 0$/m)
+  expect(before).toMatch(/^reprise_store_up 1$/m)
+  const { store } = hostOf(here.rp).kernel
+  const away = serve(here.rp, { tokens })
+  const workers = store.workers
+  store.workers = () => Promise.reject(new Error('away'))
+  const response = await away(requestOf('/metrics'))
+  store.workers = workers
+  expect([response.status, await response.text()]).toEqual([200, expect.stringMatching(/^reprise_store_up 0$/m)])
+  await away.close()
+  await here.close()
+  // In OpenMetrics a counter's family has its name without _total: it must not be the name of another one.
+  const families = metricNames.map((name) => name.replace(/_total$/, ''))
+  expect(new Set(families).size).toBe(families.length)
 })
 
 it('the container runs as a user without rights, and everything stops with time to finish', () => {

@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
 import { startServer, type TestServer } from './support.ts'
 
 let here: TestServer
@@ -113,4 +114,15 @@ it('says when the store has more than can be searched', async () => {
   const { value } = await small.ask('/v1/search')
   expect(value).toMatchObject({ total: 10, isPartial: true })
   await small.server.close()
+})
+
+it('finds an attribute by its whole value, and a word anywhere', async () => {
+  const greet = workflow('greet', async () => 'hello')
+  for (const customer of ['c1', 'c17', 'c170'])
+    await here.rp.run(greet, undefined, { id: customer, attributes: { customer } })
+  const ids = async (text: string) => (await all(`text=${encodeURIComponent(text)}`, 50)).sort()
+  expect(await ids('customer=c17')).toEqual(['workflow/greet/c17'])
+  expect(await ids('Customer=C17 greet')).toEqual(['workflow/greet/c17'])
+  expect(await ids('customer=c')).toEqual([])
+  expect(await ids('c17')).toEqual(['workflow/greet/c17', 'workflow/greet/c170'])
 })

@@ -143,7 +143,7 @@ describe('a one-time link', () => {
     const pasted = await here.ask('/v1/sessions', { body: {}, as: 'reader' })
     expect((await here.ask('/v1', withSession(pasted.value.session))).value.name).toBe('reader')
     expect((await here.ask('/v1/sessions', { body: {}, ...withSession(session) })).status).toBe(401)
-    expect((await here.ask('/v1/sessions', { body: {}, as: null })).status).toBe(401)
+    expect((await here.ask('/v1/sessions', { body: {}, as: null })).value.code).toBe('INVALID_ARGUMENT')
   })
 
   it('ends when the token is replaced', async () => {
@@ -281,6 +281,54 @@ describe('the bounds', () => {
     release()
     await expect.poll(async () => (await hasty.ask('/v1/errors')).status).toBe(200)
     await hasty.close()
+  })
+
+  it('on the time of a body name the client as the slow one', async () => {
+    const hasty = await startServer({ limits: { requestMs: 50 } })
+    const request = new Request(`http://localhost${at('x/slow')}/entries`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${secret('owner')}`, 'content-type': 'application/json' },
+      body: new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"entries":')) }),
+      duplex: 'half',
+    } as RequestInit)
+    const response = await hasty.server(request)
+    expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([408, 'TIMEOUT'])
+    await hasty.close()
+  })
+
+  it('on streams leave half of the places to other tokens', async () => {
+    const narrow = await startServer({ limits: { streams: 4 } })
+    const gone = new AbortController()
+    const follow = (as: string) =>
+      narrow.server(new Request(requestOf('/v1/feed/stream', { as }), { signal: gone.signal }))
+    const own = await Promise.all([1, 2, 3].map(() => follow('reader')))
+    expect(own.map(({ status }) => status)).toEqual([200, 200, 503])
+    expect((await follow('owner')).status).toBe(200)
+    gone.abort()
+    await narrow.close()
+  })
+
+  it('on methods name those that a path takes', async () => {
+    const patch = await here.ask('/v1/runs', { method: 'PATCH' })
+    expect([patch.status, patch.headers.get('allow')]).toEqual([405, 'GET, POST'])
+    expect((await here.ask('/v1/runs', { method: 'PATCH', as: null })).status).toBe(401)
+    expect((await here.ask('/v1/nothing', { method: 'PATCH' })).status).toBe(404)
+  })
+
+  it('a body that must be there is asked for, and an unexpected error is reported under the id of its response', async () => {
+    expect((await here.ask('/v8/artifacts/events', { method: 'POST' })).value.code).toBe('INVALID_ARGUMENT')
+    const problems: { where: string; error: unknown }[] = []
+    const off = here.rp.events.on('problem', (problem) => problems.push(problem))
+    const list = here.rp.list
+    const broken = new TypeError('a fault of our own')
+    here.rp.list = () => Promise.reject(broken)
+    const { status, value } = await here.ask('/v1/timelines')
+    here.rp.list = list
+    off()
+    expect([status, value.code]).toEqual([500, 'BUG'])
+    expect(JSON.stringify(value)).not.toContain('a fault of our own')
+    expect(value.instance).toMatch(/^urn:uuid:/)
+    expect(problems).toEqual([{ where: `listTimelines (${value.instance})`, error: broken }])
   })
 
   it('on what a body may say hold: unknown fields, wrong types, other kinds of content', async () => {

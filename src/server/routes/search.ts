@@ -39,7 +39,11 @@ export const searchRoutes: readonly Route[] = [
     summary: 'Timelines found by text, kind, status, attributes and time, the most recently changed first, with counts',
     role: 'read',
     query: {
-      text: { ...shapes.text, description: 'every word is part of the id, the status or an attribute' },
+      text: {
+        ...shapes.text,
+        description:
+          'every word is part of the id, the status or an attribute; key=value is the whole value of an attribute',
+      },
       kind: { ...shapes.text, isList: true, description: 'only of these kinds' },
       status: { ...shapes.text, isList: true, description: 'only with one of these statuses' },
       attribute: { ...shapes.text, isList: true, description: 'only with this attribute: KEY=VALUE' },

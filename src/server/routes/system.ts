@@ -157,7 +157,10 @@ export const systemRoutes: readonly Route[] = [
       const isFirst = (id: string) => server.answers.isFirst(`link\n${id}`)
       const session = code === undefined ? access.sessionOf(asked) : await access.redeem(code, isFirst)
       if (session) return session
-      const what = code === undefined ? 'a token must be given' : 'the link was used already, or is too old'
+      if (code === undefined && asked.header('authorization') === null) {
+        throw new RepriseError('INVALID_ARGUMENT', 'pass the code of a link, or a token in the header', {})
+      }
+      const what = code === undefined ? 'only a token begins a session' : 'the link was used already, or is too old'
       throw new RepriseError('UNAUTHENTICATED', what, {})
     },
   },

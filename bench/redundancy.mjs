@@ -89,7 +89,7 @@ async function measure(fill, redundancy) {
     })
     await rp.collect({ graceMs: 0 })
     // One round of housekeeping gives back 8 MB at most: free pages are not what redundancy costs.
-    for (let round = 0; round < 20; round++) await hostOf(rp).kernel.store.tidy(0)
+    for (let round = 0; round < 20; round++) await hostOf(rp).kernel.store.upkeep.tidy(0)
     await rp.close()
     return { bytes: statSync(file).size, ms: ms / count }
   } finally {

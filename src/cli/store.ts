@@ -2,11 +2,11 @@
 // a dead database is reported with a code and a remedy.
 
 import { existsSync, readFileSync } from 'node:fs'
-import type { TimelineId } from '../core/coordinate.ts'
 import type { Duration } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { SynchronousOf } from '../core/store/forward.ts'
-import type { Commit, Renewal, Store } from '../core/store/ports.ts'
+import type { FieldOf, SynchronousOf } from '../core/store/forward.ts'
+import type { Blobs, Commit, Renewal, Salvage, ShardSet, Store, Upkeep } from '../core/store/ports.ts'
+import { headsInReach, headsOfMoment } from '../core/store/shard-set.ts'
 import { createEngine, keepLog, openStore, renewStore } from '../engine/api/open.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
@@ -149,9 +149,6 @@ function readKeys(file: string): KeyRing {
   }
 }
 
-/** Properties of a store that are unknown before it exists. */
-const facts = new Set<PropertyKey>(['then', 'lanes', 'batchBytes', 'isDurable'])
-
 /** A store that is created by the first call to it. */
 function openLater(open: () => Promise<Store>): Store {
   let opening: Promise<Store> | null = null
@@ -163,36 +160,42 @@ function openLater(open: () => Promise<Store>): Store {
     })
     return opening
   }
-  const call = (pick: (store: Store) => object, name: PropertyKey) => {
-    return async (...given: unknown[]) => {
-      const target = pick(await opened())
-      // Not every store has every method: then the call returns undefined, as with `?.`
-      const method = Reflect.get(target, name) as ((...given: unknown[]) => unknown) | undefined
-      return method && Reflect.apply(method, target, given)
-    }
+  /** A port of that store: its own members, and calls that wait for the others. */
+  const later = <Port extends object>(pick: (store: Store) => Port | null, own: Partial<Port>): Port => {
+    const call =
+      (name: PropertyKey) =>
+      async (...given: unknown[]) => {
+        // Not every store has every method: then the call returns undefined, as with `?.`
+        const target = pick(await opened()) ?? {}
+        const method = Reflect.get(target, name) as ((...given: unknown[]) => unknown) | undefined
+        return method && Reflect.apply(method, target, given)
+      }
+    return new Proxy(own as Port, {
+      get: (_, name) => (name === 'then' || name in own ? Reflect.get(own, name) : call(name)),
+    })
   }
-  const through = (pick: (store: Store) => object) =>
-    new Proxy({}, { get: (_, name) => (facts.has(name) ? undefined : call(pick, name)) })
-  const blobs = through((store) => store.blobs)
-  const own: Pick<Required<Store>, SynchronousOf<Store>> & Readonly<Record<PropertyKey, unknown>> = {
-    blobs,
+  const salvage = later<Salvage>((store) => store.upkeep.salvage, {})
+  const shards: Pick<ShardSet, SynchronousOf<ShardSet>> & Partial<ShardSet> = {
+    hasLostClaims: () => made?.shards?.hasLostClaims() ?? false,
+    placeOf: (timeline) => made?.shards?.placeOf(timeline) ?? 0,
+    aheadMs: (timeline) => made?.shards?.aheadMs(timeline) ?? 0,
+    headsInReach: async (timelines) => await headsInReach(await opened(), timelines),
+    moment: async (timelines) => await headsOfMoment(await opened(), timelines),
+  }
+  const own: Pick<Store, SynchronousOf<Store> | FieldOf<Store>> & Partial<Store> = {
+    blobs: later<Blobs>((store) => store.blobs, { batchBytes: undefined, isDurable: undefined }),
+    upkeep: later<Upkeep>((store) => store.upkeep, { salvage }),
+    shards: later<ShardSet>((store) => store.shards, shards),
+    get lanes() {
+      return made?.lanes ?? 1
+    },
+    get countsCheckpoints() {
+      return made?.countsCheckpoints ?? false
+    },
     close: async () => (await opening)?.close(),
-    listen: (wake: (mayBeDue?: boolean) => void) => listenLater(opened(), wake),
-    // Optional methods of a store, with their fallbacks.
-    headsInReach: async (timelines: readonly TimelineId[]) => {
-      const store = await opened()
-      return await (store.headsInReach ? store.headsInReach(timelines) : store.head(timelines))
-    },
-    moment: async (timelines: readonly TimelineId[]) => {
-      const store = await opened()
-      return await (store.moment ? store.moment(timelines) : store.head(timelines))
-    },
-    hasLostClaims: () => made?.hasLostClaims?.() ?? false,
-    placeOf: (timeline: TimelineId) => made?.placeOf?.(timeline) ?? 0,
-    aheadMs: (timeline: TimelineId) => made?.aheadMs?.(timeline) ?? 0,
+    listen: (wake) => listenLater(opened(), wake),
   }
-  const rest = through((store) => store) as Record<PropertyKey, unknown>
-  return new Proxy({} as Store, { get: (_, name) => own[name] ?? rest[name] })
+  return later<Store>((store) => store, own)
 }
 
 function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void): () => void {
@@ -212,14 +215,14 @@ function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void)
 }
 
 /** Methods that scan the whole store take as long as its size requires. */
-const untimed = new Set<PropertyKey>(['listen', 'blobs', 'tidy', 'rewrite', 'compact', 'inspect', 'renew'])
+const untimed = new Set<PropertyKey>(['listen', 'tidy', 'rewrite', 'compact', 'inspect', 'renew'])
 
 function withTimeouts(store: Store, timeoutMs: number): Store {
   const guard = <T extends object>(target: T, name: string): T =>
     new Proxy(target, {
       get(held, property) {
         const member: unknown = Reflect.get(held, property, held)
-        if (property === 'blobs') return guard(member as object, 'blobs')
+        if (typeof member === 'object' && member !== null) return guard(member, String(property))
         if (typeof member !== 'function') return member
         if (untimed.has(property)) return member.bind(held)
         return (...given: unknown[]) => {

@@ -2,7 +2,7 @@
 // passes through it, including those of blobs, so that a test can fail any call of a program and check the result (G4).
 
 import { RepriseError } from '../core/errors.ts'
-import { blobMethods, forwardBlobs, forwardStore, storeMethods } from '../core/store/forward.ts'
+import { changeEach, forwardStore } from '../core/store/forward.ts'
 import type { Store } from '../core/store/ports.ts'
 
 /** `fail-after`: the work is done, but the caller gets an error. */
@@ -23,23 +23,14 @@ export function faultyStore(store: Store, decide: Decide): Store {
     if (fate === 'fail-after') throw lost(method, callNumber, 'its answer was lost')
     return result
   }
-  const each = (port: object, methods: readonly string[], prefix: string) => {
-    const target = port as Record<string, ((...args: readonly unknown[]) => unknown) | undefined>
-    const names = methods.filter((name) => target[name] !== undefined)
-    return Object.fromEntries(
-      names.map((name) => [
-        name,
-        (...args: readonly unknown[]) => through(`${prefix}${name}`, () => target[name]!(...args)),
-      ]),
-    )
-  }
-  const { lanes: _, ...whole } = forwardStore(store, {
-    ...each(store, Object.keys(storeMethods), ''),
-    blobs: forwardBlobs(store.blobs, each(store.blobs, Object.keys(blobMethods), 'blobs.')),
-    listen: (wake) => store.listen(wake),
+  return forwardStore(store, {
+    ...changeEach(store, (name, access, call) => {
+      if (access === 'neither' && name !== 'close') return undefined
+      return (...args) => through(name, () => call(...args))
+    }),
+    // With concurrent batches, the number of a call would be arbitrary.
+    lanes: 1,
   })
-  // Without lanes: with concurrent batches, the number of a call would be arbitrary.
-  return whole
 }
 
 function lost(method: string, callNumber: number, what: string): RepriseError {

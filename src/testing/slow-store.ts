@@ -1,7 +1,7 @@
 // A store with injected delays: before a call reaches it, or before its answer returns. A program must not depend on the
 // changes that others make meanwhile (docs/decisions/order-of-facts.md).
 
-import { storeMethods } from '../core/store/forward.ts'
+import { changeEach, forwardStore } from '../core/store/forward.ts'
 import type { Store } from '../core/store/ports.ts'
 
 /** `before`: delays the request; `after`: delays the answer. Undefined: no delay. */
@@ -9,18 +9,16 @@ export type Slowness = (method: string, when: 'before' | 'after') => Promise<unk
 
 /** @example slowStore(store, (method) => (method === 'inbox' ? setTimeout(200) : undefined)) */
 export function slowStore(store: Store, wait: Slowness): Store {
-  return new Proxy(store, {
-    get(target, name) {
-      const member: unknown = Reflect.get(target, name, target)
-      if (typeof member !== 'function') return member
-      if (storeMethods[name as keyof typeof storeMethods] === 'neither') return member.bind(target)
-      const method = String(name)
-      return async (...args: unknown[]) => {
-        await wait(method, 'before')
-        const answer = await (member as (...args: unknown[]) => unknown).apply(target, args)
-        await wait(method, 'after')
+  return forwardStore(
+    store,
+    changeEach(store, (name, access, call) => {
+      if (access === 'neither' || name.startsWith('blobs.')) return undefined
+      return async (...args) => {
+        await wait(name, 'before')
+        const answer = await call(...args)
+        await wait(name, 'after')
         return answer
       }
-    },
-  })
+    }),
+  )
 }

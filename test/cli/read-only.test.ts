@@ -157,7 +157,7 @@ ${end}`
         spawnSync(process.execPath, ['--input-type=module', '-e', program], { cwd: folder.path })
       })
     try {
-      expect((await store.facts()).durability).toEqual({ access: 'read only' })
+      expect((await store.upkeep.facts()).durability).toEqual({ access: 'read only' })
       expect(await seen()).toBe(3)
       append('await rp.close()')
       expect(await seen()).toBe(4)

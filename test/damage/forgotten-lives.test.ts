@@ -47,7 +47,7 @@ async function at(): Promise<Reprise> {
 }
 
 async function pasts(rp: Reprise): Promise<readonly PastLife[]> {
-  return await hostOf(rp).kernel.store.pasts(null, 100)
+  return await hostOf(rp).kernel.store.upkeep.pasts(null, 100)
 }
 
 /** Changes bytes of the life in one of its places; its own byte follows the name in both. */

@@ -2,7 +2,7 @@
 // wrong, every state is there, and the next collection ends what was begun.
 
 import { expect, it } from 'vitest'
-import { blobMethods, storeMethods } from '../../src/core/store/forward.ts'
+import { blobMethods, storeMethods, upkeepMethods } from '../../src/core/store/forward.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed, timeline } from '../../src/index.ts'
@@ -20,7 +20,9 @@ const shelf = timeline('shelf', {
 })
 const textOf = (n: number) => Array.from({ length: 600 }, (_, i) => `${n}:${(i * 7919 * n) % 99991}`).join(' ')
 const writes = new Set([
-  ...Object.entries(storeMethods).flatMap(([name, access]) => (access === 'writes' ? [name] : [])),
+  ...Object.entries({ ...storeMethods, ...upkeepMethods }).flatMap(([name, access]) =>
+    access === 'writes' ? [name] : [],
+  ),
   ...Object.entries(blobMethods).flatMap(([name, access]) => (access === 'writes' ? [`blobs.${name}`] : [])),
 ])
 

@@ -77,10 +77,11 @@ async function inFiles(url: string, folder: string, options: Options): Promise<v
   expect(filesWith(folder, 'ann-secret')).not.toEqual([])
 
   // Killed at the last step.
-  const { scrub } = hostOf(rp).kernel.store
-  hostOf(rp).kernel.store.scrub = () => Promise.reject(new Error('killed'))
+  const { upkeep } = hostOf(rp).kernel.store
+  const { scrub } = upkeep
+  upkeep.scrub = () => Promise.reject(new Error('killed'))
   await expect(rp.eraseEntries('notes/ann', { where: { fields: { by: 'ann' } } })).rejects.toThrow('killed')
-  hostOf(rp).kernel.store.scrub = scrub
+  upkeep.scrub = scrub
   const done = await rp.eraseEntries('notes/ann', { where: { fields: { by: 'ann' } } })
   expect(done.remains.join()).toContain('backups')
   expect((await rp.eraseEntries('notes/ann~1', { where: { type: '$effect.intended' } })).types).toEqual({
@@ -187,7 +188,7 @@ onEveryStore('erasing entries', (world) => {
     const erased = runs.find(({ bytes }) => isRedacted(bytes))!
     const forged = { ...erased, bytes: new Uint8Array(erased.bytes) }
     forged.bytes[forged.bytes.length - 3]! ^= 1
-    await store.replace(timelineId('notes/ann'), [forged])
+    await store.upkeep.replace(timelineId('notes/ann'), [forged])
     expect((await rp.verify()).faults.map(({ code, seq }) => [code, seq])).toEqual([['HISTORY_DAMAGED', 4]])
   })
 
@@ -251,15 +252,17 @@ onEveryStore('erasing entries', (world) => {
       // A vacuum of its tables takes a while.
       if (at.kind === 'postgres' && step !== 'replace') continue
       const { store } = hostOf(rp).kernel
-      const old = { commit: store.commit, replace: store.replace, sweepMark: store.sweepMark }
+      const old = { commit: store.commit, sweepMark: store.sweepMark }
+      const { replace } = store.upkeep
       let commits = 0
       // Its second commit is the one that drops checkpoints.
       if (step === 'commit') {
         store.commit = (batch) => (++commits > 1 ? Promise.reject(new Error('killed')) : old.commit(batch))
-      } else if (step === 'replace') store.replace = () => Promise.reject(new Error('killed'))
+      } else if (step === 'replace') store.upkeep.replace = () => Promise.reject(new Error('killed'))
       else store.sweepMark = () => Promise.reject(new Error('killed'))
       await expect(rp.eraseEntries('notes/ann', { entries: { from: 3, to: 6 } })).rejects.toThrow()
       Object.assign(store, old)
+      store.upkeep.replace = replace
       await rp.close().catch(() => undefined)
       const next = await at.engine()
       // Somebody goes on before it is asked for again.

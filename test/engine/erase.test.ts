@@ -66,10 +66,11 @@ async function fill(options: Options, url: string, folder: string): Promise<void
   expect(plan.timelines.map((each) => each.timeline).sort()).toEqual(['notes/ann', 'notes/ann~1', 'notes/fork'])
   await expect(rp.erase('notes/ann')).rejects.toMatchObject({ code: 'PINNED' })
   // Killed after the last timeline went and before the files were looked at.
-  const { scrub } = hostOf(rp).kernel.store
-  hostOf(rp).kernel.store.scrub = () => Promise.reject(new Error('killed'))
+  const { upkeep } = hostOf(rp).kernel.store
+  const { scrub } = upkeep
+  upkeep.scrub = () => Promise.reject(new Error('killed'))
   await expect(rp.erase('notes/ann', { forks: true })).rejects.toThrow('killed')
-  hostOf(rp).kernel.store.scrub = scrub
+  upkeep.scrub = scrub
   const done = await rp.erase('notes/ann', { forks: true })
   expect(done.remains).toEqual([expect.stringContaining('backups')])
   for (const text of ['ann-secret', 'ann-key']) expect(filesWith(folder, text)).toEqual([])

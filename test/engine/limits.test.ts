@@ -204,7 +204,7 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
   },
   async sqlRows(world) {
     const rp = await world.engine({ limits: { sqlRows: 3 } })
-    if ((await hostOf(rp).kernel.store.facts()).kind === 'memory') {
+    if ((await hostOf(rp).kernel.store.upkeep.facts()).kind === 'memory') {
       await expect(rp.sql`SELECT 1`).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
       return
     }
@@ -213,7 +213,7 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
   },
   async sqlMs(world) {
     const rp = await world.engine({ limits: { sqlMs: 50, sqlRows: 1e9 } })
-    if ((await hostOf(rp).kernel.store.facts()).kind === 'memory') {
+    if ((await hostOf(rp).kernel.store.upkeep.facts()).kind === 'memory') {
       await expect(rp.sql`SELECT 1`).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
       return
     }

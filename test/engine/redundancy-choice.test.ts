@@ -152,7 +152,7 @@ describe('what redundancy costs', () => {
     })
     // One round gives back some of the pages that are free.
     await beneath(url, async (store) => {
-      for (let round = 0; round < 3; round++) await store.tidy(0)
+      for (let round = 0; round < 3; round++) await store.upkeep.tidy(0)
     })
     return statSync(url.slice('sqlite:'.length)).size
   }

@@ -123,14 +123,14 @@ describe.each(places)('on %s', (_, openPlace) => {
       parts.add(at.part.replace(/^shard \d: /, ''))
       marks.push(at.mark)
     }
-    expect(await store.inspect({ onProgress })).toEqual([])
+    expect(await store.upkeep.inspect({ onProgress })).toEqual([])
     expect(parts).toContain('timelines')
     for (const after of [...marks, 'nonsense', '']) {
       const rest: string[] = []
-      expect(await store.inspect({ after, onProgress: ({ mark }) => rest.push(mark) })).toEqual([])
+      expect(await store.upkeep.inspect({ after, onProgress: ({ mark }) => rest.push(mark) })).toEqual([])
       expect(rest.length).toBeLessThanOrEqual(marks.length)
     }
-    await expect(store.inspect({ signal: AbortSignal.abort() })).rejects.toThrow(code('ABORTED'))
+    await expect(store.upkeep.inspect({ signal: AbortSignal.abort() })).rejects.toThrow(code('ABORTED'))
     await rp.close()
   })
 })
@@ -210,8 +210,8 @@ it('a large file is checked on a thread of its own, which finds the same damage'
   await handle.put({ bytes })
   await handle.close()
   await fill(rp, 50)
-  expect(await hostOf(rp).kernel.store.inspect()).toEqual([])
-  await expect(hostOf(rp).kernel.store.inspect({ signal: AbortSignal.abort() })).rejects.toThrow(code('ABORTED'))
+  expect(await hostOf(rp).kernel.store.upkeep.inspect()).toEqual([])
+  await expect(hostOf(rp).kernel.store.upkeep.inspect({ signal: AbortSignal.abort() })).rejects.toThrow(code('ABORTED'))
   await rp.close()
   expect(statSync(path).size).toBeGreaterThan(8 * 1024 * 1024)
   // Every page from the second half on: SQLite's own check gives up or names trees.
@@ -219,7 +219,7 @@ it('a large file is checked on a thread of its own, which finds the same damage'
   for (let at = 8_000_000; at < statSync(path).size; at += 4096)
     writeSync(file, Buffer.alloc(64, 7), 0, 64, at - (at % 4096))
   const again = await open(`sqlite:${path}`, { readOnly: true })
-  expect((await hostOf(again).kernel.store.inspect()).some(({ isOfFile }) => isOfFile)).toBe(true)
+  expect((await hostOf(again).kernel.store.upkeep.inspect()).some(({ isOfFile }) => isOfFile)).toBe(true)
   await again.close()
 })
 

@@ -78,10 +78,11 @@ describe('shred', () => {
     const handle = await rp.open(person, 'ann')
     await handle.do('register', { email: 'ann@example.org' })
     const key = await keyOf(rp, 'ann')
-    const { scrub } = hostOf(rp).kernel.store
-    hostOf(rp).kernel.store.scrub = () => Promise.reject(new Error('killed'))
+    const { upkeep } = hostOf(rp).kernel.store
+    const { scrub } = upkeep
+    upkeep.scrub = () => Promise.reject(new Error('killed'))
     await expect(handle.shred()).rejects.toThrow('killed')
-    hostOf(rp).kernel.store.scrub = scrub
+    upkeep.scrub = scrub
     expect(await handle.shred()).toEqual([])
     expect(filesWith(folder, key)).toEqual([])
     await rp.close()

@@ -96,9 +96,9 @@ const operations = {
     const commit = { operation, guard: { timeline, epoch, seq, digest }, publish: [record] }
     return answerOf([commit], await store.commit([commit]))
   },
-  tidy: () => store.tidy(now - 50),
+  tidy: () => store.upkeep.tidy(now - 50),
   async inspect() {
-    const faults = await store.inspect()
+    const faults = await store.upkeep.inspect()
     if (faults.length > 0) throw new Error(JSON.stringify(faults))
   },
   beat: ({ worker }) =>
@@ -139,7 +139,7 @@ const operations = {
         after = page.next
         isEnd = page.isEnd
       }
-      return { heads, runs, fed, faults: deep ? await looking.inspect() : [], rule: ruleOf() }
+      return { heads, runs, fed, faults: deep ? await looking.upkeep.inspect() : [], rule: ruleOf() }
     } finally {
       if (fresh) await looking.close()
     }

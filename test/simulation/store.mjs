@@ -15,21 +15,10 @@ import { namespace } from './disk.mjs'
 import { guessed, torn } from './plants.mjs'
 import { sha256 } from './sha256.mjs'
 
-const reads = [
-  'read',
-  'head',
-  'inbox',
-  'feed',
-  'timelines',
-  'checkpoints',
-  'cursors',
-  'workers',
-  'inspect',
-  'facts',
-  'past',
-  'pasts',
-]
-const writes = ['claim', 'beat', 'retire', 'tidy', 'scrub', 'recall', 'identity']
+const reads = ['read', 'head', 'inbox', 'feed', 'timelines', 'checkpoints', 'cursors', 'workers', 'past']
+const writes = ['claim', 'beat', 'retire', 'identity']
+const upkeepReads = ['inspect', 'facts', 'pasts']
+const upkeepWrites = ['tidy', 'scrub', 'recall']
 
 /** @returns {import('../../dist/core/store/ports.js').Store} What one process has of the simulation `sim`. */
 export function createStore(sim, process) {
@@ -38,6 +27,9 @@ export function createStore(sim, process) {
   const write = (name, change) => ask(sim, process, name, change)
   const store = /** @type {any} */ ({
     lanes: sim.lanes,
+    countsCheckpoints: false,
+    shards: null,
+    upkeep: { salvage: null },
     blobs: {
       get: (digests) => read('get', (reader) => reader.blobs.get(digests)),
       has: (digests) => read('has', (reader) => reader.blobs.has(digests)),
@@ -62,6 +54,10 @@ export function createStore(sim, process) {
   for (const name of reads) store[name] = (...given) => read(name, (reader) => reader[name](...given))
   for (const name of writes)
     store[name] = (...given) => write(name, () => disk.change((writer) => writer[name](...given)))
+  for (const name of upkeepReads)
+    store.upkeep[name] = (...given) => read(name, (reader) => reader.upkeep[name](...given))
+  for (const name of upkeepWrites)
+    store.upkeep[name] = (...given) => write(name, () => disk.change((writer) => writer.upkeep[name](...given)))
   const { workers } = store
   store.workers = async () => {
     const rows = await workers()

@@ -40,7 +40,7 @@ export interface Blobs {
   list(after: Digest | null, limit: number): Promise<ChunkRow[]>
   /** Deletes the chunks that were last touched before that time (store's clock), and returns their number. */
   delete(digests: readonly Digest[], touchedBefore: number): Promise<number>
-  /** Like `Store.rewrite`, for chunks. Neither their names nor their ages change. */
+  /** Like `Upkeep.rewrite`, for chunks. Neither their names nor their ages change. */
   rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten>
   /**
    * Returns the space of deleted chunks, for stores whose delete does not; with `isFinal` none of their bytes are left when it

@@ -92,7 +92,7 @@ export interface Commit {
    * of the owner whose answer was lost is still recognised. A repeated `aside` commit is applied again.
    */
   readonly aside?: boolean
-  /** Only while the timeline has no unread mail, else MAIL_WAITING. For stores with `guardsMail`. */
+  /** Only while the timeline has no unread mail, else MAIL_WAITING. */
   readonly unlessMail?: boolean
   readonly take?: Take
   /** Release ownership; the epoch stays. With `take`: a write by a guest. */

@@ -9,7 +9,16 @@ import { openMemory } from '../../stores/memory/index.ts'
 import { faultyStore } from '../../testing/faulty-store.ts'
 import { slowStore } from '../../testing/slow-store.ts'
 import { defaultLimits } from '../limits.ts'
-import { blobMethods, forwardBlobs, forwardStore, storeMethods } from './forward.ts'
+import {
+  blobMethods,
+  changeEach,
+  forwardBlobs,
+  forwardStore,
+  salvageMethods,
+  shardMethods,
+  storeMethods,
+  upkeepMethods,
+} from './forward.ts'
 import type { Blobs, Store } from './ports.ts'
 import { refuseWrites } from './read-only.ts'
 
@@ -34,9 +43,46 @@ class Noting {
   }
 }
 
+/** A store of which every port notes its calls. */
+function noting() {
+  const salvage = Noting.of(salvageMethods)
+  const upkeep = Noting.of(upkeepMethods, { salvage })
+  const shards = Noting.of(shardMethods)
+  const blobs = Noting.of(blobMethods)
+  const store = Noting.of(storeMethods, { blobs, upkeep, shards, lanes: 3, countsCheckpoints: true })
+  return { store, upkeep, salvage, shards, blobs }
+}
+
+const methods = {
+  store: storeMethods,
+  upkeep: upkeepMethods,
+  salvage: salvageMethods,
+  shards: shardMethods,
+  blobs: blobMethods,
+}
+type PortName = keyof typeof methods
+const portNames = Object.keys(methods) as PortName[]
+
+function portsOf(store: Store): Readonly<Record<PortName, Record<string, Call>>> {
+  const { upkeep, shards, blobs } = store
+  return { store, upkeep, salvage: upkeep.salvage, shards, blobs } as never
+}
+
+async function callEach(port: Record<string, Call>, names: object): Promise<void> {
+  for (const name of Object.keys(names)) await port[name]!(...args)
+}
+
 const sealer = new Sealer({ limits: defaultLimits })
 const wrappers: readonly [string, (store: Store) => Store][] = [
   ['forwardStore', (store) => forwardStore(store, { blobs: forwardBlobs(store.blobs, {}) })],
+  [
+    'changeEach',
+    (store) =>
+      forwardStore(
+        store,
+        changeEach(store, () => undefined),
+      ),
+  ],
   ['sealedStore', (store) => sealedStore(store, sealer)],
   ['faultyStore', (store) => faultyStore(store, () => 'ok')],
   ['slowStore', (store) => slowStore(store, () => undefined)],
@@ -44,42 +90,38 @@ const wrappers: readonly [string, (store: Store) => Store][] = [
 /** Enough arguments for every method, so that a wrapper that drops the last one is detected. */
 const args = [[], [], [], []]
 
-it.each(wrappers)('%s lets every method of the port through, with all it was given', async (_, wrap) => {
-  const blobs = Noting.of(blobMethods)
-  const store = Noting.of(storeMethods, { blobs, lanes: 3, countsCheckpoints: true })
-  const wrapped = wrap(store as unknown as Store)
-  for (const name of Object.keys(storeMethods)) await (wrapped as unknown as Record<string, Call>)[name]!(...args)
-  for (const name of Object.keys(blobMethods)) await (wrapped.blobs as unknown as Record<string, Call>)[name]!(...args)
-  expect(store.asked.map((each) => each.split(' ')[0])).toEqual(Object.keys(storeMethods))
-  expect(blobs.asked.map((each) => each.split(' ')[0])).toEqual(Object.keys(blobMethods))
+it.each(wrappers)('%s lets every method of the ports through, with all it was given', async (_, wrap) => {
+  const noted = noting()
+  const wrapped = wrap(noted.store as unknown as Store)
+  for (const name of portNames) {
+    await callEach(portsOf(wrapped)[name], methods[name])
+    expect(noted[name].asked.map((each) => each.split(' ')[0])).toEqual(Object.keys(methods[name]))
+  }
   expect(wrapped.countsCheckpoints).toBe(true)
 })
 
 it('withRedundancy lets every method of a store through that is not a plain object', async () => {
-  const store = Noting.of(storeMethods, { blobs: Noting.of(blobMethods), lanes: 3, countsCheckpoints: true })
+  const { store } = noting()
   const quiet = { chunk: () => undefined, line: () => undefined }
   const wrapped = withRedundancy(store as unknown as Store, () => new Uint8Array(32), quiet)
-  for (const name of Object.keys(storeMethods)) await (wrapped as unknown as Record<string, Call>)[name]!(...args)
+  await callEach(wrapped as unknown as Record<string, Call>, storeMethods)
   expect(store.asked.map((each) => each.split(' ')[0])).toEqual(Object.keys(storeMethods))
   expect([wrapped.lanes, wrapped.countsCheckpoints]).toEqual([3, true])
+  expect([wrapped.upkeep, wrapped.shards]).toEqual([store.upkeep, store.shards])
 })
 
 it('a store that is only read refuses what writes, and lets the rest through', async () => {
-  const blobs = Noting.of(blobMethods)
-  const store = Noting.of(storeMethods, { blobs })
-  const wrapped = refuseWrites(store as unknown as Store)
-  for (const [methods, port] of [
-    [storeMethods, wrapped],
-    [blobMethods, wrapped.blobs],
-  ] as const) {
-    for (const [name, access] of Object.entries(methods)) {
-      const asked = Promise.resolve((port as unknown as Record<string, Call>)[name]!(...args))
+  const noted = noting()
+  const wrapped = portsOf(refuseWrites(noted.store as unknown as Store))
+  for (const port of portNames) {
+    for (const [name, access] of Object.entries(methods[port])) {
+      const asked = Promise.resolve(wrapped[port][name]!(...args))
       if (access === 'writes') await expect(asked, name).rejects.toMatchObject({ code: 'STORE_READ_ONLY' })
       else await asked
     }
+    const isWrite = (each: string) => (methods[port] as Record<string, string>)[each.split(' ')[0]!] === 'writes'
+    expect(noted[port].asked.filter(isWrite)).toEqual([])
   }
-  const isWrite = (each: string) => ({ ...storeMethods, ...blobMethods })[each.split(' ')[0] as 'commit'] === 'writes'
-  expect([...store.asked, ...blobs.asked].filter(isWrite)).toEqual([])
 })
 
 it('what a port may lack stays away, and a method that is replaced later is the one that is called', async () => {
@@ -87,28 +129,16 @@ it('what a port may lack stays away, and a method that is replaced later is the 
   const blobs = Noting.of(methods)
   const wrapped: Blobs = forwardBlobs(blobs as unknown as Blobs, {})
   expect('has' in wrapped || 'mend' in wrapped).toBe(false)
-  const readOnly = refuseWrites(Noting.of(storeMethods, { blobs }) as unknown as Store)
+  const readOnly = refuseWrites(Object.assign(noting().store, { blobs }) as unknown as Store)
   expect('has' in readOnly.blobs || 'mend' in readOnly.blobs).toBe(false)
   blobs.get = () => Promise.resolve(['other'])
   expect(await wrapped.get([])).toEqual(['other'])
 })
 
-it('a real store has the methods of the list', () => {
-  const store = openMemory({ namespace: 'list', hash: () => new Uint8Array(32) }) as unknown as Record<string, unknown>
-  const mayLack = [
-    'aheadMs',
-    'names',
-    'renew',
-    'losses',
-    'legible',
-    'moment',
-    'headsInReach',
-    'hasLostClaims',
-    'placeOf',
-    'shards',
-    'grow',
-  ]
-  for (const name of Object.keys(storeMethods)) {
-    if (!mayLack.includes(name)) expect(typeof store[name], name).toBe('function')
+it('a real store has the methods of the lists', () => {
+  const store = openMemory({ namespace: 'list', hash: () => new Uint8Array(32) })
+  const ports = portsOf(store)
+  for (const port of ['store', 'upkeep'] as const) {
+    for (const name of Object.keys(methods[port])) expect(typeof ports[port][name], name).toBe('function')
   }
 })

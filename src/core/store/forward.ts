@@ -2,12 +2,15 @@
 // below are the only place that names the methods of the ports, and they fail to compile when a port has another method: a
 // wrapper cannot forget one.
 
-import type { Blobs, Store } from './ports.ts'
+import type { Blobs, Salvage, ShardSet, Store, Upkeep } from './ports.ts'
 
 /** The names of the methods of a port, including optional ones. */
 type MethodOf<Port> = {
   [Name in keyof Port]-?: NonNullable<Port[Name]> extends (...args: never) => unknown ? Name : never
 }[keyof Port]
+
+/** The members of a port that are not methods: other ports, and facts about the store. */
+export type FieldOf<Port> = Exclude<keyof Port, MethodOf<Port>>
 
 /** The synchronous methods: a promise from a wrapper would be mistaken for the result. */
 export type SynchronousOf<Port> = {
@@ -18,30 +21,20 @@ export type SynchronousOf<Port> = {
     : never
 }[MethodOf<Port>]
 
-/** How a method accesses stored data. `sweepMark` writes if it is given a mark; `listen` and `close` do neither. */
+/** How a method accesses stored data. `sweepMark` writes if it is given a mark; a synchronous method does neither. */
 export type Access = 'reads' | 'writes' | 'neither'
 
 export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   commit: 'writes',
   read: 'reads',
   head: 'reads',
-  moment: 'reads',
-  headsInReach: 'reads',
   past: 'reads',
-  pasts: 'reads',
-  recall: 'writes',
   identity: 'writes',
-  namespaces: 'reads',
   inbox: 'reads',
-  consumed: 'reads',
   claim: 'writes',
-  hasLostClaims: 'neither',
-  placeOf: 'neither',
-  aheadMs: 'neither',
   feed: 'reads',
   timelines: 'reads',
   checkpoints: 'reads',
-  hasCheckpoints: 'reads',
   cursors: 'reads',
   query: 'reads',
   workers: 'reads',
@@ -49,20 +42,39 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   retire: 'writes',
   listen: 'neither',
   sweepMark: 'writes',
+  close: 'neither',
+}
+
+export const upkeepMethods: Readonly<Record<MethodOf<Upkeep>, Access>> = {
+  facts: 'reads',
+  namespaces: 'reads',
+  inspect: 'reads',
   rewrite: 'writes',
   replace: 'writes',
   mendCatalog: 'writes',
-  inspect: 'reads',
-  names: 'reads',
-  legible: 'reads',
-  renew: 'writes',
-  losses: 'writes',
-  shards: 'reads',
-  grow: 'writes',
-  facts: 'reads',
+  hasCheckpoints: 'reads',
+  consumed: 'reads',
+  pasts: 'reads',
+  recall: 'writes',
   tidy: 'writes',
   scrub: 'writes',
-  close: 'neither',
+}
+
+export const salvageMethods: Readonly<Record<MethodOf<Salvage>, Access>> = {
+  names: 'reads',
+  legible: 'reads',
+  losses: 'writes',
+  renew: 'writes',
+}
+
+export const shardMethods: Readonly<Record<MethodOf<ShardSet>, Access>> = {
+  placeOf: 'neither',
+  aheadMs: 'neither',
+  hasLostClaims: 'neither',
+  moment: 'reads',
+  headsInReach: 'reads',
+  list: 'reads',
+  grow: 'writes',
 }
 
 export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
@@ -78,23 +90,25 @@ export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
   of: 'neither',
 }
 
-/** The fields of a store beside its methods. */
-const storeFacts: Readonly<Record<Exclude<keyof Store, MethodOf<Store> | 'blobs'>, true>> = {
-  lanes: true,
-  guardsMail: true,
-  countsCheckpoints: true,
-}
-
 // Simulations create wrappers by the thousand: the names are listed once.
 const storeMethodNames = Object.keys(storeMethods)
+const upkeepMethodNames = Object.keys(upkeepMethods)
 const blobMethodNames = Object.keys(blobMethods)
-const storeFactNames = Object.keys(storeFacts) as (keyof typeof storeFacts)[]
 
 /** @example forwardStore(store, { commit: (commits) => store.commit(commits.map(seal)) }) */
 export function forwardStore(store: Store, own: Partial<Store>): Store {
-  const wrapper: Record<string, unknown> = { blobs: store.blobs }
-  for (const name of storeFactNames) if (store[name] !== undefined) wrapper[name] = store[name]
+  const { blobs, upkeep, shards } = store
+  const wrapper = { blobs, upkeep, shards }
+  // Read at each use: a store that is not open yet, or a set of shards that grows, has other values later.
+  for (const name of ['lanes', 'countsCheckpoints'] as const) {
+    if (!(name in own)) Object.defineProperty(wrapper, name, { get: () => store[name], enumerable: true })
+  }
   return through(store, storeMethodNames, wrapper, own)
+}
+
+/** @example forwardStore(store, { upkeep: forwardUpkeep(store.upkeep, { scrub: async () => [] }) }) */
+export function forwardUpkeep(upkeep: Upkeep, own: Partial<Upkeep>): Upkeep {
+  return through(upkeep, upkeepMethodNames, { salvage: upkeep.salvage }, own)
 }
 
 /** @example forwardBlobs(blobs, { put: refuse }) */
@@ -105,6 +119,37 @@ export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
 }
 
 type Call = (...args: readonly unknown[]) => unknown
+
+/**
+ * Replacements for the methods of all ports of a store, for `forwardStore`: `change` returns one for each method, or undefined to
+ * keep it. The name of a method of chunks starts with 'blobs.'.
+ * @example changeEach(store, (name, access) => (access === 'writes' ? refuse : undefined))
+ */
+export function changeEach(
+  store: Store,
+  change: (name: string, access: Access, call: Call) => Call | undefined,
+): Pick<Store, 'blobs' | 'upkeep' | 'shards'> & Partial<Store> {
+  const each = (port: object, methods: Readonly<Record<string, Access>>, prefix = '') => {
+    const target = port as Record<string, Call | undefined>
+    const found = Object.entries(methods).flatMap(([name, access]) => {
+      if (target[name] === undefined) return []
+      const changed = change(`${prefix}${name}`, access, (...args) => target[name]!(...args))
+      return changed ? [[name, changed] as const] : []
+    })
+    return Object.fromEntries(found)
+  }
+  const { blobs, upkeep, shards } = store
+  const { salvage } = upkeep
+  return {
+    ...each(store, storeMethods),
+    blobs: forwardBlobs(blobs, each(blobs, blobMethods, 'blobs.')),
+    upkeep: forwardUpkeep(upkeep, {
+      ...each(upkeep, upkeepMethods),
+      salvage: salvage && through(salvage, Object.keys(salvageMethods), {}, each(salvage, salvageMethods)),
+    }),
+    shards: shards && through(shards, Object.keys(shardMethods), {}, each(shards, shardMethods)),
+  }
+}
 
 /** Looks up the method at each call: it may be replaced on the wrapped port. Optional methods that are absent stay absent. */
 function through<Port extends object>(

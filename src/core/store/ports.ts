@@ -1,15 +1,16 @@
 // The ports: the engine's needs from the outside, in as few promises as possible. Stores and simulators implement
 // these; nothing here knows SQL, files or sockets. records.ts defines the stored records, commit-request.ts the content of
-// one atomic change. src/testing/conformance/suite.ts is the executable form of every comment.
+// one atomic change; upkeep.ts and shard-set.ts define the two ports that a store exposes as members
+// (docs/decisions/store-port.md). src/testing/conformance/suite.ts is the executable form of every comment.
 
-import type { Digest, MessageId, TimelineId, WorkerId } from '../coordinate.ts'
+import type { Digest, TimelineId, WorkerId } from '../coordinate.ts'
 import type { Attribute } from './attribute.ts'
-import type { Blobs, Change, LegibleRun, Rewritable, Rewritten, RunChange } from './blobs.ts'
+import type { Blobs } from './blobs.ts'
 import type { Commit, Outcome } from './commit-request.ts'
 import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord, PastLife } from './records.ts'
-import type { Grown, GrowRequest, ShardRow } from './shards.ts'
+import type { ShardSet } from './shard-set.ts'
 import type { SqlQuery } from './sql.ts'
-import type { Inspection, LossRecord, Renewal, StoreFacts, StoreFault } from './store-facts.ts'
+import type { Upkeep } from './upkeep.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type { Attribute } from './attribute.ts'
@@ -29,7 +30,9 @@ export {
   type OutgoingMessage,
   type PastLife,
 } from './records.ts'
+export type { ShardSet } from './shard-set.ts'
 export type { Inspected, Inspection, LossRecord, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
+export type { Salvage, Scrubbing, Upkeep } from './upkeep.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type Hash = (bytes: Uint8Array) => Digest
@@ -113,61 +116,42 @@ export interface CursorRow {
   readonly movedAt: number
 }
 
-export interface Scrubbing {
-  readonly whole?: boolean
-  readonly mayLock?: boolean
-}
-
+/** The calls with which the kernel commits, reads and claims. A closed store rejects each of them with CLOSED. */
 export interface Store {
+  /** The chunks of checkpoints (blobs.ts). */
   readonly blobs: Blobs
-  /** `checkpoints` rejects with STORE_DAMAGED if a record has vanished: the store counts them. */
-  readonly countsCheckpoints?: boolean
-  /** Number of concurrent batches. Default: one. */
-  readonly lanes?: number
-  /** The store supports `unlessMail` in commits; otherwise callers must check the inbox first. */
-  readonly guardsMail?: boolean
+  /** The calls of tools and housekeeping, none of which a running timeline needs. */
+  readonly upkeep: Upkeep
+  /** Null: the store is one database. */
+  readonly shards: ShardSet | null
+  /** Number of concurrent batches: a caller may call `commit` again while fewer than this are pending. */
+  readonly lanes: number
+  /** Whether `checkpoints` rejects with STORE_DAMAGED if a record has vanished. */
+  readonly countsCheckpoints: boolean
 
   /**
-   * Only of a sharded store: the number of the database that has this timeline, as far as is known without I/O. Commits of one
-   * batch should all have the same. A wrong answer only costs time.
-   */
-  placeOf?(timeline: TimelineId): number
-
-  /**
-   * Only of a sharded store: how far the clock of the database that has this timeline is ahead of the time that `beat`
-   * returned, in milliseconds. That clock sets the deadlines of the timeline and dates its mail.
-   */
-  aheadMs?(timeline: TimelineId): number
-
-  /**
-   * The only write. Outcomes are in the order of the commits, and later commits of a batch see the effects of earlier ones;
-   * each succeeds or is refused by its own guard.
+   * The only write to timelines. Outcomes are in the order of the commits, and later commits of a batch see the effects of
+   * earlier ones; each succeeds or is refused by its own guard, and a refused commit leaves no trace.
    *
    * It rejects only if the store as a whole failed. Then each outcome is unknown until a commit with the same operation id is
-   * submitted again. A store that does not have to wait may return the outcomes directly, without a promise.
+   * submitted again. A store that does not have to wait may return the outcomes directly, without a promise; a caller must
+   * not depend on either.
    */
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]>
 
   /**
    * Runs with sequences above `after`, in order: at least one if there is any, stopping at about `bytesMax` (within one run of
-   * it). Only of this timeline, not of its base; none for a missing timeline.
+   * it). Only of this timeline, not of its base; none for a missing timeline. The digests are as they were written: the
+   * caller checks the chain, and must not take the end of a page for the end of the history.
    */
   read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]>
 
-  /** The heads at one moment (but see `moment`), in the requested order; null for a missing timeline. */
+  /**
+   * The heads in the requested order; null for a missing timeline. One database answers as of one moment, a set of shards may
+   * not (`ShardSet.moment`). A head may have moved before the caller sees it: only the guard of a commit proves that it has
+   * not.
+   */
   head(timelines: readonly TimelineId[]): Promise<(Head | null)[]>
-
-  /**
-   * Like `head`, for stores whose `head` does not reflect one moment (a sharded store), with no mail in flight between the
-   * timelines; null: they change too fast. Absent: `head` reflects one moment.
-   */
-  moment?(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null>
-
-  /**
-   * Like `head`, for stores of which a part may be away: undefined for a timeline on that part. Rejects only if all parts are
-   * away. Absent: the store is available as a whole, or not at all.
-   */
-  headsInReach?(timelines: readonly TimelineId[]): Promise<(Head | null | undefined)[]>
 
   /**
    * The last forgotten life of each id, in the requested order: the next life starts at its epoch, with the number plus one.
@@ -176,26 +160,15 @@ export interface Store {
    */
   past(timelines: readonly TimelineId[]): Promise<PastLife[]>
 
-  /** The remembered lives of forgotten ids after this name, in the order of names: part of a backup. */
-  pasts(after: string | null, limit: number): Promise<PastLife[]>
-
-  /** Remembers lives from elsewhere (a backup, another shard). An already remembered life is never lowered. */
-  recall(pasts: readonly PastLife[]): Promise<void>
-
   /**
    * The identity of the namespace outside of the store: a text that the engine defines. If there is none, the first
-   * `proposed` becomes it; with `replaces`, any does. Null: there is none. Durable when it resolves.
+   * `proposed` becomes it; with `replaces`, any does. Null: there is none. Durable when it resolves. A caller must use the
+   * returned text, since another process may have proposed first.
    */
   identity(proposed?: string, replaces?: boolean): Promise<string | null>
 
-  /** The names of all namespaces in the same database, including this one once it was written to. */
-  namespaces(): Promise<readonly string[]>
-
-  /** Unread messages, oldest first, and the store's time when the read began. */
+  /** Unread messages, oldest first, and the store's time when the read began: all mail that was durable then is included. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>
-
-  /** Ids of consumed messages that are not forgotten yet (tidy), after this one, in an order that the store chooses. */
-  consumed?(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]>
 
   /**
    * Takes timelines of these queues that are due (wakeup reached or mail waiting) and free or owned by a dead worker, each with
@@ -208,36 +181,34 @@ export interface Store {
   claim(request: ClaimRequest): Promise<Head[]>
 
   /**
-   * Whether a part of the store did not answer a claim that others answered. timelines({ owner }) finds the claimed timelines,
-   * but skips the parts that are away: the caller repeats it until this returns false. Absent: then `claim` rejects.
-   */
-  hasLostClaims?(): boolean
-
-  /**
    * Entries of all timelines in one order. A reader that continues from `next` never misses an entry that commits later, nor
-   * sees one twice. A position beyond the end belongs to another copy of this store: POSITION_GONE, never an empty page.
+   * sees one twice. A position beyond the end belongs to another copy of this store: POSITION_GONE, never an empty page. A
+   * page may be empty before the end; only `isEnd` marks the end.
    */
   feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage>
 
   /**
    * Heads that match the whole query, in id order. Attributes are equal in type and value. A field that the store does not
-   * know rejects with INVALID_ARGUMENT; it never means "everything".
+   * know rejects with INVALID_ARGUMENT; it never means "everything". Pages are read at different moments.
    */
   timelines(query: TimelineQuery): Promise<Head[]>
 
-  /** The catalog of one timeline (not of its base), newest sequence first; among equal ones the last published first. */
+  /**
+   * The catalog of one timeline (not of its base), newest sequence first; among equal ones the last published first. The
+   * bodies are as they were written: the caller checks their digests.
+   */
   checkpoints(timeline: TimelineId): Promise<ManifestRecord[]>
 
-  /** Whether any timeline of the namespace has a checkpoint, without reading them all. Optional. */
-  hasCheckpoints?(): Promise<boolean>
-
-  /** Every named cursor of the namespace. */
+  /** Every named cursor of the namespace. A cursor may have moved before the caller sees it, but never back. */
   cursors(): Promise<CursorRow[]>
 
   /** Rows of the user's own tables, from one consistent state; never writes. STORE_UNSUPPORTED: the store has no SQL. */
   query(query: SqlQuery): Promise<Record<string, unknown>[]>
 
-  /** Every worker that has beaten and is not forgotten (tidy, retire), including retired ones. */
+  /**
+   * Every worker that has beaten and is not forgotten (tidy, retire), including retired ones. A worker that is not listed as
+   * alive may still write: only the epoch refuses it.
+   */
   workers(): Promise<WorkerRow[]>
 
   /**
@@ -265,79 +236,6 @@ export interface Store {
    * afterwards, or is checked against the mark.
    */
   sweepMark(raiseTo?: number): Promise<number>
-
-  /**
-   * Passes the stored bytes of one kind (runs, bodies of manifests, unread mail, also to missing timelines) to `change`, at
-   * most about `limit` of them, in an order that the store chooses, and stores the results in their place.
-   *
-   * Nothing else changes: no digest, position, count or time, and no epoch is required, since the new bytes mean the same
-   * (core/history/wrapped.ts). Bytes written meanwhile may or may not be included.
-   */
-  rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten>
-
-  /**
-   * Replaces named runs of one timeline (core/history/redacted.ts). A missing run, or one with another digest, is skipped,
-   * unless it is to be repaired (`count`). The old bytes are overwritten where the store can do that, and `scrub` finishes it.
-   */
-  replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>>
-
-  /**
-   * Restores damaged or lost records of the catalog: each replaces the one with its id, or is added. A store that counts
-   * records counts them again: `missing` is the number of earlier records that are neither there nor in `lines`. No epoch is
-   * required, since nothing new is published.
-   */
-  mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }>
-
-  /** Low-level self-check (pages, indexes), below the checks of the engine; in slices, so that other calls can run. */
-  inspect(inspection?: Inspection): Promise<StoreFault[]>
-
-  /**
-   * The ids of timelines that anything in the store still names, in no order, whatever else is damaged. Absent: `timelines`
-   * returns them, or the store cannot be read at all.
-   */
-  names?(): Promise<readonly TimelineId[]>
-
-  /**
-   * Readable runs of a timeline after this sequence, despite gaps between them: up to and including the first whose digest is
-   * known, or the last. Absent: `read` returns all there are.
-   */
-  legible?(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]>
-
-  /**
-   * Rewrites the files of the store from their sound parts and keeps the old files beside them. No one else may have them open
-   * (STORE_BUSY). Reports the data that was lost. Absent: the store has no such files.
-   */
-  renew?(): Promise<Renewal>
-
-  /**
-   * What earlier calls of `renew` could not have, one record for each, oldest first. With an id, a person gives that one up:
-   * it is removed. Left out: there is nothing of the kind.
-   */
-  losses?(givenUp?: string): Promise<LossRecord[]>
-
-  /** Only of a store that is made of several: those. */
-  shards?(): Promise<ShardRow[]>
-
-  /**
-   * Only of a sharded store: adds a shard and moves timelines to it, or resumes an interrupted move. A caller that was killed
-   * in the middle calls it again.
-   */
-  grow?(request: GrowRequest): Promise<Grown>
-
-  /** The kind, location and size of the store. */
-  facts(): Promise<StoreFacts>
-
-  /**
-   * Forgets messages consumed and workers retired before that time (their ids are then new again) and lives of ids that were
-   * forgotten long before it, and returns space. Reports the numbers.
-   */
-  tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }>
-
-  /**
-   * Removes data that was forgotten with 'erase' from the store's files; with `whole`, everything that was ever deleted or
-   * replaced. With `mayLock`, also by means that block readers meanwhile. Reports where bytes may be left; empty: nowhere.
-   */
-  scrub(how?: Scrubbing): Promise<readonly string[]>
 
   /**
    * Ends this handle: every other call then rejects with CLOSED, and closing again has no effect. Inputs were copied; outputs

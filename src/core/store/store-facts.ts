@@ -13,7 +13,7 @@ export interface StoreFacts {
   readonly sizeBytes: number | null
   /** Places outside the store's reach where erased bytes may remain; in words, known beforehand. */
   readonly keepsErased?: readonly string[]
-  /** Damage that the store reads around, since it has a second copy; in words. `Store.renew` puts it right. */
+  /** Damage that the store reads around, since it has a second copy; in words. `Salvage.renew` puts it right. */
   readonly damage?: readonly string[]
   /** Only of a store that is made of several: how far their clocks are apart, as the last heartbeat measured it. */
   readonly clocks?: readonly ShardClock[]
@@ -52,11 +52,11 @@ export interface Inspection {
 export interface StoreFault {
   readonly where: string
   readonly what: string
-  /** The file itself is damaged, not only data in it: `Store.renew` rewrites it. */
+  /** The file itself is damaged, not only data in it: `Salvage.renew` rewrites it. */
   readonly isOfFile?: boolean
   /** The timeline it belongs to, if any. */
   readonly timeline?: string
-  /** It can be read again, but incompletely: the affected timelines are reported separately (Store.renew). */
+  /** It can be read again, but incompletely: the affected timelines are reported separately (Salvage.renew). */
   readonly isIncomplete?: true
 }
 
@@ -71,7 +71,7 @@ export interface StoreLoss {
   readonly isUntilHead?: true
 }
 
-/** Files rewritten from their sound parts (Store.renew). */
+/** Files rewritten from their sound parts (Salvage.renew). */
 export interface Renewal {
   /** Location of the old files. */
   readonly kept: string

@@ -109,7 +109,7 @@ export class Worker {
   now(timeline?: string): number {
     const { clock, store } = this.#options
     if (this.#offsetMs === null) return clock.now()
-    const aheadMs = timeline === undefined ? 0 : (store.aheadMs?.(timeline as TimelineId) ?? 0)
+    const aheadMs = timeline === undefined ? 0 : (store.shards?.aheadMs(timeline as TimelineId) ?? 0)
     return Math.round(clock.elapsed() + this.#offsetMs) + aheadMs
   }
 

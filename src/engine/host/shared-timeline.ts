@@ -257,7 +257,7 @@ export class SharedTimeline<State> {
 
   /** A reader takes a timeline without an owner to mark the damage, so that other processes need not find it again. */
   async #ownToMark(head: Head): Promise<OpenTimeline<State> | null> {
-    if (this.#isElsewhere(head) || (await this.#engine.kernel.store.facts()).isReadOnly) return null
+    if (this.#isElsewhere(head) || (await this.#engine.kernel.store.upkeep.facts()).isReadOnly) return null
     this.#drop()
     return await this.#own(this.#engine.kernel.clock.elapsed() + patienceMs).catch((error: unknown) => {
       if (isReprise(error, ...overtaken)) return null

@@ -65,7 +65,7 @@ export async function withChunks(
   if (!folder)
     return { store: note ? forwardStore(store, { blobs: unseen(note) }) : await withOwnChunks(store), isAlone: true }
   const mark = await folder.mark()
-  const facts = await store.facts()
+  const facts = await store.upkeep.facts()
   const blobs = folder.blobs.isDurable ? besideStore(folder.blobs, store.blobs) : folder.blobs
   const placed = forwardStore(store, { blobs })
   if (note) {
@@ -159,7 +159,7 @@ async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: Store
 /** A store without a note and without a chunk may be one from before folders were recorded, opened without its folder. */
 async function withOwnChunks(store: Store): Promise<Store> {
   // Sets of shards are younger than the notes; and one of them may be unreachable.
-  if (store.placeOf) return store
+  if (store.shards) return store
   if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
   const blobs = askedFirst(store, store.blobs, async (named) => {
     // The store had no chunks when it was opened: those that exist now were put into the store itself.

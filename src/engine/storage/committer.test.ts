@@ -3,7 +3,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { defaultLimits } from '../../core/limits.ts'
-import type { Commit, Outcome, Store } from '../../core/store/ports.ts'
+import type { Commit, Outcome, ShardSet, Store } from '../../core/store/ports.ts'
 import { asMessage, asOperation, asTimeline } from '../../testing/conformance/kit.ts'
 import { Events } from '../base/events.ts'
 import { systemClock, systemRandom } from '../base/platform.ts'
@@ -148,7 +148,7 @@ test('databases do not wait for each other: each has batches of its own, as many
   const placeOf = (timeline: string) => Number(timeline.split('/')[1]) % 3
   const placesOf = (commits: readonly Commit[]) => commits.map(({ guard }) => placeOf(guard!.timeline))
   const committer = committerOver({
-    placeOf,
+    shards: { placeOf } as unknown as ShardSet,
     commit: async (commits: readonly Commit[]): Promise<Outcome[]> => {
       asked.push(placesOf(commits))
       // The second never answers.

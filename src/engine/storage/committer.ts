@@ -68,7 +68,7 @@ export class Committer {
 
   /** Announces that the source has something to commit. `build` is called once per call of `ready`. */
   ready(source: CommitSource): void {
-    const place = source.timeline === undefined ? 0 : (this.#options.store.placeOf?.(source.timeline) ?? 0)
+    const place = source.timeline === undefined ? 0 : (this.#options.store.shards?.placeOf(source.timeline) ?? 0)
     while (this.#batches.length <= place) this.#batches.push(new Batches(this.#keeper))
     this.#batches[place]!.ready(source)
   }

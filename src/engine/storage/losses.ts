@@ -1,6 +1,6 @@
 // Losses: what a repair could not have. Each is recorded in the store until a person gives it up, and verify, doctor, `changes`
 // and the events of an application that opens the store name it until then. A store that writes its files anew records a
-// loss in the new file (Store.losses); the notes here are a second copy of it, and the only one where there are no files.
+// loss in the new file (Salvage.losses); the notes here are a second copy of it, and the only one where there are no files.
 //
 //   $loss:ID, an attribute of `reprise/store` = JSON of { at, kept, lost, left }
 
@@ -26,7 +26,7 @@ const saidAfterMs = 1000
 /** Those that nobody has given up, oldest first. */
 export async function storeLosses(kernel: Pick<Kernel, 'store'>): Promise<LossRecord[]> {
   const all = new Map((await orNone(notedLosses(kernel))).map((loss) => [loss.id, loss]))
-  for (const loss of await orNone(kernel.store.losses?.() ?? [])) {
+  for (const loss of await orNone(kernel.store.upkeep.salvage?.losses() ?? [])) {
     // A record that does not match its checksum has no time.
     if (loss.at > 0 || !all.has(loss.id)) all.set(loss.id, loss)
   }
@@ -90,7 +90,7 @@ export async function acceptLoss(kernel: Kernel, id: string, { by, reason }: Acc
     throw new RepriseError('NOT_FOUND', `there is no loss ${id}`, { id }, undefined, 'reprise changes lists them.')
   // Interrupted between the two, it is still listed.
   await changeNotes(kernel, { [prefix + id]: null })
-  await kernel.store.losses?.(id)
+  await kernel.store.upkeep.salvage?.losses(id)
   const what = `a loss was given up by ${by}: ${reason}; ${lossWords(loss)}`
   kernel.events.emit('report', { kind: 'repair', timeline: null, what, data: { by, reason, loss } })
   return loss

@@ -20,7 +20,7 @@ const timelinesPerPage = 500
 
 /** @example await findNamedChunk(store) // null: no checkpoint needs a chunk */
 export async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
-  if ((await store.hasCheckpoints?.()) === false) return null
+  if (!(await store.upkeep.hasCheckpoints())) return null
   const breath = new Yielder(systemClock)
   let hidden: NamedChunk | null = null
   let after: TimelineId | null = null

@@ -20,7 +20,7 @@ export interface Structures {
 }
 
 export async function inspected(kernel: Kernel, location: string, inspection: Inspection): Promise<Structures> {
-  const found = await kernel.store.inspect(inspection)
+  const found = await kernel.store.upkeep.inspect(inspection)
   const faults = found.map(({ where, what, timeline = null }) => {
     return { timeline, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
   })
@@ -32,12 +32,13 @@ export async function renewed(
   kernel: Kernel,
   location: string,
 ): Promise<{ readonly healed: readonly HealedFault[]; readonly lost: readonly Fault[] } | null> {
-  if (!kernel.store.renew) return null
+  const { salvage } = kernel.store.upkeep
+  if (!salvage?.renew) return null
   const fault = (where: string, what: string, timeline: string | null = null): Fault => {
     return { timeline, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
   }
   try {
-    const { kept, rebuilt, lost } = await kernel.store.renew()
+    const { kept, rebuilt, lost } = await salvage.renew()
     const from = `a new file; the old one is ${kept}`
     return {
       healed: rebuilt.map(({ where, what, isIncomplete }) => {
@@ -105,7 +106,7 @@ const listPage = 500
 
 /**
  * All matching heads, in id order. Unreadable timelines are skipped and passed to `told`, and the others are found by
- * their names. Without names (Store.names) it rejects, as the store does.
+ * their names. Without names (Salvage.names) it rejects, as the store does.
  */
 export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: Told): AsyncGenerator<Head> {
   const { limit = listPage } = query
@@ -126,10 +127,10 @@ export async function soundPage(kernel: Kernel, query: TimelineQuery, told: Told
   try {
     return await kernel.store.timelines(query)
   } catch (error) {
-    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.names) throw error
+    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.upkeep.salvage) throw error
   }
   const { prefix = '', after, limit } = query
-  const names = (await kernel.store.names())
+  const names = (await kernel.store.upkeep.salvage!.names())
     .filter(
       (name) => (prefix === '' || isWithin(prefix, name)) && (after === undefined || compareText(name, after) > 0),
     )
@@ -165,9 +166,9 @@ export async function* legibleHeads(
     }
     return
   } catch (error) {
-    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.names) throw error
+    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.upkeep.salvage) throw error
   }
-  const left = (only ?? (await kernel.store.names())).filter((name) => !given.has(name))
+  const left = (only ?? (await kernel.store.upkeep.salvage!.names())).filter((name) => !given.has(name))
   yield* readEach(kernel, left, told)
 }
 

@@ -186,7 +186,7 @@ async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<
 
 /** A copy of the database has another location: it reads the tier, and moves and sweeps nothing there. */
 async function ownerOf({ store }: Kernel, mark: string): Promise<string> {
-  return `${mark} ${(await store.facts()).location}`
+  return `${mark} ${(await store.upkeep.facts()).location}`
 }
 
 /** Without its query. */

@@ -17,7 +17,8 @@ export interface AddShardOptions {
 
 export async function addShard(kernel: Kernel, url: string, options: AddShardOptions): Promise<Grown> {
   const { store, worker } = kernel
-  if (!store.grow) {
+  const { shards } = store
+  if (!shards) {
     const what = 'the store is not made of several: a shard can only be added to a set (shards: […])'
     throw new RepriseError('STORE_UNSUPPORTED', what, {})
   }
@@ -25,17 +26,21 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
   const id = await worker.register()
   // A process that began this and died must not block it.
   await worker.retireGone()
-  const shards = String((await store.shards?.())?.length ?? 0)
-  return await underNote(kernel, { kind: 'shards', of: withoutSecrets(url), detail: { shards } }, async (note) => {
-    const grow = store.grow!.bind(store)
-    const tell = (progress: GrowProgress) => {
-      note.began()
-      onProgress?.(progress)
-    }
-    return await grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: tell }).catch((error) => {
-      // The store refused before anything was done, unless the error has another remedy.
-      if (!isReprise(error) || error.remedy !== 'fix') note.began()
-      throw error
-    })
-  })
+  return await underNote(
+    kernel,
+    { kind: 'shards', of: withoutSecrets(url), detail: { shards: String((await shards.list()).length) } },
+    async (note) => {
+      const tell = (progress: GrowProgress) => {
+        note.began()
+        onProgress?.(progress)
+      }
+      return await shards
+        .grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: tell })
+        .catch((error) => {
+          // The store refused before anything was done, unless the error has another remedy.
+          if (!isReprise(error) || error.remedy !== 'fix') note.began()
+          throw error
+        })
+    },
+  )
 }

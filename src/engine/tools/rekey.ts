@@ -79,8 +79,8 @@ async function rekeyAll(
     if (pass === passesMax) left.set('?', (left.get('?') ?? 0) + 1)
   }
   // Trimmed history whose space is not freed yet keeps its old key.
-  await kernel.store.tidy(0)
-  await kernel.store.scrub({ whole: true })
+  await kernel.store.upkeep.tidy(0)
+  await kernel.store.upkeep.scrub({ whole: true })
   const users = await usersOfOthers(kernel, key)
   const isDone = left.size === 0 && users.length === 0
   const retired = isDone ? await forgetOtherKeys(kernel) : []
@@ -122,7 +122,7 @@ async function onePass(
     const done: Rewritten =
       kind === 'chunks'
         ? await store.blobs.rewrite(change, after, perCall[kind])
-        : await store.rewrite(kind, change, after, perCall[kind])
+        : await store.upkeep.rewrite(kind, change, after, perCall[kind])
     count += done.changed
     waiting += done.left
     seen += done.seen

@@ -102,7 +102,7 @@ export class StoreTools implements Engine {
    */
   async ship(place: string, options: ShipOptions = {}): Promise<ShipStatus> {
     checkCall('ship', options)
-    const { location } = await this.#kernel.store.facts()
+    const { location } = await this.#kernel.store.upkeep.facts()
     const where = isObjectStore(place) ? place.replace(/\/+$/, '') : resolve(place)
     // A second one would fence the first, as it does for processes that are gone.
     if (this.#shipsTo.has(where)) {
@@ -322,12 +322,12 @@ export class StoreTools implements Engine {
   }
 
   async facts(): Promise<StoreFacts> {
-    return await this.#kernel.store.facts()
+    return await this.#kernel.store.upkeep.facts()
   }
 
   /** The databases of the store; empty if it is a single one. */
   async shards(): Promise<ShardRow[]> {
-    return (await this.#kernel.store.shards?.()) ?? []
+    return (await this.#kernel.store.shards?.list()) ?? []
   }
 
   /**

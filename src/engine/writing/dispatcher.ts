@@ -120,7 +120,7 @@ export class Dispatcher {
       if (limit <= 0) continue
       this.#mayHaveLost = !this.#kernel.planted.has('claim-answer-forgotten')
       const heads = await store.claim({ worker: id, queues, limit, except: [...this.#inHand] })
-      this.#mayHaveLost = store.hasLostClaims?.() ?? false
+      this.#mayHaveLost = store.shards?.hasLostClaims() ?? false
       for (const head of heads) {
         assert(!this.#inHand.has(head.timeline), 'what is in hand is not claimed a second time')
         const served = head.queue === null ? undefined : this.#queues.get(head.queue)
@@ -167,7 +167,7 @@ export class Dispatcher {
       this.#hasStrays ||= hadStrays
       throw error
     }
-    this.#mayHaveLost = store.hasLostClaims?.() ?? false
+    this.#mayHaveLost = store.shards?.hasLostClaims() ?? false
   }
 
   async #execute(served: Served, head: Head): Promise<void> {

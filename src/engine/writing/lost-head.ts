@@ -44,7 +44,7 @@ export function headLost({ timeline }: Head, why: string, cause?: unknown): Repr
 /** Heads that a repair left lost, found when the store is opened: rebuilt as soon as their model is declared. */
 export async function watchLostHeads(kernel: Kernel): Promise<void> {
   // Only a store that rewrites its files leaves any.
-  if (!kernel.store.renew) return
+  if (!kernel.store.upkeep.salvage?.renew) return
   const left = new Set<TimelineId>()
   try {
     for await (const { timeline } of lostHeads(kernel)) left.add(timeline)
@@ -73,7 +73,7 @@ const lookedAtMax = 2000
  * stop.
  */
 export function watchQuarantine(kernel: Kernel): () => void {
-  if (!kernel.store.names) return () => undefined
+  if (!kernel.store.upkeep.salvage) return () => undefined
   return kernel.clock.after(lookAfterMs, () => {
     quarantined(kernel, lookedAtMax).then(
       (found) => {
@@ -81,7 +81,7 @@ export function watchQuarantine(kernel: Kernel): () => void {
       },
       (error) => kernel.events.emit('problem', { where: 'timelines', error }),
     )
-    kernel.store.facts().then(
+    kernel.store.upkeep.facts().then(
       ({ damage = [] }) => {
         for (const what of damage) {
           kernel.events.emit('problem', { where: 'store', error: new RepriseError('STORE_DAMAGED', what) })

@@ -7,6 +7,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest } from '../../core/history/entry-run.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
+import { headsInReach } from '../../core/store/shard-set.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -190,7 +191,7 @@ export class Mailroom<State> {
     const open = openAggregates.filter((live): live is OpenAggregate<State> => live?.open.isOwner === true)
     const { store } = this.#engine.kernel
     const ids = open.map((live) => live.timeline)
-    const heads = ids.length > 0 ? await (store.headsInReach ? store.headsInReach(ids) : store.head(ids)) : []
+    const heads = ids.length > 0 ? await headsInReach(store, ids) : []
     for (let i = 0; i < open.length; i++) if ((heads[i]?.mail ?? 0) > 0) await this.receive(open[i]!)
   }
 }

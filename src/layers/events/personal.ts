@@ -104,7 +104,7 @@ export async function shred(engine: Host, name: string, id: string): Promise<rea
   for (;;) {
     const [head] = await kernel.store.head([timeline])
     // Also if the head is gone: a process that was killed may have stopped at this point.
-    if (!head) return await kernel.store.scrub()
+    if (!head) return await kernel.store.upkeep.scrub()
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: guardOf(head),

@@ -398,7 +398,7 @@ async function named({ engine, principal, body }: Call): Promise<{ readonly time
 async function checkReady(engine: Call['engine']): Promise<void> {
   const { kernel } = hostOf(engine)
   // A file that was moved away can still be read: the store's own facts reveal it.
-  await kernel.store.facts()
+  await kernel.store.upkeep.facts()
   const own = kernel.worker.registered
   if (own === null) return
   const row = (await kernel.store.workers()).find(({ id }) => id === own)

@@ -57,7 +57,7 @@ describe('a world', () => {
     expect(run!.digest).toEqual(digest)
     const before = { seq: 0, digest: originDigest(hash, id) }
     expect(() => verifyEntries(hash, id, run!, before)).toThrow(/HISTORY_DAMAGED/)
-    expect((await store.inspect()).map((fault) => fault.what)).toEqual(['it does not match its digest'])
+    expect((await store.upkeep.inspect()).map((fault) => fault.what)).toEqual(['it does not match its digest'])
   })
 
   it('lets go of most of the feed once most of it was trimmed, and keeps its order', async () => {

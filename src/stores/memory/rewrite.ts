@@ -1,4 +1,4 @@
-// Replaces stored bytes by others (Store.rewrite), in the memory world.
+// Replaces stored bytes by others (Upkeep.rewrite), in the memory world.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/store/ports.ts'
@@ -47,7 +47,7 @@ export function replace(
   return { changed: renewed.size, left: 0 }
 }
 
-/** Store.mendCatalog. The entry published last stays last. */
+/** Upkeep.mendCatalog. The entry published last stays last. */
 export function mendLines(space: Space, timeline: TimelineId, lines: readonly ManifestRecord[]): void {
   const row = space.timelines.get(timeline)
   if (!row) return

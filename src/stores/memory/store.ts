@@ -2,12 +2,11 @@
 // its interface. Nothing survives the process, and facts() reports that.
 
 import { riderFailed } from '../../core/commit/refused.ts'
-import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { mayMakeDue } from '../../core/store/due.ts'
 import type {
   Blobs,
-  Change,
   ClaimRequest,
   Commit,
   CursorRow,
@@ -21,14 +20,10 @@ import type {
   ManifestRecord,
   Outcome,
   PastLife,
-  Rewritable,
-  Rewritten,
-  RunChange,
   Sql,
   Store,
-  StoreFacts,
-  StoreFault,
   TimelineQuery,
+  Upkeep,
   WorkerRecord,
   WorkerRow,
 } from '../../core/store/ports.ts'
@@ -39,10 +34,9 @@ import { copyRecord } from './apply.ts'
 import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'
 import { commitOne, refusal } from './commit.ts'
-import { inspect } from './inspect.ts'
-import { pastOf, recall } from './past.ts'
-import { mendLines, replace, rewrite } from './rewrite.ts'
-import { beat, compactFeed, retire, tidy } from './upkeep.ts'
+import { pastOf } from './past.ts'
+import { MemoryUpkeep } from './store-upkeep.ts'
+import { beat, compactFeed, retire } from './upkeep.ts'
 import { findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
 import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
 
@@ -63,8 +57,11 @@ export function openMemory(options: MemoryOptions): Store {
 }
 
 class MemoryStore implements Store {
-  readonly guardsMail = true
+  readonly lanes = 1
+  readonly countsCheckpoints = false
+  readonly shards = null
   readonly blobs: Blobs
+  readonly upkeep: Upkeep
   readonly #namespace: string
   readonly #hash: Hash
   readonly #clock: () => number
@@ -77,7 +74,9 @@ class MemoryStore implements Store {
     this.#hash = hash
     this.#clock = clock
     this.#world = world
-    this.blobs = memoryBlobs(() => this.#space(), clock)
+    const space = () => this.#space()
+    this.blobs = memoryBlobs(space, clock)
+    this.upkeep = new MemoryUpkeep({ namespace, hash, world, space })
   }
 
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
@@ -134,11 +133,6 @@ class MemoryStore implements Store {
     return timelines.map((id) => pastOf(space, this.#hash, id))
   }
 
-  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
-    const found = [...this.#space().pasts.values()].filter(({ name }) => after === null || name > after)
-    return found.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, limit)
-  }
-
   async identity(proposed?: string, replaces = false): Promise<string | null> {
     const space = this.#space()
     return this.#world.writeLock.run(() => {
@@ -147,29 +141,10 @@ class MemoryStore implements Store {
     })
   }
 
-  async namespaces(): Promise<string[]> {
-    return [...this.#world.spaces.keys()]
-  }
-
-  async recall(pasts: readonly PastLife[]): Promise<void> {
-    const space = this.#space()
-    await this.#world.writeLock.run(() => {
-      for (const past of pasts) recall(space, past)
-    })
-  }
-
   async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
     const unread = (this.#space().unread.get(timeline) ?? []).slice(0, Math.max(0, limit))
     const messages = unread.map(({ consumedAt: _, ...message }) => ({ ...message, data: new Uint8Array(message.data) }))
     return { messages, now: this.#clock() }
-  }
-
-  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
-    const rows = [...this.#space().messages.values()].filter(
-      ({ to, consumedAt }) => to === timeline && consumedAt !== null,
-    )
-    const ids = rows.map(({ id }) => id).sort(compareText)
-    return ids.filter((id) => after === null || compareText(id, after) > 0).slice(0, Math.max(0, limit))
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {
@@ -196,10 +171,6 @@ class MemoryStore implements Store {
       .reverse()
       .sort((a, b) => b.seq - a.seq)
       .map(copyRecord)
-  }
-
-  async hasCheckpoints(): Promise<boolean> {
-    return this.#space().manifests.size > 0
   }
 
   async cursors(): Promise<CursorRow[]> {
@@ -238,48 +209,6 @@ class MemoryStore implements Store {
       space.sweepMark = Math.max(space.sweepMark, raiseTo)
       return space.sweepMark
     })
-  }
-
-  async rewrite(kind: Rewritable, change: Change): Promise<Rewritten> {
-    const space = this.#space()
-    return this.#world.writeLock.run(() => rewrite(space, kind, change))
-  }
-
-  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
-    const space = this.#space()
-    return this.#world.writeLock.run(() => replace(space, timeline, runs))
-  }
-
-  async mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
-    const space = this.#space()
-    await this.#world.writeLock.run(() => mendLines(space, timeline, lines))
-    return { missing: 0 }
-  }
-
-  async inspect(): Promise<StoreFault[]> {
-    return inspect(this.#space(), this.#hash)
-  }
-
-  async facts(): Promise<StoreFacts> {
-    this.#space()
-    return {
-      kind: 'memory',
-      location: `memory:${this.#namespace}`,
-      schemaVersion: 1,
-      durability: { survives: 'nothing: gone with the process' },
-      isReadOnly: false,
-      sizeBytes: null,
-    }
-  }
-
-  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
-    const space = this.#space()
-    return this.#world.writeLock.run(() => tidy(space, before))
-  }
-
-  async scrub(): Promise<readonly string[]> {
-    this.#space()
-    return []
   }
 
   async close(): Promise<void> {

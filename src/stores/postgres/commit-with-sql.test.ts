@@ -147,7 +147,7 @@ describe('a rider on PostgreSQL', () => {
     // Bytes read in the sessions that user SQL had are unchanged.
     const [run] = await kit.store.read(writer.id, 0, 1e6)
     expect(run!.bytes.length).toBeGreaterThan(10)
-    expect(await kit.store.inspect()).toEqual([])
+    expect(await kit.store.upkeep.inspect()).toEqual([])
   })
 
   it('is told which statement is refused, before it is sent: the rest of it can go on', async () => {

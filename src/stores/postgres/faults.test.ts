@@ -230,7 +230,7 @@ describe('many writers', () => {
     const fresh = newSchemaName()
     try {
       const stores = await Promise.all(Array.from({ length: 8 }, () => openStore('new', shared, { schema: fresh })))
-      const facts = await Promise.all(stores.map((store) => store.facts()))
+      const facts = await Promise.all(stores.map((store) => store.upkeep.facts()))
       expect(facts.map((fact) => fact.schemaVersion)).toEqual(Array(8).fill(schemaVersion))
       expect(await query(shared, `SELECT count(*)::int AS count FROM "${fresh}".namespace`)).toEqual([{ count: 1 }])
     } finally {
@@ -253,7 +253,7 @@ describe('many writers', () => {
     }
     await Promise.all([send(x, 'cross/y'), send(y, 'cross/x')])
     expect((await a.head([asTimeline('cross/x'), asTimeline('cross/y')])).map((head) => head?.mail)).toEqual([40, 40])
-    expect(await a.inspect()).toEqual([])
+    expect(await a.upkeep.inspect()).toEqual([])
   })
 })
 
@@ -339,7 +339,7 @@ describe('faults', () => {
         data: { fsync: 'off' },
       })
       const store = await openStore('x', `${server.url}?durability=relaxed`)
-      expect((await store.facts()).durability).toMatchObject({ fsync: 'off', synchronous_commit: 'on' })
+      expect((await store.upkeep.facts()).durability).toMatchObject({ fsync: 'off', synchronous_commit: 'on' })
     } finally {
       await Promise.all(opened.splice(0).map((store) => store.close()))
       await server.stop()

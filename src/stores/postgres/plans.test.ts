@@ -179,7 +179,7 @@ const operations: Readonly<Record<string, (store: Store) => unknown>> = {
   workers: (store) => store.workers(),
   beat: (store) => store.beat(worker('w-alive', { leaseMs: 1e15 })),
   'pass over a feed that nothing matches': (store) => store.feed(feedStart, { prefixes: ['nothing/', 'none'] }, 100),
-  'is there any checkpoint': (store) => store.hasCheckpoints?.(),
+  'is there any checkpoint': (store) => store.upkeep.hasCheckpoints(),
   'list all': (store) => store.timelines({ limit: 100 }),
   'list after one': (store) => store.timelines({ after: asTimeline('many/0060000'), limit: 100 }),
   'list a prefix': (store) => store.timelines({ prefix: 'many/0060000', limit: 100 }),

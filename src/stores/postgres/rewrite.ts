@@ -1,4 +1,4 @@
-// Replaces stored bytes by others (Store.rewrite). A row is replaced only if it is unchanged since it was read,
+// Replaces stored bytes by others (Upkeep.rewrite). A row is replaced only if it is unchanged since it was read,
 // according to its digest (for a message: its bytes), so no lock is held between reading and writing.
 
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -118,7 +118,7 @@ export async function replaceRuns(
   return { changed, left: 0 }
 }
 
-/** Restores catalog entries from their copies (Store.mendCatalog). */
+/** Restores catalog entries from their copies (Upkeep.mendCatalog). */
 export async function mendLines(
   connections: Connections,
   s: string,

@@ -72,7 +72,7 @@ describe('settings of the server', () => {
       expect(await store.timelines({ limit: 10 })).toHaveLength(1)
       expect(await wholeFeed(store)).toHaveLength(1)
       expect(await store.workers()).toEqual([])
-      expect((await store.facts()).isReadOnly).toBe(true)
+      expect((await store.upkeep.facts()).isReadOnly).toBe(true)
       await expect(store.blobs.put([{ digest: hash(utf8('n')), bytes: utf8('n') }])).rejects.toMatchObject({
         code: 'STORE_READ_ONLY',
       })
@@ -105,11 +105,12 @@ describe('settings of the server', () => {
       }
       await set('ALTER SYSTEM SET full_page_writes = off')
       // The next heartbeat detects it, within a third of the lease.
-      while ((await store.facts()).durability.full_page_writes === 'on') await query(server.url, 'SELECT pg_sleep(0.1)')
+      while ((await store.upkeep.facts()).durability.full_page_writes === 'on')
+        await query(server.url, 'SELECT pg_sleep(0.1)')
       await store.beat(worker('w'))
       await expect(writer.append('lost?')).rejects.toMatchObject({ code: 'STORE_DURABILITY' })
       await set('ALTER SYSTEM RESET full_page_writes')
-      while ((await store.facts()).durability.full_page_writes === 'off')
+      while ((await store.upkeep.facts()).durability.full_page_writes === 'off')
         await query(server.url, 'SELECT pg_sleep(0.1)')
       await store.beat(worker('w'))
       await writer.append('kept')
@@ -131,9 +132,9 @@ describe('absence', () => {
       await writer.append('one')
       await writer.publish('c1', { body, bodyDigest: hash(body) })
       await kit.create('b')
-      expect(await store.inspect()).toEqual([])
+      expect(await store.upkeep.inspect()).toEqual([])
       await query(shared, `DELETE FROM ${lost}.timeline WHERE id = 'a'`)
-      const places = (await store.inspect()).map(({ where, what }) => `${where}: ${what}`)
+      const places = (await store.upkeep.inspect()).map(({ where, what }) => `${where}: ${what}`)
       expect(places).toHaveLength(2)
       for (const what of ['1 run', '1 checkpoint']) {
         expect(places).toContainEqual(
@@ -150,6 +151,6 @@ describe('absence', () => {
     const store = await open(shared)
     const [row] = await query(shared, 'SHOW data_checksums')
     expect(row!.data_checksums).toMatch(/^(on|off)$/)
-    expect((await store.facts()).durability.data_checksums).toBe(row!.data_checksums)
+    expect((await store.upkeep.facts()).durability.data_checksums).toBe(row!.data_checksums)
   })
 })

@@ -1,11 +1,10 @@
 // The PostgreSQL store: the port's methods, each one statement or one transaction. See docs/decisions/postgres.md.
 
-import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import type { RepriseError } from '../../core/errors.ts'
 import { mayMakeDue } from '../../core/store/due.ts'
 import type {
   Blobs,
-  Change,
   ClaimRequest,
   Commit,
   CursorRow,
@@ -15,18 +14,12 @@ import type {
   FeedPosition,
   Head,
   Inbox,
-  Inspection,
   ManifestRecord,
   Outcome,
   PastLife,
-  Rewritable,
-  Rewritten,
-  RunChange,
-  Scrubbing,
   Store,
-  StoreFacts,
-  StoreFault,
   TimelineQuery,
+  Upkeep,
   WorkerRecord,
   WorkerRow,
 } from '../../core/store/ports.ts'
@@ -36,15 +29,13 @@ import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import { commitWithSql } from './commit-with-sql.ts'
 import type { Connections } from './connect.ts'
-import { readFacts, settingsFailure } from './facts.ts'
+import { settingsFailure } from './facts.ts'
 import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
-import { inspectRows } from './inspect.ts'
 import type { Bell } from './listen.ts'
-import { listPasts, pastOf, recall } from './past.ts'
+import { pastOf } from './past.ts'
 import type { Presence } from './presence.ts'
 import { type Reading, readCatalogs, readHistories } from './read.ts'
-import { mendLines, replaceRuns, rewrite } from './rewrite.ts'
 import {
   type CursorDbRow,
   type HeadRow,
@@ -56,13 +47,13 @@ import {
   toHead,
   toInbox,
 } from './rows.ts'
-import { scrub } from './scrub.ts'
 import type { Session } from './session.ts'
-import { escapeText, isStorable, unescapeText } from './text.ts'
+import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
 import { Together } from './together.ts'
+import { PostgresUpkeep } from './upkeep.ts'
 import { queryUser } from './user-query.ts'
-import { beat, listWorkers, retire, tidy } from './workers.ts'
+import { beat, listWorkers, retire } from './workers.ts'
 import { type CommitPort, LastRuns } from './write.ts'
 
 export interface StoreParts {
@@ -82,15 +73,16 @@ const lastRunsMax = 10_000
 
 export class PostgresStore implements Store {
   readonly lanes = 2
-  readonly guardsMail = true
+  readonly countsCheckpoints = false
+  readonly shards = null
   readonly blobs: Blobs
+  readonly upkeep: Upkeep
   readonly #connections: Connections
   readonly #session: Session
   readonly #bell: Bell
   readonly #presence: Presence
   readonly #s: string
   readonly #ns: number
-  readonly #location: string
   readonly #isRelaxed: boolean
   #notDurable: RepriseError | null = null
   readonly #port: CommitPort
@@ -105,9 +97,9 @@ export class PostgresStore implements Store {
     this.#presence = presence
     this.#s = schema
     this.#ns = namespace
-    this.#location = location
     this.#port = { connections, schema, namespace, lastRuns: new LastRuns(lastRunsMax) }
     this.blobs = postgresBlobs(connections, schema, namespace)
+    this.upkeep = new PostgresUpkeep(connections, schema, namespace, location)
     this.#reads = new Together((asked) => readHistories(connections, schema, namespace, asked))
     this.#catalogs = new Together((asked) => readCatalogs(connections, schema, namespace, asked))
   }
@@ -175,15 +167,6 @@ export class PostgresStore implements Store {
     return toInbox(rows, timeline)
   }
 
-  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
-    this.#connections.checkOpen()
-    const text = `SELECT id FROM ${this.#s}.message WHERE consumed_at IS NOT NULL AND id > $3
-      AND tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) ORDER BY id LIMIT $4`
-    const values = [this.#ns, isStorable(timeline) ? timeline : null, escapeText(after ?? ''), Math.max(0, limit)]
-    const rows = await this.#connections.rows<{ id: string }>(text, values, 'safe', 'consumed')
-    return rows.map(({ id }) => unescapeText(id) as MessageId)
-  }
-
   async claim({ worker, queues, limit, except = [] }: ClaimRequest): Promise<Head[]> {
     this.#connections.checkOpen()
     const values = [this.#ns, escapeText(worker), queues.map(escapeText), except.filter(isStorable), Math.max(0, limit)]
@@ -219,13 +202,6 @@ export class PostgresStore implements Store {
     return queryUser(this.#connections, this.#s, query)
   }
 
-  async hasCheckpoints(): Promise<boolean> {
-    this.#connections.checkOpen()
-    const text = `SELECT id FROM ${this.#s}.manifest WHERE ns = $1[1]::integer ORDER BY id LIMIT 1`
-    const rows = await this.#connections.steadyRows(this.#s, text, 'id text', [String(this.#ns)], 'any manifest')
-    return rows.length > 0
-  }
-
   async cursors(): Promise<CursorRow[]> {
     this.#connections.checkOpen()
     const text = `SELECT c.name, t.id AS owner, c.position, c.moved_at FROM ${this.#s}.cursor c
@@ -235,10 +211,6 @@ export class PostgresStore implements Store {
 
   async past(timelines: readonly TimelineId[]): Promise<PastLife[]> {
     return pastOf(this.#connections, this.#s, this.#ns, timelines)
-  }
-
-  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
-    return listPasts(this.#connections, this.#s, this.#ns, after, limit)
   }
 
   async identity(proposed?: string, replaces = false): Promise<string | null> {
@@ -252,15 +224,6 @@ export class PostgresStore implements Store {
     const values = [this.#ns, proposed, replaces]
     const [now] = await this.#connections.rows<{ identity: string }>(write, values, 'safe')
     return now?.identity ?? null
-  }
-
-  async namespaces(): Promise<string[]> {
-    const text = `SELECT name FROM ${this.#s}.namespace ORDER BY id`
-    return (await this.#connections.rows<{ name: string }>(text, [], 'safe')).map(({ name }) => name)
-  }
-
-  async recall(pasts: readonly PastLife[]): Promise<void> {
-    await recall(this.#connections, this.#s, this.#ns, pasts)
   }
 
   async workers(): Promise<WorkerRow[]> {
@@ -299,39 +262,6 @@ export class PostgresStore implements Store {
     const text = raiseTo === undefined ? read : raise
     const rows = await this.#connections.rows<{ mark: number }>(text, values, 'safe')
     return rows[0]?.mark ?? 0
-  }
-
-  async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
-    return rewrite(this.#connections, this.#s, this.#ns, kind, change, after, limit)
-  }
-
-  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
-    return replaceRuns(this.#connections, this.#s, this.#ns, timeline, runs)
-  }
-
-  async mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
-    await mendLines(this.#connections, this.#s, this.#ns, timeline, lines)
-    return { missing: 0 }
-  }
-
-  async inspect(inspection: Inspection = {}): Promise<StoreFault[]> {
-    this.#connections.checkOpen()
-    return await inspectRows(this.#connections, this.#s, this.#ns, inspection)
-  }
-
-  async facts(): Promise<StoreFacts> {
-    this.#connections.checkOpen()
-    return readFacts(this.#connections, this.#s, this.#location)
-  }
-
-  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
-    this.#connections.checkOpen()
-    return tidy(this.#connections, this.#s, this.#ns, before)
-  }
-
-  async scrub(how: Scrubbing = {}): Promise<readonly string[]> {
-    this.#connections.checkOpen()
-    return scrub(this.#connections, this.#s, how)
   }
 
   async close(): Promise<void> {

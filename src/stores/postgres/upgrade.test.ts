@@ -46,7 +46,7 @@ describe('a schema of version 1', () => {
 
   it('G16: is brought up to date once, by whoever comes first, and leaves no function of the old version', async () => {
     const opened = await Promise.all([open(), open(), open()])
-    for (const store of opened) expect((await store.facts()).schemaVersion).toBe(schemaVersion)
+    for (const store of opened) expect((await store.upkeep.facts()).schemaVersion).toBe(schemaVersion)
     expect(await query(shared, `SELECT version FROM "${schema}".meta`)).toEqual([{ version: schemaVersion }])
     const old = `SELECT proname FROM pg_proc WHERE pronamespace = '"${schema}"'::regnamespace AND proname LIKE '%\\_v1'`
     expect(await query(shared, old)).toEqual([])
@@ -106,7 +106,7 @@ describe('a schema of version 1', () => {
     expect(await wholeFeed(store)).toHaveLength(7)
     expect((await store.feed(cursor!.position, {}, 100)).items).toHaveLength(4)
     expect((await store.inbox(a, 10)).messages).toMatchObject([{ id: 'm1', kind: 'hello' }])
-    expect(await store.inspect()).toEqual([])
+    expect(await store.upkeep.inspect()).toEqual([])
   })
 
   it('goes on where it was: appends, takeovers, and lost answers that are asked for again', async () => {
@@ -132,6 +132,6 @@ describe('a schema of version 1', () => {
       [a, 9],
       [a, 10],
     ])
-    expect(await store.inspect()).toEqual([])
+    expect(await store.upkeep.inspect()).toEqual([])
   })
 })

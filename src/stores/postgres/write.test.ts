@@ -159,7 +159,7 @@ describe('commits with a run', () => {
       ),
       { numRuns: 40 },
     )
-    expect(await short.inspect()).toEqual([])
+    expect(await short.upkeep.inspect()).toEqual([])
     const everything = async (store: Store) =>
       (await wholeFeed(store)).map(({ timeline, run }) => [timeline, run.first, run.count])
     expect(await everything(short)).toEqual(await everything(general))
@@ -238,7 +238,7 @@ describe('appends', () => {
       expect(head).toMatchObject({ seq: 8, epoch: 1 })
       expect(head!.operation).toBe(appendOperation(head!.digest))
     }
-    expect(await store.inspect()).toEqual([])
+    expect(await store.upkeep.inspect()).toEqual([])
   })
 
   it('follow a run of another store, of which they do not know where it begins', async () => {
@@ -289,7 +289,7 @@ describe('appends', () => {
       last = winners[0]!.run.digest
       lastBeside = beside.run.digest
     }
-    expect(await stores[0]!.inspect()).toEqual([])
+    expect(await stores[0]!.upkeep.inspect()).toEqual([])
   })
 
   it.each([1, 2])('to a server that came back with less are a CONFLICT, after runs of %i', async (count) => {

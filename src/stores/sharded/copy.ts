@@ -30,7 +30,7 @@ export async function copyTimeline(
   const at = await copyRuns(source, target, head, start, newOperation)
   if (at.seq !== head.seq) throw changed(timeline, `history ends at ${at.seq}, not at ${head.seq}`)
   const records = (await source.checkpoints(timeline)).map((record) => ({ ...record, isPinned: false }))
-  if (records.length > 0) await target.mendCatalog(timeline, records)
+  if (records.length > 0) await target.upkeep.mendCatalog(timeline, records)
   await copyMail(source, target, head, newOperation)
   return at.seq > start.seq
 }
@@ -65,7 +65,7 @@ async function copyMail(
 ): Promise<void> {
   const nothing = new Uint8Array()
   for (let after: MessageId | null = null; ; ) {
-    const ids: MessageId[] = await source.consumed!(timeline, after, atOnce)
+    const ids: MessageId[] = await source.upkeep.consumed(timeline, after, atOnce)
     if (ids.length === 0) break
     const send = ids.map((id): OutgoingMessage => ({ id, to: timeline, kind: '$read', data: nothing }))
     const guard = { timeline, epoch }

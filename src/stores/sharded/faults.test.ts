@@ -76,10 +76,10 @@ describe('shards with faults', () => {
     const silent = ids.filter((id) => shardOf(id, 3) === 1)
     expect(given.sort()).toEqual(ids.filter((id) => !silent.includes(id)))
     await turns(20)
-    expect(store.hasLostClaims?.()).toBe(true)
+    expect(store.shards?.hasLostClaims()).toBe(true)
     const own = await store.timelines({ owner: asWorker('w'), queue: 'q', limit: 100 })
     expect(own.map(({ timeline }) => timeline)).toEqual(ids)
-    expect(store.hasLostClaims?.()).toBe(false)
+    expect(store.shards?.hasLostClaims()).toBe(false)
   })
 
   for (let seed = 1; seed <= seeds; seed++) {
@@ -133,7 +133,7 @@ class World {
     const store = await this.#start()
     await turns(20)
     await store.beat(worker('w'))
-    for (let i = 0; i < 20; i++) await store.tidy(0)
+    for (let i = 0; i < 20; i++) await store.upkeep.tidy(0)
     const sent: string[] = []
     const got: string[] = []
     const runs: string[] = []

@@ -129,7 +129,7 @@ class World {
     this.#movers += 1
     const id = `mover ${this.#movers}`
     await store.beat(worker(id))
-    return await store.grow!({ url: '3', worker: asWorker(id), waitMs, signal, onProgress })
+    return await store.shards!.grow({ url: '3', worker: asWorker(id), waitMs, signal, onProgress })
   }
 
   async #openQuietly(count: number): Promise<Store | null> {
@@ -452,7 +452,7 @@ class World {
       expect(missed.map(feedText), 'nothing is missed').toEqual([])
     }
     for (const world of this.#worlds) {
-      expect(await openMemory({ namespace: 'n', hash, world }).inspect()).toEqual([])
+      expect(await openMemory({ namespace: 'n', hash, world }).upkeep.inspect()).toEqual([])
     }
   }
 

@@ -19,7 +19,7 @@ import { realTime, sleep } from '../../lib/waiting.ts'
 import type { Holds } from './holds.ts'
 import { settleOn, workers } from './list.ts'
 import { differ, join, membershipOf, renumber } from './membership.ts'
-import { checkStore, Mover } from './mover.ts'
+import { Mover } from './mover.ts'
 import type { Places } from './places.ts'
 import type { Relay } from './relay.ts'
 import { isUnreachable, type OpenShard, Shard } from './shard.ts'
@@ -114,7 +114,7 @@ export class Growth {
       if (request.url !== undefined) await this.#join(request.url)
       const { shards, count, first } = this.#places
       if (!this.#places.hasGrown) throw new RepriseError('INVALID_ARGUMENT', 'no shard was added to this set', {})
-      for (const shard of shards) await shard.ask((store) => checkStore(store, shard))
+      for (const shard of shards) await shard.ask(() => undefined)
       if (!this.#places.isOpen) {
         await this.#waitForAll(request)
         for (const shard of shards.slice(first)) await this.#holds.cover(shard.index)

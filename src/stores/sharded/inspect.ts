@@ -35,7 +35,7 @@ export async function inspectShards(
           tell(`shard ${shard.index}: ${now.part}`)
         },
       }
-      const faults = await shard.ask((store) => store.inspect(own))
+      const faults = await shard.ask((store) => store.upkeep.inspect(own))
       marks[index] = ended
       return faults.map((fault) => ({ ...fault, where: `shard ${shard.index}: ${fault.where}` }))
     }),

@@ -78,7 +78,7 @@ class World {
       const sources = [0, 1].map((i) => this.#source(i, wrap))
       const store = await openSharded(sources, { openAnother: () => this.#source(2, wrap) })
       await store.beat(worker('mover'))
-      await store.grow!({ url: '2', worker: asWorker('mover'), waitMs: 0 })
+      await store.shards!.grow({ url: '2', worker: asWorker('mover'), waitMs: 0 })
       return false
     } catch (error) {
       if (!/killed/.test(String(error))) throw error

@@ -71,7 +71,8 @@ export async function names(places: Places): Promise<readonly TimelineId[]> {
   const lists = await Promise.all(
     places.shards.map((shard) =>
       shard.ask(async (store) => {
-        if (store.names) return await store.names()
+        const { salvage } = store.upkeep
+        if (salvage) return await salvage.names()
         return (await store.timelines({ limit: Number.MAX_SAFE_INTEGER })).map(({ timeline }) => timeline)
       }),
     ),

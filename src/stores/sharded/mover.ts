@@ -5,8 +5,8 @@
 
 import { randomUUID } from 'node:crypto'
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Commit, Head, Store } from '../../core/store/ports.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Commit, Head } from '../../core/store/ports.ts'
 import {
   arrivingStatus,
   cursorNames,
@@ -282,10 +282,4 @@ async function standing(from: Shard, { timeline, owner, status, queue, wakeup, o
   const records = await from.ask((store) => store.checkpoints(timeline))
   const pinned = records.flatMap(({ id, isPinned }) => (isPinned ? [id] : []))
   return { status, queue, wakeup: owner !== null && queue !== null ? now : wakeup, operation, pinned }
-}
-
-/** Throws STORE_UNSUPPORTED: a store that cannot list consumed mail cannot move a timeline. */
-export function checkStore(store: Store, shard: Shard): void {
-  if (store.consumed) return
-  throw new RepriseError('STORE_UNSUPPORTED', `shard ${shard.index} (${shard.name}) cannot tell which mail was read`)
 }

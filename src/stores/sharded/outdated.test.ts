@@ -33,7 +33,7 @@ async function grown(): Promise<{ readonly old: Store; readonly whole: Store }> 
   const read = { guard: { timeline: id, epoch: 5 }, consume: [asMessage('read')] }
   expect((await old.commit([{ operation: asOperation('read'), ...read }]))[0]!.ok).toBe(true)
   await whole.beat(worker('mover'))
-  const { moved } = await whole.grow!({ url: '2', worker: asWorker('mover'), waitMs: 0 })
+  const { moved } = await whole.shards!.grow({ url: '2', worker: asWorker('mover'), waitMs: 0 })
   expect(moved).toBe(1)
   return { old, whole }
 }
@@ -57,7 +57,7 @@ describe('a timeline that moved to a shard that was added', () => {
     const again = { guard: null, send: [message(id, 'read'), message(id, 'unread'), message(id, 'new')] }
     await whole.commit([{ operation: asOperation('again'), ...again }])
     expect((await whole.inbox(id, 10)).messages.map((each) => each.id)).toEqual(['unread', 'new'])
-    expect(await whole.consumed!(id, null, 10)).toEqual(['read'])
+    expect(await whole.upkeep.consumed(id, null, 10)).toEqual(['read'])
   })
 
   it('is refused to a process that lacks the shard, and nothing is swept by it', async () => {

@@ -269,7 +269,7 @@ export class Places {
   /** The life of a forgotten id is stored at its home: a creation on another shard continues from there. */
   async bringPast(id: TimelineId, to: number): Promise<void> {
     const [past] = await this.shard(this.home(id)).ask((store) => store.past([id]))
-    if (past!.life > 0) await this.shard(to).ask((store) => store.recall([past!]))
+    if (past!.life > 0) await this.shard(to).ask((store) => store.upkeep.recall([past!]))
   }
 
   signpost(id: TimelineId, to: number): Commit {

@@ -32,7 +32,7 @@ describe('a write lock that somebody keeps', () => {
     holder.run('BEGIN IMMEDIATE')
     const busy = { code: 'STORE_BUSY', data: { isUntouched: true } }
     await expect(store.commit([writer.plan({ run: writer.run('two') })])).rejects.toMatchObject(busy)
-    await expect(store.tidy(0)).rejects.toMatchObject(busy)
+    await expect(store.upkeep.tidy(0)).rejects.toMatchObject(busy)
     // A process that opens it now can read too: an up-to-date file needs no lock to be opened.
     for (const reader of [store, await open(), await open(true)]) {
       expect((await reader.head([writer.id]))[0]?.seq).toBe(1)
@@ -40,9 +40,9 @@ describe('a write lock that somebody keeps', () => {
       expect((await reader.feed(feedStart, {}, 10)).items.length).toBe(1)
       expect(await reader.read(writer.id, 0, 1000)).toHaveLength(1)
       expect((await reader.inbox(writer.id, 10)).messages).toEqual([])
-      await Promise.all([reader.checkpoints(writer.id), reader.cursors(), reader.workers(), reader.facts()])
+      await Promise.all([reader.checkpoints(writer.id), reader.cursors(), reader.workers(), reader.upkeep.facts()])
       expect(await reader.blobs.list(null, 10)).toEqual([])
-      expect(await reader.inspect()).toEqual([])
+      expect(await reader.upkeep.inspect()).toEqual([])
       if (reader !== store) await reader.close()
     }
     holder.run('ROLLBACK')
@@ -71,7 +71,7 @@ describe('an inbox with a message whose id was given as a number', () => {
     expect(messages.map(({ id }) => id)).toEqual(['12345'])
     await writer.twin(again).commit({ consume: messages.map(({ id }) => id) })
     expect((await again.inbox(writer.id, 10)).messages).toEqual([])
-    expect(await again.inspect()).toEqual([])
+    expect(await again.upkeep.inspect()).toEqual([])
     await again.close()
   })
 })

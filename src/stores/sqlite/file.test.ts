@@ -73,7 +73,7 @@ describe('several processes on one file', () => {
     const items = await kits[0]!.readFeed()
     expect(items.length).toBe(100)
     expect(new Set(items.map((item) => item.position)).size).toBe(100)
-    expect(await kits[1]!.store.inspect()).toEqual([])
+    expect(await kits[1]!.store.upkeep.inspect()).toEqual([])
   })
 
   it('G3: what one of them keeps in memory is dropped when another has written', async () => {
@@ -142,7 +142,7 @@ describe('a disk that is full', () => {
     a.digest = (await kit.head('a')).digest
     expectOk((await writer.commit([commit('x'.repeat(100_000))]))[0])
     expect((await kit.store.read(a.id, 0, 1)).length).toBe(1)
-    expect(await kit.store.inspect()).toEqual([])
+    expect(await kit.store.upkeep.inspect()).toEqual([])
     close()
   })
 
@@ -173,12 +173,12 @@ describe('a store opened to read only', () => {
     const a = await kit.create('a')
     await a.append('one')
     const reading = await open({ readOnly: true })
-    expect((await reading.facts()).isReadOnly).toBe(true)
+    expect((await reading.upkeep.facts()).isReadOnly).toBe(true)
     expect((await reading.read(a.id, 0, 1000)).length).toBe(1)
     for (const write of [
       () => reading.commit([]),
       () => reading.retire([]),
-      () => reading.tidy(0),
+      () => reading.upkeep.tidy(0),
       () => reading.blobs.put([{ digest: hash(utf8('x')), bytes: utf8('x') }]),
     ]) {
       await expect(write()).rejects.toMatchObject({ code: 'STORE_READ_ONLY' })
@@ -226,7 +226,7 @@ describe('the version of the schema', () => {
 describe('settings and facts', () => {
   it('G1: durability is read back from the connection', async () => {
     const store = await open()
-    expect((await store.facts()).durability).toEqual({ journal_mode: 'wal', synchronous: 'full' })
+    expect((await store.upkeep.facts()).durability).toEqual({ journal_mode: 'wal', synchronous: 'full' })
   })
 
   it('a database that is not in WAL mode is STORE_DURABILITY', async () => {
@@ -274,16 +274,16 @@ describe('space', () => {
         writer.digest = commits[i]!.run.digest
       }
     }
-    const before = (await kit.store.facts()).sizeBytes!
+    const before = (await kit.store.upkeep.facts()).sizeBytes!
     await trimToHead(kit, a)
     expect((await kit.readFeed()).length).toBe(60)
     await trimToHead(kit, b)
-    await kit.store.tidy(0)
-    await kit.store.tidy(0)
+    await kit.store.upkeep.tidy(0)
+    await kit.store.upkeep.tidy(0)
     await kit.store.close()
     const store = await open()
-    expect((await store.facts()).sizeBytes).toBeLessThan(before / 2)
-    expect(await store.inspect()).toEqual([])
+    expect((await store.upkeep.facts()).sizeBytes).toBeLessThan(before / 2)
+    expect(await store.upkeep.inspect()).toEqual([])
     expect((await store.feed(feedStart, {}, 100)).items).toEqual([])
     const later = b.twin(store)
     expectOk(await later.commit({ run: later.run('after') }))

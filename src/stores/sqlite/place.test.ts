@@ -103,7 +103,7 @@ describe('a store that is opened to read', () => {
     log[log.length - 4 * 4120]! ^= 1
     writeFileSync(`${file}-wal`, log)
     const reading = await openKit(file, { readOnly: true })
-    expect(await reading.store.inspect()).toContainEqual({
+    expect(await reading.store.upkeep.inspect()).toContainEqual({
       where: 'log',
       what: expect.stringContaining('damaged in frame'),
     })

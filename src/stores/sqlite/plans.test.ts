@@ -107,7 +107,7 @@ async function work(kit: Kit, store: Store): Promise<void> {
   await store.blobs.get([hash(utf8('x'))])
   await store.blobs.list(null, 10)
   await store.blobs.delete([hash(utf8('x'))], 1)
-  await store.tidy(1)
+  await store.upkeep.tidy(1)
 }
 
 function scans(text: string): string[] {

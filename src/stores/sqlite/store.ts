@@ -1,11 +1,10 @@
 // The SQLite store: one file, no server, any number of processes on one machine. This file connects the parts to the Store
 // port; the work is done in the files beside it.
 
-import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
-  Change,
   ClaimRequest,
   Commit,
   CursorRow,
@@ -17,20 +16,15 @@ import type {
   Head,
   Inbox,
   Inspection,
-  LegibleRun,
-  LossRecord,
   ManifestRecord,
   Outcome,
   PastLife,
   Renewal,
-  Rewritable,
-  Rewritten,
-  RunChange,
-  Scrubbing,
   Store,
   StoreFacts,
   StoreFault,
   TimelineQuery,
+  Upkeep,
   WorkerRecord,
 } from '../../core/store/ports.ts'
 import type { SqlQuery } from '../../core/store/sql.ts'
@@ -45,26 +39,21 @@ import { retryBusy } from './file/retry.ts'
 import { asideOf } from './file/scan-thread.ts'
 import { Listeners } from './listeners.ts'
 import { readFeed } from './log/feed.ts'
-import { replaceRuns, rewriteRuns } from './log/rewrite.ts'
-import { legibleRuns } from './log/scan-runs.ts'
 import { SqliteBlobs } from './rows/blobs.ts'
-import { hasManifests, mendLines, readCatalog, rewriteBodies } from './rows/catalog.ts'
+import { readCatalog } from './rows/catalog.ts'
 import { listCursors } from './rows/cursors.ts'
 import { DueLook } from './rows/due.ts'
 import { toHead } from './rows/heads.ts'
 import { identify, identityDamage, readIdentity } from './rows/identity.ts'
 import { findTimelines } from './rows/list.ts'
-import { readLosses, removeLoss } from './rows/losses.ts'
-import { consumedIds, readInbox, rewriteMail } from './rows/mail.ts'
-import { legibleNames } from './rows/names.ts'
-import { listPasts, pastOf, recall } from './rows/past.ts'
+import { readInbox } from './rows/mail.ts'
+import { pastOf } from './rows/past.ts'
 import { claim, retire } from './rows/query.ts'
 import { raiseSweepMark, readSweepMark } from './rows/sweep-mark.ts'
 import { renewFile } from './salvage/renew.ts'
-import { listSpaces, schemaVersion } from './schema.ts'
+import { schemaVersion } from './schema.ts'
 import { inspect } from './upkeep/inspect.ts'
-import { scrub } from './upkeep/scrub.ts'
-import { tidy } from './upkeep/tidy.ts'
+import { SqliteUpkeep } from './upkeep/upkeep.ts'
 import { queryUser } from './user-sql/user-query.ts'
 import { Writer } from './writing/writer.ts'
 import type { Writing } from './writing/writing.ts'
@@ -94,7 +83,7 @@ export async function openSqlite(location: string, options: SqliteOptions): Prom
   const opened = await open()
   const settings = { namespace, hash, busyMs, clock, isReadOnly, isStrict }
   const make = () => new SqliteStore(driver, opened, open, settings)
-  return await closedOnFailure(opened, make, async (store) => void (isReadOnly && (await store.facts())))
+  return await closedOnFailure(opened, make, async (store) => void (isReadOnly && (await store.upkeep.facts())))
 }
 
 interface StoreOptions {
@@ -109,8 +98,10 @@ interface StoreOptions {
 
 class SqliteStore implements Store {
   readonly countsCheckpoints = true
-  readonly guardsMail = true
+  readonly lanes = 1
+  readonly shards = null
   readonly blobs: Blobs
+  readonly upkeep: Upkeep
   readonly #file: string
   readonly #clock: () => number
   readonly #busyMs: number
@@ -151,6 +142,18 @@ class SqliteStore implements Store {
       read: (work) => this.#read(({ connection, space }) => work(connection, space)),
       write: (work) => this.#transact('write chunks to', work),
     })
+    this.upkeep = new SqliteUpkeep({
+      busyMs: options.busyMs,
+      read: (work) => this.#read(work),
+      transact: (doing, work) => this.#transact(doing, work),
+      writer: async () => {
+        if (this.#renewing) await this.#renewing
+        return this.#write()
+      },
+      facts: () => this.#facts(),
+      inspect: (inspection) => this.#inspect(inspection),
+      renew: () => this.#renew(),
+    })
   }
 
   #newWriter({ file, writer }: OpenedFile): Writer | null {
@@ -185,25 +188,12 @@ class SqliteStore implements Store {
     return this.#read(({ connection, space }) => timelines.map((id) => pastOf(connection, space, id)))
   }
 
-  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
-    return this.#read(({ connection, space }) => listPasts(connection, space, after, limit))
-  }
-
   async identity(proposed?: string, replaces = false): Promise<string | null> {
     const found = await this.#read(({ connection, space }) => readIdentity(connection, space))
     if (proposed === undefined || (found !== null && !replaces)) return found
     return await this.#transact('identify', (writing) => {
       writing.hasAside = true
       return identify(writing.connection, writing.space, proposed, replaces)
-    })
-  }
-
-  readonly namespaces = async () => this.#read(({ connection }) => listSpaces(connection))
-
-  async recall(pasts: readonly PastLife[]): Promise<void> {
-    await this.#transact('remember lives in', (writing) => {
-      for (const past of pasts) recall(writing.connection, writing.space, past)
-      writing.hasAside = true
     })
   }
 
@@ -219,13 +209,6 @@ class SqliteStore implements Store {
       return found ? readInbox(connection, found, limit, inboxes) : []
     })
     return { messages, now }
-  }
-
-  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
-    return await this.#read(({ timelines, connection }) => {
-      const found = timelines.find(timeline)
-      return found ? consumedIds(connection, found, after, limit) : []
-    })
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {
@@ -250,8 +233,6 @@ class SqliteStore implements Store {
       return found ? readCatalog(connection, found) : []
     })
   }
-
-  readonly hasCheckpoints = async () => this.#read(({ connection, space }) => hasManifests(connection, space))
 
   async cursors(): Promise<CursorRow[]> {
     return this.#read(({ connection, space, timelines }) => listCursors(connection, space, timelines))
@@ -284,30 +265,23 @@ class SqliteStore implements Store {
     })
   }
 
-  async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
-    return this.#transact('rewrite', (writing) => {
-      // Replaced bytes must not remain in free space.
-      writing.connection.exec('PRAGMA secure_delete = ON')
-      const rewriting = { runs: rewriteRuns, checkpoints: rewriteBodies, messages: rewriteMail }
-      return rewriting[kind](writing, change, after, limit)
-    })
+  /** STORE_MOVED: the path leads to another file, or to none. */
+  async #facts(): Promise<StoreFacts> {
+    if (this.#renewing) await this.#renewing
+    this.#inPlace.check()
+    const read = await this.#read((at) => ({ durability: { ...this.#reader.durability() }, ...identityDamage(at) }))
+    return {
+      kind: 'sqlite',
+      location: `sqlite:${this.#file}`,
+      schemaVersion,
+      ...read,
+      isReadOnly: this.#writer === null,
+      sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
+      keepsErased: ['the write-ahead log of the file (-wal), if another process reads it then, until that one ends'],
+    }
   }
 
-  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
-    return this.#transact('replace runs in', (writing) => {
-      writing.connection.exec('PRAGMA secure_delete = ON')
-      return replaceRuns(writing, timeline, runs)
-    })
-  }
-
-  async mendCatalog(name: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
-    return this.#transact('mend the catalog of', (writing) => {
-      const timeline = writing.timelines.find(name)
-      return { missing: timeline ? mendLines(writing, timeline, lines) : 0 }
-    })
-  }
-
-  async inspect(inspection: Inspection = {}): Promise<StoreFault[]> {
+  async #inspect(inspection: Inspection): Promise<StoreFault[]> {
     if (this.#renewing) await this.#renewing
     this.#checkOpen()
     const faults = await retryBusy(this.#busyMs, this.#inspectEnd)
@@ -317,21 +291,7 @@ class SqliteStore implements Store {
     ]
   }
 
-  readonly names = async () => this.#read(({ connection, space }) => legibleNames(connection, space))
-
-  async legible(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]> {
-    return this.#read(({ connection, timelines }) => {
-      const found = timelines.find(timeline)
-      return found ? legibleRuns(connection, found, after) : []
-    })
-  }
-
-  async losses(givenUp?: string): Promise<LossRecord[]> {
-    if (givenUp !== undefined) await this.#transact('give up a loss of', (writing) => removeLoss(writing, givenUp))
-    return this.#read(({ connection, space }) => readLosses(connection, space))
-  }
-
-  async renew(): Promise<Renewal> {
+  async #renew(): Promise<Renewal> {
     if (this.#renewing) await this.#renewing
     // A read-only store refuses here.
     this.#write()
@@ -357,32 +317,6 @@ class SqliteStore implements Store {
         this.#listeners.notify(true)
       }
     }
-  }
-
-  /** STORE_MOVED: the path leads to another file, or to none. */
-  async facts(): Promise<StoreFacts> {
-    if (this.#renewing) await this.#renewing
-    this.#inPlace.check()
-    const read = await this.#read((at) => ({ durability: { ...this.#reader.durability() }, ...identityDamage(at) }))
-    return {
-      kind: 'sqlite',
-      location: `sqlite:${this.#file}`,
-      schemaVersion,
-      ...read,
-      isReadOnly: this.#writer === null,
-      sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
-      keepsErased: ['the write-ahead log of the file (-wal), if another process reads it then, until that one ends'],
-    }
-  }
-
-  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
-    if (this.#renewing) await this.#renewing
-    return tidy(this.#write(), before)
-  }
-
-  async scrub(how: Scrubbing = {}): Promise<readonly string[]> {
-    if (this.#renewing) await this.#renewing
-    return scrub(this.#write(), how.whole ?? false, this.#busyMs)
   }
 
   async close(): Promise<void> {

@@ -50,7 +50,7 @@ export function namespaceTests(test: Test): void {
     await beta.retire([asWorker('w1')])
     await beta.blobs.delete([hash(utf8('chunk'))], Number.MAX_SAFE_INTEGER)
     expectOk(await inBeta.commit({ forget: true }))
-    await beta.tidy(Number.MAX_SAFE_INTEGER)
+    await beta.upkeep.tidy(Number.MAX_SAFE_INTEGER)
     assertSame(await everythingIn(kit, alpha, 'a'), before, 'alpha')
     assert.equal((await alpha.beat(worker('w1'))).ok, true)
     assert.equal((await alpha.blobs.list(null, 10)).length, 1)
@@ -94,9 +94,9 @@ export function closingTests(test: Test): void {
       () => store.workers(),
       () => store.beat(worker('w')),
       () => store.retire([asWorker('w')]),
-      () => store.inspect(),
-      () => store.facts(),
-      () => store.tidy(0),
+      () => store.upkeep.inspect(),
+      () => store.upkeep.facts(),
+      () => store.upkeep.tidy(0),
       () => store.blobs.put([{ digest: hash(utf8('x')), bytes: utf8('x') }]),
       () => store.blobs.get([hash(utf8('x'))]),
       () => store.blobs.list(null, 1),

@@ -41,14 +41,13 @@ function publishing(test: Test): void {
   })
 
   test('whether there is any checkpoint is known without asking each timeline, where a store says so', async (kit) => {
-    if (!kit.store.hasCheckpoints) return
     const writer = await kit.create('t')
-    assert.equal(await kit.store.hasCheckpoints(), false)
+    assert.equal(await kit.store.upkeep.hasCheckpoints(), false)
     expectOk(await writer.commit({ publish: [writer.manifest('c1')] }))
-    assert.equal(await kit.store.hasCheckpoints(), true)
-    assert.equal(await (await kit.open('elsewhere')).hasCheckpoints?.(), false)
+    assert.equal(await kit.store.upkeep.hasCheckpoints(), true)
+    assert.equal(await (await kit.open('elsewhere')).upkeep.hasCheckpoints(), false)
     expectOk(await writer.commit({ drop: [asManifest('c1')] }))
-    assert.equal(await kit.store.hasCheckpoints(), false)
+    assert.equal(await kit.store.upkeep.hasCheckpoints(), false)
   })
 
   test('A4.5: the sweep mark only rises, and what was put before it is not published: SWEPT', async (kit) => {

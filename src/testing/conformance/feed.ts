@@ -149,7 +149,7 @@ function ordering(test: Test): void {
     await kit.readFeed()
     const { next } = await kit.store.feed(feedStart, {}, 10)
     expectOk(await writer.commit({ forget: true }))
-    await kit.store.tidy(Number.MAX_SAFE_INTEGER)
+    await kit.store.upkeep.tidy(Number.MAX_SAFE_INTEGER)
     assert.deepEqual((await kit.store.feed(next, {}, 10)).items, [])
     await other.append('2')
     await kit.readFeed()

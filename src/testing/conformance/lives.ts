@@ -59,7 +59,6 @@ export function lifeTests(test: Test): void {
   })
 
   test('A6.5: a forget may be refused while there is unread mail', async (kit) => {
-    if (!kit.store.guardsMail) return
     const writer = await kit.create('a')
     const { life } = await kit.head('a')
     expectOk((await kit.store.commit([{ operation: kit.operation(), guard: null, send: [message('a', 'm1')] }]))[0])
@@ -119,7 +118,7 @@ export function lifeTests(test: Test): void {
     expectOk(await writer.commit({ forget: 'erase' }))
     const name = pastName(hash, asTimeline('a'))
     assert.equal(
-      (await kit.store.pasts(null, 100)).some((past) => past.name === name),
+      (await kit.store.upkeep.pasts(null, 100)).some((past) => past.name === name),
       false,
     )
     await kit.create('a')
@@ -130,7 +129,7 @@ export function lifeTests(test: Test): void {
     expectOk(await (await kit.create('a')).commit({ forget: true }))
     expectOk(await (await kit.create('a')).commit({ forget: 'erase' }))
     assert.deepEqual(
-      (await kit.store.pasts(null, 100)).map((past) => past.name),
+      (await kit.store.upkeep.pasts(null, 100)).map((past) => past.name),
       [''],
     )
     await kit.create('a')
@@ -148,12 +147,12 @@ export function lifeTests(test: Test): void {
 
   test('lives from elsewhere are remembered, and never lowered', async (kit) => {
     const name = pastName(hash, asTimeline('a'))
-    await kit.store.recall([{ name, life: 4, epoch: 9, forgottenAt: 1 }])
-    await kit.store.recall([{ name, life: 2, epoch: 3, forgottenAt: 2 }])
+    await kit.store.upkeep.recall([{ name, life: 4, epoch: 9, forgottenAt: 1 }])
+    await kit.store.upkeep.recall([{ name, life: 2, epoch: 3, forgottenAt: 2 }])
     await kit.create('a')
     const head = await kit.head('a')
     assert.deepEqual([head.life, head.epoch], [5, 10])
-    const listed = await kit.store.pasts(null, 100)
+    const listed = await kit.store.upkeep.pasts(null, 100)
     assert.deepEqual(
       listed.map((past) => [past.name, past.life, past.epoch]),
       [[name, 4, 9]],
@@ -162,10 +161,10 @@ export function lifeTests(test: Test): void {
 
   test('tidy forgets lives of long ago, and ids start above the highest of them', async (kit) => {
     const name = pastName(hash, asTimeline('a'))
-    await kit.store.recall([{ name, life: 4, epoch: 9, forgottenAt: 1 }])
-    await kit.store.tidy(await kit.now())
+    await kit.store.upkeep.recall([{ name, life: 4, epoch: 9, forgottenAt: 1 }])
+    await kit.store.upkeep.tidy(await kit.now())
     assert.deepEqual(
-      (await kit.store.pasts(null, 100)).filter((past) => past.name === name),
+      (await kit.store.upkeep.pasts(null, 100)).filter((past) => past.name === name),
       [],
     )
     await kit.create('a')

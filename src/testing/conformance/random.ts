@@ -75,7 +75,7 @@ async function play(kit: Kit, model: Store, seed: number): Promise<void> {
       const fresh = isRepeat
         ? random.pick(made.slice(-4))
         : await randomCommit(random, model, `${seed}-${made.length}`, kit.capabilities.isSharded ?? false)
-      const isGuarded = kit.store.guardsMail && !isRepeat && fresh.guard && !fresh.forget && random.chance(0.2)
+      const isGuarded = !isRepeat && fresh.guard && !fresh.forget && random.chance(0.2)
       // Decided by the step number, so that the random draws of a seed stay the same.
       const aside = !isRepeat && fresh.guard && mayBeAside(fresh) && step % 2 === 0
       const commit = { ...fresh, ...(isGuarded ? { unlessMail: true } : aside && { aside }) }

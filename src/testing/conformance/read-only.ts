@@ -19,8 +19,8 @@ export function readOnlyTests(test: Test): void {
     assert.equal((await reading.timelines({ limit: 10 })).length, 1)
     assert.equal((await reading.checkpoints(writer.id)).length, 1)
     assert.equal((await reading.inbox(writer.id, 10)).messages.length, 1)
-    assert.deepEqual([await reading.cursors(), await reading.inspect()], [[], []])
-    assert.equal((await reading.facts()).isReadOnly, true)
+    assert.deepEqual([await reading.cursors(), await reading.upkeep.inspect()], [[], []])
+    assert.equal((await reading.upkeep.facts()).isReadOnly, true)
     await reading.workers()
   })
 
@@ -36,7 +36,7 @@ export function readOnlyTests(test: Test): void {
       () => reading.claim({ worker: asWorker('w'), queues: ['q'], limit: 1 }),
       () => reading.beat(worker('w')),
       () => reading.retire([asWorker('w')]),
-      () => reading.tidy(Number.MAX_SAFE_INTEGER),
+      () => reading.upkeep.tidy(Number.MAX_SAFE_INTEGER),
       () => reading.blobs.put([chunk]),
       () => reading.blobs.delete([hash(utf8('x'))], Number.MAX_SAFE_INTEGER),
     ]

@@ -46,7 +46,7 @@ export function rewriteTests(test: Test): void {
     assertSame(now.slice(0, feed.length).map(place), feed.map(place), 'the feed')
     assertSame((await kit.store.head([b.id]))[0]!.digest, heads[1]!.digest, 'the head')
     assert.equal(isMarked((await other.read(asTimeline('a'), 0, 1000))[0]!.bytes), false)
-    assert.deepEqual(await kit.store.inspect(), [])
+    assert.deepEqual(await kit.store.upkeep.inspect(), [])
   })
 
   test('named runs of one timeline are replaced, those of others and of another digest are not', async (kit) => {
@@ -65,13 +65,13 @@ export function rewriteTests(test: Test): void {
     ]
     let changed = 0
     for (let left = 1; left > 0; ) {
-      const done = await kit.store.replace(a.id, wanted)
+      const done = await kit.store.upkeep.replace(a.id, wanted)
       left = done.left
       changed = Math.max(changed, done.changed)
     }
     assert.equal(changed > 0, true)
-    assert.deepEqual(await kit.store.replace(a.id, strangers), { changed: 0, left: 0 })
-    assert.deepEqual(await kit.store.replace(asTimeline('nobody'), wanted), { changed: 0, left: 0 })
+    assert.deepEqual(await kit.store.upkeep.replace(a.id, strangers), { changed: 0, left: 0 })
+    assert.deepEqual(await kit.store.upkeep.replace(asTimeline('nobody'), wanted), { changed: 0, left: 0 })
     await a.append('after')
     const read = await readAll(await kit.open(), 'a')
     for (const [i, was] of runs.entries()) {
@@ -86,7 +86,7 @@ export function rewriteTests(test: Test): void {
       (await kit.store.read(b.id, 0, 1000)).some(({ bytes }) => isMarked(bytes)),
       false,
     )
-    assert.deepEqual(await kit.store.inspect(), [])
+    assert.deepEqual(await kit.store.upkeep.inspect(), [])
   })
 
   test('manifests, mail and chunks change in place, mail to nobody too; what was read and is gone stays gone', async (kit) => {
@@ -130,23 +130,23 @@ export function rewriteTests(test: Test): void {
     const before = await kit.store.checkpoints(a.id)
     await all(kit.store, 'checkpoints', markAll)
     const lost = a.manifest('c0', { createdAt: 3, drill: 'ok', drilledAt: 9 })
-    assert.deepEqual(await kit.store.mendCatalog(a.id, [...before, lost]), { missing: 0 })
+    assert.deepEqual(await kit.store.upkeep.mendCatalog(a.id, [...before, lost]), { missing: 0 })
     const after = await kit.store.checkpoints(a.id)
     const named = (id: string) => after.find((line) => line.id === id)
     for (const line of [...before, lost]) assertSame(named(line.id), line, line.id)
     assert.equal(after.length, 3)
-    assert.deepEqual(await kit.store.inspect(), [])
+    assert.deepEqual(await kit.store.upkeep.inspect(), [])
     expectOk(await a.commit({ drop: [lost.id] }))
     assert.equal((await kit.store.checkpoints(a.id)).length, 2)
-    assert.deepEqual(await kit.store.mendCatalog(asTimeline('nobody'), [lost]), { missing: 0 })
+    assert.deepEqual(await kit.store.upkeep.mendCatalog(asTimeline('nobody'), [lost]), { missing: 0 })
     assert.deepEqual(await kit.store.checkpoints(asTimeline('nobody')), [])
   })
 
   test('a tidy and a whole scrub change nothing that can be read', async (kit) => {
     const a = await kit.create('a')
     const run = await a.append('1')
-    await kit.store.tidy(0)
-    await kit.store.scrub({ whole: true })
+    await kit.store.upkeep.tidy(0)
+    await kit.store.upkeep.scrub({ whole: true })
     assertSame((await kit.store.read(a.id, 0, 1000))[0]!.bytes, run.bytes, 'the run')
     assert.equal((await a.append('2')).first, 2)
   })
@@ -158,7 +158,7 @@ async function all(store: Store, kind: Rewritable, change: Change): Promise<numb
   for (let waiting = 1; waiting > 0; ) {
     waiting = 0
     for (let after: string | null = null; ; ) {
-      const { next, changed, left } = await store.rewrite(kind, change, after, 7)
+      const { next, changed, left } = await store.upkeep.rewrite(kind, change, after, 7)
       count += changed
       waiting += left
       if (next === null) break

@@ -144,12 +144,12 @@ export function upkeepTests(test: Test): void {
     await kit.beat('here')
     await kit.store.retire([asWorker('gone')])
     const past = (await kit.now()) - 3_600_000
-    assert.deepEqual(await kit.store.tidy(past), { messages: 0, workers: 0 })
+    assert.deepEqual(await kit.store.upkeep.tidy(past), { messages: 0, workers: 0 })
     await kit.send('a', 'm1')
     assert.deepEqual(await kit.inboxIds('a'), ['unread'])
     const future = (await kit.now()) + 3_600_000
-    assert.deepEqual(await kit.store.tidy(future), { messages: 2, workers: 1 })
-    assert.deepEqual(await kit.store.tidy(future), { messages: 0, workers: 0 })
+    assert.deepEqual(await kit.store.upkeep.tidy(future), { messages: 2, workers: 1 })
+    assert.deepEqual(await kit.store.upkeep.tidy(future), { messages: 0, workers: 0 })
     assert.deepEqual(await kit.inboxIds('a'), ['unread'])
     const ids = (await kit.store.workers()).map((row) => row.id as string).sort()
     assert.deepEqual(ids, ['clock', 'here'])
@@ -158,7 +158,7 @@ export function upkeepTests(test: Test): void {
   })
 
   test('facts name the kind and the schema without secrets; a fresh store has no faults', async (kit) => {
-    const facts = await kit.store.facts()
+    const facts = await kit.store.upkeep.facts()
     assert.ok(facts.kind.length > 0)
     assert.ok(facts.location.length > 0)
     assert.ok(Number.isInteger(facts.schemaVersion) && facts.schemaVersion >= 1)
@@ -166,7 +166,7 @@ export function upkeepTests(test: Test): void {
     assert.ok(facts.sizeBytes === null || facts.sizeBytes >= 0)
     for (const value of Object.values(facts.durability)) assert.equal(typeof value, 'string')
     await populate(kit)
-    assert.deepEqual(await kit.store.inspect(), [])
+    assert.deepEqual(await kit.store.upkeep.inspect(), [])
   })
 
   test('a store says that something was committed, and stops saying it', async (kit) => {

@@ -50,7 +50,8 @@ export function withRedundancy(
 ): RedundantStore {
   const blobs = new RedundantBlobs(store.blobs, hash, (mended) => listener.chunk(mended), planted)
   const catalog = new RedundantCatalog(store, hash, (mended) => listener.line(mended))
-  const through = forwardStore(store, {
+  const wrapped = forwardStore(store, {
+    blobs,
     commit: (commits) => catalog.commit(commits),
     checkpoints: (timeline) => catalog.checkpoints(timeline),
     async close() {
@@ -58,9 +59,7 @@ export function withRedundancy(
       await store.close()
     },
   })
-  return {
-    ...through,
-    blobs,
+  const more = {
     get isOn() {
       return blobs.isOn
     },
@@ -68,10 +67,12 @@ export function withRedundancy(
       blobs.isOn = isOn
       catalog.isOn = isOn
     },
-    examine: (timeline) => catalog.examine(timeline),
-    restoreLine: (timeline, record, from) => catalog.restoreLine(timeline, record, from),
-    tendCatalog: (timeline, isState) => catalog.tend(timeline, isState),
+    examine: (timeline: TimelineId) => catalog.examine(timeline),
+    restoreLine: (timeline: TimelineId, record: ManifestRecord, from: string) =>
+      catalog.restoreLine(timeline, record, from),
+    tendCatalog: (timeline: TimelineId, isState: boolean) => catalog.tend(timeline, isState),
   }
+  return Object.defineProperties(wrapped, Object.getOwnPropertyDescriptors(more)) as RedundantStore
 }
 
 /** The store of another engine, already wrapped. */

@@ -3,7 +3,7 @@
 
 import { isReprise } from '../../../core/errors.ts'
 import { isWrapped } from '../../../core/history/wrapped.ts'
-import { forwardBlobs, forwardStore } from '../../../core/store/forward.ts'
+import { forwardBlobs, forwardStore, forwardUpkeep } from '../../../core/store/forward.ts'
 import type { Blobs, Commit, EntryRun, ManifestRecord, Store } from '../../../core/store/ports.ts'
 import type { Sealer } from './seal.ts'
 
@@ -23,16 +23,18 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
       store.timelines(
         hasher && query.attributes ? { ...query, attributes: hasher.attributes(query.attributes) } : query,
       ),
-    mendCatalog: (timeline, lines) =>
-      store.mendCatalog(
-        timeline,
-        lines.map((record) => ({ ...record, body: sealer.wrap('checkpoints', record.body) })),
-      ),
-    replace: (timeline, runs) =>
-      store.replace(
-        timeline,
-        runs.map((run) => ({ ...run, bytes: sealer.wrap('runs', run.bytes) })),
-      ),
+    upkeep: forwardUpkeep(store.upkeep, {
+      mendCatalog: (timeline, lines) =>
+        store.upkeep.mendCatalog(
+          timeline,
+          lines.map((record) => ({ ...record, body: sealer.wrap('checkpoints', record.body) })),
+        ),
+      replace: (timeline, runs) =>
+        store.upkeep.replace(
+          timeline,
+          runs.map((run) => ({ ...run, bytes: sealer.wrap('runs', run.bytes) })),
+        ),
+    }),
   })
 }
 

@@ -57,7 +57,7 @@ export async function eraseEntries(
   const plan = await planErasure(kernel, id, options)
   const said = { ...pick(plan), remains: await remainsOf(kernel, plan) }
   if (options.dryRun) {
-    const { keepsErased = [] } = await kernel.store.facts()
+    const { keepsErased = [] } = await kernel.store.upkeep.facts()
     return { ...said, remains: [...keepsErased, ...said.remains], isDryRun: true, id: null, chunks: 0 }
   }
   const [first] = plan.refusals
@@ -70,7 +70,7 @@ export async function eraseEntries(
   // Also if there was nothing to erase: an earlier attempt may have stopped before this.
   const { chunks } = await collect(kernel, { chunksOnly: true })
   await kernel.store.blobs.compact?.(true)
-  const remains = [...(await kernel.store.scrub({ whole: true, mayLock: true })), ...said.remains]
+  const remains = [...(await kernel.store.upkeep.scrub({ whole: true, mayLock: true })), ...said.remains]
   remains.unshift(...chunksLeft(chunks))
   const count = countOf(plan)
   if (erasure) {
@@ -162,7 +162,7 @@ async function replaceAll(
   await recordErasure(kernel, { id: erasure, why: reason, entries: countOf(plan), checks })
   for (const [timeline, changes] of byTimeline(made)) {
     for (let attempt = 1; ; attempt++) {
-      const { left } = await kernel.store.replace(timeline, changes)
+      const { left } = await kernel.store.upkeep.replace(timeline, changes)
       if (left === 0) break
       if (attempt >= replacesMax) throw new RepriseError('CONTENDED', `${timeline}: ${left} runs could not be replaced`)
     }

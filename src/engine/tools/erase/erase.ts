@@ -38,7 +38,7 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
     return { isDryRun: false, timelines: [], refusals: [] }
   })
   if (options.dryRun) {
-    const { keepsErased = [] } = await kernel.store.facts()
+    const { keepsErased = [] } = await kernel.store.upkeep.facts()
     return { ...deleted, chunks: 0, remains: [...keepsErased, ...(await mirrorRemains(kernel)), elsewhere] }
   }
   const ids = [id, ...deleted.timelines.map(({ timeline }) => timeline)]
@@ -46,7 +46,7 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
   await forgetInMark(kernel, ids)
   const { chunks } = await collect(kernel, { chunksOnly: true })
   await kernel.store.blobs.compact?.(true)
-  const scrubbed = await kernel.store.scrub({ whole: true, mayLock: true })
+  const scrubbed = await kernel.store.upkeep.scrub({ whole: true, mayLock: true })
   const remains = [...scrubbed, ...(await mirrorRemains(kernel)), elsewhere]
   remains.unshift(...chunksLeft(chunks))
   return { ...deleted, chunks: chunks.swept, remains }
@@ -65,7 +65,7 @@ async function eraseReports(kernel: Kernel, ids: readonly string[]): Promise<voi
     const checks = made.map(({ bytes }) => checkIn(bytes))
     await recordErasure(kernel, { id: newId(kernel.random), why: 'reports of it', entries: made.length, checks })
     for (let left = 1, attempt = 0; left > 0 && attempt < replacesMax; attempt++) {
-      left = (await kernel.store.replace(head.timeline, made)).left
+      left = (await kernel.store.upkeep.replace(head.timeline, made)).left
     }
   }
 }

@@ -8,6 +8,7 @@ import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { formatMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import { headsOfMoment } from '../../../core/store/shard-set.ts'
 import { sleep, within } from '../../../lib/waiting.ts'
 import { throwIfAborted, unlessAborted } from '../../base/aborting.ts'
 import { type CapturedMail, unreadMail } from '../../branch/exchanges.ts'
@@ -152,7 +153,7 @@ export async function momentOf(
   kernel: Kernel,
   members: readonly TimelineId[],
 ): Promise<Moment | { readonly restless: string }> {
-  const seen = kernel.store.moment ? await kernel.store.moment(members) : await kernel.store.head(members)
+  const seen = await headsOfMoment(kernel.store, members)
   if (!seen) return { restless: members[0]! }
   const heads = seen.map((head, i) => {
     if (head) return head

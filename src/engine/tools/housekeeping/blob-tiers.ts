@@ -66,7 +66,7 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   const unreadable = new Map<string, RepriseError>()
   const leave = (timeline: string, error: RepriseError) => void unreadable.set(timeline, error)
   const wanted = await coldest(kernel, rules, now, leave)
-  const named = [{ name: 'hot', at: (await store.facts()).location }, ...tiers.places]
+  const named = [{ name: 'hot', at: (await store.upkeep.facts()).location }, ...tiers.places]
   const places = (await tiers.opened()).map((place, i) => ({ name: named[i]!.name, at: named[i]!.at, ...place }))
   const reports = places.map(({ name, at, isOwn }) => ({
     ...{ name, at: shown(at), chunks: 0, bytes: 0, moved: 0, movedBytes: 0, failed: 0, isOwn },

@@ -109,7 +109,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
   }
   const chunks = await sweep(kernel, options, options.dryRun ? now : kernel.worker.earliest())
   if (!options.dryRun) {
-    await kernel.store.tidy(kernel.worker.earliest() - kernel.graceMs)
+    await kernel.store.upkeep.tidy(kernel.worker.earliest() - kernel.graceMs)
     kernel.events.emit('collected', { chunks: chunks.swept, bytes: chunks.sweptBytes })
   }
   return { isDryRun: options.dryRun ?? false, timelines, forks: { expired, kept }, unknown, chunks }

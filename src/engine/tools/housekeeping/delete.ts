@@ -219,7 +219,7 @@ async function forget(
     if (!released.ok) throw refusalError(head.timeline, released)
   }
   // Mail moves no sequence: an expiry that saw no mail is refused once there is some.
-  const unlessMail = isExpiry && head.mail === 0 && kernel.store.guardsMail === true
+  const unlessMail = isExpiry && head.mail === 0
   const operation = newOperation(kernel.random)
   const outcome = await kernel.committer.submit({ operation, guard, forget: how, ...(unlessMail && { unlessMail }) })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)

@@ -198,7 +198,7 @@ async function oneRound(
   const { kernel } = engine
   const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
   engine.register(housekeepingId, housekeepingFold)
-  if ((await kernel.store.facts()).isReadOnly) return null
+  if ((await kernel.store.upkeep.facts()).isReadOnly) return null
   const known = await housekeepingState(engine)
   if (known?.lastAt && kernel.worker.now() - known.lastAt < everyMs * 0.9) return null
   const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {

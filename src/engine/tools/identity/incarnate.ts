@@ -29,7 +29,7 @@ export async function inEachNamespace<T>(
   work: (store: Store, namespace: string) => Promise<T>,
 ): Promise<T[]> {
   const first = await openStore(url, { mayBeShard: true })
-  const names = await first.namespaces().finally(() => first.close())
+  const names = await first.upkeep.namespaces().finally(() => first.close())
   const done: T[] = []
   for (const namespace of names) {
     const store = await openStore(url, { namespace, mayBeShard: true })

@@ -52,7 +52,7 @@ async function examine(kernel: Kernel, { timeline }: Head) {
 /** Returns the number of lines that are missing for good; null: the storage itself is damaged. */
 async function putBack(kernel: Kernel, { timeline }: Head, lines: readonly ManifestRecord[]): Promise<number | null> {
   try {
-    return (await kernel.store.mendCatalog(timeline, lines)).missing
+    return (await kernel.store.upkeep.mendCatalog(timeline, lines)).missing
   } catch (error) {
     if (!isReprise(error, 'STORE_DAMAGED', 'STORE_READ_ONLY')) throw error
     return null

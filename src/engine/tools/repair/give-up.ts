@@ -102,7 +102,7 @@ async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: Gi
     return { first, count: entries, digest, bytes, isLost: lost.some(({ from }) => from === first) }
   })
   for (let attempt = 1; ; attempt++) {
-    const { left } = await kernel.store.replace(timeline, changes)
+    const { left } = await kernel.store.upkeep.replace(timeline, changes)
     if (left === 0) break
     if (attempt >= replacesMax) throw new RepriseError('CONTENDED', `${timeline}: ${left} runs could not be replaced`)
   }
@@ -229,7 +229,8 @@ function lose(
 /** The readable runs after the damage, up to the first whose digest is known. */
 async function legibleAfter(kernel: Kernel, head: Head, at: Place): Promise<readonly LegibleRun[]> {
   const { store, hash } = kernel
-  if (store.legible) return await store.legible(head.timeline, at.seq)
+  const { salvage } = store.upkeep
+  if (salvage) return await salvage.legible(head.timeline, at.seq)
   const found = (await store.read(head.timeline, at.seq, pageBytes)).filter(({ first }) => first <= head.seq)
   // A run whose successor follows from its digest is trusted; nothing else proves that a run is sound.
   const end = found.findIndex((run, i) => {

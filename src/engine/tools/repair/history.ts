@@ -57,7 +57,7 @@ export async function planMending(kernel: Kernel, head: Head, sources: readonly 
 export async function mend(kernel: Kernel, head: Head, runs: readonly MendableRun[]): Promise<boolean> {
   const changes = runs.map(({ run: { first, count, digest, bytes } }) => ({ first, count, digest, bytes }))
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
-    const { changed, left } = await kernel.store.replace(head.timeline, changes)
+    const { changed, left } = await kernel.store.upkeep.replace(head.timeline, changes)
     if (left === 0) return changed > 0
   }
   return false

@@ -113,7 +113,7 @@ const pastsAtOnce = 10_000
 async function allPasts({ store }: Kernel): Promise<PastLife[]> {
   const all: PastLife[] = []
   for (let after: string | null = null; ; after = all.at(-1)!.name) {
-    const page = await store.pasts(after, pastsAtOnce)
+    const page = await store.upkeep.pasts(after, pastsAtOnce)
     all.push(...page)
     if (page.length < pastsAtOnce) return all
   }
@@ -181,7 +181,7 @@ export async function restoreBackup(
       const isCopy = options.copy ?? false
       await kernel.identity.reincarnate({ isCopy, namespace, ...(store !== undefined && { id: store }) })
       for (let from = 0; from < pasts.length; from += pastsAtOnce) {
-        await kernel.store.recall(pasts.slice(from, from + pastsAtOnce))
+        await kernel.store.upkeep.recall(pasts.slice(from, from + pastsAtOnce))
       }
       await copyLosses(kernel, losses)
       const { timelines, before } = await restoreAll(kernel, path, records, note, options)

@@ -59,7 +59,7 @@ export async function resumeChange(host: Host, verbs: Resumable, id: string, oth
       throw elsewhere(change, `call rescale(rp) of the state store ${of} again: its definition is needed`)
     case 'shards': {
       const { worker, store } = host.kernel
-      await store.grow!({ worker: await worker.register(), waitMs: 10_000 })
+      await store.shards!.grow({ worker: await worker.register(), waitMs: 10_000 })
       await removeNote(host.kernel, id)
     }
   }
@@ -95,7 +95,7 @@ async function undo(host: Host, change: NotedChange): Promise<number> {
       await abandonOf(host, change)(host, of)
       return 0
     case 'shards': {
-      const shards = (await host.kernel.store.shards?.()) ?? []
+      const shards = (await host.kernel.store.shards?.list()) ?? []
       if (String(shards.length) === detail.shards && !shards.some(({ isJoining }) => isJoining)) return 0
       throw elsewhere(change, 'the shard has joined the set, and timelines may be there: resume it')
     }
@@ -166,7 +166,7 @@ async function otherStore(other: Host | null, change: NotedChange, at: string | 
   const option = change.kind === 'import' ? '--from' : '--to'
   const how = `name the other store, reprise changes ${change.id} --resume ${option} URL, or ${repeatedMove(of, change.detail ?? {})}`
   if (!other) throw elsewhere(change, how)
-  const { location } = await other.kernel.store.facts()
+  const { location } = await other.kernel.store.upkeep.facts()
   if (location === at) return other
   throw elsewhere(change, `the other store is ${at}, and not ${location}`)
 }

@@ -67,9 +67,9 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
     })
   }
   const { kernel } = to
-  const where = (await kernel.store.facts()).location
+  const where = (await kernel.store.upkeep.facts()).location
   for (const id of ids) await refuseTaken(engine, to, timelineId(id))
-  const from = (await engine.kernel.store.facts()).location
+  const from = (await engine.kernel.store.upkeep.facts()).location
   const request: ChangeRequest = {
     kind: 'import',
     of: `${head.timeline} from ${from}`,
@@ -140,9 +140,13 @@ async function refuseTaken(engine: Host, to: Host, id: TimelineId): Promise<void
   const [[here], [there]] = await Promise.all([engine.kernel.store.head([id]), to.kernel.store.head([id])])
   if (!there || there.status === importingStatus || there.status === movedStatus) return
   if (here && there.seq >= here.seq && (await isSame(to.kernel, id, here))) return
-  throw new RepriseError('EXISTS', `there is already a timeline ${id} in ${(await to.kernel.store.facts()).location}`, {
-    timeline: id,
-  })
+  throw new RepriseError(
+    'EXISTS',
+    `there is already a timeline ${id} in ${(await to.kernel.store.upkeep.facts()).location}`,
+    {
+      timeline: id,
+    },
+  )
 }
 
 /** Imports an exported or moved timeline here: its model may send messages about it in the same commit. */

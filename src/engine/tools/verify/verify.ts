@@ -78,7 +78,7 @@ export async function verify(
 async function verifyWith(kernel: Kernel, options: VerifyOptions, source: RepairSource | null): Promise<VerifyReport> {
   const tally = newTally()
   const { repair = false } = options
-  const { location, isReadOnly } = await kernel.store.facts()
+  const { location, isReadOnly } = await kernel.store.upkeep.facts()
   const watch = await VerifyWatch.begin(kernel, options, { location, isReadOnly })
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) {

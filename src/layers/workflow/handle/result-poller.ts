@@ -3,6 +3,7 @@
 
 import type { TimelineId } from '../../../core/coordinate.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import { headsInReach } from '../../../core/store/shard-set.ts'
 import { Yielder } from '../../../engine/base/yielder.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 
@@ -62,7 +63,7 @@ export class Looks {
       const some = timelines.slice(from, from + atOnce)
       const began = clock.elapsed()
       // On failure each waiting caller reads its own head, and receives the error.
-      const heads = await (store.headsInReach ? store.headsInReach(some) : store.head(some)).catch(() => [])
+      const heads = await headsInReach(store, some).catch(() => [])
       busyMs += clock.elapsed() - began
       for (const [at, timeline] of some.entries()) this.#tell(timeline, heads[at] ?? undefined)
     }

@@ -154,11 +154,11 @@ export class Ending {
 
   /**
    * The end is a fact as well: mail that was durable before it is processed first, above all a cancellation or a
-   * rollback. A store that refuses an end beside unread mail (`guardsMail`) makes the read unnecessary.
+   * rollback. An end that the store refuses beside unread mail (`unlessMail`) needs no read before it.
    */
   #unlessCancelled(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<unknown> {
-    const { host, mail, recorder } = this.#run
-    const canGuard = host.engine.kernel.store.guardsMail === true && recorder.isDirect && mail.isIdle
+    const { mail, recorder } = this.#run
+    const canGuard = recorder.isDirect && mail.isIdle
     if (!canGuard) return this.#afterMail(outcome, end)
     this.#isEnding = true
     return end(unlessMail).then(

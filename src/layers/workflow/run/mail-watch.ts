@@ -2,7 +2,7 @@
 // often, because most of them end before they receive mail. A sender in this process notifies the run directly.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
-import type { Head, Store } from '../../../core/store/ports.ts'
+import { headsInReach } from '../../../core/store/shard-set.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 
 /** The parts of a run in memory that mail checks use. */
@@ -50,7 +50,7 @@ export class MailWatch {
   async #answer(): Promise<void> {
     const asking = this.#asking.splice(0)
     try {
-      const heads = await headsOf(
+      const heads = await headsInReach(
         this.#kernel.store,
         asking.map(({ timeline }) => timeline),
       )
@@ -94,7 +94,8 @@ export class MailWatch {
     const looked = due.slice(0, atOnce)
     for (const { mail } of looked) mail.lookedAt = now
     const ids = looked.map(({ open }) => open.id)
-    for (const head of await headsOf(store, ids)) {
+    // An unavailable part of the store does not stop the others.
+    for (const head of await headsInReach(store, ids)) {
       if (head && head.mail > 0) this.#live.get(head.timeline)?.readMail()
     }
   }
@@ -104,9 +105,4 @@ export class MailWatch {
     if (sinceMs >= silentMs) return true
     return this.#heardAt >= mail.lookedAt && (work.isIdle || sinceMs >= busyMs)
   }
-}
-
-/** The heads that can be read: an unavailable part of the store does not stop the others. */
-async function headsOf(store: Store, ids: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
-  return store.headsInReach ? await store.headsInReach(ids) : await store.head(ids)
 }

@@ -8,7 +8,7 @@ import { toStoreError } from './failure.ts'
 import { realPath } from './real-path.ts'
 
 /**
- * For a file that no longer opens (Store.renew); with `dryRun`, works on a copy of it.
+ * For a file that no longer opens (Salvage.renew); with `dryRun`, works on a copy of it.
  * @example await renewSqlite('.reprise/reprise.db', { namespace, hash })
  */
 export async function renewSqlite(

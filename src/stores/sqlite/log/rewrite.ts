@@ -1,4 +1,4 @@
-// Replaces the bytes of stored runs (Store.rewrite). A row of the log is rewritten with its frames in place; frames whose bytes
+// Replaces the bytes of stored runs (Upkeep.rewrite). A row of the log is rewritten with its frames in place; frames whose bytes
 // change store their digest, which can no longer be computed from them.
 
 import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'

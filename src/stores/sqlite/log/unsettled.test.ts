@@ -71,7 +71,7 @@ describe('loose rows', () => {
           }
           const late = await openKit()
           for (const i of [0, 1, 3]) await expectHead(late, writers[i]!)
-          expect(await late.store.inspect()).toEqual([])
+          expect(await late.store.upkeep.inspect()).toEqual([])
           for (const store of stores.splice(0)) await store.close()
         },
       ),
@@ -170,13 +170,13 @@ describe('loose rows', () => {
     await a.append('one')
     const other = await openKit()
     await expectHead(other, a)
-    await kit.store.tidy(0)
+    await kit.store.upkeep.tidy(0)
     expect(await countRows('SELECT min(position) AS count FROM reprise_log')).toBeGreaterThan(1)
     await a.append('two')
     await expectHead(other, a)
     const late = await openKit()
     await expectHead(late, a)
-    expect(await late.store.inspect()).toEqual([])
+    expect(await late.store.upkeep.inspect()).toEqual([])
     await late.create('b')
   })
 

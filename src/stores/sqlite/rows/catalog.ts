@@ -71,7 +71,7 @@ function isBroken({ invalid }: ManifestRecord): boolean {
   return invalid === brokenLine
 }
 
-/** Replaces the bodies of manifests (Store.rewrite). Damaged lines stay unchanged. */
+/** Replaces the bodies of manifests (Upkeep.rewrite). Damaged lines stay unchanged. */
 export function rewriteBodies(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
   const { connection, space } = writing
   const sql = 'SELECT * FROM reprise_manifest WHERE space = ? AND number > ? ORDER BY number LIMIT ?'
@@ -91,7 +91,7 @@ export function rewriteBodies(writing: Writing, change: Change, after: string | 
   return { next, seen: rows.length, changed, left: 0 }
 }
 
-/** Restores lines from their copies (Store.mendCatalog). Returns how many are still missing; these no longer count. */
+/** Restores lines from their copies (Upkeep.mendCatalog). Returns how many are still missing; these no longer count. */
 export function mendLines(writing: Writing, timeline: Timeline, lines: readonly ManifestRecord[]): number {
   const { connection, space } = writing
   for (const line of [...lines].reverse()) {

@@ -91,7 +91,7 @@ describe('a claim on SQLite', () => {
       for (let i = 0; i < 3; i++) await store.claim({ worker: asWorker('w'), queues: ['q'], limit: 1 })
     }
     await expect(claims()).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
-    expect((await store.inspect()).map(({ where }) => where)).toContain('due timelines')
+    expect((await store.upkeep.inspect()).map(({ where }) => where)).toContain('due timelines')
     await store.close()
   })
 })

@@ -139,7 +139,7 @@ export function moveMail(connection: Connection, from: number, to: number): numb
   return sum
 }
 
-/** Replaces the bytes of unread mail (Store.rewrite). Damaged rows stay unchanged. */
+/** Replaces the bytes of unread mail (Upkeep.rewrite). Damaged rows stay unchanged. */
 export function rewriteMail(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
   const { connection, space } = writing
   const sql = `SELECT i.* FROM reprise_inbox i JOIN reprise_timeline t ON t.tid = i.tid

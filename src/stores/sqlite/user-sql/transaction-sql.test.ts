@@ -89,8 +89,8 @@ describe('a rider on SQLite', () => {
         await writer.append('more')
       }
       expect(await userSql((sql) => sql.all('SELECT name FROM sqlite_temp_master'))).toEqual([])
-      expect((await store.facts()).durability).toEqual({ journal_mode: 'wal', synchronous: 'full' })
-      expect(await store.inspect()).toEqual([])
+      expect((await store.upkeep.facts()).durability).toEqual({ journal_mode: 'wal', synchronous: 'full' })
+      expect(await store.upkeep.inspect()).toEqual([])
     })
   }
 
@@ -126,7 +126,7 @@ describe('a rider on SQLite', () => {
     expect((await kit.head('beside')).seq).toBe(1)
     expect(await userSql((sql) => sql.all("SELECT note FROM notes WHERE note = 'outside'"))).toEqual([])
     await writer.append('more')
-    expect(await store.inspect()).toEqual([])
+    expect(await store.upkeep.inspect()).toEqual([])
   })
 
   it('whose deferred constraint fails is RIDER_FAILED with the cause, and takes nothing with it', async () => {

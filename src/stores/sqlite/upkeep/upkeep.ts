@@ -1,0 +1,149 @@
+// The upkeep of the SQLite store: the calls of tools and housekeeping, and those that read around damage.
+
+import type { MessageId, TimelineId } from '../../../core/coordinate.ts'
+import type {
+  Change,
+  Inspection,
+  LegibleRun,
+  LossRecord,
+  ManifestRecord,
+  PastLife,
+  Renewal,
+  Rewritable,
+  Rewritten,
+  RunChange,
+  Salvage,
+  Scrubbing,
+  StoreFacts,
+  StoreFault,
+  Upkeep,
+} from '../../../core/store/ports.ts'
+import type { Reading } from '../file/reading.ts'
+import { replaceRuns, rewriteRuns } from '../log/rewrite.ts'
+import { legibleRuns } from '../log/scan-runs.ts'
+import { hasManifests, mendLines, rewriteBodies } from '../rows/catalog.ts'
+import { readLosses, removeLoss } from '../rows/losses.ts'
+import { consumedIds, rewriteMail } from '../rows/mail.ts'
+import { legibleNames } from '../rows/names.ts'
+import { listPasts, recall } from '../rows/past.ts'
+import { listSpaces } from '../schema.ts'
+import type { Writer } from '../writing/writer.ts'
+import type { Writing } from '../writing/writing.ts'
+import { scrub } from './scrub.ts'
+import { tidy } from './tidy.ts'
+
+/** The open file, as the store has it: every call waits while the file is rewritten. */
+export interface FileAccess {
+  readonly busyMs: number
+  read<Result>(work: (reading: Reading) => Result): Promise<Result>
+  transact<Result>(doing: string, work: (writing: Writing) => Result): Promise<Result>
+  /** Throws STORE_READ_ONLY. */
+  writer(): Promise<Writer>
+  facts(): Promise<StoreFacts>
+  inspect(inspection: Inspection): Promise<StoreFault[]>
+  renew(): Promise<Renewal>
+}
+
+export class SqliteUpkeep implements Upkeep {
+  readonly salvage: Salvage
+  readonly #file: FileAccess
+
+  constructor(file: FileAccess) {
+    this.#file = file
+    this.salvage = new SqliteSalvage(file)
+  }
+
+  async facts(): Promise<StoreFacts> {
+    return await this.#file.facts()
+  }
+
+  async inspect(inspection: Inspection = {}): Promise<StoreFault[]> {
+    return await this.#file.inspect(inspection)
+  }
+
+  async namespaces(): Promise<readonly string[]> {
+    return this.#file.read(({ connection }) => listSpaces(connection))
+  }
+
+  async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
+    return this.#file.transact('rewrite', (writing) => {
+      // Replaced bytes must not remain in free space.
+      writing.connection.exec('PRAGMA secure_delete = ON')
+      const rewriting = { runs: rewriteRuns, checkpoints: rewriteBodies, messages: rewriteMail }
+      return rewriting[kind](writing, change, after, limit)
+    })
+  }
+
+  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
+    return this.#file.transact('replace runs in', (writing) => {
+      writing.connection.exec('PRAGMA secure_delete = ON')
+      return replaceRuns(writing, timeline, runs)
+    })
+  }
+
+  async mendCatalog(name: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
+    return this.#file.transact('mend the catalog of', (writing) => {
+      const timeline = writing.timelines.find(name)
+      return { missing: timeline ? mendLines(writing, timeline, lines) : 0 }
+    })
+  }
+
+  async hasCheckpoints(): Promise<boolean> {
+    return this.#file.read(({ connection, space }) => hasManifests(connection, space))
+  }
+
+  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
+    return await this.#file.read(({ timelines, connection }) => {
+      const found = timelines.find(timeline)
+      return found ? consumedIds(connection, found, after, limit) : []
+    })
+  }
+
+  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
+    return this.#file.read(({ connection, space }) => listPasts(connection, space, after, limit))
+  }
+
+  async recall(pasts: readonly PastLife[]): Promise<void> {
+    await this.#file.transact('remember lives in', (writing) => {
+      for (const past of pasts) recall(writing.connection, writing.space, past)
+      writing.hasAside = true
+    })
+  }
+
+  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
+    return tidy(await this.#file.writer(), before)
+  }
+
+  async scrub(how: Scrubbing = {}): Promise<readonly string[]> {
+    return scrub(await this.#file.writer(), how.whole ?? false, this.#file.busyMs)
+  }
+}
+
+class SqliteSalvage implements Required<Salvage> {
+  readonly #file: FileAccess
+
+  constructor(file: FileAccess) {
+    this.#file = file
+  }
+
+  async names(): Promise<readonly TimelineId[]> {
+    return this.#file.read(({ connection, space }) => legibleNames(connection, space))
+  }
+
+  async legible(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]> {
+    return this.#file.read(({ connection, timelines }) => {
+      const found = timelines.find(timeline)
+      return found ? legibleRuns(connection, found, after) : []
+    })
+  }
+
+  async losses(accepted?: string): Promise<LossRecord[]> {
+    if (accepted !== undefined)
+      await this.#file.transact('give up a loss of', (writing) => removeLoss(writing, accepted))
+    return this.#file.read(({ connection, space }) => readLosses(connection, space))
+  }
+
+  async renew(): Promise<Renewal> {
+    return await this.#file.renew()
+  }
+}

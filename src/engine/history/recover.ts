@@ -78,31 +78,75 @@ async function recoverAll<State>(
 ): Promise<Recovered<State>> {
   const lineage = await lineageOf(kernel, head)
   const floor = floorOf(lineage)
+  const request = { kernel, head, fold, options, lineage, floor, to: options.to ?? head.seq }
   try {
-    return await recoverFrom(kernel, head, fold, options, lineage, floor)
+    return await recoverFrom(request)
   } catch (error) {
     if (floor.seq === 0 || !(error instanceof RepriseError)) throw error
     const reach = await reachOf(kernel, lineage)
     if (reach.seq >= floor.seq) throw error
-    return await recoverFrom(kernel, head, fold, options, lineage, reach)
+    return await recoverFrom({ ...request, floor: reach })
   }
 }
 
-async function recoverFrom<State>(
-  kernel: Kernel,
-  head: Head,
-  fold: Fold<State>,
-  options: RecoverOptions,
-  lineage: readonly Head[],
-  floor: Point,
-): Promise<Recovered<State>> {
-  const { clock } = kernel
+interface RecoveryRequest<State> {
+  readonly kernel: Kernel
+  readonly head: Head
+  readonly fold: Fold<State>
+  readonly options: RecoverOptions
+  readonly lineage: readonly Head[]
+  /** History above it can be read. */
+  readonly floor: Point
+  readonly to: number
+}
+
+/** Plans, tries one checkpoint after the other, and reports on the first that works. */
+async function recoverFrom<State>(request: RecoveryRequest<State>): Promise<Recovered<State>> {
+  const { kernel, head, fold, lineage } = request
+  const { clock, events } = kernel
   const started = clock.elapsed()
   const loading = new Loading(kernel, head.timeline)
-  const to = options.to ?? head.seq
-  const catalog = (await kernel.store.checkpoints(head.timeline)).filter(
-    (record) => !options.without?.has(record.id) && (options.only === undefined || record.id === options.only),
-  )
+  const plan = planOf(request, await kernel.store.checkpoints(head.timeline))
+  const planned = clock.elapsed()
+  const skipped = [...plan.skipped]
+  const damaged: { record: ManifestRecord; reason: string }[] = []
+  let unread: RepriseError | null = null
+  // Checkpoints share pages: once one was refused, the others are read completely.
+  let { isPaged } = plan
+  for (const record of plan.attempts) {
+    const attempt = await tryFrom(request, record, isPaged, loading)
+    if (!(attempt instanceof RepriseError)) {
+      const report = reportOf(request, record, attempt, { skipped, started, planned, ended: clock.elapsed() })
+      loading.end()
+      const cleared = record && plan.wereInvalid.has(record.id) ? record : null
+      return { ...recoveredOf(record, attempt, report), lineage, damaged, cleared }
+    }
+    isPaged = false
+    skipped.push({ id: record!.id, seq: record!.seq, why: attempt.message })
+    unread ??= isDamage(attempt) ? null : attempt
+    if (!isDamage(attempt) || plan.wereInvalid.has(record!.id)) continue
+    damaged.push({ record: record!, reason: attempt.message })
+    events.emit('checkpoint-damaged', { timeline: head.timeline, id: record!.id, reason: attempt.message })
+  }
+  throw unread ?? migrationMissing(head, fold, plan.recovery) ?? unrecoverable(head, plan.recovery, skipped)
+}
+
+interface Plan {
+  /** In the order to try them. Null: from the origin of history. */
+  readonly attempts: readonly (ManifestRecord | null)[]
+  readonly skipped: RecoveryReport['skipped']
+  /** Checkpoints that were marked and may be sound all the same. */
+  readonly wereInvalid: ReadonlySet<string>
+  /** Pages may be left for later. */
+  readonly isPaged: boolean
+  readonly recovery: RecoveryPlan<ManifestRecord>
+}
+
+/** Pure: the catalog and the request decide. */
+function planOf<State>(request: RecoveryRequest<State>, all: readonly ManifestRecord[]): Plan {
+  const { head, fold, options, floor, to } = request
+  const { without, only, evenInvalid = false } = options
+  const catalog = all.filter(({ id }) => !without?.has(id) && (only === undefined || id === only))
   const planFor = (candidates: readonly ManifestRecord[], reachesOrigin: boolean) =>
     planRecovery({
       head: { seq: head.seq, floor: floor.seq },
@@ -116,101 +160,104 @@ async function recoverFrom<State>(
   // A mark may be wrong: its writer may not have had access to the chunks. Marked checkpoints are read again as a last
   // resort.
   const suspects = catalog.filter(mayBeSound).map((record) => ({ ...record, invalid: null }))
-  const plan = planFor(options.evenInvalid ? suspects : catalog, !options.evenInvalid && floor.seq === 0)
-  // Checkpoints share pages: once one was found damaged, the others are read completely.
-  let isPaged =
-    options.isPaged === true &&
-    fold.paged !== undefined &&
-    !fold.valid &&
-    catalog.every(({ invalid }) => invalid === null)
-  const planned = clock.elapsed()
-  const skipped: { id: string; seq: number; why: string }[] = plan.skipped.map(({ manifest, why, detail }) => ({
-    id: manifest.id,
-    seq: manifest.seq,
-    why: `${why}: ${detail}`,
-  }))
-  const damaged: { record: ManifestRecord; reason: string }[] = []
-  let unread: RepriseError | null = null
-  const setAside = (record: ManifestRecord, error: RepriseError) => {
-    const { message } = error
-    isPaged = false
-    skipped.push({ id: record.id, seq: record.seq, why: message })
-    unread ??= isDamage(error) ? null : error
-    if (!isDamage(error) || wasInvalid.has(record.id)) return
-    damaged.push({ record, reason: message })
-    kernel.events.emit('checkpoint-damaged', { timeline: head.timeline, id: record.id, reason: message })
+  const recovery = planFor(evenInvalid ? suspects : catalog, !evenInvalid && floor.seq === 0)
+  const again = evenInvalid ? [] : planFor(suspects, false).attempts
+  const attempts = [...recovery.attempts, ...again].flatMap((attempt) => {
+    if (attempt.kind === 'origin') return only === undefined ? [null] : []
+    return [catalog.find(({ id }) => id === attempt.manifest.id)!]
+  })
+  const areSound = catalog.every(({ invalid }) => invalid === null)
+  return {
+    attempts,
+    skipped: recovery.skipped.map(({ manifest: { id, seq }, why, detail }) => ({ id, seq, why: `${why}: ${detail}` })),
+    wereInvalid: new Set(suspects.map(({ id }) => id)),
+    isPaged: options.isPaged === true && fold.paged !== undefined && !fold.valid && areSound,
+    recovery,
   }
-  const wasInvalid = new Set(suspects.map((record) => record.id))
-  const again = options.evenInvalid ? [] : planFor(suspects, false).attempts
-  for (const attempt of [...plan.attempts, ...again]) {
-    if (options.only !== undefined && attempt.kind === 'origin') continue
-    const record = attempt.kind === 'checkpoint' ? catalog.find(({ id }) => id === attempt.manifest.id)! : null
-    const began = clock.elapsed()
-    const migrate = record && record.foldVersion !== fold.version ? fold.migrations?.[record.foldVersion] : undefined
-    const restored = record ? await tryRestore(kernel, lineage, record, isPaged && !migrate, loading) : null
-    if (restored instanceof RepriseError) {
-      setAside(record!, restored)
-      continue
-    }
-    const restoredAt = clock.elapsed()
-    const state = new TimelineState(
-      fold,
-      restored && migrate ? migrated(kernel, head, record!, fold, restored.parts) : restored?.parts,
-      guards(kernel, fold),
-    )
-    const why = record && invalidityOf(kernel, fold, state.value, head.timeline)
-    if (record && why) {
-      setAside(
-        record,
-        invalidState({ timeline: head.timeline, seq: record.seq }, why, 'the captured state is not valid'),
-      )
-      continue
-    }
-    if (record) await fold.restored?.(state.value, new Yielder(clock))
-    const from = record ? { seq: record.seq, digest: record.digest } : floor
-    const end = fold.authority === 'state' ? from.seq : to
-    const replayed = await replay(kernel, lineage, state, from, end, loading)
-    if (replayed instanceof RepriseError) {
-      setAside(record!, replayed)
-      continue
-    }
-    const { point, entries } = replayed
-    // Before its first entry, a timeline has its initial state.
-    if (options.mustBeValid && point.seq > 0) {
-      const reason = invalidityOf(kernel, fold, state.value, head.timeline)
-      if (reason !== null)
-        throw invalidState({ ...head, seq: point.seq }, reason, 'its history folds into a state that is not valid')
-    }
-    const done = clock.elapsed()
-    loading.end()
-    return {
-      state,
-      point,
-      lineage,
-      // A migrated state differs from the stored one: the next checkpoint is full.
-      base: restored && record && !migrate ? { id: record.id, capture: restored.base } : null,
-      damaged,
-      cleared: record && wasInvalid.has(record.id) ? record : null,
-      replayMsPerEntry: entries > 0 ? (done - restoredAt) / entries : 0,
-      restored: record && { bytes: record.totalBytes, at: record.createdAt },
-      report: {
-        timeline: head.timeline,
-        seq: point.seq,
-        epoch: head.epoch,
-        checkpoint: record ? { id: record.id, seq: record.seq } : null,
-        skipped,
-        entriesReplayed: entries,
-        bytesRead: restored?.bytesRead ?? 0,
-        healed: restored?.healed ?? 0,
-        entriesLost: fold.authority === 'state' && !fold.rereads ? to - from.seq : 0,
-        planMs: planned - started,
-        restoreMs: restoredAt - began,
-        replayMs: done - restoredAt,
-        totalMs: done - started,
-      },
-    }
+}
+
+interface Attempt<State> {
+  readonly state: TimelineState<State>
+  readonly restored: Restored | null
+  readonly isMigrated: boolean
+  readonly from: Point
+  readonly point: Point
+  readonly entries: number
+  readonly beganAt: number
+  readonly restoredAt: number
+}
+
+/** Restores and replays. A returned error refuses this checkpoint; a thrown one ends the recovery. */
+async function tryFrom<State>(
+  request: RecoveryRequest<State>,
+  record: ManifestRecord | null,
+  isPaged: boolean,
+  loading: Loading,
+): Promise<Attempt<State> | RepriseError> {
+  const { kernel, head, fold, options, lineage, floor, to } = request
+  const { clock } = kernel
+  const { timeline } = head
+  const beganAt = clock.elapsed()
+  const isMigrated =
+    record !== null && fold.migrations?.[record.foldVersion] !== undefined && record.foldVersion !== fold.version
+  const restored = record ? await tryRestore(kernel, lineage, record, isPaged && !isMigrated, loading) : null
+  if (restored instanceof RepriseError) return restored
+  const restoredAt = clock.elapsed()
+  const parts = restored && isMigrated ? migrated(kernel, head, record, fold, restored.parts) : restored?.parts
+  const state = new TimelineState(fold, parts, guards(kernel, fold))
+  if (record) {
+    const why = invalidityOf(kernel, fold, state.value, timeline)
+    if (why) return invalidState({ timeline, seq: record.seq }, why, 'the captured state is not valid')
+    await fold.restored?.(state.value, new Yielder(clock))
   }
-  throw unread ?? migrationMissing(head, fold, plan) ?? unrecoverable(head, plan, skipped)
+  const from = record ? { seq: record.seq, digest: record.digest } : floor
+  const replayed = await replay(kernel, lineage, state, from, fold.authority === 'state' ? from.seq : to, loading)
+  if (replayed instanceof RepriseError) return replayed
+  const { seq } = replayed.point
+  // Before its first entry, a timeline has its initial state.
+  const why = options.mustBeValid && seq > 0 ? invalidityOf(kernel, fold, state.value, timeline) : null
+  if (why !== null) throw invalidState({ ...head, seq }, why, 'its history folds into a state that is not valid')
+  return { state, restored, isMigrated, from, ...replayed, beganAt, restoredAt }
+}
+
+function reportOf<State>(
+  { head, fold, to }: RecoveryRequest<State>,
+  record: ManifestRecord | null,
+  { restored, from, point, entries, beganAt, restoredAt }: Attempt<State>,
+  at: Pick<RecoveryReport, 'skipped'> & Readonly<Record<'started' | 'planned' | 'ended', number>>,
+): RecoveryReport {
+  return {
+    timeline: head.timeline,
+    seq: point.seq,
+    epoch: head.epoch,
+    checkpoint: record && { id: record.id, seq: record.seq },
+    skipped: at.skipped,
+    entriesReplayed: entries,
+    bytesRead: restored?.bytesRead ?? 0,
+    healed: restored?.healed ?? 0,
+    entriesLost: fold.authority === 'state' && !fold.rereads ? to - from.seq : 0,
+    planMs: at.planned - at.started,
+    restoreMs: restoredAt - beganAt,
+    replayMs: at.ended - restoredAt,
+    totalMs: at.ended - at.started,
+  }
+}
+
+function recoveredOf<State>(
+  record: ManifestRecord | null,
+  { state, point, restored, isMigrated }: Attempt<State>,
+  report: RecoveryReport,
+): Pick<Recovered<State>, 'state' | 'point' | 'base' | 'restored' | 'replayMsPerEntry' | 'report'> {
+  const { entriesReplayed, replayMs } = report
+  return {
+    state,
+    point,
+    // A migrated state differs from the stored one: the next checkpoint is full.
+    base: restored && record && !isMigrated ? { id: record.id, capture: restored.base } : null,
+    restored: record && { bytes: record.totalBytes, at: record.createdAt },
+    replayMsPerEntry: entriesReplayed > 0 ? replayMs / entriesReplayed : 0,
+    report,
+  }
 }
 
 /** True if it was marked because it could not be read, not because its content contradicts history. */
@@ -237,13 +284,20 @@ function migrated<State>(
   }
 }
 
+interface Restored {
+  readonly parts: CapturedParts
+  readonly base: CaptureBase
+  readonly bytesRead: number
+  readonly healed: number
+}
+
 async function tryRestore(
   kernel: Kernel,
   lineage: readonly Head[],
   record: ManifestRecord,
   isPaged: boolean,
   loading: Loading,
-): Promise<{ parts: CapturedParts; base: CaptureBase; bytesRead: number; healed: number } | RepriseError> {
+): Promise<Restored | RepriseError> {
   try {
     const manifest = readManifest(kernel, record)
     await checkBranch(kernel, lineage, record)

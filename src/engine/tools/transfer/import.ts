@@ -209,7 +209,7 @@ async function importOne(
     throw error
   }
   try {
-    const last = await fill(kernel, id, begun, header, frames, arrive)
+    const last = await fill({ kernel, id, begun, header, frames, arrive })
     // Under its old id, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
     const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
     const identity = await kernel.identity.arriving(await existing(kernel, id), header.carried, how)
@@ -272,37 +272,48 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header, change: str
     : refusalError(id, outcome)
 }
 
-async function fill(
-  kernel: Kernel,
-  id: TimelineId,
-  begun: Begun,
-  header: Header,
-  frames: AsyncIterable<Frame>,
-  arrive: Arrival,
-): Promise<Commit> {
+/** An import that has begun. */
+interface Arriving {
+  readonly kernel: Kernel
+  readonly id: TimelineId
+  readonly begun: Begun
+  readonly header: Header
+  readonly frames: AsyncIterable<Frame>
+  readonly arrive: Arrival
+}
+
+/** Stores the content of the file, and returns the commit that opens the timeline. */
+async function fill(arriving: Arriving): Promise<Commit> {
+  const { kernel, id, begun, header } = arriving
   const hold = await ChunkHold.begin(kernel)
   try {
-    return await fillUnder(hold, kernel, id, begun, header, frames, arrive)
+    const { at, chunks, records, messages } = await receive(arriving, hold)
+    if (at.seq !== header.seq || !equalBytes(at.digest, header.digest)) {
+      const what = `the history in the file ends at ${at.seq}, its header says ${header.seq}`
+      throw new RepriseError('NOT_A_SAVEPOINT', what)
+    }
+    checkOpens(header, records)
+    const guard = { epoch: begun.epoch, ...at }
+    await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
+    return await opening(arriving, guard, messages)
   } finally {
     hold.end()
   }
 }
 
-async function fillUnder(
-  hold: ChunkHold,
-  kernel: Kernel,
-  id: TimelineId,
-  begun: Begun,
-  header: Header,
-  frames: AsyncIterable<Frame>,
-  arrive: Arrival,
-): Promise<Commit> {
-  const { epoch, at: had } = begun
+interface Received {
+  readonly at: Point
+  readonly chunks: readonly Digest[]
+  readonly records: readonly ManifestRecord[]
+  readonly messages: readonly TransferredMessage[]
+}
+
+async function receive({ kernel, id, begun, header, frames }: Arriving, hold: ChunkHold): Promise<Received> {
   const chunks: Digest[] = []
-  let at: Point = { seq: header.floor, digest: header.floorDigest }
   const records: ManifestRecord[] = []
   const messages: TransferredMessage[] = []
-  checkSame(id, at, had)
+  let at: Point = { seq: header.floor, digest: header.floorDigest }
+  checkSame(id, at, begun.at)
   for await (const { kind, bytes } of frames) {
     if (kind === 'chunk') {
       const chunk = kernel.sealer.unwrap(bytes)
@@ -314,31 +325,33 @@ async function fillUnder(
       records.push(within(records, checkpointsMax, recordOf(kernel.codec.decode(bytes))))
     else if (kind === 'message') messages.push(within(messages, messagesMax, messageOf(kernel.codec.decode(bytes))))
     else if (kind === 'run') {
-      const stored = decodeRun(bytes)
-      const run = { ...stored, bytes: kernel.sealer.unwrap(stored.bytes) }
-      verifyEntries(kernel.hash, id, run, at)
-      // The entry was erased at its origin, and the file is trusted for that.
-      if (isRedacted(run.bytes)) await recordErasure(kernel, importedErasure(run))
-      // Unreadable entries would be found at the next open: report them now.
-      entriesOf(kernel, { timeline: id, run, before: at.digest, skipTo: at.seq })
-      const isThere = lastSeq(run) <= had.seq
-      if (!isThere) {
-        const wrapped = kernel.sealer.wrap('runs', run.bytes)
-        await commit(kernel, id, { epoch, ...at }, { run: { ...run, bytes: wrapped } })
-      }
-      at = { seq: lastSeq(run), digest: run.digest }
-      checkSame(id, at, had)
+      at = await receiveRun(kernel, id, begun, at, bytes)
+      checkSame(id, at, begun.at)
     }
   }
-  if (at.seq !== header.seq || !equalBytes(at.digest, header.digest)) {
-    throw new RepriseError(
-      'NOT_A_SAVEPOINT',
-      `the history in the file ends at ${at.seq}, its header says ${header.seq}`,
-    )
+  return { at, chunks, records, messages }
+}
+
+async function receiveRun(kernel: Kernel, id: TimelineId, begun: Begun, at: Point, bytes: Uint8Array): Promise<Point> {
+  const stored = decodeRun(bytes)
+  const run = { ...stored, bytes: kernel.sealer.unwrap(stored.bytes) }
+  verifyEntries(kernel.hash, id, run, at)
+  // The entry was erased at its origin, and the file is trusted for that.
+  if (isRedacted(run.bytes)) await recordErasure(kernel, importedErasure(run))
+  // Unreadable entries would be found at the next open: report them now.
+  entriesOf(kernel, { timeline: id, run, before: at.digest, skipTo: at.seq })
+  if (lastSeq(run) > begun.at.seq) {
+    const wrapped = kernel.sealer.wrap('runs', run.bytes)
+    await commit(kernel, id, { epoch: begun.epoch, ...at }, { run: { ...run, bytes: wrapped } })
   }
-  const guard = { epoch, ...at }
-  checkOpens(header, records)
-  await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
+  return { seq: lastSeq(run), digest: run.digest }
+}
+
+async function opening(
+  { kernel, id, header, arrive }: Arriving,
+  guard: { readonly epoch: number } & Point,
+  messages: readonly TransferredMessage[],
+): Promise<Commit> {
   const now = kernel.worker.now(id)
   const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
   const send = [...messages.map((message) => readdress(kernel, id, message)), ...told]

@@ -12,7 +12,10 @@ export type {
   ManifestRecord,
   OutgoingMessage,
   Random,
+  Salvage,
+  ShardSet,
   Store,
+  Upkeep,
   WorkerRow,
 } from './core/store/ports.ts'
 export type { Grown, GrowProgress, GrowRequest, ShardRow } from './core/store/shards.ts'

@@ -12,10 +12,7 @@ export type {
   ManifestRecord,
   OutgoingMessage,
   Random,
-  Salvage,
-  ShardSet,
   Store,
-  Upkeep,
   WorkerRow,
 } from './core/store/ports.ts'
 export type { Grown, GrowProgress, GrowRequest, ShardRow } from './core/store/shards.ts'

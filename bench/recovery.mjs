@@ -39,7 +39,7 @@ export default [
       const kills = []
       for (let n = 0; n < workloads; n++) kills.push(...(await runOne(from + index * workloads + n)))
       // A budget that the engine said it cannot keep is no promise.
-      const promised = kills.filter((kill) => !kill.said.includes('cannot be kept'))
+      const promised = kills.filter((kill) => !kill.said.includes('is not possible'))
       const share = (isGood) => (100 * promised.filter(isGood).length) / promised.length
       const first = share((kill) => kill.firstMs <= allowed * kill.budgetMs)
       const quiet = share((kill) => Math.min(kill.firstMs, kill.againMs) <= allowed * kill.budgetMs)

@@ -31,7 +31,7 @@ const phrases: readonly (readonly [RegExp, string])[] = [
   [/\bfrom [01] on\b/, 'must be a whole number of at least 1'],
   [/\bis (a|an) (whole number|integer|string|text|duration)\b|\bis [01] or more\b/, 'must be …'],
   [/(?<!must )\b(has|have) (1 to|at least|at most)\b/, 'must have …'],
-  [/\b(is|are) (needed|required)$/, 'must be given'],
+  [/\bmust be (given|said)\b/, 'is required'],
   [/\b(rider|rides|rode|ridden)\b/, 'the SQL inside the commit'],
   [/\ball the time\b/, 'keeps writing'],
   [/\bno more$|\bfor ever\b/, 'no longer; forever'],

@@ -7,9 +7,9 @@ export const controlAdvices: readonly Advice[] = [
     id: 'B10-resource',
     title: 'resources (objects with list and watch)',
     when: { about: 'desired' },
-    why: 'Each object says what there should be (spec) and what was found (status). Whoever acts on them lists them once and then watches from that revision, so no change is missed and none comes twice, over crashes of either side.',
+    why: 'Each object holds the desired state (spec) and the observed state (status). A controller lists the objects once and then watches from that revision, so no change is missed or delivered twice, even after crashes of either side.',
     watch: [
-      'act on the state you find, not on the change that woke you: several changes may come as one',
+      'act on the current state, not on the change that triggered the call: several changes may arrive as one',
       'report the generation that you saw with the status, or an old status passes for a new one',
     ],
     code: `import { open } from 'reprise'
@@ -31,7 +31,7 @@ await rp.close()
     id: 'B10-config',
     title: 'configuration push (versions that clients accept or refuse)',
     when: { about: 'settings' },
-    why: 'Every version is history. A client answers each offer with its nonce: accepted, or refused with a reason, and then its last good version stays in force. Who has which version can be asked, and waited for.',
+    why: 'Every version is history. A client answers each offer with its nonce: accepted, or refused with a reason, and then its last good version stays in force. The version of each client can be read, and waited for.',
     watch: [
       'an answer for an older offer is ignored: a client must answer the newest',
       'clients that stay away stop counting after forgetAfter: choose it longer than a restart takes',

@@ -7,9 +7,9 @@ export const flowAdvices: readonly Advice[] = [
     id: 'B7-pipeline',
     title: 'a pipeline (positions, keyed state and sinks in one checkpoint)',
     when: { about: 'stream' },
-    why: 'Records flow from sources that know their place through operators that keep state by key. A checkpoint goes between two batches and holds all of it, so every record counts once, from source to sink.',
+    why: 'Records flow from sources with positions through operators with keyed state. A checkpoint falls between two batches and contains both, so every record counts once, from source to sink.',
     watch: [
-      'a source must give the same records again from a position',
+      'a source must return the same records again from a position',
       'results are visible with their checkpoint; a sink outside the store gets keys, and may get a result twice',
     ],
     code: `import { open } from 'reprise'
@@ -33,12 +33,12 @@ await rp.close()
   },
   {
     id: 'B9-memo',
-    title: 'a memo (results by what they were computed from)',
+    title: 'a memo (results keyed by their inputs)',
     when: { about: 'results' },
-    why: 'The inputs are the truth and a result can always be computed again: it is kept under a digest of everything it was computed from, so a hit is as good as a run, and a miss says which part changed.',
+    why: 'The inputs are the truth and a result can always be computed again: it is stored under a digest of all its inputs, so a hit equals a run, and a miss names the input that changed.',
     watch: [
       'name every file and variable that the function reads, or a hit may be of other inputs',
-      'raise the version when the function gives something else',
+      'raise the version when the function changes its results',
     ],
     code: `import { open } from 'reprise'
 import { memo } from 'reprise/memo'
@@ -55,10 +55,10 @@ await rp.close()
     id: 'B2-upload',
     title: 'an upload (bytes that arrive in pieces, durable when acknowledged)',
     when: { about: 'files' },
-    why: 'A client sends a file in pieces over the tus protocol, and goes on where the server stands after either of them died. Each offset that is answered is durable; what happens to the whole file is recorded once.',
+    why: 'A client sends a file in pieces over the tus protocol, and resumes at the offset of the server after either side died. Each acknowledged offset is durable; the completion of the file is recorded once.',
     watch: [
-      'the id of an upload is all that a client needs to go on with it: say in authorize who may',
-      'the name and type that a client gives are kept, and prove nothing',
+      'the id of an upload is enough to resume it: restrict access in authorize',
+      'the name and type that a client sends are stored, and prove nothing',
     ],
     code: `import { open } from 'reprise'
 import { upload } from 'reprise/upload'

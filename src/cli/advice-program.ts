@@ -7,10 +7,10 @@ export const programAdvices: readonly Advice[] = [
     id: 'B2-exec',
     title: 'a program in any language (its files are captured)',
     when: { about: 'program' },
-    why: 'The program writes what it needs to go on into a folder. Complete sets of these files are captured, verified and deduplicated, and the newest sound one is restored before the next start, also on another machine.',
+    why: 'The program writes the files that it needs to resume into a folder. Complete sets of these files are captured, verified and deduplicated, and the newest intact set is restored before the next start, also on another machine.',
     watch: [
-      'write aside and rename: a file then has its name only when it is whole',
-      'memory is not captured: what the program does not write, it computes again',
+      'write to a temporary file and rename it: a file then has its name only when it is complete',
+      'memory is not captured: the program computes again everything that it did not write',
     ],
     code: `import { open } from 'reprise'
 import { exec } from 'reprise/exec'

@@ -15,10 +15,10 @@ export const advices: readonly Advice[] = [
     id: 'B5-agent',
     title: 'a session of an agent',
     when: { about: 'conversation' },
-    why: 'Messages, model calls and tool calls are recorded one by one: a crash repeats none that has an outcome, people approve what must be approved, and a turn that went wrong is rolled back with what it did.',
+    why: 'Messages, model calls and tool calls are recorded one by one: a crash repeats none that has an outcome, people approve the calls that need approval, and a wrong turn is rolled back together with its effects.',
     watch: [
       'a tool that changes something needs a compensation, or it cannot be undone',
-      'a model call that was cut off may have been billed: say with modelInDoubt what to do',
+      'a model call that was cut off may have been billed: choose the reaction with modelInDoubt',
     ],
     code: `import { open } from 'reprise'
 import { agent, tool } from 'reprise/agent'
@@ -64,9 +64,9 @@ await rp.close()
     id: 'B1-mirror',
     title: 'a mirror of another system (a job into a table)',
     when: { truth: 'external', captures: 'both' },
-    why: 'The other system is the authority, and here is a copy with the place up to which it was read. Every row carries the version it has there; a changed one is read again, and the copy can always be made anew.',
+    why: 'The other system is the authority, and the store holds a copy with the position up to which it was read. Every row carries its version; a changed row is read again, and the copy can always be rebuilt.',
     watch: [
-      'what is deleted over there does not show in a list of what is there: ask for deletions, or compare now and then',
+      'a list of existing rows does not show deletions: request deletions, or compare regularly',
       'never write to the copy: the next round would take it back',
     ],
     code: `import { open } from 'reprise'
@@ -91,12 +91,12 @@ await rp.close()
   },
   {
     id: 'B5-probe',
-    title: 'steps that ask the other system what became of them',
+    title: 'steps that query the other system for their outcome',
     when: { truth: 'external', captures: 'execution' },
-    why: 'Whether a payment was made is known by the bank, not here. Each call has the same key every time, and after a crash the probe asks before anything is done again.',
+    why: 'Only the bank knows whether a payment was made. Each attempt has the same key, and after a crash the probe queries the bank before the call is repeated.',
     watch: [
       'the other system must know the key: without that, only hold and a person help',
-      'a probe that answers too early says no: wait as long as the other system may need',
+      'a probe that runs too early answers no: wait as long as the other system may need',
     ],
     code: `import { open } from 'reprise'
 import { workflow } from 'reprise/workflow'
@@ -120,8 +120,8 @@ await rp.close()
     when: { truth: 'external' },
     why: 'The other system is the authority on what there is; here is only which of it was done, and in which version. Reading it again costs a page, doing it again is skipped.',
     watch: [
-      'read from a copy and the version tells you: without `version`, a change over there is never seen',
-      'the other system decides what is true: write to it with ctx.idempotencyKey, and ask it after a doubt',
+      'without `version`, changes in the other system are never seen',
+      'the other system is authoritative: write to it with ctx.idempotencyKey, and query it after an unknown outcome',
     ],
     code: `import { open } from 'reprise'
 import { job, pages } from 'reprise/job'
@@ -146,7 +146,7 @@ await rp.close()
     id: 'B2',
     title: 'saves (state checkpoint)',
     when: { truth: 'state' },
-    why: 'The state is the truth and can be written whole: keep the last few, verify each, fall back when the newest is damaged. Only what changed is written.',
+    why: 'The state is authoritative and can be written as a whole: keep the last few, verify each, fall back when the newest is damaged. Only changed parts are written.',
     watch: [
       'what happens after the last save is lost: save as often as you can bear to lose',
       'a changed format needs a version',
@@ -169,7 +169,7 @@ await rp.close()
     id: 'B5',
     title: 'a workflow (replay)',
     when: { captures: 'execution' },
-    why: 'Where the program stands has to survive: its variables, finished steps, timers and branches. The code is replayed against recorded outcomes.',
+    why: 'The progress of the program has to survive: its variables, finished steps, timers and branches. The code is replayed against recorded outcomes.',
     watch: [
       'code outside of steps must do the same each time',
       'change running workflows with patches',
@@ -193,9 +193,9 @@ await rp.close()
     id: 'B4',
     title: 'a state store in partitions (snapshot and changelog)',
     when: { about: 'records', scope: 'many' },
-    why: 'More keyed state than one process should hold: each partition is a timeline of its own with its owner, restored from its newest snapshot and what came after; a standby follows and takes over.',
+    why: 'More keyed state than one process should hold: each partition is a timeline with its own owner, restored from its newest snapshot and later entries; a standby follows and takes over.',
     watch: [
-      'a transaction lies within one partition: choose keys so that what belongs together lies together',
+      'a transaction stays within one partition: choose keys so that related rows share a partition',
       'the number of partitions is part of the data',
     ],
     code: `import { open } from 'reprise'
@@ -268,8 +268,8 @@ await rp.close()
     why: 'Only which items are done has to survive. Each item is recorded when it is done, with the position of the source in the same entry.',
     watch: [
       'the effect happens before the record: an item in flight at a crash is done again, so hand ctx.idempotencyKey to the outside system',
-      'keys that are not stable (a row number, a timestamp) make everything look new',
-      'an item that always fails ends among the dead letters: look at reprise dead',
+      'keys that are not stable (a row number, a timestamp) make every item look new',
+      'an item that always fails becomes a dead letter: see reprise dead',
     ],
     code: `import { open } from 'reprise'
 import { job } from 'reprise/job'
@@ -291,10 +291,10 @@ await rp.close()
     id: 'B6-projection',
     title: 'a projection (state and position together)',
     when: { captures: 'both', scope: 'one' },
-    why: 'A state that follows a stream of facts: it and the place up to which it has read are one coordinate, so neither runs ahead. It can be built anew beside the old one at any time.',
+    why: 'A state that follows a stream of facts: it and its position in the stream are one coordinate, so neither runs ahead. It can be rebuilt beside the old one at any time.',
     watch: [
-      'a handler that throws stops it (or sets the event aside: poison)',
-      'readers see what was applied so far: catchUp() to read what you wrote',
+      'a handler that throws stops it (or the event becomes a dead letter: poison)',
+      'readers see the entries applied so far: call catchUp() to read your own writes',
     ],
     code: `import { open } from 'reprise'
 import { aggregate, projection } from 'reprise/events'
@@ -321,7 +321,7 @@ await rp.close()
     id: 'B7',
     title: 'a consistent cut over several timelines',
     when: { scope: 'many' },
-    why: 'Several actors depend on each other: their states must be of the same moment. Messages between them are durable and consumed in the commit that reacts to them, so each restarts on its own and none runs ahead of what it has read.',
+    why: 'Several actors depend on each other: their states must be of the same moment. Messages between them are durable and consumed in the commit that reacts to them, so each restarts on its own and none runs ahead of its input.',
     watch: [
       'a slow participant holds the others up',
       'independent checkpoints without durable messages can cascade (the domino effect)',
@@ -359,7 +359,7 @@ await rp.close()
     why: 'Much state on one machine under rules of your own: changes are logged and folded, and a checkpoint writes only the pages that changed.',
     watch: [
       'values are immutable: set a new one instead of changing it in place',
-      'history that nobody needs is only trimmed if retain says so',
+      'unneeded history is trimmed only if retain is set',
     ],
     code: `import { keyed, open, timeline } from 'reprise'
 
@@ -406,7 +406,7 @@ await rp.close()
 ]
 
 const effectWatch =
-  'calls outside: use effects (ctx.effect, handle.effects.run) or the idempotency key; what is in doubt after a crash is decided by the policy you declare'
+  'calls outside: use effects (ctx.effect, handle.effects.run) or the idempotency key; the declared policy decides effects in doubt after a crash'
 
 /**
  * @example

@@ -89,7 +89,7 @@ export function parseJson(json: string, what: string): unknown {
   if (large === undefined) return value
   throw new UsageError(
     `${what}: ${large} is too large for a number, and would be stored as ${Number(large)}`,
-    'give it as text',
+    'pass it as text',
   )
 }
 

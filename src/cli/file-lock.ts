@@ -40,8 +40,8 @@ export class FileLock {
       // The holder has just released the lock.
       if (held === null) continue
       if ((await isDead(file, held)) && (await takenOver(file, held, content))) return new FileLock(file, content)
-      const why = `another process is at work on ${what}`
-      throw new RepriseError('OWNED', `${why}: wait for it, or delete ${file} if there is none`, { file })
+      const why = `another process is using ${what}`
+      throw new RepriseError('OWNED', `${why}: wait for it, or delete ${file} if no such process exists`, { file })
     }
   }
 

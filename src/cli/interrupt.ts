@@ -42,7 +42,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
   let isExiting = false
   let telling: NodeJS.Timeout | undefined
   const tell = () => {
-    const what = waitsFor().slice(0, shownMax).join('; ') || 'what is in flight'
+    const what = waitsFor().slice(0, shownMax).join('; ') || 'the work in flight'
     output.note(`still waiting for ${what}; once more to stop at once`)
   }
   let ask: (value: 'interrupted') => void = () => undefined

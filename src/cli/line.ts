@@ -33,7 +33,7 @@ export async function onLine<T>(
     end = reject
   })
   const stop = () => end(stopped.reason)
-  const stall = () => end(new Broken(`nothing came or went for ${formatMs(stallMs)}`))
+  const stall = () => end(new Broken(`the connection stalled for ${formatMs(stallMs)}`))
   // One timer per stall, not per piece: a piece only updates the time of the last progress.
   let movedAt = performance.now()
   const wait = (ms: number) => {

@@ -36,7 +36,7 @@ async function enableTypeScript(path: string): Promise<string> {
   if (!esbuild) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      `Node ${process.versions.node} cannot run TypeScript by itself: use Node 22.18 or newer, or npm install --save-dev tsx, or name a .js or .mjs file`,
+      `Node ${process.versions.node} cannot run TypeScript: use Node 22.18 or newer, or npm install --save-dev tsx, or name a .js or .mjs file`,
       { file: path },
     )
   }

@@ -37,7 +37,7 @@ export function workFlags(options: Options): PipelineWorkOptions {
 /** Refuses flags of pipelines for other definitions. `allowed`: flags that these have as well. */
 export function refusePipelineFlags(options: Options, what: string, allowed: readonly string[] = []): void {
   const given = beginning.find((name) => options[name] !== undefined && !allowed.includes(name))
-  if (given !== undefined) throw new UsageError(`${what} takes no --${given}: it is for pipelines`)
+  if (given !== undefined) throw new UsageError(`${what} has no option --${given}: it applies to pipelines only`)
 }
 
 /** The id of a checkpoint, or a time. */

@@ -11,6 +11,6 @@ it('prints a problem that comes again once a minute, with how often it came, and
   print({ where: 'pipeline/clicks/@0', error: new Error('code changed') })
   expect(notes.slice(1)).toEqual([
     'pipeline/clicks/@1: code changed',
-    'pipeline/clicks/@0: code changed (60 times since it was last printed)',
+    'pipeline/clicks/@0: code changed (60 times since the last line)',
   ])
 })

@@ -37,6 +37,6 @@ export function problemPrinter(output: Pick<Output, 'note'>, now = () => perform
     }
     if (known.size >= problemsMax) known.clear()
     known.set(words, { printedMs: now(), more: 0 })
-    output.note(before && before.more > 0 ? `${words} (${before.more + 1} times since it was last printed)` : words)
+    output.note(before && before.more > 0 ? `${words} (${before.more + 1} times since the last line)` : words)
   }
 }

@@ -26,10 +26,10 @@ const pauseMaxMs = 5000
 export function wayTo(address: string, options: Options, env: Readonly<Record<string, string | undefined>>): Way {
   const url = URL.canParse(address) ? new URL(address) : null
   if (!url || !/^https?:$/.test(url.protocol)) {
-    throw new UsageError(`${address} is no address: give one that starts with http:// or https://`)
+    throw new UsageError(`${address} is not a URL that starts with http:// or https://`)
   }
   if (url.username !== '' || url.password !== '') {
-    throw new UsageError('an address must not hold a password: give a token with --token, or in REPRISE_TOKEN')
+    throw new UsageError('a URL must not contain a password: pass a token with --token or REPRISE_TOKEN')
   }
   const token = text(options, 'token') ?? env.REPRISE_TOKEN
   const stallMs = toMs(text(options, 'stall') ?? stallUsually, 'stall')

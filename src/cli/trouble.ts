@@ -41,20 +41,20 @@ function describe(error: unknown): Trouble {
   const { code, syscall, path } = (error ?? {}) as { code?: unknown; syscall?: unknown; path?: unknown }
   if (typeof code === 'string' && typeof syscall === 'string' && typeof path === 'string') {
     const words = message.replace(`${code}: `, '')
-    return { code, message: words, why, hint: 'Check the path and who may use it.', remedy: 'fix', data: { path } }
+    return { code, message: words, why, hint: 'Check the path and its permissions.', remedy: 'fix', data: { path } }
   }
   if (error instanceof SyntaxError) {
     return {
       code: 'ERROR',
       message,
       why,
-      hint: 'Correct the file at the place that is named.',
+      hint: 'Correct the file at the named line.',
       remedy: 'fix',
       data: {},
     }
   }
   // Thrown by the user's own code, or a bug of ours.
-  return { code: 'ERROR', message, why, hint: '--verbose shows where it comes from.', remedy: 'stop', data: {} }
+  return { code: 'ERROR', message, why, hint: '--verbose prints its stack trace.', remedy: 'stop', data: {} }
 }
 
 export function tellTrouble(
@@ -102,24 +102,24 @@ function cureOf(error: RepriseError): string {
   // A specific hint takes precedence.
   if (error.hint !== explain(error.code).hint) return error.hint
   if (error.code === 'NOT_FOUND') {
-    if ('file' in error.data) return 'Check the name of the file, and what it exports.'
+    if ('file' in error.data) return 'Check the name of the file and its exports.'
     if ('url' in error.data) return 'Run something first, or name the store with --url or $REPRISE_URL.'
-    return 'reprise ls shows what there is; --url and --namespace say where to look.'
+    return 'reprise ls lists the timelines; --url and --namespace select the store.'
   }
   if (error.code === 'OWNED') return 'A live worker has it (reprise workers): wait for it, or stop it first.'
-  if (error.code === 'OUT_OF_RANGE') return 'reprise show says from where to where its history goes.'
+  if (error.code === 'OUT_OF_RANGE') return 'reprise show prints the range of its history.'
   const { timeline, run } = error.data
   if (error.code === 'ENDED')
-    return `reprise show ${String(timeline)} tells how it ended. ${afterEnd(String(timeline), run)}.`
+    return `reprise show ${String(timeline)} shows how it ended. ${afterEnd(String(timeline), run)}.`
   if (error.code === 'CONFLICT' && run !== undefined && timeline !== undefined) {
-    return `reprise show ${String(timeline)} says how it stands, and what it waits for.`
+    return `reprise show ${String(timeline)} shows its current state.`
   }
   return error.hint
 }
 
 /** Actions on an ended run. A finished pipeline has read all of its sources. */
 function afterEnd(timeline: string, run: unknown): string {
-  if (run !== undefined) return 'retry takes a failure back; fork and rollback go on from an earlier step'
+  if (run !== undefined) return 'retry undoes a failure; fork and rollback continue from an earlier step'
   if (!isWithin('pipeline/', timeline)) return 'run starts it again'
-  return 'It reads no more: fork it at an earlier place, or run it with another --id from the beginning'
+  return 'All of its sources were read: fork it at an earlier sequence, or run it from the beginning with another --id'
 }

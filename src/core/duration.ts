@@ -15,7 +15,7 @@ export function toMs(duration: Duration | string, what = 'duration'): number {
   if (!(ms >= 0 && ms <= Number.MAX_SAFE_INTEGER)) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      `${what} is not a duration: give milliseconds, or text such as '250ms', '30s', '5m', '2h', '7d'`,
+      `${what} is not a duration: use milliseconds, or text such as '250ms', '30s', '5m', '2h', '7d'`,
       { what, given: describe(duration) },
     )
   }

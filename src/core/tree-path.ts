@@ -29,7 +29,7 @@ export function namesOf(path: string, limits: Pick<Limits, 'treeDepth'>): string
   if (names.length - 1 > limits.treeDepth) {
     throw new RepriseError(
       'LIMIT_EXCEEDED',
-      `${shown(path)} lies ${names.length - 1} directories deep, more than ${limits.treeDepth} (treeDepth)`,
+      `${shown(path)} is ${names.length - 1} directories deep, more than ${limits.treeDepth} (treeDepth)`,
       { path: shown(path) },
     )
   }

@@ -116,7 +116,7 @@ async function checkChanges(engine: Reprise): Promise<Check[]> {
 /** Until a person gives each of them up. */
 async function checkLosses(engine: Reprise): Promise<Check[]> {
   return (await engine.losses()).map((loss) => {
-    const cure = `restore a backup, or give it up: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`
+    const cure = `restore a backup, or accept the loss: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`
     return { name: 'losses', state: 'bad', what: `${lossWords(loss)} [DATA_LOST]`, cure }
   })
 }
@@ -160,6 +160,6 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
 function quarantineHealth(damaged: readonly string[]): Check[] {
   if (damaged.length === 0) return []
   const names = `${damaged.slice(0, 5).join(', ')}${damaged.length > 5 ? `, … (${damaged.length})` : ''}`
-  const what = `${names} cannot be read, and nobody works on them [STORE_DAMAGED]`
+  const what = `${names} cannot be read, and no worker executes them [STORE_DAMAGED]`
   return [{ name: 'quarantine', state: 'bad', what, cure: 'stop other programs, and run reprise verify --repair' }]
 }

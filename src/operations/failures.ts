@@ -73,7 +73,7 @@ async function stuckHealth(engine: Reprise): Promise<Check[]> {
   const words = await Promise.all(shown.map(async (head) => `${head.timeline} is ${await stuckWords(engine, head)}`))
   if (stuck.length > shownMax) words.push(`and ${count(stuck.length - shownMax, 'other run')}`)
   const cure =
-    'mend the cause, then: reprise settle TIMELINE STEP retry; or undo it by hand, then: reprise settle TIMELINE STEP compensated'
+    'fix the cause, then: reprise settle TIMELINE STEP retry; or undo it by hand, then: reprise settle TIMELINE STEP compensated'
   return [{ name: 'compensations', state: 'bad', what: words.join('; '), cure }]
 }
 
@@ -83,6 +83,6 @@ async function failingHealth(engine: Reprise): Promise<Check[]> {
   const now = hostOf(engine).kernel.worker.now()
   const words = failing.slice(0, shownMax).map((each) => `${each.timeline} ${failureWords(each, now)}`)
   if (failing.length > shownMax) words.push(`and ${count(failing.length - shownMax, 'other timeline')}`)
-  const cure = 'mend the cause and run it again: the note is removed with the first success (reprise show TIMELINE)'
+  const cure = 'fix the cause and run it again: the first success removes the note (reprise show TIMELINE)'
   return [{ name: 'work', state: 'bad', what: words.join('; '), cure }]
 }

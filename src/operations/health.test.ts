@@ -178,7 +178,7 @@ describe('checkpoints', () => {
       verdict({ ...budget, seq: 12_001, checkpoints: facts.checkpoints, interval: { entries: 5000, ms: null } })[0],
     ).toBe('checkpoints ok')
     const [check] = checkpointsHealth([{ ...facts, ...budget, seq: sound.seq + 401, interval }], now)
-    expect(check!.what).toContain('401 entries since 1d ago, and its budget asks for one every 40')
+    expect(check!.what).toContain('401 entries since 1d ago, and its budget requires one every 40')
     const timed = { ...budget, seq: sound.seq + 1, updatedAt: now, interval: { entries: null, ms: 60_000 } }
     expect(verdict(timed)[0]).toBe('checkpoints warning')
     expect(verdict({ ...timed, updatedAt: sound.createdAt + 600_000 })[0]).toBe('checkpoints ok')

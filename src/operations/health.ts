@@ -37,14 +37,14 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
       name: 'workers',
       state: 'warning',
       what: `gone without letting go: ${stale.map((worker) => worker.id).join(', ')}`,
-      cure: 'run the work again: it is taken over at once',
+      cure: 'run the work again: the new worker takes it over at once',
     })
   if (stuck.length > 0)
     checks.push({
       name: 'workers',
       state: 'warning',
       what: `stuck: ${stuck.join('; ')}`,
-      cure: 'give the call a timeout or heartbeats; end the worker to have another take the work over',
+      cure: 'add a timeout or heartbeats to the call; end the worker, and another takes the work over',
     })
   if (checks.length > 0) return checks
   return [{ name: 'workers', state: 'ok', what: `${count(alive.length, 'worker')} alive` }]
@@ -58,7 +58,7 @@ export function failingHealth(workers: readonly WorkerFacts[], now: number): Che
     return `${timeline}: ${count(failures, 'checkpoint')} failed in a row since ${relative(since, now)}: ${reason}`
   })
   const cure =
-    'nothing is lost and it is tried again, but recovery takes longer every minute: mend what the reason names'
+    'nothing is lost and checkpoints are retried, but recovery takes longer every minute: fix the reported cause'
   return [{ name: 'checkpoints', state: 'bad', what: words.join('; '), cure }]
 }
 
@@ -112,14 +112,14 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
       name: 'checkpoints',
       state: 'bad',
       what: `the newest is damaged: ${damaged.map((each) => `${each.timeline} (${each.checkpoints[0]!.invalid})`).join(', ')}`,
-      cure: 'reprise verify says more, and reprise drill whether another one can take its place',
+      cure: 'reprise verify shows the details, and reprise drill whether another checkpoint can replace it',
     })
   if (behind.length > 0)
     checks.push({
       name: 'checkpoints',
       state: 'warning',
       what: `no longer advance: ${behind.join('; ')}`,
-      cure: 'look for checkpoint-failed events; a recovery point that does not advance is an incident',
+      cure: 'search for checkpoint-failed events; a recovery point that does not advance is an incident',
     })
   if (checks.length === 0)
     checks.push({ name: 'checkpoints', state: 'ok', what: `${count(timelines.length, 'timeline')} looked at` })
@@ -149,7 +149,7 @@ function whyBehind(
   const [newest, before] = sound
   const entries = seq - (newest?.seq ?? start)
   if (entries <= 0) return null
-  const since = newest ? `since ${relative(newest.createdAt, now)}` : 'and there is no sound checkpoint'
+  const since = newest ? `since ${relative(newest.createdAt, now)}` : 'and there is no intact checkpoint'
   const said = `${count(entries, 'entry', 'entries')} ${since}`
   const first = newest ? 0 : (policy?.first ?? 0)
   if (policy?.every !== undefined && entries > Math.max(policy.every, first) * patience) {
@@ -162,10 +162,10 @@ function whyBehind(
   if (policy?.every !== undefined || each !== undefined) return null
   const { entries: budgetEntries = null, ms: budgetMs = null } = interval ?? {}
   if (budgetEntries !== null && entries > Math.max(budgetEntries, first) * patience) {
-    return `${said}, and its budget asks for one every ${budgetEntries}`
+    return `${said}, and its budget requires one every ${budgetEntries}`
   }
   if (budgetMs !== null && busyMs > budgetMs * patience)
-    return `${said}, and its budget asks for one each ${formatMs(budgetMs)}`
+    return `${said}, and its budget requires one each ${formatMs(budgetMs)}`
   if (budgetEntries !== null || budgetMs !== null) return null
   const usual = newest && before ? newest.seq - before.seq : 0
   if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${said}, and ${usual} were usual`
@@ -186,7 +186,7 @@ export function housekeepingHealth(state: HousekeepingState | null, now: number)
       name,
       state: 'warning',
       what: `failed ${at}: ${state.problem}`,
-      cure: 'it is tried again; mend what it names',
+      cure: 'it is retried; fix the reported cause',
     }
   }
   const { swept, drilled, drillsFailed, expired, kept } = state.last!

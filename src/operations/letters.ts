@@ -78,7 +78,7 @@ function checkLetters(engine: Reprise, heads: readonly Head[]): void {
     const model = hostOf(engine).models.find(timeline)
     const redrive = model?.actions?.redrive
     if (model && !model.letters && typeof redrive !== 'function') {
-      const instead = redrive?.instead ?? 'only jobs, consumers and pipelines set single items aside'
+      const instead = redrive?.instead ?? 'only jobs, consumers and pipelines have dead letters'
       const what = `${timeline} is of the kind ${model.kind}, which has no dead letters: ${instead}`
       throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model.kind })
     }

@@ -34,7 +34,7 @@ export function declareAll(engine: Reprise, exported: readonly unknown[]): void 
 }
 
 function twice({ kind, name, scope }: Model): RepriseError {
-  const what = `the module exports two definitions of the ${kind} ${name}: give one of them another name, or export one only`
+  const what = `the module exports two definitions of the ${kind} ${name}: rename one of them, or export only one`
   return new RepriseError('INVALID_ARGUMENT', what, { kind, name, scope })
 }
 

@@ -38,7 +38,7 @@ export function partsOf(engine: Reprise, head: Head, verb: string): { readonly n
 function wrongModel(engine: Reprise, timeline: string, verb: string): RepriseError {
   const model = hostOf(engine).models.find(timeline)
   const verbs = verbsOf(model)
-  const right = verbs.length > 0 ? `it has ${verbs.join(', ')}` : 'reprise show says what it is'
+  const right = verbs.length > 0 ? `it has ${verbs.join(', ')}` : 'reprise show describes it'
   const what = `${timeline} is ${model ? `a ${model.kind}` : 'no workflow'}, which has no ${verb}: ${right}`
   return new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model?.kind ?? null, verb })
 }

@@ -99,8 +99,8 @@ async function differences(engine: Reprise, copy: Reprise): Promise<string[]> {
 function tell(engine: Reprise, report: ShippedDrill): void {
   const { ok, place, rpoMs, rtoMs, positionsBehind, faults } = report
   const what = ok
-    ? `restored aside from ${place} in ${formatMs(Math.round(rtoMs))}; ${positionsBehind} positions (${formatMs(rpoMs)}) would be lost`
-    : `restoring aside from ${place} failed: ${faults[0] ?? 'not everything that was shipped is sound'}`
+    ? `restored to a separate place from ${place} in ${formatMs(Math.round(rtoMs))}; ${positionsBehind} positions (${formatMs(rpoMs)}) would be lost`
+    : `the practice restore from ${place} failed: ${faults[0] ?? 'some shipped records are damaged'}`
   const { events } = hostOf(engine).kernel
   events.emit('report', { kind: 'drill', timeline: null, what, data: report })
 }
@@ -121,11 +121,11 @@ export async function shippingHealth(engine: Reprise, now: number): Promise<Chec
   const name = 'shipping'
   const { place, failing, safeAt, behind, endedAt, updatedAt, record } = status
   const safe = safeAt === null ? 'nothing is there yet' : `all of it up to ${relative(safeAt, now)} is there`
-  const cure = 'run reprise ship again, beside the application, under something that keeps it running'
+  const cure = 'run reprise ship again, beside the application, under a supervisor'
   if (failing) {
     const state = now - failing.since > silentMs ? 'bad' : 'warning'
     const what = `${place} has not taken anything since ${relative(failing.since, now)}: ${failing.error}; ${safe}`
-    return [{ name, state, what, cure: 'mend what it names; nothing is lost here, and it is tried again' }]
+    return [{ name, state, what, cure: 'fix the reported cause; nothing is lost, and shipping is retried' }]
   }
   if (endedAt !== null || !isShipping(status)) {
     const how = endedAt !== null ? `ended ${relative(endedAt, now)}` : 'its process is gone'

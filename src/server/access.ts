@@ -239,7 +239,7 @@ function checkCache(name: string, cache: CacheAccess): void {
   }
   for (const each of [scope, ...reads]) checkScope(String(each), `the scope of the cache of ${name}`)
   if (scope === mainScope && reads.some((each) => each !== mainScope)) {
-    throw refuse(`${name} must read nothing but ${mainScope}: what is built for ${mainScope} comes from nowhere else`)
+    throw refuse(`${name} must read only ${mainScope}: builds for ${mainScope} use no other scope`)
   }
 }
 

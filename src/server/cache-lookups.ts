@@ -67,7 +67,7 @@ export class CacheLookups {
     for (const [memo, counted] of this.#byMemo) {
       const missed: MemoMiss[] = []
       for (const miss of this.#missed.get(memo) ?? []) {
-        miss.why ??= miss.ask().catch((error) => `nobody can tell: ${(error as Error).message}`)
+        miss.why ??= miss.ask().catch((error) => `unknown: ${(error as Error).message}`)
         missed.push({ at: miss.at, why: await miss.why })
       }
       all.push({ memo, ...counted, missed })

@@ -37,7 +37,7 @@ export class Kinds {
     const names = this.#definitions.map(({ api }) => `${qualifiedName(api)}/${api.version}`)
     const twice = names.find((name, i) => names.indexOf(name) !== i)
     if (twice === undefined) return
-    throw new RepriseError('INVALID_ARGUMENT', `two resources are called ${twice}: give one of them another api`, {})
+    throw new RepriseError('INVALID_ARGUMENT', `two resources are called ${twice}: set another api for one of them`, {})
   }
 
   /** The kinds served here. */

@@ -100,7 +100,7 @@ export async function mcpServer({ routes, mode, base, headers, ask }: McpOptions
     {
       capabilities: { tools: {} },
       instructions:
-        'Durable histories of workflows, jobs and other runs. Begin with list_runs; show_timeline says where one stands, read_history what happened. An id of a timeline is like workflow/checkout/order-42.',
+        'Durable histories of workflows, jobs and other runs. Begin with list_runs; show_timeline returns the status of one, read_history its entries. A timeline id looks like workflow/checkout/order-42.',
     },
   )
   server.setRequestHandler(ListToolsRequestSchema, () => ({

@@ -39,7 +39,10 @@ const families = {
   },
   reprise_checkpoint_seconds: { kind: 'histogram', help: 'Time to take and publish a checkpoint' },
   reprise_checkpoint_stall_seconds: { kind: 'histogram', help: 'Longest time a checkpoint held up the process' },
-  reprise_checkpoint_bytes: { kind: 'histogram', help: 'Size of a checkpoint, what it shares with others included' },
+  reprise_checkpoint_bytes: {
+    kind: 'histogram',
+    help: 'Size of a checkpoint, including chunks that it shares with others',
+  },
   reprise_checkpoint_added_bytes_total: { from: [{}], kind: 'counter', help: 'Bytes that checkpoints added' },
   reprise_recoveries_total: { from: [{}], kind: 'counter', help: 'Timelines that were recovered' },
   reprise_recovery_seconds: { kind: 'histogram', help: 'Time to recover a timeline' },
@@ -48,15 +51,18 @@ const families = {
   reprise_drill_seconds: { kind: 'histogram', help: 'Time of a drill' },
   reprise_drilled_at_seconds: { kind: 'gauge', help: 'When the last drill ended, by outcome; seconds since 1970' },
   reprise_fenced_total: { from: [{}], kind: 'counter', help: 'Timelines that another owner took over' },
-  reprise_store_retries_total: { from: [{}], kind: 'counter', help: 'Commits that were asked for again' },
+  reprise_store_retries_total: { from: [{}], kind: 'counter', help: 'Commits that were retried' },
   reprise_problems_total: { from: [{}], kind: 'counter', help: 'Problems that were reported' },
   reprise_http_requests_total: { kind: 'counter', help: 'Requests, by route and status' },
   reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },
-  reprise_cache_events_total: { kind: 'counter', help: 'Hits and misses that build tools told, by where they looked' },
-  reprise_cache_lookups_total: { kind: 'counter', help: 'Artifacts that build tools asked for, by door and outcome' },
+  reprise_cache_events_total: { kind: 'counter', help: 'Hits and misses that build tools reported, by level' },
+  reprise_cache_lookups_total: {
+    kind: 'counter',
+    help: 'Artifacts that build tools requested, by protocol and outcome',
+  },
   reprise_memo_lookups_total: {
     kind: 'counter',
-    help: 'Results that memos were asked for in this process, by memo and where they were',
+    help: 'Lookups of memos in this process, by memo and level',
   },
   reprise_tier_requests_total: { kind: 'counter', help: 'Requests to object stores by this process, by tier and kind' },
   reprise_tier_bytes_total: { kind: 'counter', help: 'Bytes to and from object stores, by tier and direction' },
@@ -76,7 +82,7 @@ const families = {
   },
   reprise_shipping_lag_seconds: {
     kind: 'gauge',
-    help: 'Age of what is not shipped yet: 0 while everything is; absent where nothing is shipped',
+    help: 'Age of the oldest commit that is not shipped yet; 0 if all are shipped, absent without shipping',
   },
   reprise_shipping_positions_behind: { kind: 'gauge', help: 'Positions of the feed that are not shipped yet' },
 } as const satisfies Record<string, Family>

@@ -62,7 +62,8 @@ export class NodeAsked implements Asked {
         reject(tooLarge('the body', bytesMax, 'bytes'))
       }
       const end = () => settle(() => resolve(pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)))
-      const cut = () => settle(() => reject(new RepriseError('ABORTED', 'the client left before its body was whole')))
+      const cut = () =>
+        settle(() => reject(new RepriseError('ABORTED', 'the client disconnected before its body was complete')))
       incoming.on('data', take).once('end', end).once('close', cut).once('error', cut)
     })
   }

@@ -24,7 +24,7 @@ export function documentOf(routes: readonly Route[], version: string, basePath: 
       title: 'Reprise',
       version,
       description:
-        'Errors are problem+json with a stable `code`. Ids of timelines stand in a path as one segment, with %2F for a slash. Every write takes an Idempotency-Key.',
+        'Errors are problem+json with a stable `code`. A timeline id is one segment of a path, with %2F for each slash. Every write accepts an Idempotency-Key.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: basePath === '' ? '/' : basePath }],
@@ -74,7 +74,7 @@ function operationOf(route: Route): Record<string, unknown> {
 /** A refusal made before the request is matched to this route (by host, size or namespace) is always a problem. */
 function problemAnswer({ refusal }: Pick<Route, 'refusal'>): Record<string, unknown> {
   return {
-    description: refusal ? 'refused, as its clients want it told, or a problem' : 'a problem, with its code',
+    description: refusal ? 'refused, in the format of its clients, or a problem' : 'a problem, with its code',
     content: {
       'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
       ...(refusal && { [refusal.type]: { schema: published(refusal.schema) } }),
@@ -83,7 +83,7 @@ function problemAnswer({ refusal }: Pick<Route, 'refusal'>): Record<string, unkn
 }
 
 function describe({ role, isWhole }: Route): string {
-  return `Needs the role ${role}${isWhole ? ', and a token that reaches the whole store' : ''}.`
+  return `Needs the role ${role}${isWhole ? ', and a token for the whole store' : ''}.`
 }
 
 function parametersOf({ path, query = {}, once }: Route): unknown[] {
@@ -98,7 +98,7 @@ function parametersOf({ path, query = {}, once }: Route): unknown[] {
   const key = {
     name: 'Idempotency-Key',
     in: 'header',
-    description: 'asked again with the same key, it is done once and answered the same',
+    description: 'repeated requests with the same key are executed once and get the same response',
     schema: { type: 'string', minLength: 1, maxLength: 255 },
   }
   return [...inPath, ...inQuery, ...(once ? [key] : [])]

@@ -54,11 +54,12 @@ export class Places {
     if (this.#isClosing && !route.isProbe) throw closing()
     if (route.isProbe) return act()
     const { concurrency, requestMs } = this.#limits
-    if (this.#busy >= concurrency) throw new RepriseError('OVERLOADED', `${concurrency} requests are at work already`)
+    if (this.#busy >= concurrency)
+      throw new RepriseError('OVERLOADED', `too many concurrent requests (limit ${concurrency})`)
     // The duration of an upload depends on its client: half of the slots are reserved for other requests.
     const uploadsMax = Math.max(1, concurrency >> 1)
     if (route.takesStream && this.#uploads >= uploadsMax) {
-      throw new RepriseError('OVERLOADED', `${uploadsMax} uploads are at work already`)
+      throw new RepriseError('OVERLOADED', `too many concurrent uploads (limit ${uploadsMax})`)
     }
     this.#busy += 1
     if (route.takesStream) this.#uploads += 1
@@ -181,7 +182,7 @@ export class Places {
     const { storeMs } = this.#limits
     for (const { since, route, give } of [...this.#waiting]) {
       if (now - Math.max(since, this.#trouble.since) < storeMs) continue
-      const what = `the store does not answer; ${route.id} may still be done: ask again under the same Idempotency-Key`
+      const what = `the store does not answer; the outcome of ${route.id} is unknown: repeat the request with the same Idempotency-Key`
       give(new RepriseError('OUTCOME_UNKNOWN', what))
     }
     this.#cancelLook = this.#clock.after(Math.min(storeMs, 500), () => this.#look())
@@ -189,5 +190,5 @@ export class Places {
 }
 
 function closing(): RepriseError {
-  return new RepriseError('CLOSED', 'this server is closing: ask again')
+  return new RepriseError('CLOSED', 'this server is closing: try again')
 }

@@ -110,8 +110,8 @@ export function queryOf(route: Route, search: string): QueryValues {
     const what = mismatch(schema, value, name)
     if (what !== null) throw refuse(what)
     const known = values.get(name)
-    if (known && !schema.isList) throw refuse(`${name} must be given once`)
-    if (known && known.length >= 32) throw refuse(`${name} must be given at most 32 times`)
+    if (known && !schema.isList) throw refuse(`${name} must be set once`)
+    if (known && known.length >= 32) throw refuse(`${name} must be set at most 32 times`)
     if (known) known.push(value)
     else values.set(name, [value])
   }

@@ -100,7 +100,11 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   checkOptions('limits of serve()', options.limits, new Set(Object.keys(defaultServerLimits)))
   const { tokens, authorize, readOnly = false, basePath = '' } = options
   if ((tokens === undefined) === (authorize === undefined)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'give tokens, or authorize: a server without either would be open', {})
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'tokens or authorize is required: a server without either would be open to everyone',
+      {},
+    )
   }
   if (basePath !== '' && !/^(?:\/[\w.-]+)+$/.test(basePath)) {
     throw new RepriseError('INVALID_ARGUMENT', "basePath must be like '/reprise'", {})
@@ -366,7 +370,7 @@ class RunningServer {
       )
     }
     if (route.isWhole && principal.scopes !== null) {
-      throw new RepriseError('FORBIDDEN', `${route.id} needs a token that reaches the whole store`, {})
+      throw new RepriseError('FORBIDDEN', `${route.id} needs a token for the whole store`, {})
     }
     // Parsed from the address itself: a router may have decoded a slash that is part of an id.
     const params = pattern.match(asked.path)
@@ -439,7 +443,7 @@ function jsonReply(json: string, status: number, more: Readonly<Record<string, s
 function unauthenticated(asked: Asked): RepriseError {
   const what =
     asked.header('authorization') === null
-      ? 'a token must be given'
+      ? 'a token is required'
       : 'the token is not one of this server, or the session is over'
   return new RepriseError('UNAUTHENTICATED', what, {})
 }

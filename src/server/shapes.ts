@@ -11,7 +11,7 @@ export const reason: Schema = { type: 'string', maxLength: 2048, description: 'w
 export const by: Schema = {
   type: 'string',
   maxLength: 128,
-  description: 'who says so; the name of the token if left out',
+  description: 'author (default: the name of the token)',
 }
 
 export function object(properties: Readonly<Record<string, Schema>>, required: readonly string[] = []): Schema {
@@ -58,7 +58,7 @@ export const entry: Schema = {
 export const nextId: Schema = {
   type: 'string',
   nullable: true,
-  description: 'give it as `after` to go on; null at the end',
+  description: 'pass it as `after` to continue; null at the end',
 }
 
 export const problem: Schema = answer({
@@ -76,4 +76,4 @@ export function limit(max: number): QuerySchema {
   return { type: 'integer', minimum: 1, maximum: max, default: 100, description: 'how many on one page' }
 }
 
-export const seq: QuerySchema = { type: 'integer', minimum: 0, description: 'a sequence; the head if left out' }
+export const seq: QuerySchema = { type: 'integer', minimum: 0, description: 'a sequence (default: the head)' }

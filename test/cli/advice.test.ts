@@ -74,10 +74,11 @@ it('every option that is advised exists, and those of a run have a flag of repri
   const wrong: string[] = []
   for (const { file, text } of all) {
     for (const [whole, verb, name] of text.matchAll(
-      /\b(with|pass|give|say with|its source|its sink) \{ (\w+)(?=[ :])/g,
+      /\b(with|pass|[Ss]et|give|say with|its source|its sink) \{ (\w+)(?=[ :])/g,
     )) {
       if (!declared.has(name!)) wrong.push(`${file}: ${whole}`)
-      const isOfRun = /layers\/pipeline\/run|adapters\/(kafka|nats|postgres-cdc)/.test(file) && !/^its/.test(verb!)
+      const isOfRun =
+        /layers\/pipeline\/run|adapters\/(kafka|nats|postgres-cdc)/.test(file) && !/^its|^[Ss]et$/.test(verb!)
       if (isOfRun && !run.has(name!)) wrong.push(`${file}: reprise run has no --${name} (${text.slice(0, 100)})`)
     }
   }

@@ -54,7 +54,7 @@ it('exits as the command does, and refuses what is not said', async () => {
   })
   expect(await cli(['cache', 'run', '--', 'ls'], at)).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('say what it reads'),
+    stderr: expect.stringContaining('name the files that it reads'),
   })
   expect(await cli(['cache', 'run', '--input', 'a/../../x', '--', 'ls'], at)).toMatchObject({ code: 2 })
   expect(await cli(['cache', 'run', '--no-inputs', '--output', '../x', '--', 'ls'], at)).toMatchObject({ code: 2 })

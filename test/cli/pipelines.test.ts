@@ -93,7 +93,7 @@ it('one that is done is not asked about, and its cure works: it is forked at an 
   const asked = await cli(['terminate', 'minutes'], { cwd })
   expect(asked).toMatchObject({ code: 6, stderr: expect.stringMatching(/^ENDED .* had already ended: done/) })
   expect(asked.stderr).toContain('fork it')
-  expect(asked.stderr).not.toMatch(/Go on\?|run starts it again/)
+  expect(asked.stderr).not.toMatch(/Continue\?|run starts it again/)
   // Run again, it says that it is done, and shows nothing twice.
   expect((await run()).stdout).toBe('minutes: done, 65 records in all\n')
   expect((await cli(['fork', 'pipeline/minutes@0', 'pipeline/minutes/b'], { cwd })).code).toBe(0)

@@ -40,10 +40,10 @@ it('tables have colours on a terminal, and none with NO_COLOR', () => {
 it('asks before it rolls back, and takes no for an answer', () => {
   const no = terminal(`${reprise} rollback job/bar@2`, 'n\n')
   if (!no) return
-  expect(no.text).toContain('Go on? [y/N]')
+  expect(no.text).toContain('Continue? [y/N]')
   expect(no.code).toBe(2)
   const yes = terminal(`${reprise} rollback job/bar@2`, 'y\n')!
-  expect(yes.text).toContain('goes on from 2')
+  expect(yes.text).toContain('continues from 2')
 })
 
 it('advise asks its questions one after another', () => {

@@ -92,7 +92,7 @@ describe('a wrong command', () => {
   })
 
   it('speaks of commands and flags in its cures, not of functions', async () => {
-    expect((await cli(['show', 'nope'], at)).stderr).toContain('reprise ls shows what there is')
+    expect((await cli(['show', 'nope'], at)).stderr).toContain('reprise ls lists the timelines')
     expect((await cli(['ls', '--url', 'sqlite:none.db'], at)).stderr).toContain('cure Run something first')
   })
 

@@ -122,7 +122,7 @@ it('reprise fork --set goes on as if that had come of the step, and says so wher
   for (const [args, code, words] of [
     [['pay/o1', 'o3', '--set', 'charge=free'], 2, 'is not JSON'],
     [['pay/o1', 'o3', '--set', 'charge'], 2, 'NAME=JSON'],
-    [['pay/o1', 'o3', '--set', 'charge=1', '--set', 'charge=2'], 2, 'given twice'],
+    [['pay/o1', 'o3', '--set', 'charge=1', '--set', 'charge=2'], 2, 'set twice'],
     [['pay/o1', 'o3', '--set', 'charge={"cents":9007199254740993}'], 2, 'too large'],
     [['pay/o1', 'o3', '--set', 'chrage=1'], 4, 'it has charge'],
     [['pay/o1', 'o3', '--input', '{'], 2, 'is not JSON'],
@@ -254,7 +254,7 @@ it('group restore names those who have acted on what it undoes, and is refused u
   expect([planned.code, planned.stderr]).toEqual([6, expect.stringContaining('CONSUMED')])
   expect((await group('restore', 'cut', '--yes')).code).toBe(6)
   const forced = await group('restore', 'cut', '--yes', '--even-consumed')
-  expect([forced.code, forced.stdout]).toEqual([0, expect.stringContaining('tally/a goes on from 1')])
+  expect([forced.code, forced.stdout]).toEqual([0, expect.stringContaining('tally/a continues from 1')])
 })
 
 it('terminate and settle reach a run, and verbs that a model lacks name the right one', async () => {
@@ -273,7 +273,7 @@ it('terminate and settle reach a run, and verbs that a model lacks name the righ
     expect(ran.code, args.join(' ')).toBe(2)
     return ran.stderr
   }
-  expect(await refused('signal', 'night', 'go')).toContain('stop asks a job to stop')
+  expect(await refused('signal', 'night', 'go')).toContain('stop stops a job')
   expect(await refused('retry', 'night')).toContain('redrive')
   expect(await refused('rollback', 'migrate/schema@1', '--yes')).toContain('add a step that undoes it')
   expect(await refused('fork', 'migrate/schema@1', 'other')).toContain('add a step that undoes it')

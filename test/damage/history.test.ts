@@ -138,7 +138,7 @@ describe('damaged history on SQLite', () => {
     damage(file, 'ann-says-17;')
     const { code, stdout, stderr } = await cli(['verify', '--url', url], { cwd: join(file, '..') })
     expect(code).toBe(8)
-    for (const hint of ['--repair --from COPY', 'reprise fork notes/ann@SEQ NEW goes on from a sequence below 18'])
+    for (const hint of ['--repair --from COPY', 'reprise fork notes/ann@SEQ NEW continues from a sequence below 18'])
       expect(stdout + stderr).toContain(hint)
     await using(url, async (rp) => {
       expect((await rp.at(notes, 'ann', { seq: 17 })).state.texts).toEqual(texts('ann').slice(0, 17))

@@ -184,7 +184,7 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
     await (await hostOf(rp).openTimeline(timelineId('group/cut/old'), cutFold)).close()
     expect((await rp.groups.cuts()).map(({ name }) => name)).toContain('c')
     const old = (await rp.groups.restores()).find(({ id }) => id === 'old')
-    expect(old).toMatchObject({ status: 'abandoned', because: expect.stringContaining('ask for it again') })
+    expect(old).toMatchObject({ status: 'abandoned', because: expect.stringContaining('repeat the command') })
     await expect(rp.groups.resume('old')).rejects.toMatchObject({ code: 'CONFLICT' })
     for (const { id, status } of await rp.groups.restores()) if (status === 'restoring') await rp.groups.resume(id)
     await rp.groups.capture('old', members)

@@ -104,7 +104,7 @@ describe('A8.3: history in a colder place', () => {
     await add(rp, 40)
     const { history } = await rp.tiers()
     expect(history).toMatchObject({ tier: null, segments: 0, moved: 0 })
-    expect(history.refused[0]!.why).toMatch(/no tier takes history/)
+    expect(history.refused[0]!.why).toMatch(/no tier accepts history/)
     await rp.collect()
     expect((await rp.head(id))!.floor).toBe(0)
     await rp.close()
@@ -282,7 +282,7 @@ describe('A8.3: history in a colder place', () => {
     await rp.tiers()
     await rp.open(counter, 'a').then((open) => open.close())
     const plan = await rp.eraseEntries(id, { entries: { from: 3, to: 3 }, dryRun: true })
-    expect(plan.refusals.map(({ why }) => why).join()).toMatch(/lies in a colder place/)
+    expect(plan.refusals.map(({ why }) => why).join()).toMatch(/is in a colder tier/)
     await rp.close()
   })
 

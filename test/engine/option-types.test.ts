@@ -69,8 +69,8 @@ it('what the compiler refuses, the call refuses too', async () => {
   expect(tools({ kind: 'irreversible', compensate: undo })).toThrow(/has nothing to compensate/)
   expect(tools({ kind: 'read-only', compensate: undo })).toThrow(/has nothing to compensate/)
   const both = { tokens: [token], authorize: () => principal } as unknown as ServeOptions
-  for (const options of [{} as ServeOptions, both]) expect(() => serve(rp, options)).toThrow(/tokens, or authorize/)
-  await expect(rp.verify({ from: 'sqlite:copy.db' } as never)).rejects.toThrow(/ask for repair/)
+  for (const options of [{} as ServeOptions, both]) expect(() => serve(rp, options)).toThrow(/tokens or authorize/)
+  await expect(rp.verify({ from: 'sqlite:copy.db' } as never)).rejects.toThrow(/set repair/)
   const reading = { servers: 's', stream: 's', partitions: ['a'], filter: 'b' } as never
   expect(() => nats(reading)).toThrow(/filter or partitions, not both/)
   expect(() => nats({ stream: 's' } as never)).toThrow(/either .* servers/)

@@ -33,7 +33,7 @@ describe('a set of shards', () => {
     await visit(set)
     for (const readOnly of [false, true]) {
       for (const [i, name] of ['a.db', 'b.db'].entries()) {
-        const message = expect.stringContaining(`is shard ${i} of a set of 2: open the whole set`)
+        const message = expect.stringContaining(`is shard ${i} of a set of 2: open the complete set`)
         await expect(visit(file(name), { readOnly }), name).rejects.toMatchObject({ code: 'SHARDS_DIFFER', message })
       }
       await visit(set, { readOnly })

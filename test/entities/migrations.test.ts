@@ -80,7 +80,7 @@ onEveryStore('migrations of rows and data', (world) => {
     await other.close()
     // Once it is captured there is nothing to migrate, and code of before does not take it for its own.
     const next = await there.engine()
-    await expect(next.open(old)).rejects.toThrow(/table\/people@28: w version 2 is newer than this code knows/)
+    await expect(next.open(old)).rejects.toThrow(/table\/people@28: w version 2 is newer than this code supports/)
     const again = await next.open(unmigrated)
     expect([again.size, again.get('k07')]).toEqual([27, { names: ['n7'], key: 'k07' }])
     await again.close()

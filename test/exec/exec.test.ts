@@ -238,11 +238,11 @@ it('C12: a rollback makes an older capture the newest, a savepoint stays, and a 
 
 it('C12: a folder that holds the program’s own directory is refused, and so is what cannot be meant', () => {
   const bad: [Partial<ExecOptions>, string][] = [
-    [{ state: '.' }, 'a folder of its own'],
-    [{ state: '..' }, 'a folder of its own'],
+    [{ state: '.' }, 'a separate folder'],
+    [{ state: '..' }, 'a separate folder'],
     [{ command: [] }, 'a list of words'],
     [{ when: 'marker' }, 'a marker is named'],
-    [{ when: 'word', every: '1m' }, 'every cannot go with word'],
+    [{ when: 'word', every: '1m' }, 'every cannot be combined with word'],
     [{ keep: 1 }, 'keep must be at least 2'],
     [{ retries: -1 }, 'retries must be at least 0'],
   ]

@@ -166,7 +166,7 @@ onEveryStore('wishes from another process', (world) => {
     await act(two, await head(), 'stop', { reason: 'deploy' })
     expect(await run.result()).toMatchObject({ status: 'suspended', deadLetters: 0, records: 3 })
     expect(out.values).toEqual([1, 2])
-    expect((await act(two, await head(), 'stop', { reason: 'again' })).said).toContain('nobody is running')
+    expect((await act(two, await head(), 'stop', { reason: 'again' })).said).toContain('no process runs')
   })
 })
 
@@ -371,7 +371,7 @@ describe('options', () => {
     for (const [options, why] of refused) {
       await expect(rp.run(drawn, {}, options as never).result()).rejects.toThrow(why)
     }
-    await expect(rp.run(drawn, { x: 1 } as never).result()).rejects.toThrow('takes no input')
+    await expect(rp.run(drawn, { x: 1 } as never).result()).rejects.toThrow('has no input')
     await expect(rp.run(drawn, {}, { checkpoint: { every: 0 } }).result()).rejects.toThrow('checkpoint.every')
     await rp.close()
   })

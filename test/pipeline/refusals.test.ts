@@ -108,7 +108,7 @@ it('too many dead letters advise to mend the operator, and each letter names it'
   const failure = rp.run(failing, {}, { id: 'few', deadLettersMax: 1 }).result()
   await expect(failure).rejects.toMatchObject({
     code: 'LIMIT_EXCEEDED',
-    hint: expect.stringMatching(/Mend the operator.*deadLettersMax/),
+    hint: expect.stringMatching(/Fix the operator.*deadLettersMax/),
   })
   await rp.run(failing, {}).result()
   const letters = await lettersOf(rp, [(await rp.head('pipeline/failing'))!])

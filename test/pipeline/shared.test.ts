@@ -271,7 +271,7 @@ it('a pipeline whose keys cross partitions is refused with what stands against i
         .dedupe('once', { within: '1m' })
         .to('out', collect()),
     ),
-  ).toMatch('{ keyed: true } at n')
+  ).toMatch('{ keyed: true } on n')
   expect(
     refusal((p) => {
       const keyed = p.from('n', numbers, { keyed: true }).keyBy((n) => n)

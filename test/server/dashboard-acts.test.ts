@@ -236,7 +236,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Decide' }).click()
     await page.getByText(/told agent\/support\/ticket-7: approve/).waitFor()
     // Nobody runs the session: what is left is not for a person to decide.
-    await page.getByText('nobody runs it, so that waits to be read').first().waitFor()
+    await page.getByText('no process runs it').first().waitFor()
     await page.getByText('needs a person').waitFor({ state: 'detached' })
   })
 

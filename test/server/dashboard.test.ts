@@ -32,7 +32,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await other.close()
     const third = await (await board.stranger()).newPage()
     await third.goto(link)
-    await third.getByText('the link was used already, or is too old').waitFor()
+    await third.getByText('the link was already used, or has expired').waitFor()
     await third.getByLabel('Or paste a token').fill(secret('reader'))
     await third.getByRole('button', { name: 'Log in' }).click()
     await third.getByText('reader · read').waitFor()

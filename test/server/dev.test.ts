@@ -57,7 +57,7 @@ it('starts anew when a file changes: runs go on, broken code is not taken, and a
   await client.insist(`${run('ann')}/signal`, { name: 'go' }, 's1')
   expect(await client.insist(`${run('ann')}/result?waitMs=20000`)).toMatchObject({ result: 'good day ann' })
 
-  await hears(/goes on; save again/, () => writeFileSync(file, 'export const greet = ('))
+  await hears(/keeps running; save again/, () => writeFileSync(file, 'export const greet = ('))
   expect((await client.ask('/healthz')).status).toBe(200)
 
   await hears(/ctx\.patch/, () => writeFileSync(file, flow('uno', 'hello')))

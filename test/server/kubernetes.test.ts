@@ -439,7 +439,7 @@ describe('a namespace', () => {
     expect(await here.rp.head('resource/notes/nobody')).toBeNull()
     const all = await here.ask('/apis/notes.example.com/v1beta1/notes')
     expect([...statusOf(all), all.value.message]).toEqual([
-      ...[400, 'Status', 400, 'BadRequest', 'notes have one history per namespace: ask for one namespace'],
+      ...[400, 'Status', 400, 'BadRequest', 'notes have one history per namespace: name one namespace'],
     ])
     expect((await here.ask('/apis/resources.reprise/v1/namespaces/x/sites')).status).toBe(404)
     expect((await here.ask(at('Not_A_Name'))).status).toBe(404)

@@ -133,7 +133,7 @@ it('says of each of the last misses what was another than before', async () => {
   const { blobs } = hostOf(here.rp).kernel.store
   for (const { digest } of await blobs.list(null, 100)) await blobs.delete([digest], Number.MAX_SAFE_INTEGER)
   await broken.call(2)
-  expect((await whys('broken'))[0]).toBe('what was remembered is damaged')
+  expect((await whys('broken'))[0]).toBe('the stored result is damaged')
 })
 
 it('keeps the last twenty', async () => {

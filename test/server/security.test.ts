@@ -27,7 +27,7 @@ describe('tokens', () => {
   it('that is wrong is told from one that is missing', async () => {
     const detail = async (headers: Record<string, string>) =>
       (await here.ask('/v1', { as: null, headers })).value.detail
-    expect(await detail({})).toBe('a token must be given')
+    expect(await detail({})).toBe('a token is required')
     expect(await detail({ authorization: `Bearer ${'z'.repeat(40)}` })).toMatch(
       /not one of this server, or the session is over/,
     )

@@ -169,7 +169,7 @@ describe.skipIf(server === null)(`a place that is away (${server?.kind})`, () =>
       await shipper.until(/shipping to/)
       proxy.fault = () => 503
       await write('second')
-      await shipper.until(/does not take it/)
+      await shipper.until(/refused the records/)
       await write('third')
       expect((await shippingCheck()).what).toContain('has not taken anything')
       proxy.fault = () => 'pass'

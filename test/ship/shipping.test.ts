@@ -206,7 +206,7 @@ describe('shipping', () => {
     world.killShipper()
     await (await world.shipper()).round()
     await isWell()
-    expect((await verifyShipped(world.log())).cure).toContain('the newest base is sound')
+    expect((await verifyShipped(world.log())).cure).toContain('the newest base is intact')
   })
 
   it('A8.4: what is older than a restore may go back goes, killed at any request too, and all that is kept restores', async () => {

@@ -374,7 +374,7 @@ describe('a handler', () => {
     expect(about.headers.get('access-control-allow-origin')).toBe('https://app.example.com')
     const other = await ask('OPTIONS', '/up', null, { origin: 'https://evil.example.com' })
     expect(other.headers.get('access-control-allow-origin')).toBe(null)
-    expect(() => files.handler(rp, { path: '/up' } as never)).toThrow('give authorize')
+    expect(() => files.handler(rp, { path: '/up' } as never)).toThrow('authorize is required')
     await rp.close()
   })
 })

@@ -158,7 +158,10 @@ class KafkaWriter<T> implements SinkWriter {
   async commit(prepared: Prepared): Promise<void> {
     const listed = (prepared ?? []) as readonly Listed[]
     if (!Array.isArray(listed)) {
-      throw new RepriseError('INVALID_ARGUMENT', 'what the checkpoint lists was prepared by another kind of sink')
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        'the transactions of the checkpoint were prepared by another kind of sink',
+      )
     }
     for (const each of listed) await this.#commitOne(each)
     this.#cut = []
@@ -190,7 +193,7 @@ class KafkaWriter<T> implements SinkWriter {
     const taken = new Set([...this.#named, ...open])
     const slot = Array.from({ length: slots }, (_, n) => n).find((n) => !taken.has(n))
     if (slot === undefined) {
-      const what = `${open.length} checkpoints in a row were not published, and their transactions are all open: the run ends, and goes on from its last checkpoint`
+      const what = `${open.length} checkpoints in a row were not published, and their transactions are all open: the run ends, and the next run resumes from the last checkpoint`
       throw new RepriseError('RUN_FAILED', what)
     }
     const id = await this.#port.begin(this.#idOf(slot), this.#timeoutMs, this.#newest.get(slot))
@@ -205,7 +208,7 @@ class KafkaWriter<T> implements SinkWriter {
     if (!this.#newest.has(slot) && outcome === 'ended') this.#newest.set(slot, transaction)
     if (outcome === 'ended' || this.#options.expired === 'skip') return
     const since = new Date(begunAt).toISOString()
-    const what = `the broker no longer has the transaction ${id} of ${since}, which a published checkpoint lists: it was open for longer than transactionTimeout, or somebody else uses its id. Its results are not in ${this.#options.topic}: run the pipeline with { from } an older checkpoint to make them again, and those of later ones twice, or give its sink { expired: 'skip' } to go on without them`
+    const what = `the broker lost the transaction ${id} of ${since}, which a published checkpoint lists: it was open for longer than transactionTimeout, or another program uses its id. Its results are not in ${this.#options.topic}: run the pipeline with { from } an older checkpoint to write them again (and later results twice), or set { expired: 'skip' } on its sink to continue without them`
     throw new RepriseError('TRANSACTION_EXPIRED', what, { transactionalId: id, begunAt })
   }
 

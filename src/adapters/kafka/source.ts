@@ -44,7 +44,7 @@ const heldWaitMs = 20
 /** How long the end of a run waits to commit the last offsets of the group. */
 const tellWithinMs = 2000
 const goneHint =
-  "Records may be missing. Give its source { gone: 'oldest' } or { gone: 'newest' } to continue with what the broker has, or from a savepoint with { from }."
+  "Records may be missing. Set { gone: 'oldest' } or { gone: 'newest' } on its source to continue with the offsets of the broker, or start from a savepoint with { from }."
 const noOffsets: ReadonlyMap<number, number> = new Map()
 /** Batches of one partition that are read ahead. */
 const aheadMax = 2
@@ -278,7 +278,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
       await this.#port.offset(topic, partition, 'oldest'),
       await this.#port.offset(topic, partition, 'newest'),
     ]
-    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew`
+    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker removed it, or the topic was created again`
     const data = { topic, partition, position: next, oldest, newest }
     throw new RepriseError('POSITION_GONE', what, data, undefined, goneHint)
   }

@@ -32,7 +32,7 @@ export class KubernetesCollection implements OriginCollection {
     this.#client = client
     this.#at = at
     if (at.namespace !== undefined && !at.api.namespaced) {
-      const what = `${at.api.plural} have no namespaces: open them without an id, or say namespaced: true`
+      const what = `${at.api.plural} have no namespaces: open them without an id, or set namespaced: true`
       throw new RepriseError('INVALID_ARGUMENT', what, { namespace: at.namespace })
     }
   }
@@ -79,7 +79,7 @@ export class KubernetesCollection implements OriginCollection {
           break
         case 'ERROR': {
           const isGone = object.code === 410
-          const what = `the watch of ${this.where} ended: ${object.message ?? 'the server did not say why'}`
+          const what = `the watch of ${this.where} ended: ${object.message ?? 'the server gave no reason'}`
           throw new RepriseError(isGone ? 'REVISION_GONE' : 'STORE_UNREACHABLE', what, this.#about())
         }
       }

@@ -177,9 +177,7 @@ function withPlugin(user: Fields, cluster: Fields): Fields {
   if (!isJsonObject(user.exec)) return user
   const exec = user.exec as Fields
   if (exec.interactiveMode === 'Always') {
-    throw invalid(
-      `the plugin ${String(exec.command)} wants to ask somebody (interactiveMode: Always), and nobody is there`,
-    )
+    throw invalid(`the plugin ${String(exec.command)} requires a terminal (interactiveMode: Always), and there is none`)
   }
   const told = ['server', 'tls-server-name', 'insecure-skip-tls-verify', 'certificate-authority-data', 'proxy-url']
   const about = Object.fromEntries(told.flatMap((name) => (name in cluster ? [[name, cluster[name]]] : [])))

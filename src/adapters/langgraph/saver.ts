@@ -244,6 +244,6 @@ function checkText(value: unknown, what: string): string {
 function missing(act: string, field: string): RepriseError {
   return new RepriseError(
     'INVALID_ARGUMENT',
-    `to ${act}, configurable.${field} must be given: { configurable: { ${field} } }`,
+    `to ${act}, configurable.${field} is required: { configurable: { ${field} } }`,
   )
 }

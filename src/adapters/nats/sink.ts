@@ -86,7 +86,7 @@ export function natsSink<T>(options: NatsSinkOptions<T>): Sink<T> {
           throw new RepriseError('INVALID_ARGUMENT', what, { stream })
         }
         if (atomic && config.retention !== RetentionPolicy.Limits) {
-          const what = `the stream ${stream} drops messages that were read, and could not tell after a crash what was published: use { atomic: false }`
+          const what = `the stream ${stream} drops messages that were read, so published messages cannot be recognised after a crash: use { atomic: false }`
           throw new RepriseError('INVALID_ARGUMENT', what, { stream })
         }
         const writer = new NatsWriter<T>(access, options, context)
@@ -136,7 +136,7 @@ class NatsWriter<T> implements SinkWriter {
     if (prepared === null || prepared === undefined) return
     const kept = prepared as Kept
     if (!Array.isArray(kept.messages)) {
-      throw new RepriseError('INVALID_ARGUMENT', 'what the checkpoint lists was prepared by another kind of sink')
+      throw new RepriseError('INVALID_ARGUMENT', 'the messages of the checkpoint were prepared by another kind of sink')
     }
     // Messages that are already stored are found, or recognised by their id: the publication can be repeated.
     await this.#whileAway(() => (this.#options.atomic === false ? this.#publishWithIds(kept) : this.#publishOnce(kept)))
@@ -205,7 +205,7 @@ class NatsWriter<T> implements SinkWriter {
       if (unknown === 'skip') return null
       const what = `the stream ${stream} begins at ${state.first_seq}, and results that belong behind ${after} may have been in it and be gone`
       const hint =
-        "Give the sink { unknown: 'publish' } to publish them, perhaps again, or { unknown: 'skip' } to omit them."
+        "Set { unknown: 'publish' } on the sink to publish them, perhaps twice, or { unknown: 'skip' } to omit them."
       throw new RepriseError('POSITION_GONE', what, { stream, after }, undefined, hint)
     }
     if (state.messages === 0) return state.last_seq

@@ -61,7 +61,7 @@ export interface NatsReading {
 
 const known = new Set([...connectingNames, 'stream', 'filter', 'partitions', 'start', 'gone'])
 const goneHint =
-  "Messages may be missing. Give its source { gone: 'oldest' } or { gone: 'newest' } to continue with what the stream has, or from a savepoint with { from }."
+  "Messages may be missing. Set { gone: 'oldest' } or { gone: 'newest' } on its source to continue with the messages of the stream, or start from a savepoint with { from }."
 /** How long one request for messages waits at the server. */
 const fetchMs = 1000
 const fetchMessages = 512

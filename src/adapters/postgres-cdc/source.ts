@@ -176,7 +176,7 @@ async function readRows(
       for (const row of rows) all.push({ kind: 'snapshot', schema, table, row, before: null, time })
       if (all.length <= rowsMax) continue
       const what = `the tables of ${publication} have more than ${rowsMax} rows, which are handed on as one`
-      const hint = 'Raise rowsMax, or give its source { snapshot: false }.'
+      const hint = 'Raise rowsMax, or set { snapshot: false } on its source.'
       throw new RepriseError('LIMIT_EXCEEDED', what, { publication, rowsMax }, undefined, hint)
     }
   } finally {

@@ -63,7 +63,7 @@ export class Hub {
     return new Promise((resolve, reject) => {
       const queue = this.#queue(offer.queue)
       const abort = () =>
-        held.end(new RepriseError('ABORTED', 'nobody waits for it any longer', {}, offer.signal.reason))
+        held.end(new RepriseError('ABORTED', 'the caller no longer waits for it', {}, offer.signal.reason))
       const held: Held = {
         offer,
         id: '',

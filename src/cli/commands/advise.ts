@@ -17,14 +17,14 @@ interface Question {
 const questions: readonly Question[] = [
   {
     option: 'about',
-    words: 'What is it about?',
+    words: 'What is the subject of the work?',
     choices: [
       ['items', 'a list of work'],
       ['changes', 'a fixed list of changes, such as migrations'],
       ['entities', 'things that take commands: accounts, orders'],
       ['records', 'many values, found by key'],
       ['conversation', 'an agent that talks and uses tools'],
-      ['stream', 'records that keep coming, and what is computed from them'],
+      ['stream', 'a stream of records, and results computed from them'],
       ['results', 'results that are expensive to compute, and can be computed again'],
       ['files', 'large files that clients send, over lines that break'],
       ['desired', 'what there should be, and a loop that makes it so'],
@@ -46,12 +46,12 @@ const questions: readonly Question[] = [
   },
   {
     option: 'captures',
-    words: 'What must come back after a crash?',
+    words: 'What must a recovery restore?',
     choices: [
       ['progress', 'which items are done'],
       ['state', 'a state'],
       ['both', 'a state and how far the input was read'],
-      ['execution', 'where a program stands'],
+      ['execution', 'the progress of a program'],
     ],
     otherwise: 'progress',
   },
@@ -108,7 +108,7 @@ const command: Command = async ({ options, output, stdin }) => {
     output.notes(`\n${words}`)
     for (const [name, meaning] of choices) output.note(`  ${name.padEnd(13)} ${meaning}`)
     const answer = (await prompt.ask(`[${otherwise}] `)) || otherwise
-    if (valid.length > 0 && !valid.includes(answer)) throw new UsageError(`${answer} is none of ${valid.join(', ')}`)
+    if (valid.length > 0 && !valid.includes(answer)) throw new UsageError(`${answer} is not one of ${valid.join(', ')}`)
     return answer
   }
 }

@@ -29,7 +29,7 @@ export const backup: Command = async ({ engine, args, options, output }) => {
     const earlier = report.before > 0 ? `, ${report.before} by an earlier attempt` : ''
     output.line(`${file}: ${count(report.timelines, 'timeline')}${earlier}, ${bytes(report.bytes)}`)
   })
-  for (const { timeline, why } of report.leftOut) output.note(`left out ${timeline}: ${why}`)
+  for (const { timeline, why } of report.leftOut) output.note(`skipped ${timeline}: ${why}`)
   return exit.ok
 }
 
@@ -37,7 +37,8 @@ export const backup: Command = async ({ engine, args, options, output }) => {
 export const restore: Command = async (invocation) => {
   const { engine, args, output, options } = invocation
   if (await isShipped(args[0]!)) return await restoreFromShipped(invocation)
-  if (text(options, 'at') !== undefined) throw new UsageError('--at is for what was shipped: a backup has one moment')
+  if (text(options, 'at') !== undefined)
+    throw new UsageError('--at applies to shipped records only: a backup contains one moment')
   const report = await engine.restore(args[0]!, {
     ...(options.copy === true && { copy: true }),
     onProgress: progressNotes(output),
@@ -73,7 +74,7 @@ async function restoreFromShipped({ args, output, options }: Invocation): Promis
     output.line(`restored ${report.file} as of ${at}, position ${report.position}, in ${ms(report.ms)}`)
   })
   for (const { base, why } of report.skipped) output.note(`base ${base} could not be used: ${why}`)
-  if (report.isLater) output.note(`${given} lies after the last record (${report.record}): this is the newest there is`)
+  if (report.isLater) output.note(`${given} is after the last record (${report.record}): the newest state was restored`)
   if (report.lost === null) return exit.ok
   const { from, to, why } = report.lost
   output.note(`lost: ${from === to ? `record ${from}` : `records ${from} to ${to}`}, since ${why}`)

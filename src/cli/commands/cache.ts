@@ -110,12 +110,14 @@ const check: Verb = async ({ engine, options, output }, rest) => {
     if (found.exitCode !== 0) return output.line(`it ends with ${found.exitCode}: nothing was checked`)
     const { undeclaredInputs, outside, undeclaredEnv, unstableOutputs } = found
     if (undeclaredInputs === null && unstableOutputs.length === 0)
-      output.line('gives something else in a copy of its directory: which files it reads cannot be told without strace')
+      output.line(
+        'has different outputs in a copy of its directory; without strace, the files that it reads are unknown',
+      )
     for (const path of undeclaredInputs ?? []) output.line(`reads ${path}, which is no input`)
     for (const path of outside) output.line(`reads ${path}, outside of its directory, which is not declared`)
     for (const name of undeclaredEnv) output.line(`reads the variable ${name}, which is not declared`)
     for (const path of unstableOutputs) output.line(`writes ${path} differently each time`)
-    if (found.isHermetic) output.line('it reads what it declares, and writes the same every time')
+    if (found.isHermetic) output.line('the command reads only declared files, and its outputs are the same every time')
     for (const line of adviceOf(found)) output.note(line)
     return undefined
   })
@@ -160,7 +162,7 @@ const ls: Verb = async ({ engine, output }, [name]) => {
 const prune: Verb = async ({ engine, options, output }, [name]) => {
   const [unused, size] = [duration(options, 'unused'), text(options, 'bytes')]
   if (unused === undefined && size === undefined)
-    throw new UsageError('say what may go: --unused 30d, --bytes 2GB, or both')
+    throw new UsageError('choose a limit: --unused 30d, --bytes 2GB, or both')
   const keep = {
     ...(unused !== undefined && { unused }),
     ...(size !== undefined && { bytes: sizeOf(size, '--bytes') }),
@@ -235,7 +237,7 @@ async function opened(
     throw new UsageError("name the command behind --: reprise cache run --input 'src/**' -- npm run build")
   const inputs = list(options, 'input')
   if (inputs.length === 0 && !flag(options, 'no-inputs')) {
-    throw new UsageError("say what it reads, such as --input 'src/**', or --no-inputs if it reads no files")
+    throw new UsageError("name the files that it reads, such as --input 'src/**', or use --no-inputs if it reads none")
   }
   const [name, directory, scope] = ['name', 'directory', 'scope'].map((each) => text(options, each))
   const [ttl, errors] = [duration(options, 'ttl'), duration(options, 'errors')]
@@ -265,7 +267,9 @@ function remotesOf(options: Invocation['options']): RemoteCache[] {
   const timeout = duration(options, 'remote-timeout')
   const isServer = (url: string) => !/^s3:/i.test(url)
   if (token && urls.filter(isServer).length > 1) {
-    throw new UsageError('REPRISE_CACHE_TOKEN is for one server: name at most one with --remote, and buckets beside it')
+    throw new UsageError(
+      'REPRISE_CACHE_TOKEN is for one server: name at most one server with --remote; buckets may be added',
+    )
   }
   return urls
     .filter((url) => url !== '')

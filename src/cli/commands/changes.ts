@@ -16,11 +16,11 @@ const changes: Command = async (invocation) => {
   const [id] = args
   const isResume = flag(options, 'resume')
   const isAbandon = flag(options, 'abandon')
-  if (isResume && isAbandon) throw new UsageError('give --resume or --abandon, not both')
+  if (isResume && isAbandon) throw new UsageError('--resume and --abandon exclude each other')
   if ((isResume || isAbandon) && id === undefined) throw new UsageError('name the change: reprise changes lists them')
   const losses = (await engine.losses()).filter((loss) => id === undefined || loss.id === id)
   if ((isResume || isAbandon) && losses.length > 0)
-    throw new UsageError(`${id} is a loss`, `reprise give-up ${id} --by NAME --reason TEXT --yes gives it up`)
+    throw new UsageError(`${id} is a loss`, `to accept the loss: reprise give-up ${id} --by NAME --reason TEXT --yes`)
   if (isResume) {
     await resume(invocation, id!)
     output.result({ id, isResumed: true }, () => output.line(`${id} has finished`))
@@ -37,13 +37,13 @@ const changes: Command = async (invocation) => {
     )
   }
   if (isAbandon) {
-    const question = `${listed.map(changeWords).join()}. Undo it, and delete what it brought?`
+    const question = `${listed.map(changeWords).join()}. Undo it, and delete its data?`
     if (listed.length > 0 && !flag(options, 'yes') && !(await confirm(question, stdin, output))) {
       throw new UsageError('nothing was abandoned', `if you mean it: reprise changes ${id} --abandon --yes`)
     }
     const report = await engine.abandonChange(id!)
     output.result(report, () =>
-      output.line(`${id} is abandoned: ${count(report.timelines, 'timeline')} removed or given back`),
+      output.line(`${id} is abandoned: ${count(report.timelines, 'timeline')} removed or restored`),
     )
     return exit.ok
   }
@@ -54,7 +54,7 @@ const changes: Command = async (invocation) => {
     if (listed.length > 0)
       output.note('reprise changes ID --resume continues one; reprise changes ID --abandon undoes it')
     if (losses.length > 0)
-      output.note('restore a backup, or reprise give-up ID --by NAME --reason TEXT --yes gives a loss up')
+      output.note('restore a backup, or accept a loss: reprise give-up ID --by NAME --reason TEXT --yes')
   })
   return losses.length > 0 || listed.some(({ isRunning }) => !isRunning) ? exit.partly : exit.ok
 }

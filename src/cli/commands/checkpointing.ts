@@ -34,7 +34,7 @@ export const mark: Command = async ({ engine, args, options, output, env }) => {
   const id = args[1]!
   const why = text(options, 'bad')
   if ((why === undefined) === !flag(options, 'good'))
-    throw new UsageError('give --bad WHY, or --good to remove the mark')
+    throw new UsageError('use --bad WHY, or --good to remove the mark')
   const by = text(options, 'by') ?? env.USER ?? env.USERNAME ?? 'somebody'
   if (why === undefined) await engine.unmarkCheckpoint(head.timeline, id)
   else await engine.markCheckpoint(head.timeline, id, { why, by })
@@ -54,7 +54,7 @@ export const prune: Command = async ({ engine, options, output }) => {
     for (const { timeline, drop, floor, floorBefore, refused } of report.timelines) {
       for (const { id, because } of drop) output.line(`${timeline}: ${verb} checkpoint ${id}: ${because}`)
       if (floor.seq > floorBefore) output.line(`${timeline}: history up to ${floor.seq} may go: ${floor.because}`)
-      else if (floor.heldBy.length > 0) output.line(`${timeline}: no more history may go: ${floor.because}`)
+      else if (floor.heldBy.length > 0) output.line(`${timeline}: no more history may be trimmed: ${floor.because}`)
       for (const reason of refused) output.line(output.colours.yellow(`${timeline}: refused: ${reason}`))
     }
     for (const timeline of report.forks.expired) output.line(`${dryRun ? 'would delete' : 'deleted'} fork ${timeline}`)

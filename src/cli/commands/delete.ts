@@ -16,7 +16,7 @@ const command: Command = async ({ engine, args, options, output }) => {
   }
   const { timeline } = await findTimeline(engine, args[0]!)
   if (flag(options, 'yes') && timeline !== args[0]) {
-    throw new UsageError(`${args[0]} is not a whole id`, `if you mean it: reprise delete ${timeline} --yes`)
+    throw new UsageError(`${args[0]} is not a complete id`, `if you mean it: reprise delete ${timeline} --yes`)
   }
   const plan = await engine.delete(timeline, { ...means, dryRun: true })
   if (!flag(options, 'yes')) {

@@ -44,7 +44,7 @@ const demo: Command = async ({ options, output }) => {
   const seconds = performance.now() - startedAt
   const result = summarize(traces(folder), items, killedAt.length, report, seconds)
   output.result(result, () => tell(result, output))
-  if (flag(options, 'keep')) output.note(`look around: reprise ls --url sqlite:${join(folder, 'demo.db')}`)
+  if (flag(options, 'keep')) output.note(`inspect it: reprise ls --url sqlite:${join(folder, 'demo.db')}`)
   else rmSync(folder, { recursive: true, force: true })
   output.note(result.lost === 0 ? green('Nothing was lost.') : red('Something was lost: please report this.'))
   output.line()

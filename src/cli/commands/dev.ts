@@ -24,7 +24,7 @@ interface Server {
 const dev: Command = async ({ args, options, output }) => {
   const file = args[0]!
   if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
-  const interruption = onInterrupt(output, 'finishing what is in flight')
+  const interruption = onInterrupt(output, 'finishing the work in flight')
   const argv = serveArguments(file, options)
   /** At most one: the code that runs. */
   const running: Server[] = []
@@ -34,7 +34,7 @@ const dev: Command = async ({ args, options, output }) => {
     if (interruption.isAsked) return
     const next = start(argv, running.length > 0)
     if (!(await next.loaded)) {
-      output.note(running.length > 0 ? 'the code as it was before goes on; save again' : 'save again to start')
+      output.note(running.length > 0 ? 'the previous code keeps running; save again' : 'save again to start')
       return
     }
     for (const { child, closed } of running.splice(0)) {

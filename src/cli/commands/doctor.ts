@@ -111,7 +111,7 @@ function checkFile(file: string): Check[] {
       ? {
           name: 'locks',
           state: 'bad',
-          what: `the file lies on ${shared}`,
+          what: `the file is on ${shared}`,
           cure: 'SQLite needs a local disk: its locks do not hold over a network',
         }
       : { name: 'locks', state: 'ok', what: 'a local file system' },

@@ -34,17 +34,17 @@ const download: Command = async ({ args, options, output, env }) => {
   const [address, file] = args as [string, string]
   const way = wayTo(address, options, env)
   if (!flag(options, 'force') && (await sizeOf(file)) !== null) {
-    throw new RepriseError('EXISTS', `${file} is there already: give --force to replace it, or another name`, { file })
+    throw new RepriseError('EXISTS', `${file} exists: use --force to overwrite it, or choose another name`, { file })
   }
   // Two processes that write one part would corrupt it.
   const lock = await FileLock.take(`${file}.part.lock`, file)
-  const interruption = onInterrupt(output, 'stopping; ask for it again to go on')
+  const interruption = onInterrupt(output, 'stopping; repeat the command to resume')
   const stop = new AbortController()
   void interruption.asked.then(() => stop.abort())
   const getting = new Getting(way, file)
   try {
     const from = await getting.begin()
-    if (from > 0) output.note(`going on at byte ${from.toLocaleString('en')}`)
+    if (from > 0) output.note(`resuming at byte ${from.toLocaleString('en')}`)
     const bar = new ByteBar(basename(file), from)
     const progress = (at: number, total: number | null) => bar.at(at, total)
     try {
@@ -58,7 +58,7 @@ const download: Command = async ({ args, options, output, env }) => {
         isSound = await getting.isSound()
         if (isSound) break
         if (attempt === 2) throw mismatch(address)
-        output.note('what came has another digest than the server says: starting again')
+        output.note('the received bytes do not match the digest of the server: starting again')
         await getting.startOver()
       }
     } finally {
@@ -83,7 +83,7 @@ const download: Command = async ({ args, options, output, env }) => {
 export default download
 
 function mismatch(address: string): RepriseError {
-  const what = `${address}: what came twice has another digest than the server says`
+  const what = `${address}: the received bytes did not match the digest of the server, twice`
   return new RepriseError('CHECKSUM_MISMATCH', what, {})
 }
 
@@ -156,7 +156,7 @@ class Getting {
       throw new Broken('the server has fewer bytes than were here: starting again')
     }
     if (response.status === 206 && Number(range?.[1]) !== this.at)
-      throw new RepriseError('REFUSED', 'the server sent another range than was asked for', {})
+      throw new RepriseError('REFUSED', 'the server sent a range that was not requested', {})
     const digest = /(?:^|,)\s*sha-256=:([0-9a-z+/=]+):/i.exec(response.headers.get('repr-digest') ?? '')?.[1]
     if (response.status === 200) await this.#startOver(strongTag(response.headers.get('etag')))
     this.#expected = digest ?? this.#expected
@@ -173,7 +173,7 @@ class Getting {
     const { size } = await handle.stat()
     await handle.close()
     if (size !== this.at) {
-      const what = `${this.#part} has ${size} bytes where ${this.at} came: something else wrote there; ask for it again`
+      const what = `${this.#part} has ${size} bytes, not ${this.at}: another program wrote to it; repeat the command`
       throw new RepriseError('CONFLICT', what, { file: this.#part })
     }
     await rename(this.#part, this.#file)

@@ -34,7 +34,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
       ]),
     )
     if (shown.some((effect) => effect.outcome === null && needsPerson(effect)))
-      output.note(`say what became of one: reprise effects ${timeline} --settle EFFECT --as done|failed`)
+      output.note(`to record an outcome: reprise effects ${timeline} --settle EFFECT --as done|failed`)
     return undefined
   })
   return exit.ok

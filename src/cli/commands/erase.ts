@@ -35,7 +35,7 @@ const command: Command = async (invocation) => {
   const done = await engine.erase(args[0]!, means)
   if (done.timelines.length === 0) {
     // An interrupted erasure may already have deleted it: its bytes are out of the files now. A typo looks the same.
-    const what = `there is no timeline ${args[0]}: nothing was erased, only what earlier erasures had left was taken out`
+    const what = `there is no timeline ${args[0]}: nothing was erased, apart from remains of earlier erasures`
     throw new RepriseError('NOT_FOUND', what, { timeline: args[0] })
   }
   output.result(done, () => {
@@ -67,7 +67,7 @@ async function entries({ engine, args, options, output }: Invocation): Promise<n
     if (report.entries.length === 0) output.line('no entry is left that matches')
     for (const { timeline: id, from, checkpoints, savepoints } of report.timelines) {
       const held = savepoints.length > 0 ? `, among them savepoints ${savepoints.join(', ')}` : ''
-      output.line(`${id}: its state from ${from} on is made anew; ${count(checkpoints, 'checkpoint')} go${held}`)
+      output.line(`${id}: its state from ${from} on is rebuilt; ${count(checkpoints, 'checkpoint')} removed${held}`)
     }
     for (const { timeline: id, code, why } of report.refusals) output.line(`refused: ${id}: ${why} [${code}]`)
     if (isMeant) output.line(`${count(report.chunks, 'chunk')} taken out`)

@@ -77,7 +77,7 @@ async function chosen({ engine, args, options }: Invocation): Promise<{ name: st
   if (args.length === 0)
     throw new UsageError('name the program behind --: reprise exec --state ckpt -- python train.py')
   if (state === undefined)
-    throw new UsageError('name the folder in which it writes what it needs to go on: --state DIR')
+    throw new UsageError('name the folder with the files that the program needs to resume: --state DIR')
   const id = text(options, 'id')
   const name = id ?? nameOfWords(args)
   if (id === undefined) await refuseElsewhere(engine, name)
@@ -144,7 +144,7 @@ async function refuseElsewhere(engine: Reprise, name: string): Promise<void> {
   if (!started) return
   const host = started.host.split('#')[0]
   if (started.directory === process.cwd() && host === hostname()) return
-  const what = `exec/${name} was last started in ${started.directory} on ${host}: say --id ${name} to go on with it here, or name another`
+  const what = `exec/${name} was last started in ${started.directory} on ${host}: use --id ${name} to continue it here, or choose another id`
   throw new RepriseError('CONFLICT', what, { timeline: `exec/${name}` })
 }
 
@@ -219,7 +219,7 @@ function wordsFor(event: ExecEvent): string | null {
     case 'stopping':
       return `${event.signal} passed on; ${formatMs(event.graceMs)} to end and be captured, once more to kill it`
     case 'ended': {
-      const how = event.exitCode === null ? (event.signal ?? 'nobody saw how') : `exit code ${event.exitCode}`
+      const how = event.exitCode === null ? (event.signal ?? 'its outcome is unknown') : `exit code ${event.exitCode}`
       const lost =
         event.lostMs > 0
           ? `; ${event.isAtMost ? 'at most ' : ''}${formatMs(event.lostMs)} of work since the last capture is lost`

@@ -13,7 +13,7 @@ const next = {
   retry: 'try the same again',
   reload: 'read the current state and decide again',
   fix: 'correct the input, then try again',
-  stop: 'stop and look',
+  stop: 'stop and investigate',
 } as const
 
 const explain: Command = ({ args, output }) => {

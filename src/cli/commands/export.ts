@@ -18,7 +18,7 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
     throw new UsageError('--progress, --state-only and --history are different exports: choose one')
   }
   if (isObjectStore(file) && (flag(options, 'progress') || flag(options, 'history'))) {
-    throw new UsageError('only a whole timeline, or its state, goes to an object store', 'name a file')
+    throw new UsageError('only a timeline or its state can be exported to an object store', 'name a file')
   }
   const onlyNew = !flag(options, 'force')
   const isThere = file !== '-' && (isObjectStore(file) ? await objectFiles.exists(file) : existsSync(file))
@@ -48,7 +48,7 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
     )
     return exit.ok
   }
-  if (file === '-') throw new UsageError('only --progress can be written to -', 'name a file for the whole timeline')
+  if (file === '-') throw new UsageError('only --progress can be written to -', 'name a file for the timeline')
   const { head, seq } = await findPlace(engine, given)
   const done = await engine.export({ timeline: head.timeline, seq }, file, {
     stateOnly: flag(options, 'state-only'),

@@ -17,7 +17,7 @@ const command: Command = async (invocation) => {
   const by = text(options, 'by')
   const reason = text(options, 'reason')
   if (isMeant && timeline !== args[0]) {
-    throw new UsageError(`${args[0]} is not a whole id`, `if you mean it: reprise give-up ${timeline} … --yes`)
+    throw new UsageError(`${args[0]} is not a complete id`, `to confirm: reprise give-up ${timeline} … --yes`)
   }
   if (isMeant && (by === undefined || reason === undefined)) {
     throw new UsageError('who gives it up, and why?', `reprise give-up ${timeline} --by NAME --reason TEXT --yes`)
@@ -26,12 +26,12 @@ const command: Command = async (invocation) => {
   output.result(report, () => {
     const verb = isMeant ? 'given up' : 'would be given up'
     for (const { from, to } of report.lost) output.line(`${verb}: ${timeline}@${from === to ? from : `${from}..${to}`}`)
-    for (const what of report.unknown) output.line(`nobody can say any more: ${what}`)
+    for (const what of report.unknown) output.line(`no longer known: ${what}`)
     if (report.refusal !== null) output.line(`refused: ${report.refusal}`)
   })
   if (isMeant) return exit.ok
   output.note(
-    report.refusal === null ? 'nothing was changed; with --by, --reason and --yes it is' : 'nothing was changed',
+    report.refusal === null ? 'nothing was changed; --by, --reason and --yes confirm it' : 'nothing was changed',
   )
   return report.refusal === null ? exit.ok : exit.conflict
 }
@@ -46,7 +46,7 @@ async function accept({ engine, options, output }: Invocation, loss: LossRecord)
   }
   if (isMeant) await engine.acceptLoss(loss.id, { by: by!, reason: reason! })
   output.result(loss, () => output.line(`${isMeant ? 'given up: ' : ''}${lossWords(loss)}`))
-  if (!isMeant) output.note('nothing was changed; with --by, --reason and --yes it is named no longer')
+  if (!isMeant) output.note('nothing was changed; --by, --reason and --yes accept the loss')
   return exit.ok
 }
 

@@ -28,7 +28,7 @@ const verbs: Readonly<Record<string, (invocation: Invocation, args: readonly str
 const group: Command = async (invocation) => {
   const [verb, ...rest] = invocation.args
   const act = Object.hasOwn(verbs, verb!) ? verbs[verb!] : undefined
-  if (!act) throw new UsageError(`say what to do: reprise group ${Object.keys(verbs).join('|')}`)
+  if (!act) throw new UsageError(`choose an action: reprise group ${Object.keys(verbs).join('|')}`)
   return await act(invocation, rest)
 }
 
@@ -92,7 +92,7 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
   if (!flag(options, 'yes') && !isRefused) {
     const members = plan.members.map(({ timeline }) => timeline)
     await mayRestore(engine, members, { waitMs: toMs(wait, '--timeout'), takeover })
-    if (!(await confirm('They go back together. Go on?', stdin, output))) {
+    if (!(await confirm('All of them are rolled back together. Continue?', stdin, output))) {
       output.note('nothing was changed; --yes does it without asking')
       return exit.usage
     }
@@ -116,7 +116,7 @@ async function abandon({ engine, output }: Invocation, args: readonly string[]):
   const id = one(args, 'abandon ID')
   const wentBack = await engine.groups.abandon(id)
   output.result({ id, wentBack }, () => {
-    output.line(`${id} is abandoned; its members go on as they are`)
+    output.line(`${id} is abandoned; its members continue as they are`)
     for (const { timeline, to } of wentBack) output.line(`${timeline} had gone back to ${to}`)
   })
   return exit.ok
@@ -182,7 +182,7 @@ function tellRestored(output: Output, { id, members }: GroupRestored): void {
   for (const { timeline, to, archive, isAsked, isMoved } of members) {
     if (!isMoved) output.line(`${timeline} stays where it is`)
     else if (isAsked) output.line(`${timeline} goes back to ${to}; it does so where it is executed`)
-    else output.line(`${timeline} goes on from ${to}; what came after is ${archive}`)
+    else output.line(`${timeline} continues from ${to}; later entries are in ${archive}`)
   }
   output.note(`restore ${id}`)
 }

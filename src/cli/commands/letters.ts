@@ -63,7 +63,7 @@ const runByThemselves: ReadonlySet<string> = new Set(['pipeline', 'informer', 'c
 export const redrive: Command = async ({ engine, args, options, output }) => {
   const [given, ...wanted] = args as [string, ...string[]]
   const isAll = flag(options, 'all')
-  if (isAll === wanted.length > 0) throw new UsageError('say which keys, or --all', 'reprise dead lists them')
+  if (isAll === wanted.length > 0) throw new UsageError('name the keys, or use --all', 'reprise dead lists them')
   const json = text(options, 'item')
   if (json !== undefined && wanted.length !== 1) throw new UsageError('--item needs exactly one key')
   const items = json === undefined ? {} : { [wanted[0]!]: parseJson(json, '--item') }

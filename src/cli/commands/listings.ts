@@ -16,7 +16,9 @@ export const workers: Command = async ({ engine, options, output }) => {
   const { now, known, workers: shown } = await describeWorkers(engine, { all: flag(options, 'all') })
   output.result(shown, () => {
     if (shown.length === 0)
-      return output.note(known > 0 ? 'nobody is at work; --all shows who was' : 'nobody has worked here')
+      return output.note(
+        known > 0 ? 'no worker is running; --all lists former workers' : 'this store never had a worker',
+      )
     const { green, red, yellow } = output.colours
     output.table(
       ['WORKER', 'STATE', 'OWNS', 'STARTED', 'BEAT', 'PROGRESS', 'SERVES'],
@@ -86,7 +88,7 @@ export const consumers: Command = async ({ engine, output }) => {
   const now = hostOf(engine).kernel.worker.now()
   const rows = await consumersOf(engine)
   output.result(rows, () => {
-    if (rows.length === 0) return output.note('nobody reads the feed')
+    if (rows.length === 0) return output.note('the feed has no readers')
     output.table(
       ['CURSOR', 'OWNER', 'MOVED', 'BEHIND'],
       rows.map((row) => [
@@ -97,7 +99,7 @@ export const consumers: Command = async ({ engine, output }) => {
       ]),
     )
     output.note(
-      'behind counts the whole feed, also what a consumer does not read; history that one has not passed is kept for it',
+      'BEHIND counts all entries of the feed, including those that a consumer skips; retention keeps entries that a consumer has not passed',
     )
     return undefined
   })

@@ -11,7 +11,7 @@ const move: Command = async ({ engine, args, options, output }) => {
   const url = text(options, 'to')
   const isBack = flag(options, 'back')
   if ([file, url, isBack || undefined].filter((each) => each !== undefined).length !== 1) {
-    throw new UsageError('say where to: a FILE, --to URL, or --back')
+    throw new UsageError('name the target: a FILE, --to URL, or --back')
   }
   const head = await findMember(engine, given)
   if (isBack) {
@@ -29,10 +29,10 @@ const move: Command = async ({ engine, args, options, output }) => {
     output.result({ ...moved, to: url ?? file }, () => {
       const what = moved.timelines.length === 1 ? head.timeline : count(moved.timelines.length, 'timeline')
       output.line(`${what} in ${url ?? file}, ${bytes(moved.bytes)}`)
-      if (target) output.note('it goes on there; here it can no longer be opened')
+      if (target) output.note('it continues there and can no longer be opened here')
       else
         output.note(
-          `it goes on where this is run: reprise import ${file}; to take it back: reprise move ${given} --back`,
+          `to continue it in another store: reprise import ${file}; to undo the move: reprise move ${given} --back`,
         )
     })
   } finally {

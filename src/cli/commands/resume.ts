@@ -57,7 +57,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
     output.note(
       heads.length === 0
         ? 'nothing to resume: all that was started is finished'
-        : `nothing to resume here: what is unfinished (${heads.length}) was not started by reprise run; reprise ls shows it`,
+        : `nothing to resume: the unfinished timelines (${heads.length}) were not started by reprise run; reprise ls lists them`,
     )
     return exit.ok
   }
@@ -97,7 +97,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
       // Timelines started by `reprise run` record their file; the others need --module again.
       const again = [given, text(options, 'module') && `--module ${text(options, 'module')}`]
       output.notes(
-        `interrupted; nothing is lost. Go on with:\n  ${['reprise resume', ...again].filter(Boolean).join(' ')}`,
+        `interrupted; nothing is lost. Resume with:\n  ${['reprise resume', ...again].filter(Boolean).join(' ')}`,
       )
       return exit.interrupted
     }

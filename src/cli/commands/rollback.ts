@@ -25,7 +25,7 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
   await mayAct(engine, head, 'rollback', { seq: plan.to, takeover })
   if (!flag(options, 'yes')) {
     if (!output.isJson) showPlan(plan, output)
-    if (!(await confirm(`${plan.timeline} goes back from ${plan.from} to ${plan.to}. Go on?`, stdin, output))) {
+    if (!(await confirm(`${plan.timeline} is rolled back from ${plan.from} to ${plan.to}. Continue?`, stdin, output))) {
       output.result({ plan }, () => output.note('nothing was changed; --yes does it without asking'))
       return exit.usage
     }
@@ -43,7 +43,8 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
       output.line(`${done.timeline} goes back to before ${from}; it does so where it is executed`)
       output.line(undoes.length > 0 ? `undone in this order: ${undoes.join(', ')}` : 'nothing has to be undone')
     }
-    if (done.archive) output.line(`${done.timeline} goes on from ${done.to.seq}; what came after is ${done.archive}`)
+    if (done.archive)
+      output.line(`${done.timeline} continues from ${done.to.seq}; later entries are in ${done.archive}`)
     showEffects(done.effects, output)
   })
   return exit.ok
@@ -53,7 +54,7 @@ async function beforeOf(seq: number | null, options: Options): Promise<Before> {
   const [before, time, where] = [text(options, 'before'), text(options, 'before-time'), text(options, 'where')]
   const isValid = flag(options, 'until-valid')
   const given = [seq !== null, before !== undefined, time !== undefined, isValid || where !== undefined]
-  if (given.filter(Boolean).length !== 1) throw new UsageError(`say where to, in one way: ${ways}`)
+  if (given.filter(Boolean).length !== 1) throw new UsageError(`name the target in one way: ${ways}`)
   if (seq !== null) return { seq }
   if (before !== undefined) {
     if (!/^[1-9]\d*$/.test(before)) throw new UsageError('--before takes the sequence of an entry')

@@ -85,7 +85,7 @@ export const terminate: Command = async ({ engine, args, options, output, stdin 
   const head = await findTimeline(engine, args[0]!)
   // A refusal is reported before the question.
   await mayAct(engine, head, 'terminate')
-  const question = `${head.timeline} ends at once, and nothing it did is undone. Go on?`
+  const question = `${head.timeline} ends at once, without compensation. Continue?`
   if (!flag(options, 'yes') && !(await confirm(question, stdin, output))) {
     output.note('nothing was changed; --yes does it without asking')
     return exit.usage

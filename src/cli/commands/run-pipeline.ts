@@ -67,7 +67,7 @@ export async function runThreads(
     throw new UsageError(`--threads must be a whole number from 1 to ${threadsMax} (got ${text(options, 'threads')})`)
   }
   if (text(options, 'id') !== undefined) {
-    throw new UsageError('--id names a run of its own; threads share the partitions of the pipeline itself')
+    throw new UsageError('--id starts a separate run; threads share the partitions of the pipeline itself')
   }
   const { url, namespace, blobs, keys } = options as Readonly<Record<string, string | undefined>>
   const store = { url, namespace, blobs, keys, patience: duration(options, 'away-for'), create: true }

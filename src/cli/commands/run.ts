@@ -142,7 +142,7 @@ function tellInterrupted(
   output: Output,
   given: readonly (readonly [string, string | undefined])[] = [],
 ): number {
-  output.notes(`interrupted; nothing is lost. Go on with:\n  ${resumeLine(file, name, options, given)}`)
+  output.notes(`interrupted; nothing is lost. Resume with:\n  ${resumeLine(file, name, options, given)}`)
   return exit.interrupted
 }
 
@@ -164,7 +164,7 @@ async function runJob(
   if (report.status === 'stopped') return tellInterrupted(file, definition.name, options, output)
   // Dead letters of earlier runs count as well: they are still unresolved, and a scheduler must not take the run for a
   // complete success.
-  if (report.dead > 0) output.note(`look at them with: reprise dead ${definition.name}`)
+  if (report.dead > 0) output.note(`list them with: reprise dead ${definition.name}`)
   return report.dead > 0 ? exit.partly : exit.ok
 }
 

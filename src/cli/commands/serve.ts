@@ -38,7 +38,7 @@ const serve: Command = async ({ options, output }) => {
   }
   const tokenFile = file ?? defaultTokens
   const { tokens, isNew } = readOrMakeTokens(tokenFile)
-  if (!isLoopback(host) && isNew) output.note(`made ${tokenFile}: it lets in whoever has it`)
+  if (!isLoopback(host) && isNew) output.note(`created ${tokenFile}: anyone who can read it has access`)
   const where = { url: text(options, 'url'), namespace: text(options, 'namespace') }
   const isWorking = flag(options, 'work')
   if (isWorking && (readOnly || text(options, 'module') === undefined)) {

@@ -11,7 +11,7 @@ const shards: Command = async (given) => {
   const { engine, args, output } = given
   const [verb, url] = args as [string | undefined, string | undefined]
   if (verb !== undefined && verb !== 'add') throw new UsageError(`shards has no ${verb}: there is only add`)
-  if (verb === 'add' && url === undefined) throw new UsageError('say which database: reprise shards add URL')
+  if (verb === 'add' && url === undefined) throw new UsageError('name the database: reprise shards add URL')
   if (verb === 'add') return await add(given, url!)
   const rows = await engine.shards()
   output.result(rows, () => {
@@ -48,7 +48,7 @@ async function add({ engine, options, output }: Parameters<Command>[0], url: str
     return exit.ok
   } catch (error) {
     if (!interruption.isAsked) throw error
-    output.note('interrupted: the same command goes on')
+    output.note('interrupted: repeat the command to resume')
     return exit.interrupted
   } finally {
     interruption.off()

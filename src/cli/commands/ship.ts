@@ -16,7 +16,7 @@ const ship: Command = async (invocation) => {
   await tellElsewhere(invocation)
   const [every, base, keep] = ['every', 'base', 'keep'].map((name) => duration(options, name))
   const end = new AbortController()
-  const interruption = onInterrupt(output, 'shipping what was committed')
+  const interruption = onInterrupt(output, 'shipping the remaining commits')
   void interruption.asked.then(() => end.abort())
   const say = teller((line) => output.note(line))
   try {
@@ -54,9 +54,7 @@ async function verify({ engine, args, output }: Invocation): Promise<number> {
 /** Data outside the file is not shipped. */
 async function tellElsewhere({ engine, output }: Invocation): Promise<void> {
   if ((await engine.head('reprise/store'))?.attributes.$chunks !== undefined) {
-    output.note(
-      'the chunks of this store do not lie in its file, and are not shipped: keep their place as safe as this one',
-    )
+    output.note('the chunks of this store are outside its file, and are not shipped: protect them separately')
   }
   for (const { name, at } of (await notedTiers(hostOf(engine).kernel)).tiers) {
     output.note(
@@ -71,7 +69,7 @@ function teller(say: (line: string) => void): (status: ShipStatus) => void {
   return ({ failing, safeAt, place, record }) => {
     const now = failing ? 'failing' : safeAt === null ? 'new' : 'well'
     if (now === state) return
-    if (failing) say(`${place} does not take it: ${failing.error}; the store goes on, and it is tried again`)
+    if (failing) say(`${place} refused the records: ${failing.error}; the store keeps working, and shipping is retried`)
     else if (now === 'well') say(`${state === 'failing' ? 'back: ' : ''}shipping to ${place}, at record ${record}`)
     state = now
   }

@@ -46,7 +46,7 @@ const state: Command = async ({ engine, args, options, output }) => {
   const cells = await readPipelineState(engine, timeline, operator, key!, of)
   output.result(cells, () => {
     if (cells.length === 0)
-      return output.note(`${operator} has nothing of ${word}; --number looks for a key that is a number`)
+      return output.note(`${operator} has no state for ${word}; --number searches for a numeric key`)
     return output.table(
       ['TABLE', 'WINDOW', 'VALUE'],
       cells.map(({ table, space, value }) => [table, String(space), shown(value)]),

@@ -10,7 +10,7 @@ import { urlOf } from '../store.ts'
 /** Re-encrypts everything with the current key of the ring, so that older keys can be retired. If killed, run it again. */
 export const rekey: Command = async ({ engine, output }) => {
   if ((await engine.keys()).current === null) {
-    throw new RepriseError('INVALID_ARGUMENT', 'rekey must be given the key ring: name its file with --keys', {})
+    throw new RepriseError('INVALID_ARGUMENT', 'rekey needs the key ring: name its file with --keys', {})
   }
   const report = await engine.rekey()
   const { changed, left, users, isDone, key, retired } = report
@@ -43,7 +43,7 @@ export const incarnate: Command = async ({ options, output }) => {
     for (const { namespace, store, incarnation } of namespaces) {
       output.line(`${namespace}: store ${store}, incarnation ${incarnation}`)
     }
-    output.note('positions, revisions and streams from before are refused; their readers begin anew')
+    output.note('earlier positions, revisions and streams are refused; their readers start again')
   })
   return exit.ok
 }

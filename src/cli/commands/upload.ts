@@ -26,7 +26,7 @@ const upload: Command = async ({ args, options, output, env }) => {
   const [file, address] = args as [string, string]
   const way = wayTo(address, options, env)
   const { size, mtimeMs } = await fileAt(file)
-  const interruption = onInterrupt(output, 'stopping; ask for it again to go on')
+  const interruption = onInterrupt(output, 'stopping; repeat the command to resume')
   const stop = new AbortController()
   void interruption.asked.then(() => stop.abort())
   const sent = new Sending(
@@ -43,7 +43,7 @@ const upload: Command = async ({ args, options, output, env }) => {
       (why) => output.note(why),
       trying,
     )
-    if (from > 0) output.note(`going on at byte ${from.toLocaleString('en')} of ${size.toLocaleString('en')}`)
+    if (from > 0) output.note(`resuming at byte ${from.toLocaleString('en')} of ${size.toLocaleString('en')}`)
     const bar = new ByteBar(basename(file), from)
     try {
       await insist(
@@ -111,7 +111,8 @@ class Sending {
     const { signal } = line
     const made = await expectStatus(await ask(this.#way, this.#way.url, { method: 'POST', headers, signal }), 201)
     const location = made.headers.get('location')
-    if (location === null) throw new RepriseError('REFUSED', 'the server made an upload, and did not say where', {})
+    if (location === null)
+      throw new RepriseError('REFUSED', 'the server created an upload without a Location header', {})
     const url = new URL(location, this.#way.url)
     if (url.origin !== this.#way.url.origin) {
       throw new RepriseError('REFUSED', `the server sends this upload to ${url.origin}: nothing was sent there`, {})
@@ -172,7 +173,7 @@ class Sending {
     const now = await fileAt(this.#file)
     if (now.size === size && now.mtimeMs === modifiedMs) return
     await this.forget()
-    const what = `${this.#file} was changed while it was sent: what the server has may be part old and part new; send it again`
+    const what = `${this.#file} changed during the transfer, so the upload may mix old and new bytes; send it again`
     throw new RepriseError('CONFLICT', what, { file: this.#file })
   }
 
@@ -191,7 +192,7 @@ class Sending {
   #stands(response: Response): void {
     const offset = Number(response.headers.get('upload-offset') ?? Number.NaN)
     if (!Number.isSafeInteger(offset) || offset < 0 || offset > this.#source.size) {
-      throw new RepriseError('REFUSED', 'the server does not say where the upload stands', {})
+      throw new RepriseError('REFUSED', 'the server sent no Upload-Offset', {})
     }
     this.offset = offset
   }

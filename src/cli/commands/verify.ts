@@ -52,8 +52,8 @@ const verify: Command = async (invocation) => {
     })
   if (!report) {
     const next = isResumed
-      ? 'reprise verify --resume goes on where it was'
-      : 'with --resume it keeps a mark in the store, and goes on where it was'
+      ? 'reprise verify --resume resumes it'
+      : 'with --resume it saves its progress, and an interrupted verification resumes'
     output.note(`interrupted; ${next}`)
     return exit.interrupted
   }
@@ -73,7 +73,7 @@ const verify: Command = async (invocation) => {
       output.line(output.colours.yellow(`${state}: ${timeline ?? ''} ${where}: ${what} (from ${copy})`))
     }
     for (const { timeline, where, what } of report.cannotTell) {
-      output.line(output.colours.yellow(`cannot tell ${timeline ?? ''} ${where}: ${what}`))
+      output.line(output.colours.yellow(`unknown ${timeline ?? ''} ${where}: ${what}`))
     }
     for (const change of report.unfinished) {
       output.line(red(`${change.isRunning && !change.blocks ? '' : 'CHANGE_UNFINISHED '}${changeWords(change)}`))
@@ -83,7 +83,7 @@ const verify: Command = async (invocation) => {
     }
     for (const loss of report.losses) {
       output.line(red(`DATA_LOST ${loss.id}: ${lossWords(loss)}`))
-      output.note(`restore a backup, or give it up: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`)
+      output.note(`restore a backup, or accept the loss: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`)
     }
     const counts = `${count(report.timelines, 'timeline')}, ${count(report.entries, 'entry', 'entries')}, ${count(report.checkpoints, 'checkpoint')}, ${count(report.chunks, 'chunk')}`
     const verdict =
@@ -103,7 +103,9 @@ const verify: Command = async (invocation) => {
     for (const next of steps) output.note(next)
     // Beside damage this is uncertain: the chunks may belong to unreadable manifests.
     if (report.orphans > 0 && report.ok)
-      output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
+      output.note(
+        `${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes those that are old enough`,
+      )
   })
   if (losses > 0) return exit.damage
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
@@ -139,7 +141,7 @@ function earlierWords({ from, to, upTo, timelines, again, structuresAt }: Earlie
   if (upTo !== null) {
     words.push(
       `${count(timelines, 'timeline')} up to ${upTo} ${timelines === 1 ? 'was' : 'were'} verified between ${when(from)} and ${when(to)}, by a verify that was interrupted, and not written since`,
-      `${count(again, 'timeline')} up to there, written since or new, ${again === 1 ? 'was' : 'were'} verified again; damage since then to what nobody wrote shows in a verify without --resume`,
+      `${count(again, 'timeline')} up to there, new or changed since, ${again === 1 ? 'was' : 'were'} verified again; later damage to unchanged data is found only without --resume`,
     )
   }
   if (structuresAt !== null) words.push(`the structures of the store itself were checked at ${when(structuresAt)}`)
@@ -163,8 +165,8 @@ function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: 
   }
   output.note(
     isDone
-      ? `the file did not open, and was written anew from what was sound in it; the old one is ${kept}`
-      : 'the file does not open: reprise verify --repair writes it anew from what is sound in it, and keeps the old one',
+      ? `the file did not open, and was rebuilt from its intact parts; the old file is ${kept}`
+      : 'the file does not open: reprise verify --repair rebuilds it from its intact parts, and keeps the old file',
   )
 }
 
@@ -180,7 +182,7 @@ async function nextSteps(
     ({ code, timeline, seq }) => code === 'HISTORY_DAMAGED' && timeline !== null && seq !== null,
   )
   if (healed.some(({ isPutRight }) => !isPutRight))
-    steps.push('reprise verify --repair puts right what has a sound copy')
+    steps.push('reprise verify --repair repairs everything that has an intact copy')
   if (history) {
     if (from === undefined)
       steps.push('reprise verify --repair --from COPY heals history from another store, an export or a backup')
@@ -192,7 +194,7 @@ async function nextSteps(
     steps.push(
       isRepair
         ? 'what stays damaged in the file itself is left behind by a new one: reprise backup FILE, then reprise restore FILE there'
-        : 'reprise verify --repair writes a damaged SQLite file anew from what is sound in it, and keeps the old one; stop other programs first',
+        : 'reprise verify --repair rebuilds a damaged SQLite file from its intact parts, and keeps the old file; stop other programs first',
     )
   }
   return steps
@@ -209,8 +211,8 @@ async function withoutCopy(engine: Reprise, timeline: string, seq: number): Prom
   if (refusal !== null && !isUnknown) return [`without a copy, reprise give-up ${timeline} is refused: ${refusal}`]
   const module = isUnknown ? ' --module FILE' : ''
   return [
-    `without a copy: reprise give-up ${timeline}${module} says what would be lost, and goes on without it`,
-    `or reprise fork ${timeline}@SEQ NEW goes on from a sequence below ${seq}`,
+    `without a copy: reprise give-up ${timeline}${module} shows the losses, and with --yes continues without the lost entries`,
+    `or reprise fork ${timeline}@SEQ NEW continues from a sequence below ${seq}`,
   ]
 }
 

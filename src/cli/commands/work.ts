@@ -37,7 +37,7 @@ export async function workOn(
   output: Output,
   { file = null, options }: WorkOn,
 ): Promise<number> {
-  const interruption = onInterrupt(output, 'finishing what is in flight', { waitsFor: () => inHand(engine) })
+  const interruption = onInterrupt(output, 'finishing the work in flight', { waitsFor: () => inHand(engine) })
   const off = engine.events.on('problem', problemPrinter(output))
   try {
     const taken = file === null ? definitions : takeUp(engine, definitions, file, output, options)

@@ -115,7 +115,7 @@ test('A4.3, G9: within the interval that was picked, recovery stays inside the b
       (recoverWithin, some, restorePart, isFirst, since) => {
         const measured = { ...some, restoreMs: recoverWithin * restorePart, restoreBytes: 0, checkpointBytes: 0 }
         const { entries, because } = chooseInterval({ recoverWithin }, measured, { ...since, isFirst })
-        if (because[0]!.includes('cannot be kept')) return
+        if (because[0]!.includes('is not possible')) return
         const { openMs, restoreMs, replayMsPerEntry, checkpointMs } = estimate(measured, isFirst)
         const arriving = (measured.entriesPerMs ?? 0) * checkpointMs
         expect(openMs + restoreMs + (entries! + arriving) * replayMsPerEntry).toBeLessThanOrEqual(recoverWithin)
@@ -195,7 +195,7 @@ test('a budget that cannot be kept is said to be so, and checkpoints still do no
   const measured = only({ checkpointMs: 400, restoreMs: 3000, applyMsPerEntry: 1 })
   const early = decideCheckpoint({ recoverWithin: '1s' }, measured, { entries: 50, ms: 399 })
   expect(early).toMatchObject({ isDue: false, dueInMs: 1 })
-  expect(chooseInterval({ recoverWithin: '1s' }, measured).because[0]).toContain('cannot be kept')
+  expect(chooseInterval({ recoverWithin: '1s' }, measured).because[0]).toContain('is not possible')
   expect(decideCheckpoint({ recoverWithin: '1s' }, measured, { entries: 50, ms: 400 })).toMatchObject({
     isDue: true,
     trigger: 'budget',
@@ -237,7 +237,7 @@ test('a failure rate turns into a time, never shorter than a checkpoint takes', 
   expect(chooseInterval({ failureEvery: '1s' }, measured).ms).toBe(5000)
   const usual = decideCheckpoint({ failureEvery: '1d' }, { ...noCosts, checkpointMs: 10 }, { entries: 1, ms: 41_600 })
   expect(usual).toMatchObject({ isDue: true, trigger: 'failure rate', intervalMs: 41_563 })
-  expect(usual.because).toContain('Young says 41.57s')
+  expect(usual.because).toContain("Young's formula 41.57s")
 })
 
 test('A4.3: failures may be observed: more of them, shorter intervals; none yet, one in a day', () => {

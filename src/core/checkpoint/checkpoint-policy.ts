@@ -225,7 +225,7 @@ function budgetLimit(budgetMs: number, costs: MeasuredCosts, since: SinceCheckpo
     const busy = stretch(costs) > 0 ? ` (stretched to ${percent(share)} of it: busy ${percent(costs.load!)})` : ''
     return isKept
       ? `every ${entries} entries to recover within ${formatMs(budgetMs)}${busy}: ${figures}`
-      : `recovery within ${formatMs(budgetMs)} cannot be kept, so as often as it costs no more than half of the time: ${figures}`
+      : `recovery within ${formatMs(budgetMs)} is not possible, so checkpoints take at most half of the time: ${figures}`
   }
   const replayMs = isKept ? room : 0
   return { trigger: 'budget', entries, replayMs, replayMsPerEntry, atLeastMs: checkpointMs, because }
@@ -246,7 +246,7 @@ function failureLimit(
   const ms = Math.max(best, Math.round(Math.min(best * (1 + (stretchMax - 1) * stretch(costs)), allowedMs)))
   const because = () =>
     `each ${formatMs(ms)}: a checkpoint takes ${said(checkpointMs, isAssumed(costs).checkpoint)}, ` +
-    `a failure is ${isObserved ? 'observed' : 'expected'} every ${formatMs(everyMs)} (Daly; Young says ${formatMs(youngIntervalMs(checkpointMs, everyMs))})` +
+    `a failure is ${isObserved ? 'observed' : 'expected'} every ${formatMs(everyMs)} (Daly; by Young's formula ${formatMs(youngIntervalMs(checkpointMs, everyMs))})` +
     `${ms > best ? `; stretched from ${formatMs(best)}: busy ${percent(costs.load!)}` : ''}`
   return { trigger: 'failure rate', ms, because }
 }

@@ -250,7 +250,7 @@ function planFloor(at: {
   const { floor } = input.head
   const second = restorePoints[1]
   if (policy.history === 'all') {
-    const since = floor === 0 ? '' : ` from ${floor + 1} on; what lay below is gone already`
+    const since = floor === 0 ? '' : ` from ${floor + 1} on; older history was trimmed`
     return { seq: floor, because: `all history is kept${since}`, heldBy: [] }
   }
   if (second === undefined) {
@@ -273,7 +273,7 @@ function planFloor(at: {
   const heldBy = holders.filter((holder) => holder.seq === lowest)
   const names = heldBy.map((holder) => holder.what).join(', ')
   if (lowest <= floor) return { seq: floor, because: `held at ${floor} by ${names}`, heldBy }
-  return { seq: lowest, because: `history up to ${lowest} is needed by nobody; held there by ${names}`, heldBy }
+  return { seq: lowest, because: `history up to ${lowest} is not needed; later history is held by ${names}`, heldBy }
 }
 
 function whyDropped(one: RetentionCandidate, input: RetentionInput, proven: readonly RetentionCandidate[]): string {

@@ -80,6 +80,9 @@ function checkReach(parent: TimelineId, head: HeadFacts, seq: number, floor: num
   if (seq > head.seq) throw new Refused('OUT_OF_RANGE', `${parent} ends at sequence ${head.seq}, before ${seq}`)
   if (floor > seq) throw new Refused('OUT_OF_RANGE', `the floor ${floor} lies above the base ${seq}`)
   if (floor < seq && floor < head.floor) {
-    throw new Refused('OUT_OF_RANGE', `history of ${parent} up to ${head.floor} is gone, ${floor} was asked for`)
+    throw new Refused(
+      'OUT_OF_RANGE',
+      `history of ${parent} up to ${head.floor} was trimmed, and ${floor} was requested`,
+    )
   }
 }

@@ -222,7 +222,7 @@ export function verifyEntries(
   }
   if (isRedacted(run.bytes)) {
     if (isIntact(hash, before.digest, run)) return
-    const what = `history of ${timeline} at sequence ${run.first}, of which entries were erased, does not match its own check`
+    const what = `history of ${timeline} at sequence ${run.first}, with erased entries, does not match its checksum`
     throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: run.first, last: lastSeq(run) })
   }
   const digest = chainDigest(hash, before.digest, run.bytes)
@@ -284,7 +284,7 @@ export function visitEntries(
 ): { readonly first: number; readonly count: number } {
   const { reader, first, epoch, time } = readStart(bytes)
   if (expectedFirst !== undefined && first !== expectedFirst)
-    throw new RepriseError('MALFORMED', `a run says it starts at ${first}, its place says ${expectedFirst}`)
+    throw new RepriseError('MALFORMED', `a run starts at ${first}, but its position implies ${expectedFirst}`)
   let seq = first
   while (reader.remaining > 0) {
     const size = reader.integer()

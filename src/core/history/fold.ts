@@ -175,7 +175,7 @@ function pathError(
   const what =
     code === 'UPCAST_MISSING'
       ? `no upcaster for ${at.type} from version ${at.version}${written}`
-      : `${at.type} version ${at.version}${written} is newer than this code knows`
+      : `${at.type} version ${at.version}${written} is newer than this code supports`
   const where = 'timeline' in entry && 'seq' in entry ? `${entry.timeline}@${entry.seq}: ` : ''
   return new RepriseError(code, where + what, {
     ...placeOf(entry),

@@ -79,7 +79,7 @@ export function checkSegment(hash: Hash, { timeline, from, to, runs }: HistorySe
     at = { seq: lastSeq(run), digest: run.digest }
   }
   if (at.seq === to.seq && equalBytes(at.digest, to.digest)) return
-  const what = `a segment of ${timeline} ends at ${at.seq}, not at ${to.seq} with the digest that it says`
+  const what = `a segment of ${timeline} ends at ${at.seq}, not at ${to.seq} with its recorded digest`
   throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: at.seq })
 }
 

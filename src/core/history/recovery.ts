@@ -131,7 +131,7 @@ function skipOlderState(skipped: readonly Skipped<Candidate>[]): { why: SkipReas
   const { seq, foldVersion } = newer.manifest
   return {
     why: 'a newer one has another fold version',
-    detail: `the one at ${seq} is whole, written by ${foldVersion}; going back past it would lose it`,
+    detail: `the one at ${seq} is intact, written by ${foldVersion}; an older one would lose its data`,
   }
 }
 

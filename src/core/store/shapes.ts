@@ -75,7 +75,7 @@ export function checkCommit(commit: Commit): void {
   if (!isCount(guard.epoch)) refuse('guard.epoch must be a whole number of at least 0')
   if (guard.seq !== undefined && !isCount(guard.seq)) refuse('guard.seq must be a whole number of at least 0')
   if ((guard.seq === undefined) !== (guard.digest === undefined))
-    refuse('guard.seq and guard.digest must be given together')
+    refuse('guard.seq and guard.digest require each other')
   if (guard.digest !== undefined && !(guard.digest instanceof Uint8Array)) refuse('guard.digest must be bytes')
   // The timeline may have moved since it was read: life, epoch and sequence together identify the intended one.
   if (commit.forget && (guard.life === undefined || guard.seq === undefined)) {

@@ -18,7 +18,7 @@ export function textOf({ parts }: Pick<SqlQuery, 'parts'>, placeholder: (number:
 }
 
 export function tooManyRows({ rowsMax }: SqlQuery): RepriseError {
-  const what = `the query gives more than ${rowsMax} rows: narrow it, or raise limits.sqlRows`
+  const what = `the query returns more than ${rowsMax} rows: narrow it, or raise limits.sqlRows`
   return new RepriseError('LIMIT_EXCEEDED', what, { rowsMax })
 }
 

@@ -106,7 +106,7 @@ export function checkOpenOptions(options: Options): void {
   checkBoolean('readOnly', options.readOnly)
   checkBoolean('evenUnfinished', options.evenUnfinished)
   if (options.grace !== undefined && toMs(options.grace, 'grace') < leastGraceMs) {
-    const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is given up; leave it out for an hour`
+    const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is abandoned (default: 1h)`
     throw new RepriseError('INVALID_ARGUMENT', what, { grace: options.grace })
   }
   if (options.housekeeping) checkHousekeeping(options.housekeeping)

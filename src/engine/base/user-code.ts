@@ -41,7 +41,7 @@ export class UserCode {
     if (!inside) return null
     return new RepriseError(
       'SQL_REFUSED',
-      'a write cannot be asked for inside a transaction of the same store: it would wait for itself; do it before or after',
+      'a write inside a transaction of the same store would wait for itself: write before or after the transaction',
     )
   }
 

@@ -175,7 +175,7 @@ export class Checkpointer<State> {
     const next = this.#underWay.then(() => this.#make(request, request.trigger ?? 'manual', 'asked for'))
     // The caller gets the error, and so does the store's log.
     next.catch((error) => {
-      const what = `asked for: ${error instanceof Error ? error.message : String(error)}`
+      const what = `requested: ${error instanceof Error ? error.message : String(error)}`
       this.#kernel.events.emit('report', { kind: 'checkpoint-failed', timeline: this.#timeline.id, what })
     })
     this.#underWay = next

@@ -155,7 +155,7 @@ async function* piecesOf(
     if (signal?.aborted)
       throw new RepriseError('ABORTED', 'it was aborted while its stream was read', {}, signal.reason)
     const bytes = typeof piece === 'string' ? new TextEncoder().encode(piece) : piece
-    if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream must give bytes')
+    if (!(bytes instanceof Uint8Array)) throw new RepriseError('INVALID_ARGUMENT', 'a stream must yield bytes')
     size += bytes.length
     if (size > bytesMax) {
       const what = `the stream has more than ${bytesMax} bytes`

@@ -68,7 +68,7 @@ export function declare(
 }
 
 export function otherKind(timeline: string, stored: string, declared: string): RepriseError {
-  const what = `${timeline} is a ${stored}, and this code declares it as a ${declared}: give one of them another name`
+  const what = `${timeline} is a ${stored}, and this code declares it as a ${declared}: rename one of them`
   return new RepriseError('CONFLICT', what, { timeline, stored, declared })
 }
 

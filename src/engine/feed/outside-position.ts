@@ -122,6 +122,6 @@ async function isGone(kernel: Pick<Kernel, 'store' | 'hash'>, seen: SeenRun): Pr
 
 function gone(): RepriseError {
   const what =
-    'the position is not of this history: the store was restored or copied since, or it was given for another scope'
+    'the position belongs to another history: the store was restored or copied since, or the position is of another scope'
   return new RepriseError('POSITION_GONE', what, {})
 }

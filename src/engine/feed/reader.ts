@@ -247,7 +247,7 @@ export class FeedReader {
 function trimmed(timeline: string, first: number): RepriseError {
   return new RepriseError(
     'UNRECOVERABLE',
-    `history of ${timeline} before ${first} was trimmed: the feed is not whole`,
+    `history of ${timeline} before ${first} was trimmed: the feed is incomplete`,
     {
       timeline,
       seq: first,

@@ -242,7 +242,7 @@ export class Subscription<Item extends Occurred = Occurred> {
       if (items.length > 0) this.#lastItemAt = items[items.length - 1]!.at.time
     }
     if (isEnd && (await this.sink.isCurrent?.()) === false) {
-      throw new RepriseError('POSITION_GONE', `the store does not have what the ${this.name} has written`)
+      throw new RepriseError('POSITION_GONE', `the store lacks entries that ${this.name} has written`)
     }
     this.#failures = 0
     this.#trouble = null

@@ -292,7 +292,7 @@ function isOtherInput({ input }: Effect, options: EffectOptions<unknown>): boole
 }
 
 function otherInput({ id, outcome }: Effect): RepriseError {
-  const what = `effect ${id} was ${outcome ?? 'intended'} with another input: give each of them an id of its own`
+  const what = `effect ${id} was ${outcome ?? 'intended'} with another input: use separate ids`
   return new RepriseError('CONFLICT', what, { id, outcome })
 }
 

@@ -47,7 +47,7 @@ export async function confirmErased(reader: Reader, timeline: TimelineId, run: E
   for await (const { checks } of readErasures(reader)) for (const each of checks) all.add(toHex(each))
   known.set(reader.store, all)
   if (all.has(check)) return
-  const what = `history of ${timeline} at sequence ${run.first} says that entries of it were erased, and no erasure of it is recorded`
+  const what = `history of ${timeline} at sequence ${run.first} contains erased entries, and no erasure is recorded`
   throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: run.first, last: lastSeq(run) })
 }
 

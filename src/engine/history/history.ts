@@ -147,7 +147,7 @@ async function* readOwn(reader: Reader, head: Head, from: Point, end: number): A
     if (runs.length === 0) {
       throw new RepriseError(
         'HISTORY_DAMAGED',
-        `history of ${head.timeline} ends at ${at.seq}, its head says ${head.seq}`,
+        `history of ${head.timeline} ends at ${at.seq}, its head is at ${head.seq}`,
         {
           timeline: head.timeline,
           seq: at.seq + 1,

@@ -334,8 +334,7 @@ export function cannotTell(error: unknown): boolean {
   return isReprise(error, ...beyondThis, ...lacking)
 }
 
-export const chunkless =
-  'cannot tell: there is no chunk in this store at all; name the folder in which they lie (blobs)'
+export const chunkless = 'unknown: this store contains no chunks; name their folder (blobs)'
 
 /**
  * A chunk is missing in a store without any chunks: they may be in a folder that was not passed, in a store from before
@@ -364,7 +363,7 @@ async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: Man
       : record.seq === head.floor
         ? head.floorDigest
         : (await kernel.store.read(head.timeline, record.seq - 1, 1)).find((run) => lastSeq(run) === record.seq)?.digest
-  if (known && !equalBytes(known, record.digest)) throw mismatch(record, 'lies on another branch')
+  if (known && !equalBytes(known, record.digest)) throw mismatch(record, 'is on another branch')
 }
 
 /** A returned error is damage in a page of the checkpoint that these entries touch. */

@@ -107,7 +107,7 @@ export class Host implements Engine, LayerHost {
     checkDefinition(definition, opens, 'open()')
     checkOptions('open()', options, openOptions)
     if (options.shared && !definition.canShare) {
-      const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
+      const what = `${definition.name} has one owner at a time and cannot be opened as shared; use { wait } or { takeover }`
       throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
     }
     return await definition[opens](this, id, options)
@@ -258,7 +258,7 @@ export class Host implements Engine, LayerHost {
     const heads: Head[] = []
     for await (const head of this.each(query, told)) {
       if (query.limit === undefined && heads.length === listedTimelines) {
-        const what = `more than ${listedTimelines} timelines match: give a limit, or go through them with each()`
+        const what = `more than ${listedTimelines} timelines match: set a limit, or iterate over them with each()`
         throw new RepriseError('LIMIT_EXCEEDED', what, { listedTimelines })
       }
       heads.push(head)
@@ -370,7 +370,7 @@ export class Host implements Engine, LayerHost {
 export function hostOf(engine: Engine): Host {
   const host = engine?.[behind]
   if (host === undefined) {
-    throw new RepriseError('INVALID_ARGUMENT', 'an engine must be given: the one that open() returned', {
+    throw new RepriseError('INVALID_ARGUMENT', 'the engine that open() returned is required', {
       given: typeof engine,
     })
   }

@@ -44,5 +44,5 @@ export function recallingOf<Args extends readonly unknown[], Result>(
 ): Recalling<Args, Result> {
   const recalling = (definition as Partial<Recallable<Args, Result>> | null | undefined)?.[recalls]
   if (recalling) return recalling
-  throw new RepriseError('INVALID_ARGUMENT', 'ctx.memo must be given a memo, as memo() makes it', {})
+  throw new RepriseError('INVALID_ARGUMENT', 'ctx.memo needs a memo that memo() created', {})
 }

@@ -22,7 +22,7 @@ export class Models {
     const known = this.#byScope.get(model.scope)
     if (known === model) return
     if (known && known.kind !== model.kind) {
-      const what = `${model.scope} is a ${known.kind} here and cannot be a ${model.kind} too: give one of them another name`
+      const what = `${model.scope} is a ${known.kind} and cannot also be a ${model.kind}: rename one of them`
       throw new RepriseError('INVALID_ARGUMENT', what, { scope: model.scope, kinds: [known.kind, model.kind] })
     }
     this.#byScope.set(model.scope, model)

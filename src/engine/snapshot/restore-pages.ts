@@ -37,7 +37,7 @@ export async function blockOfSegment(
   }
   const block = blockOf(joined(taken))
   if (block.keys.length !== segment.entries || block.keys[0] !== segment.first) {
-    throw damaged(part, 'has another stretch of keys than its directory says')
+    throw damaged(part, 'has another range of keys than its directory entry')
   }
   return block
 }

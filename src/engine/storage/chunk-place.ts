@@ -77,7 +77,7 @@ export async function withChunks(
     return { store: placed, isAlone: await isAlone(folder, note, facts) }
   }
   if ((await store.blobs.list(null, 1)).length > 0) {
-    const what = `this store has chunks of its own: with ${folder.path} they would be out of sight`
+    const what = `this store contains chunks, which ${folder.path} would hide`
     throw new RepriseError('INVALID_ARGUMENT', what, { blobs: folder.path })
   }
   const noteFolder = () => adopt(store, hash, folder, facts)
@@ -257,10 +257,10 @@ async function misplaced(folder: ChunkFolder, mark: string | null, note: Note): 
   const others = mark !== null
   const left = !others && (await folder.blobs.list(null, 1)).length > 0
   const what = others
-    ? `${path} holds the chunks of another store now; those of this one, which lay there, are gone`
+    ? `${path} now contains the chunks of another store; those of this store are gone`
     : left
-      ? `${path} holds chunks without the mark by which this store knows its own`
-      : `${path} is where the chunks of this store lay, and they are gone: ${(await folder.exists()) ? 'the folder is empty' : 'there is no such folder'}`
+      ? `${path} contains chunks without the mark of this store`
+      : `${path} held the chunks of this store, and they are gone: ${(await folder.exists()) ? 'the folder is empty' : 'there is no such folder'}`
   return new RepriseError('CHUNKS_GONE', what, { blobs: path })
 }
 
@@ -271,14 +271,14 @@ function notThese(path: string, note: Note): RepriseError {
 
 function nowhere(path: string | null): RepriseError {
   const where = path === null ? 'nor in a folder that was named' : `nor in ${path}`
-  const what = `checkpoints of this store name chunks that lie neither in it ${where}`
+  const what = `checkpoints of this store name chunks that are neither in it ${where}`
   return new RepriseError('CHUNKS_ELSEWHERE', what, { blobs: path })
 }
 
 /** Every access to a chunk is refused with the reason; heads, history and mail need no chunks and work. */
 function unseen(note: Note): Blobs {
   const refuse = (): never => {
-    const what = `the chunks of this store lie in a folder, last seen at ${note.at}, which was not named`
+    const what = `the chunks of this store are in a folder, last seen at ${note.at}, which was not named`
     throw new RepriseError('CHUNKS_ELSEWHERE', what, { expected: note.at })
   }
   return {

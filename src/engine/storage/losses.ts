@@ -83,7 +83,7 @@ function noteOf({ at, kept, lost }: LossRecord): string {
 export async function acceptLoss(kernel: Kernel, id: string, { by, reason }: AcceptLossOptions): Promise<LossRecord> {
   for (const [name, said] of Object.entries({ by, reason })) {
     if (typeof said === 'string' && said.trim() !== '') continue
-    throw new RepriseError('INVALID_ARGUMENT', `${name} must be said: it is kept in the log of the store`, { id })
+    throw new RepriseError('INVALID_ARGUMENT', `${name} is required: it is recorded in the log of the store`, { id })
   }
   const loss = (await storeLosses(kernel)).find((each) => each.id === id)
   if (!loss)
@@ -91,7 +91,7 @@ export async function acceptLoss(kernel: Kernel, id: string, { by, reason }: Acc
   // Interrupted between the two, it is still listed.
   await changeNotes(kernel, { [prefix + id]: null })
   await kernel.store.upkeep.salvage?.losses(id)
-  const what = `a loss was given up by ${by}: ${reason}; ${lossWords(loss)}`
+  const what = `a loss was accepted by ${by}: ${reason}; ${lossWords(loss)}`
   kernel.events.emit('report', { kind: 'repair', timeline: null, what, data: { by, reason, loss } })
   return loss
 }

@@ -18,7 +18,7 @@ export function refuseNotHere(head: Head): void {
   refuseImporting(head)
   const mark = head.status === movedStatus ? markOf(head) : null
   if (!mark) return
-  const what = `${head.timeline} was moved to ${mark.to}: it goes on there`
+  const what = `${head.timeline} was moved to ${mark.to} and continues there`
   throw new RepriseError('NOT_FOUND', what, { timeline: head.timeline, movedAt: mark.at, to: mark.to })
 }
 

@@ -40,7 +40,7 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
   // The checks come first, so that a refusal leaves nothing behind; the store is opened last.
   const namespace = checkNamespace(options.namespace ?? 'default')
   if (/[?&]namespace=/.test(url)) {
-    const what = 'a store URL does not name a namespace: give it as an option, { namespace } or --namespace'
+    const what = 'a store URL does not contain a namespace: pass the option { namespace } or --namespace'
     throw new RepriseError('INVALID_ARGUMENT', what, {})
   }
   const scheme = schemeOf(url)
@@ -64,7 +64,7 @@ async function refuseShard(store: Store, url: string): Promise<void> {
   const [map] = await store.head([mapTimeline])
   if (!map) return
   const { index, count } = membershipIn(map)
-  const what = `${withoutSecrets(url)} is shard ${index} of a set of ${count}: open the whole set, with shards:…`
+  const what = `${withoutSecrets(url)} is shard ${index} of a set of ${count}: open the complete set with shards:…`
   throw new RepriseError('SHARDS_DIFFER', what, { shard: index, count })
 }
 
@@ -309,7 +309,7 @@ export const otherPlaces: OpenUrl = {
     const { openDirectoryBlobs, chunkFoldersIn } = await import('../../stores/directory-blobs.ts')
     const folders = await chunkFoldersIn(path)
     if (folders.length === 0) {
-      throw new RepriseError('NOT_FOUND', `${path} holds no chunks: name the folder that was given as blobs`, { path })
+      throw new RepriseError('NOT_FOUND', `${path} contains no chunks: name the folder of the option blobs`, { path })
     }
     return await Promise.all(folders.map((folder) => openDirectoryBlobs(folder)))
   },

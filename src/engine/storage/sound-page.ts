@@ -52,7 +52,7 @@ export async function renewed(
   } catch (error) {
     // The caller of a repair only learns which process has the file open.
     if (!isReprise(error) || error.code === 'STORE_BUSY') throw error
-    return { healed: [], lost: [fault('file', `it could not be written anew: ${error.message}`)] }
+    return { healed: [], lost: [fault('file', `it could not be rewritten: ${error.message}`)] }
   }
 }
 

@@ -90,7 +90,7 @@ export async function refuseUnfinished(kernel: Kernel): Promise<void> {
 /** For a timeline whose import has not finished. */
 export function refuseImporting(head: Head): void {
   if (head.status !== importingStatus) return
-  const what = `${head.timeline} is not whole: its import has not finished. Repeat the import or the move that brings it, or abandon the import (reprise changes)`
+  const what = `${head.timeline} is incomplete: its import has not finished. Repeat the import or the move, or abandon the import (reprise changes)`
   throw new RepriseError('CHANGE_UNFINISHED', what, {
     timeline: head.timeline,
     change: head.attributes[importingAttribute] ?? null,

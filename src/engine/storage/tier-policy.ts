@@ -82,7 +82,7 @@ function checkTier(name: string, options: TierOptions): void {
     throw new RepriseError('INVALID_ARGUMENT', what, { option: 'history' })
   }
   if (options.after === undefined && options.keep === undefined && options.over === undefined && !options.history) {
-    const what = `tiers.${name} must say after, keep, over or history: what is moved there`
+    const what = `tiers.${name} needs after, keep, over or history: the rule for moves to it`
     throw new RepriseError('INVALID_ARGUMENT', what, {})
   }
 }
@@ -177,7 +177,7 @@ function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
 async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<OpenPlace> {
   const folder = await openChunkFolder(at, kernel.namespace)
   if ((await folder.mark()) !== mark) {
-    const what = `${shown(folder.path)} is where the ${name} chunks of this store lay: it is away, or holds others now`
+    const what = `${shown(folder.path)} held the ${name} chunks of this store: it is unavailable, or contains others now`
     throw new RepriseError('CHUNKS_ELSEWHERE', what, { expected: shown(folder.path) })
   }
   const isOwn = (await folder.owner()) === (await ownerOf(kernel, mark))

@@ -100,7 +100,7 @@ async function byEntry(kernel: Kernel, head: Head, before: { seq: number } | { t
   for await (const entry of entriesAfter(kernel, head, Math.min(from, head.seq))) {
     if (!isIt(entry)) continue
     if (entry.seq === floor + 1 && floor > 0 && !('seq' in before && before.seq === entry.seq)) {
-      const what = `${head.timeline} has history from ${floor} on: what came before is gone, and with it the place to go back to`
+      const what = `${head.timeline} has history from ${floor} on: the target of the rollback was trimmed`
       throw new RepriseError('OUT_OF_RANGE', what, { timeline: head.timeline, floor })
     }
     return { found: placeOf(entry), because, asked: [] }
@@ -116,7 +116,7 @@ async function byState(
 ): Promise<Found> {
   const valid = (given === 'declared' ? fold.valid : given) as Validity<unknown> | undefined
   if (!valid) {
-    const what = `the definition of ${head.timeline} declares no valid(state): give a predicate`
+    const what = `the definition of ${head.timeline} declares no valid(state): pass a predicate`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline })
   }
   // Invalid states are the object of the search: they must not be skipped here.
@@ -150,7 +150,7 @@ async function byState(
     if (why === null) continue
     return { found: placeOf(entry), because: `the state is valid before it and not after it: ${why}`, asked }
   }
-  throw new RepriseError('CONFLICT', `${head.timeline} changed while it was looked at; ask again`, {
+  throw new RepriseError('CONFLICT', `${head.timeline} changed while it was read; try again`, {
     timeline: head.timeline,
   })
 }
@@ -187,6 +187,6 @@ function nothingToUndo({ timeline, seq }: Head, why: string): RepriseError {
 /** Without the application's code there is no definition of valid. */
 function mustKnow(timeline: string, fold: Fold<unknown> | null): Fold<unknown> {
   if (fold) return fold
-  const what = `cannot tell when ${timeline} was valid: its definition is not known here; name the module that exports it`
+  const what = `the definition of ${timeline} is unknown, and so are its valid states: name the module that exports it`
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
 }

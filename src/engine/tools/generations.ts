@@ -75,7 +75,7 @@ export async function swapGeneration(
   await note(engine, catalog, attributes, async () => {
     const { live, building } = await readBuilds(engine, catalog, version)
     if (live !== from || building !== to) {
-      throw new RepriseError('CONFLICT', `${catalog} was rebuilt by somebody else meanwhile`, { catalog, from, to })
+      throw new RepriseError('CONFLICT', `${catalog} was rebuilt by another process meanwhile`, { catalog, from, to })
     }
   })
 }

@@ -46,7 +46,7 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
   const { sealer } = kernel
   const key = sealer.keyId
   if (key === null)
-    throw new RepriseError('INVALID_ARGUMENT', 'rekey must be given keys: the ring whose current key is to be used', {})
+    throw new RepriseError('INVALID_ARGUMENT', 'rekey needs keys: the key ring with the new current key', {})
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) throw lacking(missing)
   return await underNote(kernel, { kind: 'rekey', of: key }, async (note) => {

@@ -113,7 +113,7 @@ async function headAgain(kernel: Kernel, head: Head): Promise<HeadAgain> {
     if (!isReprise(error)) throw error
     throw headLost(head, error.message, error)
   })
-  if (!again) throw headLost(head, `they are made again by whoever declares the ${model.kind}: name its module`)
+  if (!again) throw headLost(head, `a process that declares the ${model.kind} rebuilds them: name its module`)
   const status = { status: '', ...again }
   // Members of a group under restore have neither queue nor wakeup; their mark keeps both.
   return attributes[heldAttribute] === undefined ? status : { ...status, queue: null, wakeup: null }

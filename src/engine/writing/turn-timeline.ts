@@ -273,7 +273,7 @@ export class TurnTimeline<State> {
     this.#tell([])
     // Stops its timers.
     if (!old.closing) {
-      if (!old.broken) old.break(new RepriseError('FENCED', `${this.id} was read anew`, { timeline: this.id }))
+      if (!old.broken) old.break(new RepriseError('FENCED', `${this.id} was read again`, { timeline: this.id }))
       await old.shut()
     }
   }

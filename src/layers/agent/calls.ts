@@ -127,7 +127,7 @@ async function replayStanding(host: CallHost, wanted: Wanted, tool: AnyTool, sta
 }
 
 async function conflict(host: CallHost, wanted: Wanted, tool: AnyTool, standing: Standing): Promise<CallOutcome> {
-  const reason = `${wanted.name} was already called with other arguments, and that call stands`
+  const reason = `${wanted.name} was already called with different arguments; the first call counts`
   if (host.similarCalls !== 'fork') return await wait(host, wanted, tool, { kind: 'conflict', reason, standing })
   const fork = await host.fork()
   return await wait(host, wanted, tool, { kind: 'conflict', reason: `${reason}; forked as ${fork}`, standing })
@@ -336,7 +336,7 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
 }
 
 export function abortError(signal: AbortSignal, cause: unknown = signal.reason): RepriseError {
-  return new RepriseError('ABORTED', 'the turn was given up; resume goes on with it', {}, cause)
+  return new RepriseError('ABORTED', 'the turn was abandoned; resume continues it', {}, cause)
 }
 
 /** The result of the work, or ABORTED as soon as the signal fires. */
@@ -359,5 +359,8 @@ export function messageOf(error: unknown): string {
 }
 
 export function needModel(): RepriseError {
-  return new RepriseError('INVALID_ARGUMENT', 'the agent must have a model: give one in its definition, or to open()')
+  return new RepriseError(
+    'INVALID_ARGUMENT',
+    'the agent needs a model: set one in its definition, or pass one to open()',
+  )
 }

@@ -144,12 +144,12 @@ function agree(head: Head, { verdict }: Decision, before: Word): void {
   const plain = (word: string) => recordedAs[word] ?? word
   if (plain(verdict) === plain(before.outcome)) return
   if (head.status !== 'waiting') throw waitsForNothing(head, before)
-  throw saidOtherwise(head.timeline, 'what it waits for', verdict, before)
+  throw saidOtherwise(head.timeline, 'the pending decision', verdict, before)
 }
 
 function waitsForNothing({ timeline, status }: Head, last: Word | null): RepriseError {
   const when = last?.at == null ? '' : ` at ${new Date(last.at).toISOString()}`
-  const about = last ? `. What it waited for last was decided by ${last.by}${when}: ${last.outcome}` : ''
+  const about = last ? `. The last decision was made by ${last.by}${when}: ${last.outcome}` : ''
   return new RepriseError('CONFLICT', `${timeline} does not wait for a decision: it is ${status}${about}`, {
     timeline,
     status,

@@ -25,7 +25,7 @@ const verdicts: readonly Verdict[] = ['approve', 'refuse', 'replay', 'done', 're
 const actions: Actions = {
   rollback: needsCode,
   resume: needsCode,
-  signal: { instead: 'decide what it waits for, or send it a message from another session' },
+  signal: { instead: 'answer its pending decision, or send it a message from another session' },
   stop: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
   cancel: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
   async decide({ engine, head, key }, { verdict, by, reason }) {

@@ -56,7 +56,7 @@ export class CallGuard {
     if (openMs > 0) {
       throw new RepriseError(
         'CALLS_SUSPENDED',
-        `${this.#name} failed too often in a row; it is asked again in ${Math.ceil(openMs / 1000)} s`,
+        `${this.#name} failed too often in a row; the next call is allowed in ${Math.ceil(openMs / 1000)} s`,
         { name: this.#name, retryAfterMs: openMs },
       )
     }

@@ -32,7 +32,9 @@ export function tells({ type, data, seq }: Entry): Told | null {
     case 'chunk':
       return call('beats')
     case 'stream.restarted':
-      return call('beats', { note: `the answer begins anew, attempt ${(data as Entries['stream.restarted']).attempt}` })
+      return call('beats', {
+        note: `the answer starts again, attempt ${(data as Entries['stream.restarted']).attempt}`,
+      })
     case 'answered':
       return call('ends', { note: answerWords(data as Entries['answered']) })
     case 'returned': {
@@ -118,9 +120,7 @@ export function stands(state: unknown, head: Head, unread: readonly string[]): S
   const text = `turn ${turn} waits: ${waiting.reason ?? waiting.kind}`
   if (!unread.includes(decisionKind)) return { text, needsPerson: true }
   const isRun = head.owner !== null && head.isOwnerAlive
-  const reader = isRun
-    ? 'whoever runs it reads that next'
-    : 'nobody runs it, so that waits to be read: resume the session'
+  const reader = isRun ? 'its worker reads that next' : 'no process runs it: resume the session'
   return { text: `turn ${turn} was decided; ${reader}`, needsPerson: false }
 }
 

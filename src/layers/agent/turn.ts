@@ -213,7 +213,7 @@ async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, asked: A
 async function holdModel(host: CallHost, record: CallRecord): Promise<Waiting> {
   const waiting: Waiting = {
     kind: 'in-doubt',
-    reason: 'the model was asked, and its answer was cut off',
+    reason: 'the model was called, and its answer was cut off',
     call: record.id,
     tool: 'model',
   }

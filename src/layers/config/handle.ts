@@ -212,7 +212,7 @@ export class ConfigHandle<Value = unknown> {
   }
 
   async #check(value: Value): Promise<Value> {
-    if (value === undefined) throw new RepriseError('INVALID_ARGUMENT', `a value of ${this.name} must be given`, {})
+    if (value === undefined) throw new RepriseError('INVALID_ARGUMENT', `a value of ${this.name} is required`, {})
     if (!this.#schema) return value
     const checked = await checkWith(this.#schema, value)
     if (checked.isValid) return checked.value

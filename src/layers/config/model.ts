@@ -46,7 +46,9 @@ const forward: Instead = {
   instead: 'clients count on versions that only go forward: withdraw a rollout, or set the earlier value again',
   isForGood: true,
 }
-const alone: Instead = { instead: 'its clients know one: declare a configuration of another name, and set its value' }
+const alone: Instead = {
+  instead: 'its clients use one name: declare a configuration of another name, and set its value',
+}
 
 export const configKind: Model = {
   kind: 'config',

@@ -239,7 +239,7 @@ export async function answer(
     decide: (clients) => {
       const { stream } = clients.get(client) ?? {}
       if (stream !== undefined && !isOfHistory(stream, config.history)) {
-        return { entries: [], result: { isTaken: false, why: 'the stream is of another history: join anew' } }
+        return { entries: [], result: { isTaken: false, why: 'the stream belongs to another history: join again' } }
       }
       const decided = decideAnswer(clients, { client, nonce: String(nonce), nack })
       if (decided.is === 'ignored') return { entries: [], result: { isTaken: false, why: decided.why } }
@@ -262,7 +262,7 @@ async function begin(config: OpenConfig, client: string, has: number | undefined
 }
 
 function goneStream(client: string, stream: string): RepriseError {
-  const what = `the stream of ${client} is of another history, since the store was restored or the configuration made anew: join again`
+  const what = `the stream of ${client} belongs to another history: the store was restored, or the configuration was created again; join again`
   return new RepriseError('POSITION_GONE', what, { client, stream })
 }
 

@@ -17,7 +17,7 @@ function kindOf(kind: string, scope: string, policy: Model['policy'], more: Part
 const rebuild: Instead = {
   instead: 'a projection is a view: rebuild it from the events, or roll back the aggregate that made them',
 }
-const key: Instead = { instead: 'a key is made once; forgetting it erases what it sealed' }
+const key: Instead = { instead: 'a key is created once; forgetting it erases the data encrypted with it' }
 const reads: Instead = { instead: 'a process manager reads a feed that only goes forward' }
 
 export const aggregateKind = kindOf('aggregate', 'events/', 'declared', {
@@ -30,7 +30,7 @@ export const aggregateKind = kindOf('aggregate', 'events/', 'declared', {
 export const projectionKind = kindOf('projection', 'projection/', 'fixed', {
   headOf: generationHead,
   actions: { rollback: rebuild, fork: rebuild },
-  transfer: { stays: 'it reads the feed of its own store: move the aggregates, and let it build itself there' },
+  transfer: { stays: 'it reads the feed of its own store: move the aggregates, and rebuild it there' },
 })
 export const processKind = kindOf('process-manager', 'process/', 'fixed', {
   actions: { rollback: reads, fork: reads },

@@ -343,7 +343,7 @@ async function checkPartitions<State>(engine: Host, model: ProjectionModel<State
   if (known === partitions) return
   throw new RepriseError(
     'INVALID_ARGUMENT',
-    `projection ${name} lies in ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`,
+    `projection ${name} has ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`,
     { name, known, partitions },
   )
 }

@@ -209,7 +209,7 @@ export class Captures {
     const files = foreign.length === 1 ? foreign[0] : `${foreign[0]} and ${foreign.length - 1} more`
     const what = `${this.#directory} holds files that ${this.#taken.id} did not write there (${files}), and a restore would delete them`
     const data = { timeline: this.#taken.id, folder: this.#directory, files: foreign.slice(0, 100) }
-    throw new RepriseError('CONFLICT', `${what}: name another folder, or say --replace`, data)
+    throw new RepriseError('CONFLICT', `${what}: name another folder, or use --replace`, data)
   }
 
   async #put(wanted: ReadonlyMap<string, Wanted>) {

@@ -97,7 +97,7 @@ export class Completion {
     const { when, quietMs } = this.#rule
     if (at - this.#since < settleMsOf(seen)) return wait(justNow)
     if (when === 'rename' || when === 'marker') return this.#byRule(seen, Number.POSITIVE_INFINITY)
-    if (when === 'word') return wait('the program did not say that its files are complete')
+    if (when === 'word') return wait('the program did not report that its files are complete')
     if (isClean || endedAt - this.#since >= quietMs) return { take: true, trigger: 'end', survey: seen }
     return wait('files had been changing when the program ended, and may be cut off')
   }
@@ -113,7 +113,7 @@ export class Completion {
       case 'marker':
         return this.#isMarked(seen)
       case 'word':
-        return wait('the program has not said that its files are complete')
+        return wait('the program has not reported that its files are complete')
     }
   }
 

@@ -198,7 +198,7 @@ export class Execution {
     }
     const aside = await setAside(stateAt, this.#host.kernel.clock.now())
     await forgetUncaptured(aside)
-    const text = `${stateAt} held files of run ${note.run} that were never captured: they are in ${aside} now, and the newest capture is restored`
+    const text = `${stateAt} contained files of run ${note.run} that were never captured: they were moved to ${aside}, and the newest capture was restored`
     this.#report({ kind: 'note', text })
   }
 

@@ -80,7 +80,7 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
   if ((when === 'marker') !== (marker !== undefined))
     throw invalid('a marker is named with when: "marker", and only with it', { when, marker })
   if (every !== undefined && (when === 'marker' || when === 'word'))
-    throw invalid(`every cannot go with ${when}: that alone says when the files are complete`, { when })
+    throw invalid(`every cannot be combined with ${when}, which alone decides when the files are complete`, { when })
   if (!Number.isSafeInteger(keep) || keep < 2) {
     throw invalid(`keep must be at least 2 (got ${keep}): a damaged capture needs one to fall back to`, { keep })
   }
@@ -118,7 +118,7 @@ export function settingsOf(spec: ExecSpec): Settings {
 function refuseAround(stateAt: string, directory: string): void {
   const below = stateAt.endsWith(sep) ? stateAt : stateAt + sep
   if (directory !== stateAt && !directory.startsWith(below)) return
-  const what = `the state folder ${stateAt} holds the directory in which the program runs: give it a folder of its own`
+  const what = `the state folder ${stateAt} contains the working directory of the program: use a separate folder`
   throw invalid(what, { state: stateAt, directory })
 }
 

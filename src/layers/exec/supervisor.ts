@@ -199,7 +199,7 @@ export class Supervisor {
     if (this.#hasNotedRestless || spec.when === 'marker' || spec.when === 'word' || !this.#completion.isChanged) return
     if (kernel.clock.elapsed() - this.#completion.capturedAt < restlessMs) return
     this.#hasNotedRestless = true
-    const cure = 'ignore files that keep changing (--ignore), or let the program say when (--when word)'
+    const cure = 'ignore files that keep changing (--ignore), or let the program report completion (--when word)'
     report({ kind: 'note', text: `nothing was captured for ${restlessMs / 1000} s (${why}): ${cure}` })
   }
 
@@ -255,7 +255,7 @@ export class Supervisor {
       const why = isOpen ? 'a file is open for writing' : 'a file changed while it was read'
       this.#parts.report({
         kind: 'not-captured',
-        why: `${why}, after the program had said that its files are complete`,
+        why: `${why}, after the program had reported that its files are complete`,
       })
       word.answer(`refused: ${why}`)
     } catch (error) {

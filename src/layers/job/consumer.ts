@@ -80,7 +80,7 @@ export function consumer<const Sources extends readonly From[]>(
     )
   }
   if (prefixes.length === 0) {
-    throw new RepriseError('INVALID_ARGUMENT', `consumer ${name}: say from which definitions or ids it reads`, {
+    throw new RepriseError('INVALID_ARGUMENT', `consumer ${name}: name the definitions or ids that it reads`, {
       name,
     })
   }

@@ -11,7 +11,7 @@ export function identify<T>(
   own: string | undefined,
 ): string {
   const given: unknown = job.key ? job.key(item) : (own ?? item)
-  refuseThenable(given, 'key of a job', 'compute it from the item alone, or give the item its key in the source')
+  refuseThenable(given, 'key of a job', 'compute it from the item alone, or set the key of the item in the source')
   if (typeof given === 'string') {
     if (given.length > 0 && given.length <= keyLengthMax) return given
     throw refuse(`the key of an item must have 1 to ${keyLengthMax} characters (got ${given.length})`)
@@ -21,7 +21,7 @@ export function identify<T>(
   throw refuse(
     job.key
       ? `the key of an item must be a string or a number (got ${typeOf(given)})`
-      : 'items must have a key: give the job `key: (item) => …`',
+      : 'items must have a key: set `key: (item) => …` in the job',
   )
 }
 

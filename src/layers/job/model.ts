@@ -14,10 +14,10 @@ import { stands, tells } from './tells.ts'
 export const jobPrefix = 'job/'
 
 const actions: Actions = {
-  resume: { instead: 'run its definition again, or name the module that exports it: it goes on where it stopped' },
-  signal: { instead: 'only workflows wait for signals; stop asks a job to stop' },
-  terminate: { instead: 'stop finishes what is in flight and stops; kill -9 is safe too' },
-  retry: { instead: 'redrive sends dead letters back, resume goes on with the rest' },
+  resume: { instead: 'run its definition again, or name the module that exports it: it resumes where it stopped' },
+  signal: { instead: 'only workflows wait for signals; stop stops a job' },
+  terminate: { instead: 'stop finishes the items in flight and stops; kill -9 is safe too' },
+  retry: { instead: 'redrive retries dead letters, resume continues with the rest' },
   stop,
   cancel: stop,
   async redrive({ engine, head, key: once }, { keys, items = {} }) {
@@ -54,8 +54,8 @@ async function stop({ engine: rp, head, key }: Target, { reason }: { readonly re
   const name = nameOf(head)
   const said =
     working.length > 0
-      ? `asked ${name} to stop; resume it whenever you like`
-      : `nobody is working on ${name}: there is nothing to stop`
+      ? `${name} will stop; resume it at any time`
+      : `no process runs ${name}: there is nothing to stop`
   return { said, facts: { asked: working.map((each) => each.timeline) } }
 }
 
@@ -101,7 +101,7 @@ function refuses(state: unknown, { timeline, status }: Head): Refusals {
       stop: `it had already ended: ${status}`,
       cancel: `it had already ended: ${status}`,
     }),
-    ...((state as JobState).dead.size === 0 && { redrive: 'nothing was given up' }),
+    ...((state as JobState).dead.size === 0 && { redrive: 'no dead letters' }),
   }
 }
 

@@ -183,6 +183,6 @@ function versionOf<T>(version: (item: T) => string | number, item: T): string {
   refuseThenable(given, 'version of a job', 'compute it from the item alone')
   if (isVersion(given)) return String(given)
   const got = given === null ? 'null' : typeof given
-  const what = `the version of an item must be a string or a finite number (got ${got}): of a date, give its time`
+  const what = `the version of an item must be a string or a finite number (got ${got}): for a date, use its time`
   throw new RepriseError('INVALID_ARGUMENT', what, { got })
 }

@@ -246,7 +246,8 @@ class FunctionReader<T> implements Reader<T> {
   }
 
   #page(page: PageOf<T>): Chunk<T> | null {
-    if (!isPage(page)) throw new RepriseError('INVALID_ARGUMENT', 'a paged source must give { items, next } each time')
+    if (!isPage(page))
+      throw new RepriseError('INVALID_ARGUMENT', 'a paged source must return { items, next } each time')
     if (typeof page.total === 'number') this.total = page.total
     if (page.next === undefined || page.next === null) this.#isOver = true
     else if (page.items.length === 0 && page.next === this.#position) {
@@ -282,7 +283,7 @@ function readerOf<T>(given: Iterable<T> | AsyncIterable<T>): Reader<T> {
   if (isAsyncIterable<T>(given)) return asyncReader(given)
   throw new RepriseError(
     'INVALID_ARGUMENT',
-    'a source function must give an iterable, an async iterable, or { items, next }',
+    'a source function must return an iterable, an async iterable, or { items, next }',
   )
 }
 

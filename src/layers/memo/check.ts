@@ -206,7 +206,7 @@ function adviceFor(found: Pick<CommandCheck, 'unstableOutputs' | 'undeclaredInpu
   const advice: string[] = []
   if (undeclaredInputs === null && unstableOutputs.length === 0)
     advice.push(
-      'make it give the same in a copy of its directory: it reads what it wrote before, or by an absolute path',
+      'make its outputs the same in a copy of its directory: it reads its own earlier outputs, or an absolute path',
     )
   for (const [option, names] of Object.entries(declare)) {
     if (names.length > 0) advice.push(`${option}: [${names.map((name) => `'${name}'`).join(', ')}]`)

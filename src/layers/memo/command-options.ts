@@ -54,7 +54,7 @@ export function checkCommand(name: string, options: CommandOptions): void {
   if (!isLine)
     throw new RepriseError('INVALID_ARGUMENT', `command ${name}: cmd must be a line or a list of words`, { name })
   if (!Array.isArray(inputs)) {
-    const what = `command ${name}: inputs must be a list of patterns; an empty one says that it reads no files`
+    const what = `command ${name}: inputs must be a list of patterns; an empty list means that it reads no files`
     throw new RepriseError('INVALID_ARGUMENT', what, { name })
   }
   anchoredAll([...[...byFolder(inputs).values()].flat(), ...(outputs ?? [])])

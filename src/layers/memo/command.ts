@@ -183,7 +183,7 @@ export class CommandHandle {
       } catch (error) {
         if (how === 'anew' || !isReprise(error, ...damage)) throw error
         this.#remembering.problem(error)
-        this.#remembering.unfit(key, 'what was remembered is damaged')
+        this.#remembering.unfit(key, 'the stored result is damaged')
       }
     }
     throw new RepriseError('CHECKPOINT_DAMAGED', `command ${this.name}: its result cannot be put in place`)
@@ -323,7 +323,7 @@ export class CommandHandle {
           ? `it ended with ${exitCode}`
           : null
         : isTooLong
-          ? 'it says more than can be kept (16 MiB)'
+          ? 'its output is larger than 16 MiB'
           : await whyNotKept(this.#directory, outputs, kernel.limits, { before, lacking, inputs: parts.files })
     if (notKept !== null) {
       return { remembered: { timeline: id, record: null, envelope: envelope(), stream: null }, notKept }

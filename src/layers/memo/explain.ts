@@ -47,7 +47,7 @@ export async function explain(
     const judged = judge(found.envelope)
     const words = {
       fresh: 'remembered',
-      stale: 'remembered, and old: it is given, and computed again meanwhile',
+      stale: 'stored, but stale: it is returned, and computed again in the background',
       over: overWords(found.envelope),
     }
     return { isHit: judged !== 'over', key: key.hex, why: words[judged], changes: [], comparedWith: told(found) }

@@ -114,7 +114,7 @@ function isEnvelope(value: unknown): value is Envelope {
 }
 
 function malformed(why: string): RepriseError {
-  return new RepriseError('MALFORMED', `what came from the cache is not used: ${why}`, {})
+  return new RepriseError('MALFORMED', `the response of the cache is not used: ${why}`, {})
 }
 
 /** Reads exact lengths from a stream of pieces, and hashes them. */
@@ -143,7 +143,7 @@ class FrameBytes {
     const given: Uint8Array[] = []
     for await (const piece of this.#pass(digestBytes)) given.push(piece)
     if (!digest.equals(Buffer.concat(given))) throw malformed('its digest is another')
-    if (this.#rest.length > 0 || !(await this.#pieces.next()).done) throw malformed('it goes on behind its end')
+    if (this.#rest.length > 0 || !(await this.#pieces.next()).done) throw malformed('it continues after its end')
   }
 
   async *#take(length: number): AsyncGenerator<Uint8Array> {

@@ -88,7 +88,7 @@ function encodedArgs({ codec }: Coding, name: string, args: unknown): Uint8Array
     return codec.encode(args)
   } catch (error) {
     if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
-    const what = `memo ${name}: its arguments cannot be part of a key (${error.message}); say with key what identifies them`
+    const what = `memo ${name}: its arguments cannot be part of a key (${error.message}); set key to identify them`
     throw new RepriseError('INVALID_ARGUMENT', what, { name }, error)
   }
 }

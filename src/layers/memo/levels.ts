@@ -52,8 +52,7 @@ export function checkRemote(what: string, remote: Remote | readonly Remote[]): v
     if (isObjectStore(each.url)) {
       nameOfObjects(each.url)
       if (each.token !== undefined) {
-        const why =
-          'a bucket knows no token: its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment'
+        const why = 'a bucket has no token: its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment'
         throw new RepriseError('INVALID_ARGUMENT', `${what}: ${why}`, {})
       }
     } else baseOf(each.url)
@@ -99,7 +98,7 @@ export class Levels {
       if (!fetched) continue
       if (this.#scope === mainScope && fetched.scope !== mainScope) {
         fetched.settle(null)
-        const why = `it gives results of ${fetched.scope}, which ${mainScope} does not read: say scope: '${fetched.scope}'`
+        const why = `it returns results of ${fetched.scope}, which ${mainScope} does not read: set scope: '${fetched.scope}'`
         level.tell('scope', 'FORBIDDEN', why)
         continue
       }

@@ -140,7 +140,7 @@ function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
   if (typeof options.run !== 'function') refuse('run must be a function')
   const { version } = options
   if (!(typeof version === 'string' && version !== '') && !Number.isFinite(version)) {
-    refuse('version must be a text or a number; change it when run gives something else than before')
+    refuse('version must be text or a number; change it when the results of run change')
   }
   checkRemembrance(`memo ${name}`, options)
   resolveRetry(options.retry, callOnce)

@@ -25,7 +25,7 @@ export function anchoredAll(patterns: readonly string[]): string[] {
 function anchored(pattern: string): string {
   const isText = typeof pattern === 'string' && pattern.trim() !== '' && !pattern.includes('\n')
   if (!isText || pattern.split(/[/\\]/).includes('..') || isAbsolute(pattern)) {
-    const what = `inputs and outputs are patterns of files below the directory, such as src/**; ${shown(String(pattern))} is none`
+    const what = `inputs and outputs are patterns of files below the directory, such as src/**; ${shown(String(pattern))} is not one`
     throw new RepriseError('INVALID_ARGUMENT', what, { pattern: String(pattern).slice(0, 200) })
   }
   if (/[@+?*!]\(/.test(pattern.slice(1)) || /^[@+?*]\(/.test(pattern)) {

@@ -139,7 +139,7 @@ export class Remembering {
   /** Reads the own scope first. `unverified`: the stream is checked as it is read, by a caller that can still recover. */
   async find(key: Key, options: { readonly unverified?: boolean } = {}): Promise<Judged | null> {
     for (const scope of this.#scopes) {
-      const onDamage = () => this.unfit(key, 'what was remembered is damaged')
+      const onDamage = () => this.unfit(key, 'the stored result is damaged')
       const id = entryId(this.#name, scope, key.hex)
       const remembered = await readEntry(this.host.kernel, id, { ...options, onDamage })
       const judged = remembered && this.judge(remembered.envelope)

@@ -90,7 +90,7 @@ function* walked(
   let count = 0
   const walk = function* (folder: string, depth: number, isIn: boolean): Generator<FolderFiles | null> {
     if (depth > limits.treeDepth) {
-      const what = `${shown(folder)} lies more than ${limits.treeDepth} directories deep (treeDepth)`
+      const what = `${shown(folder)} is more than ${limits.treeDepth} directories deep (treeDepth)`
       throw new RepriseError('LIMIT_EXCEEDED', what, { path: folder })
     }
     const names: string[] = []
@@ -136,7 +136,7 @@ function readable(folder: string, name: string): string {
 }
 
 export function linkedFolder(path: string): RepriseError {
-  const what = `${shown(path)} is a link to a directory, and what lies behind it would not be seen: name the directory itself`
+  const what = `${shown(path)} is a link to a directory, whose files would not be read: name the directory itself`
   return new RepriseError('INVALID_ARGUMENT', what, { path })
 }
 

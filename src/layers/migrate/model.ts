@@ -38,8 +38,8 @@ export const migrateKind: Model = {
     return type === 'retry' ? told(id, 'step', 'retries', { error, attempt: n, at }) : null
   },
   actions: {
-    resume: { instead: 'run them again: they go on at the step that failed' },
-    cancel: { instead: 'stop the process that runs them: the next run goes on at the step that was under way' },
+    resume: { instead: 'run them again: they resume at the step that failed' },
+    cancel: { instead: 'stop the process that runs them: the next run resumes at the interrupted step' },
     rollback: { instead },
     fork: { instead },
   },

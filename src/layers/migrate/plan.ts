@@ -18,7 +18,7 @@ export function planMigration(name: string, steps: readonly CheckedStep[], state
   const last = Math.max(-1, ...state.applied.map((step) => numberOf(step.id)))
   const pending = steps.filter((step) => !applied.has(step.id))
   const late = pending.find((step) => numberOf(step.id) < last)
-  if (late) throw drift(`step ${late.id} is new, and a later one was applied already: give it a higher number`, late.id)
+  if (late) throw drift(`step ${late.id} is new, and a later step was already applied: choose a higher number`, late.id)
   return pending
 
   function drift(what: string, step: string): RepriseError {

@@ -86,7 +86,7 @@ export function pipeline(
     if (drawn instanceof Promise) {
       throw new RepriseError(
         'INVALID_ARGUMENT',
-        `the pipeline ${name} is drawn at once: its function must not be async`,
+        `the pipeline ${name} is built synchronously: its function must not be async`,
       )
     }
     graph.check(name)
@@ -111,7 +111,7 @@ export function pipeline(
     [draws]: draw,
     async [runs](engine: Host, input, options) {
       if (input !== undefined && (typeof input !== 'object' || input === null || Object.keys(input).length > 0)) {
-        const what = `the pipeline ${name} takes no input: what it reads comes from its sources; give {} or nothing`
+        const what = `the pipeline ${name} has no input: it reads its sources only; pass {} or nothing`
         throw new RepriseError('INVALID_ARGUMENT', what)
       }
       const resolved = resolvePipelineOptions(name, { ...defaults, ...options })

@@ -22,13 +22,12 @@ export const pipelinePrefix = 'pipeline/'
 const actions: Actions = {
   resume: {
     instead:
-      'run its definition again with rp.run(), or name the module that exports it: it goes on from its last checkpoint',
+      'run its definition again with rp.run(), or name the module that exports it: it resumes from its last checkpoint',
   },
   retry: { instead: 'redrive sends dead letters back; a run that failed is run again' },
   signal: { instead: 'only workflows wait for signals; stop stops a pipeline with a savepoint' },
   rollback: {
-    instead:
-      'sinks would keep what they got after that place: run it with { from: CHECKPOINT } to read it again from there, or fork it',
+    instead: 'sinks would keep later records: run it with { from: CHECKPOINT } to read again from there, or fork it',
     isForGood: true,
   },
   async stop(target) {
@@ -82,10 +81,10 @@ async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
   const { timeline, owner, isOwnerAlive } = target.head
   await refuse(target, 'stop')
   if (!owner || !isOwnerAlive) {
-    return { said: `nobody is running ${timeline}: there is nothing to stop`, facts: { asked: [] } }
+    return { said: `no process runs ${timeline}: there is nothing to stop`, facts: { asked: [] } }
   }
   await ask(target, stopKind, { how, epoch: target.head.epoch } satisfies StopWish)
-  return { said: `asked ${timeline} ${what}; run it again whenever you like`, facts: { asked: [timeline] } }
+  return { said: `requested ${timeline} ${what}; run it again at any time`, facts: { asked: [timeline] } }
 }
 
 /**
@@ -98,7 +97,7 @@ async function cancel(target: Target) {
   await refuse(target, 'cancel')
   const taken = await StateTimeline.take(hostOf(target.engine).kernel, timeline)
   await taken.release({ status: 'cancelled', attributes: withoutFailure })
-  const said = `nobody was running ${timeline}: it is cancelled; run it again whenever you like`
+  const said = `no process was running ${timeline}: it is cancelled; run it again at any time`
   return { said, facts: { asked: [] } }
 }
 
@@ -141,8 +140,7 @@ export const pipelineKind: Model = {
     },
   },
   transfer: {
-    stays: (state) =>
-      (state as PipelineState).cursor === null ? null : 'it reads the feed of its own store, and stands in it',
+    stays: (state) => ((state as PipelineState).cursor === null ? null : 'it reads the feed of its own store'),
     stop: async (target) => void (await stop(target, 'suspend', 'to stop with a savepoint')),
   },
 }
@@ -157,7 +155,7 @@ function refuses(state: unknown, head: Head): Refusals {
   const why = unstoppable(head)?.why
   const ending = why === undefined ? {} : Object.fromEntries(endingVerbs.map((verb) => [verb, why]))
   if (head.status === 'done') return { ...ending, redrive: lettersStay(head.timeline) }
-  return (state as PipelineState).letters === 0 ? { ...ending, redrive: 'nothing was given up' } : ending
+  return (state as PipelineState).letters === 0 ? { ...ending, redrive: 'no dead letters' } : ending
 }
 
 /** Describes an entry for people. History has one entry per checkpoint. */

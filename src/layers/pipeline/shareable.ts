@@ -17,7 +17,7 @@ export function checkShareable(name: string, graph: Graph): void {
     if (hasExchange) faults.push(`${node.name} is a second key, whose records come from several partitions`)
     else if (unkeyed.length > 0) {
       faults.push(
-        `${node.name} needs all records of a key in one partition: say { keyed: true } at ${unkeyed.join(', ')} if that is so`,
+        `${node.name} needs all records of a key in one partition: set { keyed: true } on ${unkeyed.join(', ')} if that is the case`,
       )
     }
   }

@@ -348,7 +348,7 @@ export class KeyedStream<T> extends Stream<T> {
     const isOther = this.hasTime && other?.hasTime === false
     if (this.hasTime && !isOther) return
     const which = other === undefined ? '' : isOther ? ' of the second stream' : ' of the first stream'
-    const what = `${name} needs the time of each record${which}: give \`time\` to p.from() of every source that it reads`
+    const what = `${name} needs the time of each record${which}: set \`time\` in p.from() of every source that it reads`
     throw new RepriseError('INVALID_ARGUMENT', what, { name })
   }
 }

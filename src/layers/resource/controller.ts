@@ -75,7 +75,7 @@ export function controller<Spec = unknown, Status = unknown>(
     return 'of' in each ? each : ({ of: each } satisfies Watched)
   })
   if (watched.length === 0) {
-    throw new RepriseError('INVALID_ARGUMENT', `controller ${name}: a kind to watch must be given`)
+    throw new RepriseError('INVALID_ARGUMENT', `controller ${name}: a kind to watch is required`)
   }
   const model = followerModel(controllerKind, name)
   return {

@@ -27,7 +27,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
     },
     stands: (state) => {
       const { letters } = state as FollowerState
-      return { text: letters.size === 0 ? 'nothing was given up' : `${letters.size} objects were given up` }
+      return { text: letters.size === 0 ? 'nothing was given up' : `${letters.size} dead letters` }
     },
     refuses: (state) => ((state as FollowerState).letters.size === 0 ? { redrive: 'nothing was given up' } : {}),
     letters: {
@@ -47,7 +47,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
         return { said: `${redriven.length} will be tried again`, facts: { redriven, missing } }
       },
     },
-    transfer: { stays: 'it follows objects of its own store: move the resource, and let it start there' },
+    transfer: { stays: 'it follows objects of its own store: move the resource, and start it there' },
   }
 }
 

@@ -65,7 +65,7 @@ export class Following {
         failures += 1
         if (isReprise(error, 'REVISION_GONE') && error.data.isOther === true) {
           const { timeline } = this.#handle
-          const what = `${timeline} is another history than the one that was followed: all objects are looked at anew`
+          const what = `${timeline} has another history than before: all objects are processed again`
           this.#kernel.events.emit('report', { kind: 'resync', timeline, what })
         }
         if (!isReprise(error, 'REVISION_GONE')) {

@@ -44,7 +44,7 @@ export function garbageCollector(
 ): GarbageCollector {
   checkOptions('garbageCollector', options, known)
   const handles = new Map(kinds.map((handle) => [handle.kind, handle as ResourceHandle]))
-  if (handles.size === 0) throw new RepriseError('INVALID_ARGUMENT', 'garbageCollector: kinds to follow must be given')
+  if (handles.size === 0) throw new RepriseError('INVALID_ARGUMENT', 'garbageCollector: kinds to follow are required')
   const closing = new AbortController()
   const close = () => closing.abort()
   if (options.signal?.aborted) close()

@@ -91,7 +91,7 @@ export async function insideOf({ engine, timeline, revisions }: Known, revision:
   await engine.kernel.identity.current()
   const seq = revisions.inside(revision)
   if (seq !== null) return seq
-  const why = 'it is of another history: the store was restored since, or the kind was made anew'
+  const why = 'it belongs to another history: the store was restored, or the kind was created again'
   throw revisionGone(timeline, revision, why, true)
 }
 

@@ -150,7 +150,7 @@ class Unnoted extends Error {
   override readonly name: string = 'Unnoted'
 
   constructor(name: string, cause: unknown) {
-    super(`what was done for ${name} could not be noted`, { cause })
+    super(`the progress for ${name} could not be recorded`, { cause })
   }
 }
 

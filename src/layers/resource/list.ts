@@ -55,7 +55,7 @@ export class Lists {
     if (token) await this.#resource.engine.kernel.identity.current()
     const era = revisions.number
     if (token && token.era !== era) {
-      const why = 'the page before is of before the store was restored, or the kind made anew'
+      const why = 'the previous page is older than a restore of the store, or than the kind'
       throw revisionGone(this.#resource.timeline, token.revision, why, true)
     }
     const isLater = token?.revision === laterRevision
@@ -170,7 +170,7 @@ function readToken(text: string): Token {
   } catch {
     // Reported below.
   }
-  throw new RepriseError('INVALID_ARGUMENT', 'list: continue must be what the page before gave', {
+  throw new RepriseError('INVALID_ARGUMENT', 'list: continue must be the token of the previous page', {
     continue: text.slice(0, 80),
   })
 }

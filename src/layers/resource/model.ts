@@ -26,8 +26,7 @@ export function resourceFold(policy: Pick<Fold<unknown>, 'checkpoint' | 'retain'
 }
 
 const forward: Instead = {
-  instead:
-    'whoever watches it counts on revisions that only go forward: read an earlier state with reprise at, and write it again',
+  instead: 'watchers rely on increasing revisions: read an earlier state with reprise at, and write it again',
   isForGood: true,
 }
 const alone: Instead = {

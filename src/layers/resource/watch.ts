@@ -173,7 +173,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     }
     this.#history ??= resource.revisions.number
     if (this.#history !== resource.revisions.number) {
-      const why = 'the store was restored, or the kind was made anew'
+      const why = 'the store was restored, or the kind was created again'
       throw revisionGone(resource.timeline, this.#given, why, true)
     }
     if (!resource.isSettled || resource.revision < this.#at.seq) await resource.refresh()

@@ -219,7 +219,7 @@ export class SaveReader<T> {
     if (format > this.model.format) {
       throw new RepriseError(
         'INCOMPATIBLE_VERSION',
-        `saved in format ${format}, this code knows ${this.model.format}`,
+        `saved in format ${format}, this code supports ${this.model.format}`,
         {
           format,
           known: this.model.format,

@@ -10,7 +10,7 @@ function editRows(at: unknown, { set, unset, by }: ForkEdit, timeline: string): 
   const { rows } = at as TableState<unknown>
   const missing = unset.find((key) => !rows.has(key))
   if (missing !== undefined) {
-    const what = `${timeline} has no row ${missing} there that could be left out`
+    const what = `${timeline} has no row ${missing} at that sequence`
     throw new RepriseError('NOT_FOUND', what, { timeline, key: missing })
   }
   return {

@@ -82,7 +82,7 @@ export async function layoutFor(engine: Host, name: string, partitions: number):
 
 /** `isReplaced`: the requested generation is no longer the live one. */
 function otherCount(name: string, known: number, partitions: number, isReplaced = false): RepriseError {
-  const what = `state store ${name} lies in ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`
+  const what = `state store ${name} has ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`
   return new RepriseError('INVALID_ARGUMENT', what, { name, known, partitions, isReplaced })
 }
 

@@ -126,7 +126,7 @@ async function loadNewest<V>(
   if (floor > 0) {
     throw new RepriseError(
       'UNRECOVERABLE',
-      `${head.timeline}: history 1..${floor} was trimmed and no checkpoint is whole`,
+      `${head.timeline}: history 1..${floor} was trimmed and no checkpoint is intact`,
       {
         timeline: head.timeline,
         skipped,

@@ -186,7 +186,7 @@ export class PartitionedStore<V> {
     const mine = partitionOf(key, this.#tables.length)
     const check = (other: string) => {
       if (partitionOf(other, this.#tables.length) === mine) return
-      throw new RepriseError('INVALID_ARGUMENT', `${other} must lie in the same partition as ${key}`, { key, other })
+      throw new RepriseError('INVALID_ARGUMENT', `${other} must be in the same partition as ${key}`, { key, other })
     }
     return this.tableOf(key).transaction((tx) => run(guarded(tx, check)))
   }

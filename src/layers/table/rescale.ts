@@ -304,7 +304,7 @@ class Copy<V> {
     const what = `state store ${name}: its partitions have read ${source} up to different places (${offsets.slice(0, 5).join(', ')})`
     throw new RepriseError(
       'CONFLICT',
-      `${what}: let all of them read up to the same one, or say with { offsets } which counts`,
+      `${what}: let all of them reach the same offset, or choose one with { offsets }`,
       { name, source, offsets },
     )
   }

@@ -20,7 +20,7 @@ export function tells({ type, data, seq }: Entry): Told | null {
       return row('large transaction committed', `${n} parts (${t})`)
     }
     case 'u':
-      return row('large transaction undone', `its parts count no more (${(data as { readonly t: string }).t})`)
+      return row('large transaction undone', `its parts are void (${(data as { readonly t: string }).t})`)
     default:
       return null
   }
@@ -36,7 +36,7 @@ function titleOf({ s = [], d = [], o = [] }: Ops): string {
 }
 
 function byWords({ by }: Ops): string[] {
-  return by === undefined ? [] : [`edited by ${by}, in place of what its parent has`]
+  return by === undefined ? [] : [`edited by ${by}, instead of its parent's value`]
 }
 
 /** For a single row its value, for several their number. */

@@ -22,7 +22,7 @@ export async function forkUpload({ engine, head }: Target, { seq, to }: { readon
   const { kernel } = hostOf(engine)
   checkSameKind(head.timeline, to)
   if (!isWithin(`${queueOf(head.timeline)}/`, to)) {
-    throw new RepriseError('INVALID_ARGUMENT', `a copy of ${head.timeline} must lie below ${queueOf(head.timeline)}/`, {
+    throw new RepriseError('INVALID_ARGUMENT', `a copy of ${head.timeline} must be below ${queueOf(head.timeline)}/`, {
       to,
     })
   }

@@ -73,7 +73,7 @@ export function handlerOf(
     throw new RepriseError('INVALID_ARGUMENT', `the path of upload ${name} must be like '/files'`, {})
   }
   if (typeof authorize !== 'function') {
-    const what = `upload ${name}: give authorize; a handler without it would take bytes from anybody`
+    const what = `upload ${name}: authorize is required; without it, the handler would accept bytes from anyone`
     throw new RepriseError('INVALID_ARGUMENT', what, {})
   }
   return async (request) => {
@@ -149,7 +149,8 @@ function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array
 export async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
   const reader = (request.body as ReadableStream<Uint8Array> | null)?.getReader()
   if (!reader) return
-  const cut = (error: unknown) => new RepriseError('ABORTED', 'the client left before its body was whole', {}, error)
+  const cut = (error: unknown) =>
+    new RepriseError('ABORTED', 'the client disconnected before its body was complete', {}, error)
   try {
     for (;;) {
       let timer: NodeJS.Timeout | undefined

@@ -158,7 +158,11 @@ function lengthOf({ header }: TusRequest, concat: Concat): number | null {
   }
   if (concat.kind === 'final') {
     if (length === null && isDeferred === null) return null
-    throw new RepriseError('INVALID_ARGUMENT', 'what is made of parts has their length, and no Upload-Length', {})
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'a concatenated upload has the length of its parts, and no Upload-Length',
+      {},
+    )
   }
   if ((length === null) === (isDeferred === null)) {
     throw new RepriseError('INVALID_ARGUMENT', 'give Upload-Length, or Upload-Defer-Length: 1', {})
@@ -173,7 +177,7 @@ async function patch(uploads: Uploads, request: TusRequest, id: string): Promise
     return { ...problem(new RepriseError('INVALID_ARGUMENT', what, {})), status: 415 }
   }
   const from = byteCount('Upload-Offset', request.header('upload-offset'))
-  if (from === null) throw new RepriseError('INVALID_ARGUMENT', 'Upload-Offset must be given', {})
+  if (from === null) throw new RepriseError('INVALID_ARGUMENT', 'Upload-Offset is required', {})
   const state = await uploads.append(id, from, incomingOf(request, false)!)
   return tus(204, standing(state))
 }
@@ -222,7 +226,7 @@ async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswe
   const gone = refuseGone(state, uploads.nowOf(request.id!))
   if (gone) throw new RepriseError(gone.code, gone.what, {})
   if (!isWhole(state)) {
-    const what = `this upload has ${state.offset} bytes, and is not whole yet`
+    const what = `this upload has ${state.offset} bytes, and is not complete yet`
     throw new RepriseError('CONFLICT', what, {})
   }
   const file = fileOf(uploads.kernel, stored)

@@ -266,12 +266,12 @@ export class Uploads {
       }
       // Clients then read the offset again, as after a takeover by another process.
       if (stop.aborted && isReprise(error, 'ABORTED')) {
-        throw new RepriseError('FENCED', 'another request took this upload over: ask where it stands', {}, error)
+        throw new RepriseError('FENCED', 'another request took this upload over: read its offset', {}, error)
       }
       throw error
     }
     if (hash && !equalBytes(hash.digest(), checksum.digest)) {
-      throw new RepriseError('CHECKSUM_MISMATCH', `the bytes do not have the ${checksum.algorithm} that was given`, {})
+      throw new RepriseError('CHECKSUM_MISMATCH', `the bytes do not match the ${checksum.algorithm} checksum`, {})
     }
     const isFilled = length !== null && writer.arrived === length
     const type = made ? 'created' : isFilled ? 'filled' : 'received'

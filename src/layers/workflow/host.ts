@@ -75,7 +75,7 @@ export class Host implements InstanceHost, RunHost {
     const known = this.#definitions.get(definition.name)
     if (known === definition) return
     if (known) {
-      const why = `two definitions are called ${definition.name}: their runs could not be told apart`
+      const why = `two definitions are called ${definition.name}: rename one of them`
       throw new RepriseError('INVALID_ARGUMENT', `${why}; rename one of them`, { workflow: definition.name })
     }
     this.#definitions.set(definition.name, definition)

@@ -38,10 +38,10 @@ import { withoutCode } from './without-code.ts'
 const outcomes = ['done', 'failed', 'retry', 'compensated'] as const
 
 const actions: Actions = {
-  resume: { instead: 'it goes on in a process that works on it: name the module that exports it' },
-  redrive: { instead: 'retry takes the failure of a run back, settle says what became of a held step' },
+  resume: { instead: 'a worker resumes it: name the module that exports it' },
+  redrive: { instead: 'retry undoes the failure of a run, settle records the outcome of a held step' },
   decide: { instead: 'signal or settle it' },
-  stop: { instead: 'it goes on whenever a process works on it: end that process, or cancel the run' },
+  stop: { instead: 'it continues whenever a worker executes it: stop that worker, or cancel the run' },
   cancel: async (target, { reason, undo }) => {
     await runOf(target).cancel(reason, { ...keyed(target), ...(undo && { undo }) })
     return { said: `asked ${target.head.timeline} to end`, facts: { asked: [target.head.timeline] } }
@@ -52,7 +52,7 @@ const actions: Actions = {
   },
   retry: async (target) => {
     await runOf(target).retry(keyed(target))
-    return done(target, `${target.head.timeline} goes on after its failure`, {})
+    return done(target, `${target.head.timeline} resumes after its failure`, {})
   },
   signal: async (target, { name, ...rest }) => {
     await runOf(target).signal(name, rest.value, keyed(target))
@@ -162,7 +162,7 @@ function whyItStays(state: unknown): string | null {
   if (started?.parent && !started.parent.detached) return `${started.parent.timeline} waits for it: move that one`
   const noted = (state as RunState).waits?.find(([kind]) => kind === 'child')?.[1]
   const child = noted ?? Object.keys(open).find((id) => id.includes('~child:'))
-  return child ? `it waits for its child ${readableId(child)}: let that one end first` : null
+  return child ? `it waits for its child ${readableId(child)}: that one must end first` : null
 }
 
 /** Executes this run, and no new ones, in this process until it ends. */

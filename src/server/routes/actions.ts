@@ -21,7 +21,7 @@ import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
 
-const said = shapes.answer({ said: { type: 'string', description: 'what was done, in words' }, facts: shapes.any })
+const said = shapes.answer({ said: { type: 'string', description: 'the result, in words' }, facts: shapes.any })
 const undo: Schema = {
   type: 'string',
   enum: ['inherited'],
@@ -30,7 +30,7 @@ const undo: Schema = {
 const consumed: Schema = {
   type: 'string',
   enum: ['force'],
-  description: 'go back although others have acted on what is undone; without it: CONSUMED',
+  description: 'roll back although consumers have acted on the undone entries (default: refused with CONSUMED)',
 }
 const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
 
@@ -57,11 +57,11 @@ function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call)
 export const actionRoutes: readonly Route[] = [
   verb(
     'stop',
-    'Ask a pipeline or a job to stop where it can go on later',
+    'Stop a pipeline or a job so that it can be resumed later',
     shapes.object({ reason: shapes.reason }),
     ({ body }) => ({ reason: body.reason ?? 'stopped by hand' }),
   ),
-  verb('cancel', 'Ask a run to end', shapes.object({ reason: shapes.reason, undo }), ({ body }) => ({
+  verb('cancel', 'Cancel a run', shapes.object({ reason: shapes.reason, undo }), ({ body }) => ({
     reason: body.reason ?? 'cancelled by hand',
     ...(body.undo !== undefined && { undo: body.undo }),
   })),
@@ -73,7 +73,7 @@ export const actionRoutes: readonly Route[] = [
       reason: body.reason ?? 'terminated by hand',
     }),
   ),
-  verb('retry', 'Take the last failure of a run back, so that it goes on', shapes.object({}), () => ({})),
+  verb('retry', 'Undo the last failure of a run, so that it resumes', shapes.object({}), () => ({})),
   verb(
     'signal',
     'Send a signal to a run: durable when this is answered',
@@ -82,7 +82,7 @@ export const actionRoutes: readonly Route[] = [
   ),
   verb(
     'settle',
-    'Say what became of a step that is held, or of a compensation that is stuck',
+    'Record the outcome of a held step or a stuck compensation',
     shapes.object(
       {
         step: shapes.text,
@@ -145,7 +145,7 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/update',
     id: 'update',
     tag: 'actions',
-    summary: 'Change a run through its handler, and wait for what the handler gives',
+    summary: 'Call an update handler of a run, and wait for its result',
     role: 'operate',
     body: shapes.object(
       {
@@ -175,7 +175,7 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/query',
     id: 'query',
     tag: 'actions',
-    summary: 'Ask a run what its handler says; the run itself does not notice',
+    summary: 'Call a query handler of a run; the run itself is not changed',
     role: 'read',
     body: shapes.object({ name: { ...shapes.text, minLength: 1 }, arguments: { type: 'array', maxItems: 32 } }, [
       'name',
@@ -191,7 +191,7 @@ export const actionRoutes: readonly Route[] = [
       }
       const run = runWithCode(call.engine, head, 'query', call.server.definitions)
       if (!run) {
-        const what = `query needs the code of ${timeline}: give its definition to the server, or --module FILE to reprise serve`
+        const what = `query needs the code of ${timeline}: pass its definition to the server, or --module FILE to reprise serve`
         throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
       }
       return { timeline, query: name, answer: (await run.query(name, ...values)) ?? null }
@@ -202,7 +202,7 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/effects/{effect}/settle',
     id: 'settleEffect',
     tag: 'actions',
-    summary: 'Say what became of an effect in doubt, of a timeline that nobody owns',
+    summary: 'Record the outcome of an effect in doubt, of a timeline without an owner',
     role: 'operate',
     body: shapes.object(
       { outcome: { type: 'string', enum: ['done', 'failed', 'compensated'] }, by: shapes.by, result: shapes.any },
@@ -240,7 +240,7 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/fork',
     id: 'fork',
     tag: 'actions',
-    summary: 'A new timeline that starts there and shares history, with other values than are recorded if told so',
+    summary: 'Start a new timeline that shares history up to a sequence, optionally with edited values',
     role: 'write',
     body: shapes.object(
       {
@@ -248,10 +248,13 @@ export const actionRoutes: readonly Route[] = [
         seq: shapes.count,
         set: {
           type: 'object',
-          description: 'what it goes on with, by name: the result of one step, rows of a table, fields of a session',
+          description: 'values to replace, by name: the result of one step, rows of a table, fields of a session',
         },
-        unset: { type: 'array', items: shapes.text, maxItems: 10_000, description: 'rows that it goes on without' },
-        input: { ...shapes.any, description: 'of a run: another input; from the start, unless seq says where' },
+        unset: { type: 'array', items: shapes.text, maxItems: 10_000, description: 'rows to remove' },
+        input: {
+          ...shapes.any,
+          description: 'runs: another input; the fork starts at the beginning unless seq is set',
+        },
         by: shapes.by,
       },
       ['to'],
@@ -275,15 +278,15 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/rollback/plan',
     id: 'planRollback',
     tag: 'actions',
-    summary: 'Where going back would lead, and what it would undo; changes nothing',
+    summary: 'Plan a rollback: its target and the undone entries; changes nothing',
     role: 'read',
     body: shapes.object({
-      seq: { type: 'integer', minimum: 0, description: 'to go on from this sequence' },
+      seq: { type: 'integer', minimum: 0, description: 'to this sequence' },
       time: { type: 'integer', description: 'to before the first entry of this time or later' },
       valid: {
         type: 'boolean',
         enum: [true],
-        description: 'to where the state last was valid, as its definition says',
+        description: 'to the last state that is valid by its definition',
       },
     }),
     answer: shapes.answer({ timeline: shapes.text, from: shapes.count, to: shapes.count }),
@@ -303,7 +306,7 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/rollback',
     id: 'rollback',
     tag: 'actions',
-    summary: 'Go on from an earlier sequence: `to` and `from` of a plan, refused if history has moved since',
+    summary: 'Roll back to an earlier sequence: `to` and `from` of a plan, refused if the head has moved since',
     role: 'write',
     body: shapes.object({ to: shapes.count, from: shapes.count, takeover: { type: 'boolean' }, undo, consumed }, [
       'to',
@@ -371,9 +374,9 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/checkpoints/{checkpoint}/mark',
     id: 'markCheckpoint',
     tag: 'actions',
-    summary: 'Say that a checkpoint is bad, so that it is no longer restored from; without `bad` that is taken back',
+    summary: 'Mark a checkpoint as bad, so that no restore uses it; without `bad`, remove the mark',
     role: 'operate',
-    body: shapes.object({ bad: { ...shapes.text, minLength: 1, description: 'what is wrong with it' }, by: shapes.by }),
+    body: shapes.object({ bad: { ...shapes.text, minLength: 1, description: 'reason why it is bad' }, by: shapes.by }),
     answer: shapes.answer({ timeline: shapes.text, checkpoint: shapes.text }),
     once: 'answer',
     async call(call) {
@@ -407,7 +410,7 @@ function siblingOf(timeline: string, to: string): string {
 
 function beforeOf({ seq, time, valid }: Call['body']): Before {
   const given = [seq, time, valid].filter((each) => each !== undefined)
-  if (given.length !== 1) throw new RepriseError('INVALID_ARGUMENT', 'give one of seq, time and valid', {})
+  if (given.length !== 1) throw new RepriseError('INVALID_ARGUMENT', 'set one of seq, time and valid', {})
   if (seq !== undefined) return { seq: (seq as number) + 1 }
   return time === undefined ? { valid: 'declared' } : { time: time as number }
 }

@@ -21,10 +21,10 @@ const version: Schema = { type: 'integer', minimum: 1 }
 const share: Schema = { type: 'number', minimum: 0, maximum: 1 }
 const has = {
   ...version,
-  description: 'the version that the client has, where the store never went back; left out: none',
+  description: 'the version that the client has (default: none)',
 }
 const held: Schema = { ...shapes.text, minLength: 1, description: '`held` of the offer that the client has in force' }
-const stream: Schema = { ...shapes.text, minLength: 1, description: 'goes on with this stream; left out: a new one' }
+const stream: Schema = { ...shapes.text, minLength: 1, description: 'resumes this stream (default: a new one)' }
 const waitMs: Schema = { type: 'integer', minimum: 0, maximum: longestWaitMs, default: 0 }
 const durationMs: Schema = { type: 'integer', minimum: 0, maximum: 31_536_000_000 }
 const rollout = shapes.object({
@@ -85,7 +85,7 @@ export const configRoutes: readonly Route[] = [
     path: '/v1/configs/{config}/rollout',
     id: 'steerRollout',
     tag: 'configs',
-    summary: 'Pause a rollout, go on with it, or withdraw its version: every client goes back to the last good one',
+    summary: 'Pause or resume a rollout, or withdraw its version: every client returns to the last good one',
     role: 'operate',
     body: shapes.object({ version, action: { type: 'string', enum: ['pause', 'resume', 'withdraw'] } }, [
       ...['version', 'action'],
@@ -114,8 +114,7 @@ export const configRoutes: readonly Route[] = [
     path: '/v1/configs/{config}/clients/{client}/poll',
     id: 'pollConfig',
     tag: 'configs',
-    summary:
-      'What a client has to be told: an offer, or null when `waitMs` is over. Give `stream` back in the next poll',
+    summary: 'The next offer for a client, or null after `waitMs`. Pass `stream` to the next poll',
     role: 'operate',
     body: shapes.object({ has, held, stream, waitMs }),
     answer: shapes.answer({ stream: shapes.text, offer: { type: 'object', nullable: true } }),
@@ -128,7 +127,7 @@ export const configRoutes: readonly Route[] = [
     id: 'followConfig',
     tag: 'configs',
     summary:
-      'The same as server-sent events: `stream` with its id, `offer` with version, nonce and value; Last-Event-ID goes on with the stream, and tells again what was not answered',
+      'The same as server-sent events: `stream` with its id, `offer` with version, nonce and value; Last-Event-ID resumes the stream, and repeats unanswered offers',
     role: 'operate',
     isStream: true,
     query: { has, held, stream },

@@ -15,8 +15,8 @@ import { lastSeen, together } from '../shared-feed.ts'
 
 const pageRunsMax = 1000
 
-const prefix: QuerySchema = { ...shapes.text, isList: true, description: 'only these ids and what lies below them' }
-const after: QuerySchema = { ...shapes.text, description: 'a position; everything behind it is given' }
+const prefix: QuerySchema = { ...shapes.text, isList: true, description: 'only these ids and the ids below them' }
+const after: QuerySchema = { ...shapes.text, description: 'a position; later entries are returned' }
 
 export const feedRoutes: readonly Route[] = [
   {
@@ -59,7 +59,7 @@ export const feedRoutes: readonly Route[] = [
     id: 'followFeed',
     tag: 'feed',
     summary:
-      'The feed as server-sent events: `entries` with a list of them, `position` without; the id is a position, and Last-Event-ID goes on from there',
+      'The feed as server-sent events: `entries` with a list of them, `position` without; the id is a position, and Last-Event-ID resumes from there',
     role: 'read',
     isStream: true,
     query: {
@@ -73,7 +73,7 @@ export const feedRoutes: readonly Route[] = [
       },
       brief: {
         type: 'boolean',
-        description: 'of each timeline only the last entry, without its data: enough to know what to read again',
+        description: 'only the last entry of each timeline, without its data',
       },
       heartbeat: { type: 'integer', minimum: 1, maximum: 60, default: 15, description: 'seconds between two comments' },
     },

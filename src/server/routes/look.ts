@@ -15,7 +15,7 @@ export const lookRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/relatives',
     id: 'listRelatives',
     tag: 'timelines',
-    summary: 'Its branches: ancestors, forks, and what rollbacks left behind; itself among them',
+    summary: 'Its branches: ancestors, itself, forks, and archives of rollbacks',
     role: 'read',
     answer: shapes.answer({
       relatives: shapes.list(
@@ -40,13 +40,13 @@ export const lookRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/flow',
     id: 'showFlow',
     tag: 'timelines',
-    summary: 'What flows through it: its parts, how busy each was in the last seconds, watermarks, the last checkpoint',
+    summary: 'The flow of a pipeline: its operators, their recent load, watermarks, the last checkpoint',
     role: 'read',
     answer: shapes.answer({
       flow: {
         type: 'object',
         nullable: true,
-        description: 'null: records do not flow through this kind, or nothing is known of them yet',
+        description: 'null if this kind has no flow, or none was reported yet',
       },
     }),
     async call(call) {
@@ -61,7 +61,7 @@ export const lookRoutes: readonly Route[] = [
     path: '/v1/storage',
     id: 'storage',
     tag: 'system',
-    summary: 'What the store is, what lies in it by kind, and the checkpoints that were taken last',
+    summary: 'The store, its timelines by kind, and the latest checkpoints',
     role: 'read',
     isWhole: true,
     isLong: true,
@@ -77,8 +77,8 @@ export const lookRoutes: readonly Route[] = [
         }),
       ),
       checkpoints: shapes.list(shapes.answer({ id: shapes.text, timeline: shapes.text, seq: shapes.count })),
-      looked: { ...shapes.count, description: 'timelines looked at' },
-      isPartial: { type: 'boolean', description: 'there are more timelines than were looked at' },
+      looked: { ...shapes.count, description: 'timelines that were read' },
+      isPartial: { type: 'boolean', description: 'there are more timelines than were read' },
     }),
     call: ({ engine }) => storageOf(engine),
   },
@@ -87,7 +87,8 @@ export const lookRoutes: readonly Route[] = [
     path: '/v1/doctor',
     id: 'doctor',
     tag: 'system',
-    summary: 'Whether what recovery rests on is well: the store, its clock, workers, checkpoints, drills, housekeeping',
+    summary:
+      'Health of everything that recovery needs: the store, its clock, workers, checkpoints, drills, housekeeping',
     role: 'read',
     isWhole: true,
     isLong: true,

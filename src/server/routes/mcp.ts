@@ -25,7 +25,7 @@ export const mcpRoutes: readonly Route[] = [
     path: '/mcp',
     id: 'mcpStream',
     tag: 'mcp',
-    summary: 'There is no stream: 405, as the protocol has it',
+    summary: 'There is no stream: 405, as in the protocol',
     role: 'read',
     status: 405,
     answer: {},

@@ -44,7 +44,7 @@ export const remoteRoutes: readonly Route[] = [
     role: 'write',
     body: shapes.object(
       {
-        from: { ...ids({ ...shapes.text, minLength: 1 }), maxItems: 16, description: 'ids, and what lies below them' },
+        from: { ...ids({ ...shapes.text, minLength: 1 }), maxItems: 16, description: 'ids, and the ids below them' },
         concurrency: { type: 'integer', minimum: 1, maximum: batchMax, default: 16 },
         attempts: { type: 'integer', minimum: 1, maximum: 100, default: 5 },
       },
@@ -92,7 +92,7 @@ export const remoteRoutes: readonly Route[] = [
     path: '/v1/remote/{queue}/heartbeat',
     id: 'heartbeatRemote',
     tag: 'remote',
-    summary: 'A sign of life for work in hand; what is no longer there need not be finished',
+    summary: 'A heartbeat for tasks in progress; tasks missing from the answer need not be finished',
     role: 'write',
     body: shapes.object({ tasks: ids(taskId), ttlMs, details: shapes.any }, ['tasks']),
     answer: shapes.answer({ alive: shapes.list(taskId), lost: shapes.list(taskId) }),
@@ -109,7 +109,7 @@ export const remoteRoutes: readonly Route[] = [
     id: 'settleRemote',
     tag: 'remote',
     summary:
-      'Say what became of work: `result`, or `error` (with `retry: false` to give up). Durable when this is answered',
+      'Report the outcome of a task: `result`, or `error` (with `retry: false` to give up). The answer means that it is durable',
     role: 'write',
     body: shapes.object(
       {

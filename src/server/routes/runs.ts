@@ -104,9 +104,9 @@ function find(definitions: readonly unknown[], name: string, kind: string | unde
   if (distinct.length === 1) return distinct[0]!
   if (distinct.length > 1) {
     const kinds = distinct.map((each) => each[describes].kind).join(', ')
-    throw new RepriseError('INVALID_ARGUMENT', `${name} is the name of several definitions: give kind (${kinds})`, {})
+    throw new RepriseError('INVALID_ARGUMENT', `${name} is the name of several definitions: set kind (${kinds})`, {})
   }
-  const what = `this server has no definition ${name}: give it to serve(), or its module to reprise serve with --module`
+  const what = `this server has no definition ${name}: pass it to serve(), or its module to reprise serve with --module`
   throw new RepriseError('NOT_FOUND', what, { name })
 }
 

@@ -26,7 +26,7 @@ const found: Schema = {
     isRun: flag,
     isUnfinished: flag,
     needsPerson: flag,
-    stands: { type: 'object', nullable: true, description: 'where it stands: text, at, needsPerson' },
+    stands: { type: 'object', nullable: true, description: 'its current state: text, at, needsPerson' },
   },
 }
 
@@ -58,7 +58,7 @@ export const searchRoutes: readonly Route[] = [
       timelines: shapes.list(found),
       total: { ...shapes.count, description: 'how many match' },
       statuses: { ...counts, description: 'of those that match all but the status, how many have which' },
-      kinds: { ...counts, description: 'of all timelines, how many are of which kind' },
+      kinds: { ...counts, description: 'number of timelines by kind' },
       attention: { ...shapes.count, description: 'of all timelines, how many wait for a person' },
       isPartial: { ...flag, description: 'the store has more timelines than can be searched' },
       now: shapes.millis,

@@ -107,7 +107,7 @@ export const sidecarRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/lease',
     id: 'releaseLease',
     tag: 'sidecar',
-    summary: 'Let go of a timeline: others may have it at once',
+    summary: 'Release a timeline, so that another process can take it at once',
     role: 'write',
     query: { epoch: { ...epochInQuery, isRequired: true } },
     answer: shapes.answer({ released: { type: 'boolean' } }),
@@ -122,7 +122,7 @@ export const sidecarRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/checkpoint',
     id: 'putCheckpoint',
     tag: 'sidecar',
-    summary: 'Put what the program captured, with the sequence that it reflects: JSON, or bytes of any other type',
+    summary: 'Store a captured state, with the sequence that it reflects: JSON, or bytes of any other type',
     role: 'write',
     takesBytes: 'checkpointBytes',
     query: {
@@ -149,7 +149,7 @@ export const sidecarRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/checkpoint',
     id: 'getCheckpoint',
     tag: 'sidecar',
-    summary: 'The newest whole checkpoint that was put, as JSON, or as its bytes with the coordinate in headers',
+    summary: 'The newest complete checkpoint, as JSON, or as its bytes with the coordinate in headers',
     role: 'read',
     query: { seq: { type: 'integer', minimum: 0, description: 'the newest at or below this sequence' } },
     answer: shapes.answer({

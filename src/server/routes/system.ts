@@ -73,7 +73,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1',
     id: 'about',
     tag: 'system',
-    summary: 'What the caller may do here, and which kinds of timelines this server knows',
+    summary: 'The permissions of the caller, and the kinds of timelines that this server supports',
     role: 'read',
     answer: shapes.answer({
       name: shapes.text,
@@ -169,7 +169,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/workers',
     id: 'listWorkers',
     tag: 'system',
-    summary: 'Processes at work, and whether they get anywhere',
+    summary: 'Worker processes, and whether they make progress',
     role: 'read',
     isWhole: true,
     query: { all: { type: 'boolean', description: 'also those that are gone' } },
@@ -195,7 +195,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/schedules',
     id: 'listSchedules',
     tag: 'system',
-    summary: 'What is started when, and when it is due next',
+    summary: 'Schedules, and when each is due next',
     role: 'read',
     answer: shapes.answer({ schedules: shapes.list(shapes.answer({ schedule: shapes.text, timeline: shapes.text })) }),
     async call({ engine, principal }) {
@@ -219,8 +219,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/caches',
     id: 'listCaches',
     tag: 'system',
-    summary:
-      'How often build tools, and memos in the process of this server, found what they asked for since it started',
+    summary: 'Hits and misses of build tools, and of memos in the process of this server, since it started',
     role: 'read',
     isWhole: true,
     answer: shapes.answer({
@@ -232,7 +231,7 @@ export const systemRoutes: readonly Route[] = [
           misses: shapes.count,
           missed: {
             ...shapes.list(shapes.answer({ at: shapes.millis, why: { type: 'string' } })),
-            description: 'the last of the misses, the newest first, and what was another than in the result used last',
+            description: 'the latest misses, newest first, with the inputs that differ from the last result',
           },
         }),
       ),
@@ -244,8 +243,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/tiers',
     id: 'listTiers',
     tag: 'system',
-    summary:
-      'What lies in which place, what would move to a colder one, and what object stores were asked for; moves nothing',
+    summary: 'Chunks by tier, planned moves to colder tiers, and requests to object stores; moves nothing',
     role: 'operate',
     isWhole: true,
     isLong: true,
@@ -262,7 +260,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/settings',
     id: 'listSettings',
     tag: 'system',
-    summary: 'What this server goes by, and where each setting came from; never a secret',
+    summary: 'The settings of this server and their origins, without secrets',
     role: 'read',
     isWhole: true,
     answer: shapes.answer({
@@ -335,8 +333,7 @@ export const systemRoutes: readonly Route[] = [
       timelines,
       resume: {
         type: 'boolean',
-        description:
-          'keep a mark of how far it is, which GET tells, and go on from the mark of one that was interrupted',
+        description: 'save progress, which GET returns, and resume an interrupted verification',
       },
     }),
     answer: shapes.answer({ ok: { type: 'boolean' }, faults: shapes.list(shapes.any) }),
@@ -363,7 +360,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/drill',
     id: 'drill',
     tag: 'system',
-    summary: 'Restore checkpoints aside and compare',
+    summary: 'Restore checkpoints to a separate place and compare them',
     role: 'operate',
     isLong: true,
     body: shapes.object({ timelines }),

@@ -38,7 +38,7 @@ export const timelineRoutes: readonly Route[] = [
     summary: 'Timelines in the order of their ids, page by page',
     role: 'read',
     query: {
-      prefix: { ...shapes.text, description: 'an id and what lies below it, by whole segments' },
+      prefix: { ...shapes.text, description: 'an id and the ids below it, by whole segments' },
       status: { ...shapes.text, description: 'only with this status' },
       owner: { ...shapes.text, description: 'only of this worker' },
       parent: { ...shapes.text, description: 'only forks of this timeline' },
@@ -59,7 +59,7 @@ export const timelineRoutes: readonly Route[] = [
       name: { ...shapes.text, description: 'only of this definition' },
       status: { ...shapes.text, isList: true, description: 'only with one of these statuses' },
       unfinished: { type: 'boolean', description: 'only those with something left to do' },
-      summary: { type: 'boolean', description: `what each state says; pages of at most ${summariesMax}` },
+      summary: { type: 'boolean', description: `with the summary of each state; pages of at most ${summariesMax}` },
       ...filters,
     },
     answer: shapes.answer({ runs: shapes.list({ ...shapes.head }), next: shapes.nextId }),
@@ -70,7 +70,7 @@ export const timelineRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}',
     id: 'showTimeline',
     tag: 'timelines',
-    summary: 'Where one timeline stands',
+    summary: 'The status of one timeline',
     role: 'read',
     answer: {
       ...shapes.head,
@@ -100,7 +100,7 @@ export const timelineRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/card',
     id: 'recoveryCard',
     tag: 'timelines',
-    summary: 'The recovery card: what is captured, and what it would cost to come back',
+    summary: 'The recovery card: captured state and cost of recovery',
     role: 'read',
     answer: shapes.answer({ coordinate: shapes.coordinate, status: shapes.text, checkpoints: shapes.count }),
     async call(call) {
@@ -134,7 +134,7 @@ export const timelineRoutes: readonly Route[] = [
     role: 'read',
     query: {
       from: { type: 'integer', minimum: 0, isRequired: true, description: 'a sequence of this timeline' },
-      to: { type: 'integer', minimum: 0, description: 'a sequence; the head if left out' },
+      to: { type: 'integer', minimum: 0, description: 'a sequence (default: the head)' },
       other: { ...shapes.text, description: 'the timeline of `to`, if it is another one' },
     },
     answer: shapes.answer({
@@ -165,7 +165,7 @@ export const timelineRoutes: readonly Route[] = [
       type: { ...shapes.text, description: 'only entries of this type' },
       journal: {
         type: 'boolean',
-        description: 'how each entry reads to people, as its model tells it (`told`), in place of its data',
+        description: 'the readable form of each entry (`told`) instead of its data',
       },
       limit: shapes.limit(pageMax),
     },
@@ -174,7 +174,7 @@ export const timelineRoutes: readonly Route[] = [
       next: {
         type: 'integer',
         nullable: true,
-        description: 'give it as `after` or `before` to go on; null at the end',
+        description: 'pass it as `after` or `before` to continue; null at the end',
       },
       coordinate: shapes.coordinate,
     }),
@@ -198,7 +198,7 @@ export const timelineRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/effects',
     id: 'listEffects',
     tag: 'timelines',
-    summary: 'What it did to the outside, and what is in doubt',
+    summary: 'Its outside effects, with those in doubt',
     role: 'read',
     query: { open: { type: 'boolean', description: 'only those without an outcome' } },
     answer: shapes.answer({ effects: shapes.list(shapes.answer({ id: shapes.text, name: shapes.text })) }),

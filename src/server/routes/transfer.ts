@@ -70,7 +70,7 @@ export const transferRoutes: readonly Route[] = [
     isLong: true,
     takesBytes: 'importBytes',
     query: {
-      key: { ...shapes.text, description: 'the field that is the key; `key` if left out' },
+      key: { ...shapes.text, description: 'the field that contains the key (default: `key`)' },
       shards: { type: 'integer', minimum: 1, maximum: 256, default: 1, description: 'as many as the job has' },
     },
     answer: shapes.answer({ lines: shapes.count, added: shapes.count, ignored: shapes.count }),

@@ -42,7 +42,7 @@ export function entriesOf({ entries, key }: AppendRequest): NewEntry[] {
       throw new RepriseError('INVALID_ARGUMENT', `types that start with ${systemPrefix} belong to the engine`, { type })
     }
     if (Object.hasOwn(data, 'type')) {
-      throw new RepriseError('INVALID_ARGUMENT', 'the data of an entry has no `type` of its own', { type })
+      throw new RepriseError('INVALID_ARGUMENT', 'the data of an entry must not contain `type`', { type })
     }
     return { type, data, ...(key !== undefined && keysAt(i)) }
   })

@@ -48,7 +48,7 @@ function parse(url: string): { readonly bucket: string; readonly prefix: string;
   }
   const query = new URLSearchParams(search)
   for (const name of query.keys()) {
-    if (!known.has(name)) throw wrong(`an s3 address knows endpoint and region (got ${name.slice(0, 40)})`)
+    if (!known.has(name)) throw wrong(`an s3 address accepts endpoint and region (got ${name.slice(0, 40)})`)
   }
   const prefix = path.replace(/^\/+|\/+$/g, '')
   if (!/^[\w.!*'()/ -]*$/.test(prefix) || prefix.split('/').some((part) => part === '.' || part === '..')) {

@@ -45,14 +45,19 @@ export function placeIn(objects: Objects, options: Pick<S3PlaceOptions, 'hash' |
     exists: async () => (await objects.list('reprise-')).length > 0,
     async make() {
       if (await probeConditions(objects)) return
-      await writeOnce(sharedName, 'this store ignores If-None-Match: who uses this place cannot be told')
+      await writeOnce(
+        sharedName,
+        'this store ignores If-None-Match, so concurrent users of this place cannot be detected',
+      )
     },
     mark: () => read(markName),
     async setMark(mark) {
       await writeOnce(markName, mark)
       const there = await read(markName)
       if (there) return there
-      throw new RepriseError('STORE_IO', `${objects.name} lost what was just written to it`, { where: objects.name })
+      throw new RepriseError('STORE_IO', `${objects.name} lost an object that was just written`, {
+        where: objects.name,
+      })
     },
     owner: async () => ((await read(sharedName)) === null ? await read(ownerName) : null),
     setOwner: async (owner) => void (await writeOnce(ownerName, owner)),

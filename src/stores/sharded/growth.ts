@@ -169,9 +169,9 @@ export class Growth {
       const own = (await shards[0]!.ask((store) => membershipOf(store)))!
       if (member && member.set !== own.set) throw differ(`${name} belongs to another set (${member.set})`)
       if (member && member.index < count) return
-      if (member && member.index > count) throw differ(`${name} is shard ${member.index}, and ${count} were given`)
-      if (!this.#places.isOpen)
-        throw differ('another shard is being added: give its address too, and finish that first')
+      if (member && member.index > count)
+        throw differ(`${name} is shard ${member.index}, and ${count} shards were named`)
+      if (!this.#places.isOpen) throw differ('another shard is being added: add its address, and finish that first')
       if (count >= shardsMax)
         throw new RepriseError('INVALID_ARGUMENT', `a set must have at most ${shardsMax} shards`, {})
       if (!member) {

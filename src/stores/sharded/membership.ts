@@ -93,12 +93,12 @@ export function arrange(
   const count = Math.max(...known.map((member) => member.count))
   if (count !== members.length) {
     const hint = members.length === count + 1 ? ' (to add one: reprise shards add URL)' : ''
-    throw differ(`the set has ${count} shards, and ${members.length} were given${hint}`)
+    throw differ(`the set has ${count} shards, and ${members.length} were named${hint}`)
   }
   const places = new Array<number>(count).fill(-1)
   for (const [given, member] of members.entries()) {
     if (member === null || member === 'away') continue
-    if (places[member.index] !== -1) throw differ(`shard ${member.index} was given twice`)
+    if (places[member.index] !== -1) throw differ(`shard ${member.index} was named twice`)
     places[member.index] = given
   }
   // Shards that are away or new have unknown numbers: they take the remaining ones, in the order passed.
@@ -135,7 +135,7 @@ export async function refuseOther(
   throw differ(`${name}, which was away, should be shard ${index} of ${set}, and ${found}: ${cure}`)
 }
 
-const cure = 'give the address of the database that holds that shard, or restore a backup of it there'
+const cure = 'use the address of the database with that shard, or restore a backup of it there'
 
 export function differ(what: string): RepriseError {
   return new RepriseError('SHARDS_DIFFER', `these shards do not fit together: ${what}`, {})

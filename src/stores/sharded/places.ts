@@ -113,7 +113,7 @@ export class Places {
   }
 
   #grew(): RepriseError {
-    const what = `the set has more shards than the ${this.count} that this process was given: timelines moved to a new one`
+    const what = `the set has more shards than the ${this.count} that this process opened: timelines moved to a new one`
     return new RepriseError('SHARDS_GREW', what, { given: this.count })
   }
 

@@ -92,7 +92,7 @@ export async function plan(places: Places, holds: Holds, asked: Commit): Promise
     if (refusal) return { refusal }
     const follower = shard >= places.first ? await arrivingFork(places, shard, timeline) : null
     if (follower) {
-      const reason = `the fork ${follower} of ${timeline} has not moved yet: let reprise shards add finish`
+      const reason = `the fork ${follower} of ${timeline} has not moved yet: wait for reprise shards add`
       return { refusal: { ok: false, code: 'PINNED', reason, head: plainHead(head) } }
     }
     if (shard >= places.first) await remnants.share(timeline, commit.branch.archive, shard)

@@ -142,7 +142,7 @@ export class ShardedStore implements Store {
 
   async query(): Promise<never> {
     this.#set.check()
-    const what = 'a query cannot say on which of several shards its tables are: ask the database itself'
+    const what = 'a query over several shards is not possible: query the database itself'
     throw new RepriseError('STORE_UNSUPPORTED', what)
   }
 

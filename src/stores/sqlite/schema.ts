@@ -136,17 +136,17 @@ export function readVersion(connection: Connection): number {
   if (!found?.tables) return 0
   const version = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_version'`)?.value
   if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 1) {
-    throw damaged('the store does not say which version of the schema it has', { version: String(version) })
+    throw damaged('the store has no schema version', { version: String(version) })
   }
   // The version is stored twice since version 6: a flipped bit is mistaken neither for a newer release nor for an older one.
   const copy = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_copy'`)?.value
   if ((copy ?? null) !== (version > 5 ? version : null)) {
-    throw damaged(`the store says that its schema has version ${version}, and ${copy}`, { version, copy: String(copy) })
+    throw damaged(`the store has schema version ${version}, and ${copy}`, { version, copy: String(copy) })
   }
   if (version > schemaVersion) {
     throw new RepriseError(
       'INCOMPATIBLE_VERSION',
-      `the store has schema version ${version}, this Reprise knows up to ${schemaVersion}`,
+      `the store has schema version ${version}, this Reprise supports up to ${schemaVersion}`,
       { version, known: schemaVersion },
     )
   }

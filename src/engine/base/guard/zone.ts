@@ -82,7 +82,7 @@ export class PureZone implements Zone {
   }
 
   cure(): string {
-    return 'it must give the same whenever history is folded again; record the value in the entry and take it from there'
+    return 'the result must be the same whenever history is folded again; record the value in the entry and read it from there'
   }
 
   blame(error: RepriseError): void {

@@ -248,7 +248,7 @@ export class Folder {
     try {
       const listed = depthMax > 0 ? await folder.list(Number.POSITIVE_INFINITY) : null
       if (!listed || listed.unreadable > 0 || listed.children.some((child) => child.kind !== 'folder')) {
-        throw blocked(folder.path, 'a file belongs there, and what the directory holds was never captured')
+        throw blocked(folder.path, 'a file belongs there, and the content of the directory was never captured')
       }
       for (const child of listed.children) await folder.removeEmpty(child.name, depthMax - 1)
     } finally {
@@ -380,7 +380,7 @@ function canHold(): boolean {
 function refuseHome(path: string): void {
   const home = homedir()
   if (path === sep || path === home || `${home}${sep}`.startsWith(path.endsWith(sep) ? path : `${path}${sep}`)) {
-    throw new RepriseError('INVALID_ARGUMENT', `${path} holds your home directory: name a directory of its own`, {
+    throw new RepriseError('INVALID_ARGUMENT', `${path} contains your home directory: name a separate directory`, {
       path,
     })
   }

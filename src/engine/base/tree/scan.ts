@@ -67,7 +67,7 @@ export async function scanTree<Scope>(root: Folder, choice: Choice<Scope>, limit
     if (depth > limits.treeDepth) {
       throw new RepriseError(
         'LIMIT_EXCEEDED',
-        `${shown(path)} lies more than ${limits.treeDepth} directories deep (treeDepth)`,
+        `${shown(path)} is more than ${limits.treeDepth} directories deep (treeDepth)`,
         { path: shown(path) },
       )
     }

@@ -54,7 +54,7 @@ export async function meetMirror(
 /** For the report of an erasure. */
 export async function mirrorRemains(kernel: Pick<Kernel, 'store'>): Promise<readonly string[]> {
   const path = await mirrorOf(kernel)
-  return path === null ? [] : [`the mirror of history at ${path}, until the process that writes it has written it anew`]
+  return path === null ? [] : [`the mirror of history at ${path}, until its writer has rebuilt it`]
 }
 
 /** The folder is created only here: later on, a missing folder means a disk that is not mounted. */

@@ -84,7 +84,7 @@ export class Sealer {
   get refusal(): RepriseError | null {
     if (!this.#refused) return null
     const named = this.#refused.map((id) => JSON.stringify(id)).join(', ')
-    const what = `this store is encrypted with ${named}: give the keys to write to it`
+    const what = `this store is encrypted with ${named}: pass the keys to write to it`
     return new RepriseError('KEY_MISSING', what, { keys: [...this.#refused] })
   }
 
@@ -162,7 +162,7 @@ export class Sealer {
     const flags = envelope[0]
     if (flags === undefined) throw malformed('an envelope is empty')
     if ((flags & ~allFlags) !== 0) throw malformed(`an envelope has unknown flags ${flags}`)
-    if ((flags & (isChecked | isChunk)) !== kind) throw malformed('an envelope of another kind stands here')
+    if ((flags & (isChecked | isChunk)) !== kind) throw malformed('the envelope is of another kind')
     const inner = kind === isChecked ? withoutCrc(envelope, context) : envelope
     const reader = new ByteReader(inner, 1)
     const packing = flags & isCompressed ? { algorithm: reader.byte(), size: reader.integer() } : null
@@ -273,7 +273,7 @@ function malformed(message: string): RepriseError {
 function hidesTypes(hides: unknown): boolean {
   if (hides === undefined) return false
   if (Array.isArray(hides) && hides.every((what) => what === 'types')) return hides.length > 0
-  throw new RepriseError('INVALID_ARGUMENT', "keys.hides must be a list of what is hidden: ['types'] or []", {
+  throw new RepriseError('INVALID_ARGUMENT', "keys.hides must be a list of hidden fields: ['types'] or []", {
     option: 'keys.hides',
   })
 }

@@ -171,7 +171,7 @@ export class GuardedLevel {
       this.tell('unfit', error.code, error.message, error)
     } else if (error instanceof LevelError && error.kind === 'refused') {
       this.#isOff = true
-      this.tell('off', error.code, `${error.message}: going on without it`, error)
+      this.tell('off', error.code, `${error.message}: continuing without it`, error)
     } else {
       const why = error instanceof Error ? error.message : String(error)
       const code = codeOf(error)
@@ -179,7 +179,7 @@ export class GuardedLevel {
       breaker.failed(this.#ports.clock.elapsed(), call, code === 'TIMEOUT')
       // The failure of reads was reported already, which implies that nothing is sent.
       const isKnown = what === 'write' && this.#told.has('read')
-      const so = what === 'read' ? 'going on without it' : 'some results are not sent'
+      const so = what === 'read' ? 'continuing without it' : 'some results are not sent'
       if (!isKnown) this.tell(what, code, `${why}: ${so}`, error)
     }
     breaker.left(call)

@@ -74,7 +74,7 @@ export function baseOf(url: string): string {
   if (parsed.username !== '' || parsed.password !== '') {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      'the url of a remote cache must not hold a token: give it as `token`',
+      'the url of a remote cache must not contain a token: pass it as `token`',
       {},
     )
   }

@@ -93,8 +93,7 @@ export class ObjectLevel implements CacheLevel {
 export function nameOfObjects(url: string): string {
   const name = /^[sS]3:\/\/[a-z0-9][a-z0-9.-]+(?:\/[^?]*)?(?=\?|$)/.exec(url)?.[0]
   if (name !== undefined) return name.replace(/\/+$/, '')
-  const what =
-    'a bucket as a remote cache must be given as s3://bucket/prefix, without keys: they are in the environment'
+  const what = 'a bucket as a remote cache must be s3://bucket/prefix, without keys: they are read from the environment'
   throw new RepriseError('INVALID_ARGUMENT', what, {})
 }
 

@@ -67,7 +67,7 @@ export class ReportLog {
     on('report', ({ kind, timeline, what, data }) => this.#note(kind, timeline, what, data))
     on('recovered', ({ timeline, report }) => this.#recovered(timeline, report))
     on('drilled', ({ timeline, ok, ms }) =>
-      this.#note('drill', timeline, ok ? `restored aside in ${Math.round(ms)} ms` : 'failed', { ok, ms }),
+      this.#note('drill', timeline, ok ? `restored to a separate place in ${Math.round(ms)} ms` : 'failed', { ok, ms }),
     )
     on('checkpoint-failed', ({ timeline, error, failuresInARow }) =>
       this.#note('checkpoint-failed', timeline, wordsOf(error), { failuresInARow }),
@@ -82,7 +82,7 @@ export class ReportLog {
       }),
     )
     on('collected', ({ chunks, bytes }) => {
-      if (chunks > 0) this.#note('collect', null, `${chunks} chunks that nobody needed`, { chunks, bytes })
+      if (chunks > 0) this.#note('collect', null, `${chunks} unneeded chunks`, { chunks, bytes })
     })
     on('deleted', ({ timeline, isErased }) => {
       if (!isErased) this.#note('delete', timeline, 'deleted for good')

@@ -218,16 +218,16 @@ async function remainsOf(kernel: Kernel, plan: ErasePlan): Promise<string[]> {
   const remains: string[] = [...(await mirrorRemains(kernel))]
   const cursors = (await kernel.store.cursors()).map(({ name }) => name)
   if (cursors.length > 0) {
-    remains.push(`what has read them keeps what it made of them: rebuild or correct it (${cursors.join(', ')})`)
+    remains.push(`their readers keep derived data: rebuild or correct it (${cursors.join(', ')})`)
   }
   for (const { timeline } of plan.timelines) {
     const { mail, attributes } = await existing(kernel, timelineId(timeline))
     const names = Object.keys(attributes).filter((name) => !name.startsWith('$'))
-    if (mail > 0) remains.push(`${mail} messages to ${timeline} that nobody has read`)
+    if (mail > 0) remains.push(`${mail} unread messages to ${timeline}`)
     if (names.length > 0) remains.push(`attributes of ${timeline}: ${names.join(', ')}`)
   }
   if (Object.keys(plan.types).some(isEffectType))
-    remains.push('names, ids and keys of effects: what says that they were done')
+    remains.push('names, ids and keys of effects, the record of their execution')
   if (kernel.sealer.keyId === null && countOf(plan) > 0) {
     remains.push('digests of history: they hold no data, but a guess of a short text can be tested against them')
   }

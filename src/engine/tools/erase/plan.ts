@@ -64,7 +64,7 @@ export async function planErasure(kernel: Kernel, id: string, options: EraseEntr
   const refusals: Refusal[] = []
   const floor = floorOf(await lineageOf(kernel, head)).seq
   if (options.entries && options.entries.from <= floor) {
-    const why = `history up to ${floor} was trimmed: what those entries said can only be in the state, which new entries may change`
+    const why = `history up to ${floor} was trimmed: the data of those entries can only be in the state, which new entries may change`
     refusals.push({ timeline: id, code: 'CONFLICT', why })
   }
   refusals.push(...(await refusalsBelow(kernel, [...family.values()], options)))
@@ -96,7 +96,7 @@ async function refusalsBelow(
   for (const head of family) {
     const [oldest] = await segmentsBelow(kernel, head)
     if (!oldest || (entries && entries.from > head.floor)) continue
-    const why = `its history from ${oldest.from.seq + 1} to ${head.floor} lies in a colder place, where single entries cannot go: name entries above ${head.floor}, or erase it as a whole`
+    const why = `its history from ${oldest.from.seq + 1} to ${head.floor} is in a colder tier, where single entries cannot be erased: name entries above ${head.floor}, or erase the timeline`
     refusals.push({ timeline: head.timeline, code: 'CONFLICT', why })
   }
   return refusals
@@ -127,7 +127,7 @@ async function refusalOf(
   if (!model?.fold)
     return refuse('INVALID_ARGUMENT', 'its definition is not known here: name the module that exports it')
   if (!model.entries || model.fold.authority === 'state') {
-    return refuse('INVALID_ARGUMENT', `single entries of a ${model.kind} cannot go: erase it as a whole`)
+    return refuse('INVALID_ARGUMENT', `single entries of a ${model.kind} cannot be erased: erase the timeline`)
   }
   if (head.owner !== null && head.isOwnerAlive && !options.takeover && !model.entries.inTurns) {
     return refuse('OWNED', `${head.owner} works on it: close or stop it first, or pass { takeover: true }`)
@@ -138,10 +138,7 @@ async function refusalOf(
   }
   const floor = floorOf(await lineageOf(kernel, head)).seq
   if (from <= floor) {
-    return refuse(
-      'CONFLICT',
-      `its history up to ${floor} was trimmed, so its state cannot be made anew: erase it first`,
-    )
+    return refuse('CONFLICT', `its history up to ${floor} was trimmed, so its state cannot be rebuilt: erase it first`)
   }
   const catalog = await kernel.store.checkpoints(timeline)
   if (floor > 0 && !catalog.some((record) => isStart(record, floor, from))) {
@@ -155,7 +152,7 @@ async function refusalOf(
     return null
   } catch (error) {
     if (!(error instanceof RepriseError)) throw error
-    return refuse('FOLD_FAILED', `what is left does not fold (${error.message}): handle it in \`erased\``)
+    return refuse('FOLD_FAILED', `the remaining entries do not fold (${error.message}): handle them in \`erased\``)
   }
 }
 

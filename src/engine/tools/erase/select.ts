@@ -43,7 +43,7 @@ export interface Selected {
 }
 
 export function checkSelection({ entries, where }: EntrySelection): void {
-  if (!entries && !where) throw invalid('say which entries: a range of sequences (entries), or what they have (where)')
+  if (!entries && !where) throw invalid('select entries: a range of sequences (entries), or a condition (where)')
   if (entries) {
     const { from, to } = entries
     const isRange = Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 1 && to >= from

@@ -49,7 +49,7 @@ export async function captureCut(
   const record = isNew ? created : await engine.openTimeline(id, cutFold)
   try {
     if (record.state.status === 'complete') {
-      throw new RepriseError('EXISTS', `there is a cut ${name} already: release it, or choose another name`, { name })
+      throw new RepriseError('EXISTS', `the cut ${name} exists: release it, or choose another name`, { name })
     }
     // The record of a process that died on the way.
     if (!isNew && record.state.status === 'capturing') {
@@ -120,7 +120,7 @@ async function withinTimeout(
   const missing = members.filter((member) => !Object.hasOwn(saved, member))
   const because = `not complete within ${formatMs(limitMs)}${progress.trouble === null ? '' : `: ${progress.trouble}`}`
   await giveUp(engine, record, name, because)
-  throw new RepriseError('TIMEOUT', `the cut ${name} was given up, ${because}`, { cut: name, missing })
+  throw new RepriseError('TIMEOUT', `the cut ${name} was abandoned, ${because}`, { cut: name, missing })
 }
 
 interface Progress {

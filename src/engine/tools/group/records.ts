@@ -168,7 +168,7 @@ export const restoreFold: Fold<RestoreState> = {
   },
 }
 
-const instead = 'it is the record of what was done to a group: see `reprise group`'
+const instead = 'it is the record of a group: see `reprise group`'
 const actions = { rollback: { instead }, fork: { instead } }
 
 export const cutKind: Model = {

@@ -53,7 +53,7 @@ export interface GroupRestored {
 
 type Record = OpenTimeline<RestoreState>
 
-const neverBegun = 'its process ended before anything was written down: ask for it again'
+const neverBegun = 'its process ended before anything was recorded: repeat the command'
 
 export async function restoreGroup(
   engine: Host,
@@ -237,7 +237,7 @@ async function goBack(
       throw error
     }
     if (!isReprise(error)) throw error
-    const what = `${member.timeline} did not go back (${error.message}); the group waits: \`reprise group resume ${restore}\` tries again, \`reprise group abandon ${restore}\` lets it go as it is`
+    const what = `${member.timeline} was not rolled back (${error.message}); the group waits: \`reprise group resume ${restore}\` tries again, \`reprise group abandon ${restore}\` abandons it`
     throw new RepriseError(error.code, what, { ...error.data, restore, options }, error)
   }
 }

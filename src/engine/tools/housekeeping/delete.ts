@@ -72,7 +72,7 @@ export async function deleteTimeline(kernel: Kernel, id: string, options: Deleti
   for (let look = 1, head = first; ; look++) {
     if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
     if (head.life !== first!.life) {
-      throw new RepriseError('NOT_FOUND', `${id} was deleted meanwhile, and made again`, { timeline: id })
+      throw new RepriseError('NOT_FOUND', `${id} was deleted and created again meanwhile`, { timeline: id })
     }
     try {
       return await deleteAsSeen(kernel, head, options)
@@ -161,7 +161,7 @@ function refusalsOf(
     refusals.push({
       timeline,
       code: 'CONFLICT',
-      why: 'it has not ended: cancel it first, or say that you mean it (unfinished)',
+      why: 'it has not ended: cancel it first, or confirm with the option unfinished',
     })
   }
   if (described.savepoints.length > 0 && !options.savepoints) {

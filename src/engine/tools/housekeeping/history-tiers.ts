@@ -56,7 +56,7 @@ export async function moveHistories(
   async function moveOne(head: Head): Promise<void> {
     const movable = isOfStore(head.timeline) || signal?.aborted ? null : await movableOf(kernel, head)
     if (movable && !place) {
-      refused.push({ timeline: head.timeline, why: 'no tier takes history: say history: true of one' })
+      refused.push({ timeline: head.timeline, why: 'no tier accepts history: set history: true on one' })
     } else if (movable && !place!.isOwn) {
       refused.push({ timeline: head.timeline, why: `the ${place!.name} tier belongs to another store` })
     } else if (movable && dryRun) {

@@ -307,7 +307,7 @@ class Round {
         redundancy.blobs.scrub(after === null ? null : fromHex(after), scrubBytesMax),
       )
       if (left > 0) {
-        const what = `${left} damaged chunks cannot be put right from here: reprise verify says which`
+        const what = `${left} damaged chunks cannot be repaired from here: reprise verify lists them`
         events.emit('report', { kind: 'damage', timeline: null, what, data: { left } })
       }
       return { healed, damaged: left, scrubAfter: next && toHex(next) }

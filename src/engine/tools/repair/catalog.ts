@@ -65,5 +65,5 @@ function toMended(ids: readonly ManifestId[], isPutRight: boolean): ReadCatalog[
 
 function lostLines(missing: number): string {
   const lines = missing === 1 ? 'one line of its catalog is' : `${missing} lines of its catalog are`
-  return `${lines} lost and had no copy; the others are counted anew`
+  return `${lines} lost and had no copy; the others are counted again`
 }

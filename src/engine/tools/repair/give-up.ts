@@ -65,7 +65,7 @@ export async function giveUp(kernel: Kernel, id: string, options: GiveUpOptions)
   const { by, reason, dryRun = false } = options
   for (const [name, said] of Object.entries({ by, reason })) {
     if (typeof said !== 'string' || said.trim() === '') {
-      throw new RepriseError('INVALID_ARGUMENT', `${name} must be said: it is kept with what is lost`, { timeline: id })
+      throw new RepriseError('INVALID_ARGUMENT', `${name} is required: it is recorded with the loss`, { timeline: id })
     }
   }
   refuseOfStore(id)
@@ -73,7 +73,7 @@ export async function giveUp(kernel: Kernel, id: string, options: GiveUpOptions)
   const planned = await plan(kernel, await existing(kernel, timeline))
   const refusal =
     planned.runs.length === 0
-      ? 'its history is sound: there is nothing to give up'
+      ? 'its history is intact: there is nothing to give up'
       : await refusalOf(kernel, timeline, planned)
   const unknown = planned.lost.length === 0 ? [] : unknowns
   const said = { timeline: id, isDryRun: dryRun, lost: planned.lost, unknown, refusal, id: null }
@@ -82,11 +82,11 @@ export async function giveUp(kernel: Kernel, id: string, options: GiveUpOptions)
   return { ...said, id: await carryOut(kernel, timeline, options) }
 }
 
-export const unknownDefinition = 'its definition is not known here: name the module that exports it'
+export const unknownDefinition = 'its definition is unknown: name the module that exports it'
 
 const unknowns = [
-  'what these entries did outside, and whether it was undone',
-  'their dedupe keys: what is appended again under one of them is appended',
+  'outside effects of these entries, and whether they were undone',
+  'their dedupe keys: an entry with one of these keys is appended again',
 ]
 
 async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: GiveUpOptions): Promise<string> {
@@ -122,28 +122,28 @@ async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: Gi
 async function refusalOf(kernel: Kernel, timeline: TimelineId, { lost, runs }: Plan): Promise<string | null> {
   const from = runs[0]!.first
   const head = await existing(kernel, timeline)
-  const below = `go on from before the damage instead: reprise fork ${timeline}@${from - 1} NEW`
+  const below = `continue from before the damage instead: reprise fork ${timeline}@${from - 1} NEW`
   const model = kernel.models.find(timeline)
   if (!model?.fold) return unknownDefinition
-  if (!model.entries || model.fold.authority === 'state') return `a ${model.kind} cannot do without entries: ${below}`
+  if (!model.entries || model.fold.authority === 'state') return `a ${model.kind} needs all of its entries: ${below}`
   if (head.owner !== null && head.isOwnerAlive) {
-    return `${head.owner} has it open, and may have in memory what is lost here: let it take a checkpoint, or stop it first`
+    return `${head.owner} has it open, and may have the lost entries in memory: let it make a checkpoint, or stop it first`
   }
   const last = lost.at(-1)?.to ?? lastSeq(runs.at(-1)!)
   const above = (await kernel.store.checkpoints(timeline)).filter((record) => record.seq >= from)
   if (above.some((record) => record.seq >= last && record.invalid === null && record.verifiedAt !== null)) {
-    return 'a checkpoint above the damage has the state: nothing is lost of it, and it goes on from there'
+    return 'a checkpoint above the damage contains the state: nothing is lost, and recovery starts from there'
   }
   if (above.length > 0)
-    return `checkpoints hold part of what is lost (${above.map((record) => record.id).join(', ')}): ${below}`
+    return `checkpoints contain part of the lost data (${above.map((record) => record.id).join(', ')}): ${below}`
   const forks = (await forksOf(kernel, timeline)).filter(({ base }) => base && base.seq >= from)
-  if (forks.length > 0) return `forks read it as well: ${forks.map((fork) => fork.timeline).join(', ')}; ${below}`
+  if (forks.length > 0) return `forks also read it: ${forks.map((fork) => fork.timeline).join(', ')}; ${below}`
   try {
     await recover(imagined(kernel, timeline, runs), head, model.fold)
     return null
   } catch (error) {
     if (!isReprise(error)) throw error
-    return `what is left does not fold (${error.message}): handle it in \`erased\`, or ${below}`
+    return `the remaining entries do not fold (${error.message}): handle them in \`erased\`, or ${below}`
   }
 }
 

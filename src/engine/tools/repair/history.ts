@@ -50,7 +50,10 @@ export async function planMending(kernel: Kernel, head: Head, sources: readonly 
     at = { seq: lastSeq(next.run), digest: next.run.digest }
   }
   if (at.seq === head.seq && equalBytes(at.digest, head.digest)) return { runs: [...found, ...unjoined] }
-  return { missingAfter: firstUnjoined, why: 'what the copy has there does not lead to what this store has after it' }
+  return {
+    missingAfter: firstUnjoined,
+    why: 'the history of the copy does not continue with the later history of this store',
+  }
 }
 
 /** Puts the runs into place. False: some could not be written. */

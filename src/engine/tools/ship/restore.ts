@@ -173,7 +173,7 @@ class FileState {
       }
       before = found
       if (found.head.whole?.isGap) {
-        this.why = `record ${number} is a base that what was shipped before does not lead to`
+        this.why = `record ${number} is a base that does not follow from the records before it`
         break
       }
       if (found.head.whole) {

@@ -88,7 +88,7 @@ export async function restoreShipped(
 ): Promise<ShippedRestore> {
   const file = fileOf(into)
   if (file === null) {
-    const what = 'what was shipped is restored into a SQLite file: name it as sqlite:FILE'
+    const what = 'shipped records are restored into a SQLite file: name it as sqlite:FILE'
     throw new RepriseError('INVALID_ARGUMENT', what, { into: into.split(':')[0] })
   }
   const there = beside.find((each) => existsSync(file + each))

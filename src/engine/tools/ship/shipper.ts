@@ -118,7 +118,7 @@ export class Shipper {
     }
     if (typeof found === 'string') return
     if (found.head.store !== this.#source.storeId && !this.#policy.take) {
-      const what = `${this.#log.objects.name} holds the records of another store: give each store a place of its own, or take this one over with { take: true } (--take)`
+      const what = `${this.#log.objects.name} contains the records of another store: use a separate place for each store, or take this one over with { take: true } (--take)`
       throw new RepriseError('INVALID_ARGUMENT', what, { place: this.#log.objects.name })
     }
     const base = found.head.whole ? found : found.head.base > 0 ? await readOr(this.#log, found.head.base) : 'none'

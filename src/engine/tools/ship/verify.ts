@@ -22,9 +22,8 @@ export interface ShippedReport {
 }
 
 /** A starting shipper checks which parts exist; it does not read them. */
-const newBase =
-  'delete the damaged parts at the place and start `reprise ship` again: it writes what is missing, in a new base'
-const olderOnly = 'the newest base is sound: what is damaged lies before it, and leaves the place when its time is over'
+const newBase = 'delete the damaged parts at the place and start `reprise ship` again: it writes a new base'
+const olderOnly = 'the newest base is intact: the damaged records are older, and expire'
 
 /** Throws NOT_FOUND, KEY_MISSING. */
 export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
@@ -55,7 +54,7 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
       bases += 1
       from ??= whole.at
       if (whole.asOf === before?.number && !equalBytes(fromHex(whole.asOfDigest), before.digest)) {
-        faults.push({ where: `base ${number}`, what: `it is not of the state that record ${whole.asOf} left` })
+        faults.push({ where: `base ${number}`, what: `it does not follow from the state after record ${whole.asOf}` })
       }
       isBaseSound = true
       for (const part of whole.parts) {
@@ -72,7 +71,7 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
     if (from !== null) to = at
     before = found
   }
-  if (bases === 0) faults.push({ where: 'bases', what: 'there is none: nothing can be restored' })
+  if (bases === 0) faults.push({ where: 'bases', what: 'there is no base: nothing can be restored' })
   return {
     ok: faults.length === 0,
     place: log.objects.name,

@@ -132,7 +132,7 @@ function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, stri
   if (typeof stays === 'string') return stays
   const cursor = owners.get(head.timeline)
   if (cursor !== undefined) return `its cursor ${cursor} is a place in the feed of that store`
-  return isWithin('projection/', head.timeline) ? 'a projection stands at a place in the feed of that store' : null
+  return isWithin('projection/', head.timeline) ? 'a projection has a position in the feed of that store' : null
 }
 
 /** False: the timeline was removed meanwhile. */
@@ -169,7 +169,7 @@ export async function restoreBackup(
     for await (const record of readRecords<Description>(file, path)) records.push(record)
     const last = records.pop()?.description
     if (!last || !('isEnd' in last) || last.timelines !== records.length) {
-      throw new RepriseError('NOT_A_SAVEPOINT', `${path} is damaged, or is not whole: make the backup again`, { path })
+      throw new RepriseError('NOT_A_SAVEPOINT', `${path} is damaged or incomplete: make the backup again`, { path })
     }
     // 2. Restore only into an empty store, or one that an earlier attempt with this very file has begun to fill.
     await checkEmpty(kernel, records)

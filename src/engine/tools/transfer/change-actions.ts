@@ -150,7 +150,7 @@ async function interrupted(host: Host, id: string): Promise<NotedChange> {
   if (!change.isRunning) return change
   throw new RepriseError(
     'OWNED',
-    `worker ${change.by} is at work on the ${change.kind}: stop it first, or wait for it`,
+    `worker ${change.by} is executing the ${change.kind}: stop it first, or wait for it`,
     { id },
   )
 }

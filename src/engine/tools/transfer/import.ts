@@ -289,7 +289,7 @@ async function fill(arriving: Arriving): Promise<Commit> {
   try {
     const { at, chunks, records, messages } = await receive(arriving, hold)
     if (at.seq !== header.seq || !equalBytes(at.digest, header.digest)) {
-      const what = `the history in the file ends at ${at.seq}, its header says ${header.seq}`
+      const what = `the history in the file ends at ${at.seq}, its header contains ${header.seq}`
       throw new RepriseError('NOT_A_SAVEPOINT', what)
     }
     checkOpens(header, records)

@@ -103,7 +103,7 @@ export function checkOpens({ timeline, seq, floor, floorDigest }: Header, record
 
 export function headerOf(value: unknown): Header {
   const checked = pick<Header>(value, header, 'header')
-  if (checked.floor > checked.seq) throw wrong('header', 'floor', 'lies above its end')
+  if (checked.floor > checked.seq) throw wrong('header', 'floor', 'is above its end')
   return checked
 }
 
@@ -137,7 +137,7 @@ function pick<Shape>(value: unknown, fields: Readonly<Record<keyof Shape, Check>
   const picked: Record<string, unknown> = {}
   for (const [name, isRight] of Object.entries<Check>(fields)) {
     const given = Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
-    if (!isRight(given)) throw wrong(what, name, 'is not what it must be')
+    if (!isRight(given)) throw wrong(what, name, 'has an invalid shape')
     if (given !== undefined) picked[name] = given
   }
   return picked as Shape

@@ -179,7 +179,7 @@ async function* messageFrames(kernel: Kernel, head: Head): AsyncGenerator<Frame>
   if (head.mail === 0 || kernel.planted.has('export-forgets-mail')) return
   const { messages } = await kernel.store.inbox(head.timeline, messagesMax)
   if (messages.length === messagesMax) {
-    const what = `${head.timeline} has more than ${messagesMax} messages that nobody read`
+    const what = `${head.timeline} has more than ${messagesMax} unread messages`
     throw new RepriseError('LIMIT_EXCEEDED', what, { timeline: head.timeline })
   }
   for (const { id, to, kind, data } of messages) {

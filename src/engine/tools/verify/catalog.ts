@@ -64,7 +64,7 @@ export async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, ho
       try {
         const manifest = readManifest(kernel, record)
         if (record.seq > head.seq && record.seq > (await seqNow(kernel, head))) {
-          throw new RepriseError('CHECKPOINT_DAMAGED', 'lies beyond the head', { seq: record.seq })
+          throw new RepriseError('CHECKPOINT_DAMAGED', 'is beyond the head', { seq: record.seq })
         }
         await verifyChunks(manifest, io)
         // A checkpoint that was found bad before has a mark, and is not restored from.

@@ -65,7 +65,7 @@ export async function verify(
   if (from === undefined || !places) return await verifyWith(kernel, options, null)
   // The types forbid this as well.
   if (!repair) {
-    throw new RepriseError('INVALID_ARGUMENT', 'from is where a repair takes copies from: ask for repair', { from })
+    throw new RepriseError('INVALID_ARGUMENT', 'from is the source of copies for a repair: set repair', { from })
   }
   const source = await openSource(kernel, from, places)
   try {
@@ -172,7 +172,7 @@ async function verifyHead(kernel: Kernel, head: Head, tally: Tally, location: st
   try {
     if (!repair) throw headLost(head, 'verify --repair makes them again from its history')
     const { status } = await madeAgain(kernel, head)
-    const what = `its status, queue and wakeup were lost; its status is ${status || 'empty'}, as its history says`
+    const what = `its status, queue and wakeup were lost; its status is ${status || 'empty'}, as recorded in its history`
     tally.healed.push({ timeline, seq: null, where, what, code: 'HEAD_LOST', from: 'history', isPutRight: true })
   } catch (error) {
     if (!isReprise(error)) throw error

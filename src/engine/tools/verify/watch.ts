@@ -90,7 +90,7 @@ export class VerifyWatch {
   ): Promise<VerifyWatch> {
     if (!asked.resume) return new VerifyWatch(kernel, asked, location, null)
     if (asked.timelines || asked.repair) {
-      const what = 'resume is for a verify of the whole store that repairs nothing: leave timelines and repair out'
+      const what = 'resume applies to a verification of the whole store without repair: omit timelines and repair'
       throw new RepriseError('INVALID_ARGUMENT', what, {})
     }
     if (isReadOnly) {

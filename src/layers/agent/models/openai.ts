@@ -51,7 +51,7 @@ export function openAIModel<Data = unknown>(options: HttpModelOptions): Model<Da
     if (call.isContinued) {
       throw new RepriseError(
         'INVALID_ARGUMENT',
-        "chat completions cannot go on with an answer that was cut off: use modelInDoubt: 'retry'",
+        "chat completions cannot continue a truncated answer: use modelInDoubt: 'retry'",
       )
     }
     const headers = {

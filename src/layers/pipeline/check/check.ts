@@ -116,7 +116,7 @@ async function checkOne(
   const exclusive = graph.sources.find(({ name, source }) => source.isExclusive && !Object.hasOwn(inputs, name))
   const base = { timeline, ok: true, from: null, records: 0, step: null, problem: null }
   if (exclusive) {
-    const what = `not checked: ${exclusive.name} has one reader at a time, so give recorded input in its place (inputs, --input ${exclusive.name}=FILE)`
+    const what = `not checked: ${exclusive.name} has one reader at a time: replace it with recorded input (inputs, --input ${exclusive.name}=FILE)`
     return { ...base, notes: [what] }
   }
   try {

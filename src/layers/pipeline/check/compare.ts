@@ -73,5 +73,5 @@ function problemOf(of: ComparedOf, operator: string, i: number, [a, b]: Parted, 
         ? 'it depends on something outside of the record and its state'
         : 'something that it needs is not in its state: a variable, or a value that was changed in place'
   const when = how === 'again' ? 'when the same input is replayed' : 'after a restart in the middle'
-  return `${operator} gives something else ${when}, first at ${where}; it gave ${shown(a)}, then ${shown(b)}; ${because}`
+  return `${operator} has other results ${when}, first at ${where}: ${shown(a)}, then ${shown(b)}; ${because}`
 }

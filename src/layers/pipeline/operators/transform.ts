@@ -31,7 +31,7 @@ export function flatMap<T, R>(change: (value: T) => Iterable<R>): MakeOperator {
         into.from = i
         // A record emits all of its results or none: results before a throw are dropped.
         const items = [...change(batch.values[i] as T)]
-        refuseThenables(items, context.name, 'give plain items, and use call() behind it to wait for something outside')
+        refuseThenables(items, context.name, 'return plain items, and use call() after it to wait for outside systems')
         for (const value of items) into.push(value, batch, i)
       }
     })

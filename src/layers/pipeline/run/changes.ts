@@ -50,7 +50,7 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
   }
   faults.push(...misspelt(graph, stored, changes))
   if (faults.length > 0) {
-    const what = `the code and its newest checkpoint do not match; say with { changes } what is meant: ${faults.join('; ')}`
+    const what = `the code and its newest checkpoint do not match; declare the changes with { changes }: ${faults.join('; ')}`
     throw new RepriseError('INVALID_ARGUMENT', what, { faults })
   }
   return names

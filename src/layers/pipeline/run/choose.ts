@@ -105,8 +105,8 @@ function unusable(taken: StateTimeline, why: string, others: readonly ManifestRe
   const sound = others.filter(({ invalid }) => invalid === null).map(({ id, seq }) => `${id} (at ${seq})`)
   const choice =
     sound.length > 0
-      ? `run it with { from: ID } to go on from an older one, and sinks get what came after a second time: ${sound.join(', ')}`
+      ? `run it with { from: ID } to continue from an older one; sinks then receive later records twice: ${sound.join(', ')}`
       : 'no older one is left: repair the store, or run it under another id from the beginning'
-  const what = `${taken.id} cannot go on: ${why}; ${choice}`
+  const what = `${taken.id} cannot continue: ${why}; ${choice}`
   return new RepriseError('UNRECOVERABLE', what, { timeline: taken.id, checkpoints: others.map(({ id }) => id) }, cause)
 }

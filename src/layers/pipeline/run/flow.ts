@@ -280,7 +280,7 @@ export class Flow {
     if (this.#failure) throw this.#failure.error
     const { pipeline } = this.#hooks
     if (this.#isOver) throw new RepriseError('CLOSED', lettersStay(pipeline))
-    if (this.#isHalted) throw new RepriseError('CLOSED', `${pipeline} was stopped: run it again, and ask that run`)
+    if (this.#isHalted) throw new RepriseError('CLOSED', `${pipeline} was stopped: run it again, and query the new run`)
   }
 
   get scale(): Scale {

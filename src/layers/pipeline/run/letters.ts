@@ -91,10 +91,10 @@ export class Letters {
       return
     }
     if (this.count >= this.#max) {
-      const what = `more than ${this.#max} records failed (the last one in ${operator}: ${text}): mend the code, then run it again`
+      const what = `more than ${this.#max} records failed (the last one in ${operator}: ${text}): fix the code, then run it again`
       const data = { limit: 'deadLettersMax', max: this.#max, operator }
       const hint =
-        'Mend the operator or its input, then send the dead letters back. To keep more of them, raise deadLettersMax.'
+        'Fix the operator or its input, then redrive the dead letters. To keep more of them, raise deadLettersMax.'
       throw new RepriseError('LIMIT_EXCEEDED', what, data, error, hint)
     }
     this.#keep(letter)

@@ -28,7 +28,7 @@ async function headerIn(record: ManifestRecord, parts: readonly Part[], io: Stat
   const { plain } = await new ChunkInput(io).readContent(main.content, null)
   const { value } = io.codec.decode(plain) as { readonly value: PipelineState }
   if (value.format !== 1 && value.format !== 2) {
-    const what = `checkpoint ${record.id} is of format ${value.format}, which this version does not know`
+    const what = `checkpoint ${record.id} is of format ${value.format}, which this version does not support`
     throw new RepriseError('INCOMPATIBLE_VERSION', what, { format: value.format })
   }
   // Checkpoints without a parallelism had one instance of each operator.

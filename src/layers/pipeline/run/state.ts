@@ -80,7 +80,7 @@ export const sharedAttribute = 'shared'
 export const partitionsAttribute = 'partitions'
 
 export function sharedError(timeline: string): RepriseError {
-  const what = `${timeline} is shared by partitions, each of which has a timeline and state of its own: work on it with rp.work(), or run it under another id`
+  const what = `${timeline} is shared by partitions, each with its own timeline and state: execute it with rp.work(), or run it under another id`
   return new RepriseError('CONFLICT', what, { timeline })
 }
 

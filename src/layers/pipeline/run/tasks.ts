@@ -156,7 +156,7 @@ export class PipelineTasks {
         const noted = (await attributesNow())[partitionsAttribute]
         if (typeof noted === 'number') return noted
         if (taken.head.seq > 0) {
-          const what = `${timeline} was run whole by one process, so its state is not divided by partitions: go on with rp.run(), or give the pipeline ${name} another name to share it`
+          const what = `${timeline} was run by one process, so its state is not divided into partitions: continue with rp.run(), or rename the pipeline ${name} to share it`
           throw new RepriseError('CONFLICT', what, { timeline })
         }
         const attributes = { [sharedAttribute]: true, ...(isKeyed && { [partitionsAttribute]: partitions }) }
@@ -182,7 +182,7 @@ export class PipelineTasks {
     if (this.#isRefused) return true
     this.#isRefused = true
     const { timeline } = this.#of
-    const what = `${timeline} has keys in ${before} partitions, and its sources now have ${partitions}: records of one key may come in another partition than the state of that key`
+    const what = `${timeline} has keys in ${before} partitions, and its sources now have ${partitions}: records of a key may arrive in another partition than its state`
     throw new RepriseError('PARTITIONS_CHANGED', what, { timeline, before, now: partitions })
   }
 
@@ -195,7 +195,7 @@ export class PipelineTasks {
     }
     const [first = [], ...others] = lists.map((list) => [...list].sort())
     if (others.every((other) => other.join('\n') === first.join('\n'))) return first
-    const what = `${timeline}: its sources have different partitions, so records of one key may lie in different tasks: give them the same number`
+    const what = `${timeline}: its sources have different partitions, so records of one key may belong to different tasks: use the same number of partitions`
     throw new RepriseError('INVALID_ARGUMENT', what, { partitions: lists })
   }
 

@@ -26,7 +26,7 @@ export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {
   checkOptions('httpSink', options, known)
   const { url, method = 'POST', headers = {}, body = (value: T) => JSON.stringify(value), ...policy } = options
   if (typeof url !== 'string' && typeof url !== 'function') {
-    throw new RepriseError('INVALID_ARGUMENT', 'httpSink needs a url, or a function that gives one')
+    throw new RepriseError('INVALID_ARGUMENT', 'httpSink needs a url, or a function that returns one')
   }
   const post = async (value: T, { key, signal }: { readonly key: string; readonly signal: AbortSignal }) => {
     const to = typeof url === 'string' ? url : url(value)

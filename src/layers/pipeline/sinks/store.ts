@@ -157,7 +157,7 @@ class KeptWriter<T> implements SinkWriter {
     if (prepared === null || prepared === undefined) return
     const kept = prepared as Kept<T>
     if (!Number.isSafeInteger(kept.checkpoint) || !Array.isArray(kept.values)) {
-      throw new RepriseError('INVALID_ARGUMENT', 'what the checkpoint lists was prepared by another kind of sink')
+      throw new RepriseError('INVALID_ARGUMENT', 'the writes of the checkpoint were prepared by another kind of sink')
     }
     await this.#apply(kept)
   }

@@ -97,7 +97,7 @@ export function checkObjectName(name: unknown): string {
   if (typeof name === 'string' && name.length >= 1 && name.length <= nameMax && !/[\u0000-\u001f\u007f]/.test(name)) {
     return name
   }
-  const what = `the name of an object must have 1 to ${nameMax} characters, none of them a control character`
+  const what = `the name of an object must have 1 to ${nameMax} characters, without control characters`
   throw new RepriseError('INVALID_ARGUMENT', what, { name: String(name).slice(0, 80) })
 }
 

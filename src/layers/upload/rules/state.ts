@@ -181,9 +181,9 @@ export function refuseAppend(
 ): Refusal | null {
   const gone = refuseGone(state, now)
   if (gone) return gone
-  if (state.concat === 'final') return { code: 'FORBIDDEN', what: 'what is made of parts takes no bytes of its own' }
+  if (state.concat === 'final') return { code: 'FORBIDDEN', what: 'a concatenated upload accepts no bytes' }
   if (from !== state.offset) {
-    return { code: 'CONFLICT', what: `this upload stands at byte ${state.offset}, not at ${from}` }
+    return { code: 'CONFLICT', what: `this upload is at byte ${state.offset}, not at ${from}` }
   }
   if (length !== null && state.length !== null && length !== state.length) {
     return { code: 'INVALID_ARGUMENT', what: `the length of this upload is ${state.length} bytes, and stays so` }

@@ -68,7 +68,7 @@ export class Queries {
     const handler = this.#queries?.get(name)
     if (!handler) {
       const known = [...(this.#queries?.keys() ?? [])].join(', ') || 'none'
-      throw new RepriseError('NOT_FOUND', `${this.#run.open.id} answers no query ${name}; it knows: ${known}`, {
+      throw new RepriseError('NOT_FOUND', `${this.#run.open.id} has no query ${name}; it has: ${known}`, {
         query: name,
       })
     }
@@ -89,7 +89,7 @@ export class Queries {
     const known = this.updates
     if (known.includes(name)) return null
     if (known.length === 0) for (const { kind } of open) if (goesOn.has(kind)) return null
-    const what = `${this.#run.open.id} takes no update ${name}; it knows: ${known.join(', ') || 'none'}`
+    const what = `${this.#run.open.id} has no update ${name}; it has: ${known.join(', ') || 'none'}`
     return new RepriseError('NOT_FOUND', what, { update: name, known })
   }
 

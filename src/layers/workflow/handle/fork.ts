@@ -88,9 +88,9 @@ export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): P
 function editStep(at: unknown, { set, unset, by }: ForkEdit, timeline: string): EditedFork {
   const [name, ...others] = Object.keys(set)
   const refuse = (what: string) => new RepriseError('INVALID_ARGUMENT', `${timeline}: ${what}`, { timeline })
-  if (unset.length > 0) throw refuse('a step cannot be unset; fork before it, and it is done anew')
+  if (unset.length > 0) throw refuse('a step cannot be unset; fork before it, and it is executed again')
   if (others.length > 0) {
-    const what = `a fork edits one step, since what comes after it is done anew (got ${Object.keys(set).join(', ')})`
+    const what = `a fork edits one step, since later steps are executed again (got ${Object.keys(set).join(', ')})`
     throw refuse(`${what}; fork the fork to edit another`)
   }
   if (name === undefined) return { entries: [] }

@@ -281,7 +281,7 @@ export class WorkflowRun<Output = unknown> {
   ): Promise<void> {
     const { by = 'somebody', result, key } = options
     const isUndone = outcome === 'compensated'
-    const { error = isUndone ? `it was undone by hand, says ${by}` : 'settled as failed' } = options
+    const { error = isUndone ? `it was undone by hand, according to ${by}` : 'settled as failed' } = options
     const id = commandIdOf(step)
     const said = outcome === 'done' ? { result } : { error: { name: 'Error', message: error } }
     const { engine } = this.#host

@@ -111,7 +111,7 @@ export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promi
   if (!started || (started.parent?.timeline === parent.timeline && !started.parent.detached)) return
   const whose =
     started.parent && !started.parent.detached ? `a child of ${started.parent.timeline}` : 'a run of its own'
-  const what = `the child ${run.definition.name}/${run.id} exists already, as ${whose}: give this one another id`
+  const what = `the child ${run.definition.name}/${run.id} exists already, as ${whose}: choose another id`
   throw new RepriseError('EXISTS', what, { run: run.id, parent: started.parent?.timeline ?? null })
 }
 

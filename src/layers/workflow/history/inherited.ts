@@ -42,7 +42,7 @@ export async function claimUndo(host: ClaimHost, owner: string, step: Outcome, b
   const isHere = (await engine.opened(id)) !== null
   // A compensation is recorded after its call, so one may be in flight while the owner is executing.
   if (isHere ? host.isAtWork(id) : head.owner !== null) {
-    throw new RepriseError('OWNED', `${id} is at work: its fork undoes its steps once it waits or has ended`, {
+    throw new RepriseError('OWNED', `${id} is running: its fork undoes its steps once it waits or has ended`, {
       timeline: id,
     })
   }

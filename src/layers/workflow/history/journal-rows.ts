@@ -63,14 +63,14 @@ const tellers: Readonly<Record<string, Teller>> = {
       ? step(id!, error ? 'fails' : 'ends', failing(error))
       : step(id!, 'ends', { note: editedWords(replaces, by) }),
   timer: ({ id }) => step(id!, 'ends', id!.includes('~signal:') ? { note: 'timed out' } : {}),
-  held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person says what became of it', ...letsGo }),
+  held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person settles it', ...letsGo }),
   settled: ({ id, by }) => step(id!, 'beats', { note: `settled by ${by}` }),
   signal: ({ name, value }, { seq }) =>
     told(`~got:${seq}`, 'message', 'is', { title: `signal ${name}`, ...worthTelling(value) }),
   update: ({ update, name }) => told(`~update:${update}`, 'message', 'begins', { title: `update ${name}` }),
   updated: ({ update, error }) =>
     told(`~update:${update}`, 'message', error ? 'fails' : 'ends', { title: '', ...failing(error) }),
-  cancel: ({ reason }, { seq }) => remark(seq, 'asked to stop', { sort: 'message', note: reason ?? '' }),
+  cancel: ({ reason }, { seq }) => remark(seq, 'stop requested', { sort: 'message', note: reason ?? '' }),
   undoing: ({ id }) => undo(id!, 'begins'),
   'undo.retry': ({ id, n, error, at }) => retries(undo(id!, 'retries'), n!, error, at),
   stuck: ({ id, error }) => undo(id!, 'waits', { ...failing(error), ...letsGo }),
@@ -81,15 +81,15 @@ const tellers: Readonly<Record<string, Teller>> = {
   rolled: ({ to }, { seq }) => remark(seq, `went back to ${readableId(to ?? '')}`, cuts),
   restored: ({ to, error }, { seq }) =>
     remark(seq, `went back to ${readableId(to ?? '')}`, { ...cuts, ...letsGo, note: error?.message ?? '' }),
-  resumed: ({ by }, { seq }) => remark(seq, 'asked to go on', { sort: 'message', note: `by ${by}` }),
+  resumed: ({ by }, { seq }) => remark(seq, 'resume requested', { sort: 'message', note: `by ${by}` }),
   continued: (_, { seq }) => remark(seq, 'starts over', { ...cuts, note: 'with new input and an empty history' }),
   retried: (_, { seq }) => remark(seq, 'retried by hand', { sort: 'message', ...cuts, ...letsGo }),
   forked: ({ from, by, ...rest }, { seq }) => {
     const input = 'input' in rest ? `, with another input (${by ?? 'somebody'})` : ''
     return remark(seq, 'forked', { note: `from ${from}${input}`, ...cuts, ...letsGo })
   },
-  undo: ({ reason }, { seq }) => remark(seq, 'asked to undo everything', { sort: 'message', note: reason ?? '' }),
-  admitted: (_, { seq }) => remark(seq, 'its queue let it in'),
+  undo: ({ reason }, { seq }) => remark(seq, 'undo of everything requested', { sort: 'message', note: reason ?? '' }),
+  admitted: (_, { seq }) => remark(seq, 'admitted by its queue'),
   patched: ({ id }, { seq }) =>
     remark(seq, 'takes the new way', { note: readableId((id ?? '').replace('~patch:', '')) }),
   completed: () => told('~end', 'end', 'ends', { title: 'completed', ...letsGo }),
@@ -202,7 +202,7 @@ function words({ kind, name, needsPerson, error }: Wait, failures: number): stri
     case 'compensation':
       return `${needsPerson ? 'stuck undoing' : 'undoes'} ${name}${why}`
     case 'step':
-      if (needsPerson) return `held at ${name}: a person says what became of it`
+      if (needsPerson) return `held at ${name}: a person settles it`
       return failures > 0 ? `retries ${name} after ${failures} ${failures === 1 ? 'failure' : 'failures'}${why}` : name
   }
 }

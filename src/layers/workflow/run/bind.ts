@@ -117,8 +117,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   sleepUntil: (bound) =>
     tolerant((when: Date | number) => {
       const at = Number(when)
-      if (!Number.isFinite(at))
-        throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil must be given a date or milliseconds')
+      if (!Number.isFinite(at)) throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil needs a date or milliseconds')
       return askSleep(bound.run, bound.here('sleepUntil'), () => at)
     }),
   signal: (bound) =>

@@ -152,7 +152,7 @@ export class Execution {
     const why =
       'after waiting for something that history does not have (a client, a stream, another promise, an import)'
     const cure = "wait for it in a step, as in ctx.step('name', () => …), and import at the top of the module"
-    const error = new RepriseError('NON_DETERMINISTIC', `workflow code went on at ${at} ${why}: ${cure}`, {
+    const error = new RepriseError('NON_DETERMINISTIC', `workflow code continued at ${at} ${why}: ${cure}`, {
       call: 'await',
       at,
     })

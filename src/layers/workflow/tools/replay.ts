@@ -44,7 +44,7 @@ function endDiffers(instance: Instance): RepriseError | null {
   const { execution } = instance
   const { outcome } = instance.ending
   const differ = (code: string) =>
-    new RepriseError('DIVERGED', `${instance.open.id}: history says that the run ${end.kind}, ${code}`, {
+    new RepriseError('DIVERGED', `${instance.open.id}: in history the run ${end.kind}, ${code}`, {
       timeline: instance.open.id,
       step: null,
       history: end.kind,
@@ -59,7 +59,7 @@ function endDiffers(instance: Instance): RepriseError | null {
   const { codec } = instance.kernel
   return equalBytes(codec.encode(end.result), codec.encode(outcome.value))
     ? null
-    : differ('the code gives another result')
+    : differ('the code returns another result')
 }
 
 function frozen(id: TimelineId, state: RunState): RunTimeline {

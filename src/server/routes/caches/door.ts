@@ -98,7 +98,11 @@ export async function drop(call: Call, spot: Spot): Promise<void> {
 export function scopesOf({ principal }: Call): { readonly own: string; readonly all: readonly string[] } {
   const scopes = cacheScopes(principal)
   if (scopes) return scopes
-  throw new RepriseError('FORBIDDEN', `${principal.name} reaches a part of the store, and no cache: give it one`, {})
+  throw new RepriseError(
+    'FORBIDDEN',
+    `${principal.name} has access to a part of the store, but to no cache: add a cache to the token`,
+    {},
+  )
 }
 
 function headersOf(meta: ArtifactMeta): Record<string, string> {
@@ -123,7 +127,8 @@ export async function* piecesOf(request: Request, stillMs: number): AsyncGenerat
   const reader = request.body?.getReader()
   if (!reader) return
   const still = () => new RepriseError('TIMEOUT', `the body did not move for ${stillMs} ms`, { stillMs })
-  const cut = (error: unknown) => new RepriseError('ABORTED', 'the client left before its body was whole', {}, error)
+  const cut = (error: unknown) =>
+    new RepriseError('ABORTED', 'the client disconnected before its body was complete', {}, error)
   const read = () => reader.read().catch((error) => Promise.reject(cut(error)))
   const next = () => within(read(), stillMs, still)
   try {

@@ -8,7 +8,7 @@ import type { Schema } from '../../schema.ts'
 import * as shapes from '../../shapes.ts'
 import { foundAbout, give, type Spot, scopesOf, take } from './door.ts'
 
-const name: QuerySchema = { type: 'string', maxLength: 80, description: 'the team, whose artifacts lie apart' }
+const name: QuerySchema = { type: 'string', maxLength: 80, description: 'the team, whose artifacts are separate' }
 const query = { teamId: name, slug: name }
 const hashesMax = 1000
 const headerMax = 600
@@ -45,7 +45,7 @@ export const turboRoutes: readonly Route[] = [
     method: 'GET',
     path: '/v8/artifacts/{hash}',
     id: 'turboGet',
-    summary: 'Turborepo: an artifact, with its duration and its signature; HEAD says whether there is one',
+    summary: 'Turborepo: an artifact, with its duration and its signature; HEAD checks whether it exists',
     role: 'read',
     isLong: true,
     answer: { type: 'string' },
@@ -100,7 +100,7 @@ export const turboRoutes: readonly Route[] = [
     method: 'POST',
     path: '/v8/artifacts',
     id: 'turboQuery',
-    summary: 'Turborepo: what is known of several artifacts; null for those that are not there',
+    summary: 'Turborepo: the metadata of several artifacts; null for missing ones',
     role: 'read',
     body: shapes.object({ hashes: { type: 'array', maxItems: hashesMax, items: shapes.text } }, ['hashes']),
     answer: { type: 'object' },

@@ -26,7 +26,7 @@ export const discoveryRoutes: readonly Route[] = [
     method: 'GET',
     path: '/api',
     id: 'kubernetesCoreVersions',
-    summary: 'Versions of the core group, of which there is nothing here',
+    summary: 'Versions of the core group, which is empty',
     query,
     call: () => ({ kind: 'APIVersions', versions: [], serverAddressByClientCIDRs: [] }),
   },

@@ -22,7 +22,7 @@ export const selecting = { labelSelector: shapes.text, fieldSelector: shapes.tex
 
 export const listQuery: Readonly<Record<string, QuerySchema>> = {
   ...selecting,
-  limit: { ...number, description: 'how many on one page; all of them if left out' },
+  limit: { ...number, description: 'objects per page (default: all)' },
   continue: { type: 'string', maxLength: 4096, description: 'the metadata.continue of the page before' },
   resourceVersion: shapes.text,
   resourceVersionMatch: { type: 'string', enum: ['Exact', 'NotOlderThan'] },

@@ -80,7 +80,7 @@ function applying(call: Call): Promise<unknown> {
       refuseDryRun(call)
       const { value } = sent(call, patchTypes)
       const by = call.query.text('fieldManager')
-      if (by === undefined) throw new Refused(400, 'BadRequest', 'fieldManager must be given to apply')
+      if (by === undefined) throw new Refused(400, 'BadRequest', 'apply requires fieldManager')
       decoded(value, collection, call)
       const { metadata = {}, spec } = value as Partial<KubernetesObject>
       const { labels, annotations, owners, finalizers } = decodeGiven(value, collection)
@@ -275,11 +275,9 @@ const letters = 'bcdfghjklmnpqrstvwxz2456789'
 
 function generated({ engine }: Call, start: string | undefined): string {
   if (start === undefined) {
-    throw new Refused(422, 'Invalid', 'name or generateName must be given', {
+    throw new Refused(422, 'Invalid', 'name or generateName is required', {
       details: {
-        causes: [
-          { reason: 'FieldValueRequired', message: 'name or generateName must be given', field: 'metadata.name' },
-        ],
+        causes: [{ reason: 'FieldValueRequired', message: 'name or generateName is required', field: 'metadata.name' }],
       },
     })
   }

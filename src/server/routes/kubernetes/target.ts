@@ -18,7 +18,7 @@ function definitionOf({ server, principal, params }: Call): ResourceDefinition {
   const { prefix, api } = definition
   if (!mayReach(principal, namespace === undefined ? prefix : `${prefix}/${namespace}`)) throw noSuchKind()
   if (api.namespaced && namespace === undefined) {
-    const what = `${api.plural} have one history per namespace: ask for one namespace`
+    const what = `${api.plural} have one history per namespace: name one namespace`
     throw new Refused(400, 'BadRequest', what)
   }
   return definition

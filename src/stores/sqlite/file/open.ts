@@ -105,7 +105,7 @@ export async function closedOnFailure<S extends { close(): Promise<void> }>(
 /** A damaged file can be read as far as possible, unless it is to be refused. */
 function openToRead(driver: Driver, file: string, { hash, refusesDamage }: OpenOptions): OpenedFile {
   if (!existsSync(file))
-    throw new RepriseError('NOT_FOUND', `there is no store at ${file}: open it for writing to make one`, { file })
+    throw new RepriseError('NOT_FOUND', `there is no store at ${file}: open it for writing to create one`, { file })
   if (refusesDamage) {
     const ack = new AckMark(file)
     checkBeforeUse(driver, file, hash, ack, ack.read())

@@ -120,7 +120,7 @@ export class DueLook {
       .all(missing, looked)
       .find(({ tid }) => isSealed(connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid!)!, columnNames))
     if (lost) {
-      throw damaged(`timeline ${lost.tid} is missing from the index of what is due in queue ${lost.queue}`, {
+      throw damaged(`timeline ${lost.tid} is missing from the index of due timelines in queue ${lost.queue}`, {
         queue: String(lost.queue),
       })
     }

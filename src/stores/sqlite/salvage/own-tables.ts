@@ -22,7 +22,7 @@ export function copyOwnTables(work: Salvage): void {
   )
   const virtual = own.find(({ sql }) => /^\s*CREATE\s+VIRTUAL/i.test(sql!))
   if (virtual) {
-    const what = `${virtual.name} is a virtual table of your own, which cannot be written anew: save it yourself, and drop it`
+    const what = `${virtual.name} is your own virtual table, which cannot be rebuilt: save it yourself, and drop it`
     throw new RepriseError('STORE_UNSUPPORTED', what, { table: virtual.name })
   }
   for (const table of own.filter(({ type }) => type === 'table')) {

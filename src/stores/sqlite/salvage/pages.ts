@@ -37,7 +37,7 @@ export class PageFile {
     this.pageBytes = stated === 1 ? 65_536 : stated
     this.usableBytes = this.pageBytes - header[20]!
     if (read < headerBytes || Buffer.from(header).toString('latin1', 0, 16) !== magic || this.pageBytes < 512) {
-      throw damaged('the first page of the file is damaged, which tells where everything is: restore a backup')
+      throw damaged('the first page of the file, with the addresses of all tables, is damaged: restore a backup')
     }
     this.userVersion = view.getInt32(60)
     this.applicationId = view.getInt32(68)

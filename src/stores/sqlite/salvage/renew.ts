@@ -96,15 +96,15 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
 
 const firstPage = {
   name: 'first page',
-  what: 'page 1, with which SQLite knows the file, could not be read; PRAGMA user_version and application_id are 0 now',
+  what: 'page 1, the header of the file, could not be read; PRAGMA user_version and application_id are 0 now',
 }
 const log = {
   name: 'write-ahead log',
-  what: 'the write-ahead log is damaged; what it holds was read frame by frame',
+  what: 'the write-ahead log is damaged; it was read frame by frame',
 }
 const cutLog = {
   name: 'write-ahead log',
-  what: 'the write-ahead log is damaged: it ends before what was acknowledged, so it was cut; what it holds was read',
+  what: 'the write-ahead log is truncated: it ends before the last acknowledged write; its remaining frames were read',
 }
 
 interface Readable {
@@ -171,7 +171,7 @@ function putCopyInPlace(file: string, copy: string, kept: string, damagedPart: s
 function checkAlone(file: string, damagedPart: string): void {
   const other = otherUser(file)
   if (other === undefined) {
-    const what = `the ${damagedPart} of ${file} is damaged, and this system does not tell whether a process has it open: restore a backup`
+    const what = `the ${damagedPart} of ${file} is damaged, and this system does not report whether a process has it open: restore a backup`
     throw new RepriseError('STORE_UNSUPPORTED', what, { file })
   }
   if (other) throw new RepriseError('STORE_BUSY', `${file}: ${describeUser(other)}`, { file, holder: other })
@@ -196,7 +196,7 @@ export function checkNote(file: string): void {
   if (text === null) return
   const { pid, started } = parsed(text)
   if (pid === process.pid || pid === undefined || startOf(pid) === null || startOf(pid) !== started) return
-  throw new RepriseError('STORE_BUSY', `process ${pid} is writing ${file} anew (verify --repair)`, { file, pid })
+  throw new RepriseError('STORE_BUSY', `process ${pid} is rebuilding ${file} (verify --repair)`, { file, pid })
 }
 
 function noteOf(file: string): string {

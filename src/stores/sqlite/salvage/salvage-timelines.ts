@@ -53,7 +53,7 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): ReadonlyMap<n
     const isOlder = written.has(tid as number) && written.get(tid as number) !== row.crc
     writeTimelineRow(to, isOlder ? { ...row, ...remains.columnsOf(tid as number) } : row)
     if (!isOlder) continue
-    const what = 'its row is older than what was last written: its status, queue and wakeup are not known'
+    const what = 'its row is older than its last write: its status, queue and wakeup are unknown'
     work.lost.push({ timeline: String(name), where: 'timelines', what, isUntilHead: true })
   }
   const heads = soundHeads(work)
@@ -117,7 +117,7 @@ function nameGone({ lost, options }: Salvage, log: SalvagedLog, heads: ReadonlyM
   if (known >= last) return
   const rows = known + 1 === last ? `log row ${last}` : `log rows ${known + 1} to ${last}`
   const what =
-    'acknowledged, and gone: whatever was in it is lost, also timelines that began there, whose names nobody knows'
+    'acknowledged, and gone: its entries are lost, including timelines that began there, whose names are unknown'
   lost.push({ timeline: null, where: rows, what })
 }
 
@@ -226,7 +226,7 @@ function quarantine(
   const attributes = JSON.stringify([...JSON.parse(String(row.attributes)), [lostAttribute, encodeAttribute(true)]])
   writeTimelineRow(to, { ...row, owner: null, status: lostStatus, attributes })
   const what = end
-    ? `its head is lost, and its entries up to ${end.frame.last} do not follow from what is left: they are kept, and it is refused`
+    ? `its head is lost, and its entries up to ${end.frame.last} do not follow from the remaining history: they are kept, and the timeline is refused`
     : 'its head is lost, and with it where it left its parent: it is refused'
   lost.push({ timeline: name, where: 'heads', what })
 }
@@ -315,7 +315,7 @@ function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap
     const reached =
       cut.get(tid) ?? (head && head.owner !== null && head.position < Math.max(...recent) ? head.seq : null)
     if (reached === null) continue
-    const what = `its history ends at ${reached}; whatever was appended after that in the damaged rows of the log is lost`
+    const what = `its history ends at ${reached}; later entries in the damaged rows of the log are lost`
     work.lost.push({ timeline: name, where: 'log', what, after: reached })
   }
 }

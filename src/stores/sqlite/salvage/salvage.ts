@@ -41,8 +41,7 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   copyWhere(work, 'reprise_sweep', (row) => Object.values(row).every(Number.isSafeInteger))
   dropStrays(to)
   if (from.isBad('reprise_sweep')) {
-    const what =
-      'what of trimmed or forgotten history is still to be given back: its space stays in use, and erased bytes may be in it'
+    const what = 'the list of trimmed or deleted history to free: its space stays in use, and may contain erased bytes'
     work.lost.push({ timeline: null, where: 'reprise_sweep', what })
   }
   recount(work, names)
@@ -160,7 +159,7 @@ function recount(work: Salvage, names: ReadonlyMap<number, Named>): void {
     }
     if (missing.mail > 0) work.lost.push({ timeline, where: 'inbox', what: `${missing.mail} unread messages are lost` })
     if (missing.cursors > 0) {
-      const what = `${missing.cursors} cursors are lost: whoever reads the feed by them begins anew`
+      const what = `${missing.cursors} cursors are lost: their readers start again from the beginning`
       work.lost.push({ timeline, where: 'cursors', what })
     }
     writeTimelineRow(to, { ...row, mail: found_mail!, cursors: found_cursors! })

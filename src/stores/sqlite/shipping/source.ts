@@ -283,5 +283,5 @@ function readFully(handle: number, into: Uint8Array, from: number): void {
 }
 
 function slipped(file: string): RepriseError {
-  return new RepriseError('STORE_BUSY', `the write-ahead log of ${file} began anew while it was read`, { file })
+  return new RepriseError('STORE_BUSY', `the write-ahead log of ${file} restarted while it was read`, { file })
 }

@@ -179,7 +179,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
       const below = `SELECT position, body FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
       for (const { position, body } of connection.all(below, log.firstPosition())) {
         const held = heldBy(connection, space, position as number, body as Uint8Array)
-        const what = `it lies before the start of the log, where nobody looks: an older release placed it there${held}`
+        const what = `it is before the start of the log, where no reader looks: an older release placed it there${held}`
         faults.push({ where: `log row ${position}`, what })
       }
     }),
@@ -290,7 +290,7 @@ const counts: readonly { readonly where: string; readonly what: string; readonly
   },
   {
     where: 'due timelines',
-    what: 'in one index of what is due and not in the other',
+    what: 'in one index of due timelines and not in the other',
     sql: `SELECT tid, sum(n) AS off FROM (SELECT tid, 1 AS n FROM (${listed('due', 'owner IS NULL AND queue IS NOT NULL AND space > -1')})
       UNION ALL SELECT t.tid, -1 FROM (${listed('wake', 'true')}) w CROSS JOIN reprise_timeline t ON t.tid = w.tid
       WHERE t.owner IS NULL AND t.queue IS NOT NULL) GROUP BY tid HAVING off <> 0`,

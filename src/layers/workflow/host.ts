@@ -26,9 +26,10 @@ import { nameOf, queueOf } from './names.ts'
 import { type StartOptions, startOptions, startValues } from './options.ts'
 import { aside, reviveAside, setAside } from './queue/due.ts'
 import { serveQueue } from './queue/queue.ts'
-import { Instance, type InstanceHost, type Left } from './run/instance.ts'
+import { Instance, type InstanceHost } from './run/instance.ts'
 import { MailWatch } from './run/mail-watch.ts'
 import { currentScope, leaveScope, readableId } from './run/scope.ts'
+import type { Left } from './run/tenure.ts'
 import { type Replayed, replayAside } from './tools/replay.ts'
 
 const hosts = new WeakMap<EngineHost, Host>()
@@ -93,7 +94,7 @@ export class Host implements InstanceHost, RunHost {
   /** The number of calls to the outside that are in flight. */
   get calls(): number {
     let calls = 0
-    for (const instance of this.#live.values()) calls += instance.attempts.size
+    for (const instance of this.#live.values()) calls += instance.calls.count
     return calls
   }
 
@@ -197,7 +198,7 @@ export class Host implements InstanceHost, RunHost {
   /** Reports that a run in this process's memory may have mail. */
   poke(timeline: string): void {
     const instance = this.#live.get(timeline)
-    if (instance) instance.readMail()
+    if (instance) instance.mail.readSoon()
     else this.engine.dispatcher.wake()
   }
 
@@ -243,15 +244,15 @@ export class Host implements InstanceHost, RunHost {
       return await this.#setAside(head, error)
     }
     if (open.state.end) return await open.shut({ wakeup: null, queue: null })
-    await this.#run(definition, open, head.mail > 0, isUntouched(head, open)).left
+    await this.#run(definition, open, head.mail > 0, isUntouched(head, open)).tenure.left
   }
 
   #run(definition: AnyWorkflow, open: OpenTimeline<RunState>, mayHaveMail = false, isUntouched = false): Instance {
     const instance = new Instance(this, definition, open)
-    instance.isUntouched = isUntouched
+    instance.calls.isUntouched = isUntouched
     this.#live.set(open.id, instance)
     const { deadline = Number.POSITIVE_INFINITY } = open.state.started ?? {}
-    if (mayHaveMail || deadline <= this.kernel.worker.now(open.id)) instance.look()
+    if (mayHaveMail || deadline <= this.kernel.worker.now(open.id)) instance.mail.readFirst()
     leaveScope(() => instance.load())
     this.#mail.start()
     return instance
@@ -314,9 +315,9 @@ export class Host implements InstanceHost, RunHost {
 
   /** Steps in flight, for finding stalled calls. */
   *#underWay(): Generator<UnderWay> {
-    for (const [timeline, { attempts }] of this.#live) {
-      for (const [id, attempt] of attempts) {
-        yield { timeline, what: `step ${readableId(id)}`, since: attempt.aliveAt }
+    for (const [timeline, { calls }] of this.#live) {
+      for (const [id, call] of calls.inFlight) {
+        yield { timeline, what: `step ${readableId(id)}`, since: call.aliveAt }
       }
     }
   }
@@ -328,7 +329,7 @@ export class Host implements InstanceHost, RunHost {
     await Promise.all(live.map((instance) => instance.residency.pause(graceMs)))
     await Promise.allSettled(
       live.map(async (instance) => {
-        instance.leave({ because: 'closed' })
+        instance.tenure.leave({ because: 'closed' })
         await instance.open.shut({ wakeup: this.kernel.worker.now(instance.open.id) })
       }),
     )

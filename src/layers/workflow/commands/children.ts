@@ -35,9 +35,9 @@ export interface ChildHost {
 export interface ParentRun extends CommandRun {
   readonly definition: { readonly name: string; readonly prefix: string }
   readonly open: { readonly id: string }
-  readonly saga: Pick<Saga, 'add'>
+  readonly code: CommandRun['code'] & { readonly saga: Pick<Saga, 'add'> }
   readonly host: ChildHost
-  readonly clock: Clock
+  readonly kernel: CommandRun['kernel'] & { readonly clock: Clock }
 }
 
 /**
@@ -54,7 +54,7 @@ export function askChild(
   const id = scope.next(`~child:${definition.name}`)
   const childId = options.id ?? childIdOf(run, id)
   const undoes = options.whenUndone === 'undo'
-  return run.execution.ask(scope, id, {
+  return run.code.execution.ask(scope, id, {
     kind: 'child',
     hasUndo: undoes,
     start: (command) =>
@@ -63,7 +63,7 @@ export function askChild(
           const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}` }
           if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
         } catch (error) {
-          await run.record('failed', { id, error: toFailure(error) })
+          await run.recorder.record('failed', { id, error: toFailure(error) })
         }
         if (command.isAbandoned) await stopChild(run, definition, childId, options)
       }),
@@ -73,7 +73,7 @@ export function askChild(
           const undone = options.id ?? childIdOf({ definition: run.definition, state }, id)
           return run.host.undoChild(definition, undone, `its parent ${run.id} is undone`)
         }
-        run.saga.add({ command, item, result: undefined, call, retry: undefined })
+        run.code.saga.add({ command, item, result: undefined, call, retry: undefined })
       }
       if (command.isSettled) return
       if (item.kind === 'failed') command.reject(fromFailure(item.error))
@@ -95,9 +95,9 @@ async function started(run: ParentRun, start: () => Promise<void>): Promise<bool
       return true
     } catch (error) {
       if (!isPassingStoreFailure(error)) throw error
-      if (run.isLeaving) return false
-      await sleep(run.clock, againMs, { isAwaited: false })
-      if (run.isLeaving) return false
+      if (run.tenure.isLeaving) return false
+      await sleep(run.kernel.clock, againMs, { isAwaited: false })
+      if (run.tenure.isLeaving) return false
     }
   }
 }
@@ -122,7 +122,7 @@ export function askStart(
 ): Promise<string> {
   const id = scope.next(`~start:${definition.name}`)
   const childId = options.id ?? childIdOf(run, id)
-  return run.execution.ask(scope, id, {
+  return run.code.execution.ask(scope, id, {
     kind: 'child',
     start: () =>
       run.spawn(async () => {
@@ -130,9 +130,9 @@ export function askStart(
           const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}`, detached: true }
           if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
         } catch (error) {
-          return await run.record('failed', { id, error: toFailure(error) })
+          return await run.recorder.record('failed', { id, error: toFailure(error) })
         }
-        await run.record('done', { id, result: childId })
+        await run.recorder.record('done', { id, result: childId })
       }),
     onItem: (command, item) => {
       if (item.kind === 'failed') command.reject(fromFailure(item.error))

@@ -5,17 +5,19 @@ import type { Branch, LoopContext, RaceOptions, WorkflowContext } from '../conte
 import type { Item } from '../history/entries.ts'
 import type { CommandRun } from '../run/asking.ts'
 import type { Position } from '../run/observed.ts'
+import type { Recorder } from '../run/recorder.ts'
 import { commandName, enterScope, type Scope } from '../run/scope.ts'
 import type { Saga } from './saga.ts'
 import type { Signals } from './waits.ts'
 
 /** The parts of a run that branches and loops use. */
 export interface BranchingRun extends CommandRun {
-  readonly cancelled: RepriseError | null
-  readonly saga: Pick<Saga, 'undoBelow' | 'settle'>
-  readonly signals: Pick<Signals, 'takenBelow'>
-  /** Called at loop boundaries. */
-  checkpointIfDue(): void
+  readonly code: CommandRun['code'] & {
+    readonly cancelled: RepriseError | null
+    readonly saga: Pick<Saga, 'undoBelow' | 'settle'>
+    readonly signals: Pick<Signals, 'takenBelow'>
+  }
+  readonly recorder: Pick<Recorder, 'record' | 'checkpointIfDue'>
 }
 
 type Branches = readonly Branch<unknown>[] | Readonly<Record<string, Branch<unknown>>>
@@ -76,7 +78,7 @@ async function settle(run: BranchingRun, started: Started, losers: Scope[]) {
   )
   const settled = await Promise.race(firsts)
   for (const { scope: own, isSettled } of started) {
-    if (!isSettled()) run.execution.abandon(own, 'another branch won')
+    if (!isSettled()) run.code.execution.abandon(own, 'another branch won')
     if (own !== won) losers.push(own)
   }
   return settled
@@ -84,10 +86,10 @@ async function settle(run: BranchingRun, started: Started, losers: Scope[]) {
 
 /** A single command, so that a replay waits for the undo at the same point as this execution. */
 function undoLosers(run: BranchingRun, scope: Scope, id: string, losers: readonly Scope[]): Promise<unknown> {
-  return run.execution.ask(scope, id, {
+  return run.code.execution.ask(scope, id, {
     kind: 'undo',
     start: () =>
-      run.saga.undoBelow(
+      run.code.saga.undoBelow(
         id,
         losers.map(({ path }) => path),
       ),
@@ -107,7 +109,7 @@ function fanOut(
   contextOf: (scope: Scope) => WorkflowContext,
 ) {
   return Object.entries(branches).map(([name, branch]: [string, Branch<unknown>]) => {
-    const own = run.execution.scope(scope, `${id}.${commandName(name)}`)
+    const own = run.code.execution.scope(scope, `${id}.${commandName(name)}`)
     let isSettled = false
     let isFailed = false
     const promise = enterScope(own, async () => await branch(contextOf(own)))
@@ -141,9 +143,9 @@ export async function loop(
   const id = scope.next('~loop')
   let at: Boundary = { n: 0, state: initial }
   // A boundary that history already has: everything before it is done, and its outcomes were dropped from the journal.
-  if (run.execution.expects('loop', id)) at = await boundary(run, scope, id, null)
+  if (run.code.execution.expects('loop', id)) at = await boundary(run, scope, id, null)
   for (;;) {
-    const own = run.execution.scope(scope, `${id}.${at.n}`)
+    const own = run.code.execution.scope(scope, `${id}.${at.n}`)
     // Earlier iterations are dropped: the state carries everything that this iteration knows of them.
     if (at.n > 0) own.observed.addResult('~state', at.state)
     const context = Object.assign(contextOf(own), { stop: (result: unknown) => new Stopped(result) })
@@ -161,20 +163,20 @@ export async function loop(
 function boundary(run: BranchingRun, scope: Scope, id: string, to: Boundary | null): Promise<Boundary> {
   // Code that reaches a boundary after its cancellation continues into the next iteration, and a replay must do the
   // same.
-  const told = run.cancelled !== null
-  return run.execution.ask<Boundary>(scope, id, {
+  const told = run.code.cancelled !== null
+  return run.code.execution.ask<Boundary>(scope, id, {
     kind: 'loop',
     start: () => {
       if (!to) return
-      const took = run.signals.takenBelow(`${id}.${to.n - 1}`)
-      run.spawn(() => run.record('loop', { id, n: to.n, state: to.state, took, ...(told && { told }) }))
+      const took = run.code.signals.takenBelow(`${id}.${to.n - 1}`)
+      run.spawn(() => run.recorder.record('loop', { id, n: to.n, state: to.state, took, ...(told && { told }) }))
     },
     onItem: (command, item: Item) => {
       if (item.kind !== 'loop') return
-      run.execution.passIteration(id, item.n)
-      run.saga.settle(`${id}.`)
-      run.checkpointIfDue()
-      if (command.cancelled && !item.told) command.reject(run.cancelError())
+      run.code.execution.passIteration(id, item.n)
+      run.code.saga.settle(`${id}.`)
+      run.recorder.checkpointIfDue()
+      if (command.cancelled && !item.told) command.reject(run.code.cancelError())
       else command.resolve({ n: item.n, state: item.state })
     },
   })

@@ -11,7 +11,7 @@ import { askStep, SharedResult, type StepRun } from './steps.ts'
 /** The parts of a run that a shared result uses. */
 export interface SharingRun extends StepRun {
   readonly open: { readonly coordinate: Coordinate }
-  readonly host: StepRun['host'] & { readonly engine: LayerHost }
+  readonly host: { readonly engine: LayerHost }
 }
 
 export function askMemo<Args extends readonly unknown[], Result>(

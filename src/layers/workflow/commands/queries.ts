@@ -23,7 +23,7 @@ interface Answer {
   readonly refused?: true
 }
 
-type AskedRun = Pick<CommandRun, 'state' | 'execution' | 'spawn' | 'record'> & {
+type AskedRun = Pick<CommandRun, 'state' | 'code' | 'spawn' | 'recorder'> & {
   readonly open: { readonly id: string }
 }
 
@@ -85,7 +85,7 @@ export class Queries {
    * The error for an update that no handler takes; null if a handler exists or may still be registered: a run without
    * any handlers whose own steps are in flight may not have reached the registration yet.
    */
-  refusal(name: string, open: Iterable<Pick<Command, 'kind'>> = this.#run.execution.open): RepriseError | null {
+  refusal(name: string, open: Iterable<Pick<Command, 'kind'>> = this.#run.code.execution.open): RepriseError | null {
     const known = this.updates
     if (known.includes(name)) return null
     if (known.length === 0) for (const { kind } of open) if (goesOn.has(kind)) return null
@@ -123,16 +123,16 @@ export class Queries {
     for (const answer of this.#answers.splice(0)) {
       if (Object.hasOwn(updates, answer.update)) continue
       this.#run.spawn(async () => {
-        await this.#run.record('updated', answer).catch(async (error) => {
+        await this.#run.recorder.record('updated', answer).catch(async (error) => {
           if ((error as { code?: string }).code !== 'UNSERIALIZABLE') throw error
-          await this.#run.record('updated', { update: answer.update, error: toFailure(error) })
+          await this.#run.recorder.record('updated', { update: answer.update, error: toFailure(error) })
         })
       })
     }
   }
 
   #handle(item: UpdateItem, handler: UpdateHandler): void {
-    const { execution } = this.#run
+    const { execution } = this.#run.code
     this.#taken.push(item.seq)
     execution.updates.add(`${execution.updates.count} ${item.name}`, item.args ?? null)
     const scope = execution.scope(execution.root, `~update:${item.update}`)
@@ -147,6 +147,6 @@ export class Queries {
 
   #answer(answer: Answer): void {
     this.#answers.push(answer)
-    this.#run.execution.wake()
+    this.#run.code.execution.wake()
   }
 }

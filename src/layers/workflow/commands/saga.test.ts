@@ -14,11 +14,16 @@ class FakeRun {
   state: RunState = workflowFold.initial()
   readonly types: string[] = []
   readonly alarms = { setPassing: (_: string, at: number) => void this.waits.push(at) }
-  readonly execution = { wake: () => undefined, isUndoableBelow: () => false }
-  readonly leaving = new Promise<never>(() => undefined)
-  readonly stopSignal = new AbortController().signal
-  readonly isLeaving = false
-  readonly kernel = { hash: sha256 }
+  readonly code = {
+    execution: { wake: () => undefined, isUndoableBelow: () => false },
+    keyOf: ({ id }: { readonly id: string }) => `key:${id}`,
+  }
+  readonly tenure = {
+    leaving: new Promise<never>(() => undefined),
+    stopSignal: new AbortController().signal,
+    isLeaving: false,
+  }
+  readonly kernel = { hash: sha256, random: { number: () => 0.5 } }
   readonly open = { id: 'workflow/w/r', inherited: [] }
   readonly waits: number[] = []
   time = 0
@@ -30,14 +35,14 @@ class FakeRun {
   }
 
   now = () => this.time
-  chance = () => 0.5
-  keyOf = ({ id }: { readonly id: string }) => `key:${id}`
   spawn = (work: () => unknown) => {
     this.work = Promise.resolve(work())
   }
-  record = async (type: string, data: unknown) => {
-    const entry = { timeline: 'workflow/w/r', seq: this.types.push(type), time: 0, type, data }
-    this.state = workflowFold.apply(this.state, entry as unknown as Entry) as RunState
+  readonly recorder = {
+    record: async (type: string, data: unknown) => {
+      const entry = { timeline: 'workflow/w/r', seq: this.types.push(type), time: 0, type, data }
+      this.state = workflowFold.apply(this.state, entry as unknown as Entry) as RunState
+    },
   }
 
   /** A saga of this run, as a replay of its code builds it. */
@@ -91,7 +96,7 @@ describe('a saga', () => {
     saga.advance()
     await run.work
     expect(run.types).toHaveLength(2)
-    await run.record('resumed', { by: 'a person' })
+    await run.recorder.record('resumed', { by: 'a person' })
     saga.advance()
     await run.work
     expect(run.types).toEqual(['undo.retry', 'stuck', 'resumed', 'undo.retry'])
@@ -99,7 +104,7 @@ describe('a saga', () => {
 
   it('that cannot be undone goes back before itself if the workflow says so, and says what stands', async () => {
     const run = new FakeRun({ whenUndoFails: 'restore' })
-    for (const id of ['a', 'b', 'c']) await run.record('done', { id, result: 1 })
+    for (const id of ['a', 'b', 'c']) await run.recorder.record('done', { id, result: 1 })
     const saga = run.saga(['b', 'c'], (id) => {
       if (id === 'b') throw Object.assign(new Error('gone'), { name: 'NonRetryable' })
     })

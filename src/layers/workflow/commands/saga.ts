@@ -18,6 +18,7 @@ import type { CommandRun } from '../run/asking.ts'
 import type { Command } from '../run/command.ts'
 import { undoKeyOf } from '../run/key.ts'
 import { enterStep, readableId } from '../run/scope.ts'
+import type { Tenure } from '../run/tenure.ts'
 
 export interface Compensation {
   /** The command to undo. */
@@ -33,13 +34,10 @@ export interface Compensation {
 /** The parts of a run that a saga uses. */
 export interface SagaRun extends CommandRun {
   readonly open: { readonly id: string; readonly inherited: readonly Inherited[] }
-  readonly kernel: Pick<Kernel, 'hash'>
+  readonly kernel: Pick<Kernel, 'hash' | 'random'>
   readonly host: ClaimHost
   readonly definition: { readonly options: { readonly whenUndoFails?: 'hold' | 'restore' } }
-  /** Fires when this process must release the run. */
-  readonly stopSignal: AbortSignal
-  /** Rejects when `stopSignal` fires. It never resolves. */
-  readonly leaving: Promise<never>
+  readonly tenure: Pick<Tenure, 'isLeaving' | 'leaving' | 'stopSignal'>
 }
 
 export class Saga {
@@ -70,7 +68,7 @@ export class Saga {
   /** Undoes the steps below these paths, then records `done` for the command `id`. */
   undoBelow(id: string, paths: readonly string[]): void {
     this.#asked.set(id, paths)
-    this.#run.execution.wake()
+    this.#run.code.execution.wake()
   }
 
   /** Called whenever the run is idle: continues the undos that `undoBelow` requested. */
@@ -78,9 +76,9 @@ export class Saga {
     for (const [id, paths] of this.#asked) {
       const isTarget = (each: string) => paths.some((path) => each.startsWith(`${path}/`))
       // Calls in flight below the paths may have to be undone as well.
-      if (this.#run.execution.isUndoableBelow(isTarget) || !this.advance(isTarget)) continue
+      if (this.#run.code.execution.isUndoableBelow(isTarget) || !this.advance(isTarget)) continue
       this.#asked.delete(id)
-      this.#run.spawn(() => this.#run.record('done', { id }))
+      this.#run.spawn(() => this.#run.recorder.record('done', { id }))
     }
   }
 
@@ -108,7 +106,7 @@ export class Saga {
     const { isStuck, notBefore, failures } = own(undos, next.command.id, noUndo)
     if (isStuck) return false
     if (notBefore > this.#run.now()) {
-      this.#run.alarms.setPassing('~undo', notBefore, () => void this.#run.execution.wake())
+      this.#run.alarms.setPassing('~undo', notBefore, () => void this.#run.code.execution.wake())
       return false
     }
     this.#isWorking = true
@@ -131,22 +129,29 @@ export class Saga {
         owner === null ? run.state : await claimUndo(run.host, owner, { id, seq: one.item.seq }, run.open.id)
       const step = this.#call(one, failures + 1, state)
       const place = { ...step, name: readableId(id), isUndo: true as const }
-      await Promise.race([enterStep(place, () => one.call(one.result, step, state)), run.leaving])
+      await Promise.race([enterStep(place, () => one.call(one.result, step, state)), run.tenure.leaving])
     } catch (error) {
-      if (run.isLeaving) return
+      if (run.tenure.isLeaving) return
       // Another run has undone the step first; record it as undone by that run.
       if (isReprise(error, 'ALREADY_UNDONE'))
-        return await run.record('undone', { id, by: error.data.by ?? error.data.inheritedFrom })
+        return await run.recorder.record('undone', { id, by: error.data.by ?? error.data.inheritedFrom })
       const now = run.now()
       const policy = resolveRetry(one.retry, patientRetry)
-      const { again, delayMs, counts } = decideRetry(policy, failures + 1, error, { chance: () => run.chance(), now })
+      const { again, delayMs, counts } = decideRetry(policy, failures + 1, error, {
+        chance: () => run.kernel.random.number(),
+        now,
+      })
       const failure = toFailure(error)
       if (!again && run.definition.options.whenUndoFails === 'restore') return await this.#restore(one, failure)
-      if (!again) return await run.record('stuck', { id, error: failure }, { status: 'compensation-stuck' })
+      if (!again) return await run.recorder.record('stuck', { id, error: failure }, { status: 'compensation-stuck' })
       const n = counts ? failures + 1 : failures
-      return await run.record('undo.retry', { id, n, error: failure, at: now + delayMs }, { status: 'compensating' })
+      return await run.recorder.record(
+        'undo.retry',
+        { id, n, error: failure, at: now + delayMs },
+        { status: 'compensating' },
+      )
     }
-    await run.record('undone', { id })
+    await run.recorder.record('undone', { id })
   }
 
   /**
@@ -172,12 +177,12 @@ export class Saga {
       stands.push({ step: readableId(failed.command.id), why: error.message })
     }
     const data = { to, stands, undone: Object.keys(undone).map(readableId), error }
-    await run.record('restored', data, { status: 'held' })
+    await run.recorder.record('restored', data, { status: 'held' })
   }
 
   #call({ command }: Compensation, attempt: number, state: RunState): StepCall {
     const heartbeat = async () => undefined
-    const key = undoKeyOf(state, command.id, this.#run.keyOf(command, state), this.#run.kernel.hash)
-    return { key, attempt, signal: this.#run.stopSignal, details: undefined, heartbeat }
+    const key = undoKeyOf(state, command.id, this.#run.code.keyOf(command, state), this.#run.kernel.hash)
+    return { key, attempt, signal: this.#run.tenure.stopSignal, details: undefined, heartbeat }
   }
 }

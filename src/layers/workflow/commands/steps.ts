@@ -18,13 +18,15 @@ import type { Item } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
 import { noCommand, type OpenCommand, own, type RunState } from '../history/state.ts'
 import type { CommandRun } from '../run/asking.ts'
-import { Attempt, type CallingRun } from '../run/attempt.ts'
+import { Attempt, type AttemptingRun } from '../run/attempt.ts'
+import type { Calls } from '../run/calls.ts'
 import type { Asked, Command } from '../run/command.ts'
 import { gateOf } from '../run/gates.ts'
 import { inputDigest } from '../run/key.ts'
 import type { Digester } from '../run/observed.ts'
 import type { Recorder } from '../run/recorder.ts'
 import { commandName, type Scope } from '../run/scope.ts'
+import type { Tenure } from '../run/tenure.ts'
 import type { Working } from '../run/work.ts'
 import type { Saga } from './saga.ts'
 
@@ -49,15 +51,13 @@ export class SharedResult {
 }
 
 /** The parts of a run that a step uses. */
-export interface StepRun extends CommandRun, CallingRun {
+export interface StepRun extends CommandRun {
   readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
-  readonly kernel: Digester
-  readonly saga: Pick<Saga, 'add'>
-  readonly recorder: Pick<Recorder, 'recordLater'>
-  /** No process has executed the run before, or the last owner released it with nothing in flight. */
-  readonly isUntouched: boolean
-  /** Calls a user's function outside of workflow code and of steps. */
-  callOutside<T>(call: () => T): Promise<Awaited<T>>
+  readonly kernel: CommandRun['kernel'] & AttemptingRun['kernel'] & Digester
+  readonly code: CommandRun['code'] & { readonly saga: Pick<Saga, 'add'> }
+  readonly calls: AttemptingRun['calls'] & Pick<Calls, 'isUntouched' | 'abort'>
+  readonly recorder: Pick<Recorder, 'record' | 'recordLater'>
+  readonly tenure: Pick<Tenure, 'isLeaving' | 'callOutside'>
 }
 
 export function askStep<T>(
@@ -78,14 +78,14 @@ export function askStep<T>(
   if (!isOne) {
     throw new RepriseError('INVALID_ARGUMENT', `step ${name} must have either compensate or undo`, { step: name })
   }
-  return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))
+  return run.code.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))
 }
 
 /** Aborts a call that no branch waits for any more. A call with an undo may finish, so that its outcome is known. */
-export function abandonStep(run: Pick<StepRun, 'alarms' | 'attempts'>, command: Command, reason: string): void {
+export function abandonStep(run: Pick<StepRun, 'alarms' | 'calls'>, command: Command, reason: string): void {
   if (command.hasUndo) return
   run.alarms.delete(command.id)
-  run.attempts.get(command.id)?.abort(new RepriseError('CANCELLED', reason))
+  run.calls.abort(new RepriseError('CANCELLED', reason), command.id)
 }
 
 /** Few async functions here: a step is the hot path, and each async function allocates promises. */
@@ -127,7 +127,7 @@ class Step implements Asked {
     if ((item.kind === 'done' || item.kind === 'failed') && item.key !== undefined) command.keyUsed = item.key
     if (item.kind === 'failed') {
       this.#addUndo(command, item, undefined)
-      command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+      command.reject(command.cancelled ? run.code.cancelError() : fromFailure(item.error))
     }
     if (item.kind !== 'done') return
     run.alarms.delete(this.#id)
@@ -135,9 +135,9 @@ class Step implements Asked {
     this.#addUndo(command, item, item.result)
     if (compensate) {
       const call = compensate as (result: unknown, step: StepCall) => unknown
-      run.saga.add({ command, item, result: item.result, call, retry: compensateRetry })
+      run.code.saga.add({ command, item, result: item.result, call, retry: compensateRetry })
     }
-    if (command.cancelled) command.reject(run.cancelError())
+    if (command.cancelled) command.reject(run.code.cancelError())
     else command.resolve(item.result)
   }
 
@@ -146,8 +146,8 @@ class Step implements Asked {
     const { undo, compensateRetry } = this.#options
     if (!undo) return
     const call = (_: unknown, step: StepCall, state: RunState) =>
-      undo({ ...step, stepKey: this.#run.keyOf(command, state) }, result)
-    this.#run.saga.add({ command, item, result, call, retry: compensateRetry })
+      undo({ ...step, stepKey: this.#run.code.keyOf(command, state) }, result)
+    this.#run.code.saga.add({ command, item, result, call, retry: compensateRetry })
   }
 
   onAbandon(command: Command): void {
@@ -157,8 +157,8 @@ class Step implements Asked {
   #begin(command: Command): Working {
     const run = this.#run
     const before = this.#before
-    const isUnbegun = command.isNew || (run.isUntouched && before === noCommand)
-    if (command.cancelled && (isUnbegun || !command.hasUndo)) return this.#recordFailed(command, run.cancelError())
+    const isUnbegun = command.isNew || (run.calls.isUntouched && before === noCommand)
+    if (command.cancelled && (isUnbegun || !command.hasUndo)) return this.#recordFailed(command, run.code.cancelError())
     if (before.held) return undefined
     if (before.began && (this.#options.inDoubt ?? 'retry') !== 'retry') return this.#decideDoubt(command)
     return this.#attemptWhenDue(command, before)
@@ -173,9 +173,9 @@ class Step implements Asked {
   async #decideDoubt(command: Command): Promise<unknown> {
     const { inDoubt } = this.#options
     if (typeof inDoubt !== 'function') {
-      return await this.#run.record('held', { id: this.#id }, { status: 'held' })
+      return await this.#run.recorder.record('held', { id: this.#id }, { status: 'held' })
     }
-    const probed = await this.#run.callOutside(() => inDoubt(command.key))
+    const probed = await this.#run.tenure.callOutside(() => inDoubt(command.key))
     return await (probed.happened
       ? this.#recordDone(command, probed.result)
       : this.#attemptWhenDue(command, this.#before))
@@ -203,7 +203,9 @@ class Step implements Asked {
     }
     const needsIntent = (this.#options.inDoubt ?? 'retry') !== 'retry' && !before.began
     if (!needsIntent) return this.#callOut(command, before)
-    return this.#run.record('began', { id: this.#id, key: command.key }).then(() => this.#callOut(command, before))
+    return this.#run.recorder
+      .record('began', { id: this.#id, key: command.key })
+      .then(() => this.#callOut(command, before))
   }
 
   #callOut(command: Command, { failures, details }: OpenCommand): Working {
@@ -230,30 +232,30 @@ class Step implements Asked {
     const run = this.#run
     this.#gate?.failed(this.#retry, error, run.now(), this)
     this.#gate?.left(this)
-    if (run.isLeaving || (command.isAbandoned && !command.hasUndo)) return undefined
+    if (run.tenure.isLeaving || (command.isAbandoned && !command.hasUndo)) return undefined
     const now = run.now()
     const { again, delayMs, counts } = decideRetry(this.#retry, failures + 1, error, {
-      chance: () => run.chance(),
+      chance: () => run.kernel.random.number(),
       now,
     })
     if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(command, error)
     const at = now + delayMs
     const n = counts ? failures + 1 : failures
-    return run
+    return run.recorder
       .record('retry', { id: this.#id, n, error: toFailure(error), at, ...keyOf(command) })
       .then(() => this.#attemptAt(command, at))
   }
 
   /** A result that cannot be stored fails the step, and the code receives the reason. */
   #recordDone(command: Command, result: unknown): Working {
-    this.#run.trace?.ended(this.#id)
+    this.#run.calls.trace?.ended(this.#id)
     const data = doneOf(command, result)
     return this.#run.recorder.recordLater('done', data, (error) => this.#recordFailed(command, error))
   }
 
   #recordFailed(command: Command, error: unknown): Promise<unknown> {
-    this.#run.trace?.ended(this.#id, error)
-    return this.#run.record('failed', { id: this.#id, error: toFailure(error), ...keyOf(command) })
+    this.#run.calls.trace?.ended(this.#id, error)
+    return this.#run.recorder.record('failed', { id: this.#id, error: toFailure(error), ...keyOf(command) })
   }
 }
 

@@ -9,7 +9,6 @@ import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
 import type { Sql } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import { openRow, rowName, sealRow } from '../../../engine/storage/seal/row.ts'
-import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import type { StepCall, TransactionOptions } from '../context.ts'
 import type { Item } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
@@ -18,6 +17,7 @@ import { noCommand, own } from '../history/state.ts'
 import type { CommandRun } from '../run/asking.ts'
 import type { Command } from '../run/command.ts'
 import type { Recorder } from '../run/recorder.ts'
+import type { RunTimeline } from '../run/run-timeline.ts'
 import { commandName, leaveScope, type Scope } from '../run/scope.ts'
 import type { Saga } from './saga.ts'
 
@@ -34,11 +34,21 @@ const plainName = /^[0-9a-f]{16}$/
 export class SqlResults {
   /** Rows written so far; the next commit deletes them. */
   readonly rows: string[] = []
+  readonly #open: Pick<RunTimeline, 'write'>
   #results: Map<string, unknown> | null = null
+
+  constructor(open: Pick<RunTimeline, 'write'>) {
+    this.#open = open
+  }
 
   get results(): Map<string, unknown> {
     this.#results ??= new Map()
     return this.#results
+  }
+
+  /** Runs a read through the user's SQL, without an entry. */
+  async read<T>(call: (sql: Sql) => Promise<T> | T): Promise<T> {
+    return (await this.#open.write([], { userSql: call })).sqlResult as T
   }
 }
 
@@ -47,17 +57,15 @@ export interface SqlResultsRun {
   readonly state: CommandRun['state']
   readonly sqlResults: SqlResults
   readonly kernel: Pick<Kernel, 'codec' | 'random'>
-  /** Runs a read through the user's SQL, without an entry. */
-  readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T>
 }
 
 /** The parts of a run that a transaction uses. */
 export interface TransactionRun extends CommandRun, SqlResultsRun {
   readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
-  readonly saga: Pick<Saga, 'add'>
-  readonly recorder: Pick<Recorder, 'alongNext' | 'flush'>
+  readonly kernel: SqlResultsRun['kernel']
+  readonly code: CommandRun['code'] & { readonly saga: Pick<Saga, 'add'> }
+  readonly recorder: Pick<Recorder, 'record' | 'write' | 'alongNext' | 'flush'>
   readonly host: { readonly results: ResultsTable }
-  write(entries: readonly { readonly type: string; readonly data: unknown }[], along: CommitExtras): Promise<unknown>
 }
 
 export function askTransaction<T>(
@@ -71,13 +79,14 @@ export function askTransaction<T>(
   checkValues(`transaction ${name}`, options, { compensate: [aFunction] })
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
-  return run.execution.ask<T>(scope, id, {
+  return run.code.execution.ask<T>(scope, id, {
     kind: 'step',
     hasUndo: options.compensate !== undefined,
     start: (command) => run.spawn(() => begin(command)),
     onItem(command, item) {
       if ((item.kind === 'done' || item.kind === 'failed') && item.key !== undefined) command.keyUsed = item.key
-      if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+      if (item.kind === 'failed')
+        return command.reject(command.cancelled ? run.code.cancelError() : fromFailure(item.error))
       if (item.kind !== 'done') return
       const result = item.rode !== null ? run.sqlResults.results.get(id) : item.result
       if (item.rode !== null) {
@@ -85,7 +94,7 @@ export function askTransaction<T>(
         run.recorder.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
       }
       if (options.compensate) {
-        run.saga.add({
+        run.code.saga.add({
           command,
           item,
           result,
@@ -93,14 +102,14 @@ export function askTransaction<T>(
           retry: options.compensateRetry,
         })
       }
-      if (command.cancelled) command.reject(run.cancelError())
+      if (command.cancelled) command.reject(run.code.cancelError())
       else command.resolve(result)
     },
     onAbandon: (command) => run.alarms.delete(command.id),
   })
 
   async function begin(command: Command): Promise<void> {
-    if (command.cancelled) return await run.record('failed', { id, error: toFailure(run.cancelError()) })
+    if (command.cancelled) return await run.recorder.record('failed', { id, error: toFailure(run.code.cancelError()) })
     const { notBefore } = own(run.state.open, id, noCommand)
     if (notBefore > run.now()) return beginAt(command, notBefore)
     const { failures } = own(run.state.open, id, noCommand)
@@ -110,10 +119,13 @@ export function askTransaction<T>(
       if (!isReprise(error, 'RIDER_FAILED')) throw error
       const cause = error.cause ?? error
       const now = run.now()
-      const { again, delayMs, counts } = decideRetry(retry, failures + 1, cause, { chance: () => run.chance(), now })
-      if (!again || command.cancelled) return await run.record('failed', { id, error: toFailure(cause) })
+      const { again, delayMs, counts } = decideRetry(retry, failures + 1, cause, {
+        chance: () => run.kernel.random.number(),
+        now,
+      })
+      if (!again || command.cancelled) return await run.recorder.record('failed', { id, error: toFailure(cause) })
       const at = now + delayMs
-      await run.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(cause), at })
+      await run.recorder.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(cause), at })
       beginAt(command, at)
     }
   }
@@ -143,13 +155,13 @@ async function commitWithSql(run: TransactionRun, command: Command, call: Call<u
     run.sqlResults.rows.splice(0, Number.POSITIVE_INFINITY, row)
     run.sqlResults.results.set(id, codec.decode(bytes))
   }
-  const commit = async () => void (await run.write([{ type: 'done', data: { id, rode, key } }], { userSql }))
+  const commit = async () => void (await run.recorder.write([{ type: 'done', data: { id, rode, key } }], { userSql }))
   try {
     await commit()
   } catch (error) {
     if (!isKeeping || !isReprise(error, 'RIDER_FAILED')) throw error
     // Nothing was committed: with several databases, this one may not have the results table yet.
-    await run.readSql(createTable)
+    await run.sqlResults.read(createTable)
     await commit()
   }
 }
@@ -164,7 +176,7 @@ async function readSqlResults(run: SqlResultsRun, missing: readonly Item[]): Pro
   for (const item of missing) {
     if (item.kind !== 'done' || item.rode === null) continue
     const { rode } = item
-    const row = await run.readSql(async (sql) => {
+    const row = await run.sqlResults.read(async (sql) => {
       if (sql.dialect === 'memory') return undefined
       // With several databases, the run's own database may not have the table.
       await createTable(sql)
@@ -197,11 +209,11 @@ export function dropSqlRows(run: Pick<SqlResultsRun, 'sqlResults'>) {
 export class ResultsTable {
   #made: Promise<void> | null = null
 
-  async prepare(run: Pick<SqlResultsRun, 'readSql'>): Promise<void> {
-    this.#made ??= run.readSql(createTable).catch(async (error) => {
+  async prepare(run: Pick<SqlResultsRun, 'sqlResults'>): Promise<void> {
+    this.#made ??= run.sqlResults.read(createTable).catch(async (error) => {
       // If two processes create the table at the same moment, one of them fails and then finds the table.
       if (!isReprise(error, 'RIDER_FAILED')) throw error
-      await run.readSql(createTable)
+      await run.sqlResults.read(createTable)
     })
     await this.#made.catch((error) => {
       this.#made = null

@@ -14,29 +14,31 @@ class FakeRun {
     delete: (id: string) => void this.set.delete(id),
   }
   readonly asked: { readonly asked: Asked; readonly command: Command; readonly given: unknown[] }[] = []
-  readonly record = async () => undefined
-  readonly execution = {
-    time: 0,
-    ask: (scope: unknown, id: string, asked: Asked) => {
-      const given: unknown[] = []
-      const state = { isSettled: false }
-      const settle = (value: unknown) => {
-        state.isSettled = true
-        given.push(value)
-      }
-      const command = {
-        id,
-        scope: { ...(scope as object), observed: { add: () => undefined } },
-        askedAt: 0,
-        get isSettled() {
-          return state.isSettled
-        },
-        resolve: settle,
-        reject: (error: { code: string }) => settle(error.code),
-      } as unknown as Command
-      this.asked.push({ asked, command, given })
-      asked.onAsked?.(command)
-      asked.start(command)
+  readonly recorder = { record: async () => undefined }
+  readonly code = {
+    execution: {
+      time: 0,
+      ask: (scope: unknown, id: string, asked: Asked) => {
+        const given: unknown[] = []
+        const state = { isSettled: false }
+        const settle = (value: unknown) => {
+          state.isSettled = true
+          given.push(value)
+        }
+        const command = {
+          id,
+          scope: { ...(scope as object), observed: { add: () => undefined } },
+          askedAt: 0,
+          get isSettled() {
+            return state.isSettled
+          },
+          resolve: settle,
+          reject: (error: { code: string }) => settle(error.code),
+        } as unknown as Command
+        this.asked.push({ asked, command, given })
+        asked.onAsked?.(command)
+        asked.start(command)
+      },
     },
   }
 }

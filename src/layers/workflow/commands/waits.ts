@@ -7,14 +7,14 @@ import type { CommandRun } from '../run/asking.ts'
 import type { Command } from '../run/command.ts'
 import { commandName, type Scope } from '../run/scope.ts'
 
-type WaitingRun = Pick<CommandRun, 'execution' | 'alarms' | 'record'>
+type WaitingRun = Pick<CommandRun, 'code' | 'alarms' | 'recorder'>
 
 export function askSleep(run: WaitingRun, scope: Scope, until: (now: number) => number): Promise<void> {
-  const at = until(run.execution.time)
-  return run.execution.ask(scope, scope.next('~sleep'), {
+  const at = until(run.code.execution.time)
+  return run.code.execution.ask(scope, scope.next('~sleep'), {
     kind: 'timer',
     until: at,
-    start: ({ id }) => run.alarms.set(id, at, () => run.record('timer', { id })),
+    start: ({ id }) => run.alarms.set(id, at, () => run.recorder.record('timer', { id })),
     onItem: (command) => command.resolve(undefined),
     onAbandon: ({ id }) => run.alarms.delete(id),
   })
@@ -43,12 +43,12 @@ export class Signals {
     const run = this.#run
     const id = scope.next(`~signal:${commandName(name)}`)
     const timeoutMs = options.timeout === undefined ? null : toMs(options.timeout, 'timeout')
-    return run.execution.ask<T>(scope, id, {
+    return run.code.execution.ask<T>(scope, id, {
       kind: 'signal',
-      ...(timeoutMs !== null && { until: run.execution.time + timeoutMs }),
+      ...(timeoutMs !== null && { until: run.code.execution.time + timeoutMs }),
       start: (command) => {
         if (timeoutMs === null || command.isSettled) return
-        run.alarms.set(id, command.askedAt + timeoutMs, () => run.record('timer', { id }))
+        run.alarms.set(id, command.askedAt + timeoutMs, () => run.recorder.record('timer', { id }))
       },
       onItem: (command) => {
         if (command.isSettled) return

@@ -25,8 +25,8 @@ const doubtMs = 1000
 export async function askQuery(view: RunView, name: string, args: readonly unknown[]): Promise<unknown> {
   const { live } = view
   if (live) {
-    await Promise.race([live.replayed, live.left])
-    if (!live.isLeaving) return leaveScope(() => live.queries.query(name, args))
+    await Promise.race([live.code.replayed, live.tenure.left])
+    if (!live.tenure.isLeaving) return leaveScope(() => live.code.queries.query(name, args))
   }
   const { queries, divergence } = await view.host.replay(view.definition, view.timeline, await view.state())
   if (divergence) throw divergence

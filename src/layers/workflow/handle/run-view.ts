@@ -32,12 +32,13 @@ import type { Looks } from './result-poller.ts'
 export interface RunInMemory {
   readonly state: RunState
   readonly open: { readonly life: number }
-  /** Undefined until the code has begun. */
-  readonly execution: Pick<Execution, 'open'> | undefined
-  readonly queries: Queries
-  readonly isLeaving: boolean
-  readonly replayed: Promise<void>
-  readonly left: Promise<unknown>
+  readonly code: {
+    /** Undefined until the code has begun. */
+    readonly execution: Pick<Execution, 'open'> | undefined
+    readonly queries: Queries
+    readonly replayed: Promise<void>
+  }
+  readonly tenure: { readonly isLeaving: boolean; readonly left: Promise<unknown> }
 }
 
 /** The parts of the process's workflow host that handles use. */
@@ -162,8 +163,8 @@ export class RunView {
   async waits(): Promise<readonly Wait[]> {
     const { live } = this
     if (!live) return summarizeWorkflow(await this.state()).waits
-    await Promise.race([live.replayed, live.left])
-    return live.state.end ? [] : waitsOf(live.state, notedWaits(live.execution?.open ?? []))
+    await Promise.race([live.code.replayed, live.tenure.left])
+    return live.state.end ? [] : waitsOf(live.state, notedWaits(live.code.execution?.open ?? []))
   }
 
   conflict(why: string, status: string): RepriseError {

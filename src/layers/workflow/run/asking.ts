@@ -13,20 +13,33 @@ export interface CommandRun {
   /** The id that the user chose for the run. */
   readonly id: string
   readonly state: RunState
-  readonly execution: Execution
+  readonly code: CommandCode
   readonly alarms: Alarms
-  /** This process is releasing the run: outcomes of its calls no longer count. */
-  readonly isLeaving: boolean
+  readonly recorder: {
+    /** Writes one entry. Once it is durable, the promise resolves and the entry is delivered to the code. */
+    record(type: string, data: unknown, along?: CommitExtras): Promise<void>
+  }
+  readonly tenure: {
+    /** This process is releasing the run: outcomes of its calls no longer count. */
+    readonly isLeaving: boolean
+  }
+  readonly kernel: {
+    readonly random: {
+      /** From 0 up to 1, for pauses between attempts. */
+      number(): number
+    }
+  }
   /** Database time. */
   now(): number
-  /** From 0 up to 1, for pauses between attempts. */
-  chance(): number
+  /** Starts work on behalf of the run, which stays in memory until the work is done. */
+  spawn(work: () => Working): void
+}
+
+/** The code of a run, as its commands see it. */
+export interface CommandCode {
+  readonly execution: Execution
   /** The idempotency key of a command. `state` is the state of the run that made the command. Default: this run's state. */
   keyOf(command: Command, state?: RunState): string
   /** The error that code receives for a cancelled command. */
   cancelError(): RepriseError
-  /** Starts work on behalf of the run, which stays in memory until the work is done. */
-  spawn(work: () => Working): void
-  /** Writes one entry. Once it is durable, the promise resolves and the entry is delivered to the code. */
-  record(type: string, data: unknown, along?: CommitExtras): Promise<void>
 }

@@ -7,28 +7,25 @@ import type { Clock } from '../../../core/store/ports.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
 import type { StepCall, StepOptions } from '../context.ts'
 import type { CommandRun } from './asking.ts'
+import type { CallInFlight, Calls } from './calls.ts'
 import type { Command } from './command.ts'
 import { enterStep } from './scope.ts'
 
 type Call = (step: StepCall) => unknown
 
 /** The parts of a run that an attempt uses. */
-export interface CallingRun extends Pick<CommandRun, 'record'> {
-  readonly clock: Clock
-  /** The attempts in flight, by the id of their command. */
-  readonly attempts: Map<string, Attempt>
-  readonly host: { callsStarted: number }
-  /** Null if the run is not traced. */
-  readonly trace: RunTrace | null
+export interface AttemptingRun extends Pick<CommandRun, 'recorder'> {
+  readonly kernel: { readonly clock: Clock }
+  readonly calls: Pick<Calls, 'started' | 'ended' | 'trace'>
 }
 
 /** Most calls use none of these properties, so the expensive ones are created on first access. */
-export class Attempt implements StepCall {
+export class Attempt implements StepCall, CallInFlight {
   readonly attempt: number
   readonly startedAt: number
   readonly details: unknown
   isNoted = false
-  readonly #run: CallingRun
+  readonly #run: AttemptingRun
   readonly #id: string
   readonly #command: Pick<Command, 'id' | 'key' | 'keyUsed'>
   traceparent: string | undefined = undefined
@@ -39,12 +36,12 @@ export class Attempt implements StepCall {
   #fail: ((error: unknown) => void) | null = null
   #timers: (() => void)[] | null = null
 
-  constructor(run: CallingRun, command: Pick<Command, 'id' | 'key' | 'keyUsed'>, number: number, details: unknown) {
+  constructor(run: AttemptingRun, command: Pick<Command, 'id' | 'key' | 'keyUsed'>, number: number, details: unknown) {
     this.#run = run
     this.#id = command.id
     this.#command = command
     this.attempt = number
-    this.startedAt = run.clock.elapsed()
+    this.startedAt = run.kernel.clock.elapsed()
     this.details = details
   }
 
@@ -81,11 +78,10 @@ export class Attempt implements StepCall {
   /** Returns the call's result, throws its error, or returns an abortable promise of either. */
   call(call: Call, options: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): unknown {
     const run = this.#run
-    run.attempts.set(this.#id, this)
-    run.host.callsStarted += 1
+    run.calls.started(this.#id, this)
     this.#watch(options)
     try {
-      const called = enterStep(this, () => (run.trace ? this.#traced(run.trace, call) : call(this)))
+      const called = enterStep(this, () => (run.calls.trace ? this.#traced(run.calls.trace, call) : call(this)))
       if (called instanceof Promise) return this.#outcome(called)
       if (isThenable(called)) return this.#outcome(Promise.resolve(called))
       this.#end()
@@ -112,7 +108,7 @@ export class Attempt implements StepCall {
 
   #watch({ timeout, heartbeatTimeout }: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): void {
     if (timeout !== undefined) {
-      const { clock } = this.#run
+      const { clock } = this.#run.kernel
       const late = () => this.abort(timedOut(this.#id, timeout))
       // A result that has already arrived counts first: after the process was suspended, timers fire before I/O
       // callbacks.
@@ -130,7 +126,7 @@ export class Attempt implements StepCall {
   }
 
   #end(): void {
-    this.#run.attempts.delete(this.#id)
+    this.#run.calls.ended(this.#id)
     for (const cancel of this.#timers ?? []) cancel()
     this.#timers = null
   }
@@ -168,16 +164,16 @@ function timedOut(id: string, timeout: Duration): RepriseError {
 
 /** Heartbeats of one attempt. Details are recorded; if they arrive faster than commits, only the newest are. */
 class Heart {
-  readonly #run: CallingRun
+  readonly #run: AttemptingRun
   readonly #id: string
   #last: number
   #latest: { readonly details: unknown } | null = null
   #writing: Promise<void> | null = null
 
-  constructor(run: CallingRun, id: string) {
+  constructor(run: AttemptingRun, id: string) {
     this.#run = run
     this.#id = id
-    this.#last = run.clock.elapsed()
+    this.#last = run.kernel.clock.elapsed()
   }
 
   get last(): number {
@@ -185,7 +181,7 @@ class Heart {
   }
 
   beat(details: unknown): Promise<void> {
-    this.#last = this.#run.clock.elapsed()
+    this.#last = this.#run.kernel.clock.elapsed()
     if (details === undefined) return Promise.resolve()
     this.#latest = { details }
     this.#writing ??= this.#write()
@@ -194,7 +190,7 @@ class Heart {
 
   /** `timers` is null once the attempt is over. */
   watch(limitMs: number, fail: (error: unknown) => void, timers: () => (() => void)[] | null): void {
-    const { clock } = this.#run
+    const { clock } = this.#run.kernel
     const look = (isSure: boolean) => {
       const silentMs = clock.elapsed() - this.#last
       if (timers() === null) return
@@ -211,7 +207,7 @@ class Heart {
       while (this.#latest) {
         const { details } = this.#latest
         this.#latest = null
-        await this.#run.record('beat', { id: this.#id, details })
+        await this.#run.recorder.record('beat', { id: this.#id, details })
       }
     } finally {
       this.#writing = null

@@ -13,12 +13,10 @@ const batchable = new Set(['done', 'failed', 'timer', 'loop'])
 const entriesMax = 1000
 
 /** The parts of a run that batched durability uses. */
-export interface BatchedRun extends Pick<CommandRun, 'execution' | 'spawn'> {
+export interface BatchedRun extends Pick<CommandRun, 'code' | 'spawn'> {
   readonly definition: { readonly options: { readonly durability?: 'step' | { readonly window: Duration } } }
-  readonly kernel: { readonly codec: Codec }
-  readonly clock: Clock
-  readonly recorder: { stamp(): number }
-  write(entries: readonly []): Promise<unknown>
+  readonly kernel: { readonly codec: Codec; readonly clock: Clock }
+  readonly recorder: { stamp(): number; write(entries: readonly []): Promise<unknown> }
 }
 
 export function batcherOf(run: BatchedRun): Batcher | null {
@@ -48,9 +46,9 @@ export class Batcher {
     const item = itemOf({ type, data: codec.copy(data).value, time, seq: 0 })
     this.#entries.push(entry)
     this.#delivered.add(markOf(type, data))
-    if (item) this.#run.execution.offer(item)
+    if (item) this.#run.code.execution.offer(item)
     if (this.#entries.length >= entriesMax) this.#run.spawn(() => this.flush())
-    else this.#cancel ??= this.#run.clock.after(this.#windowMs, () => this.#run.spawn(() => this.flush()))
+    else this.#cancel ??= this.#run.kernel.clock.after(this.#windowMs, () => this.#run.spawn(() => this.flush()))
     return true
   }
 
@@ -68,7 +66,7 @@ export class Batcher {
   }
 
   async flush(): Promise<void> {
-    if (this.#entries.length > 0) await this.#run.write([])
+    if (this.#entries.length > 0) await this.#run.recorder.write([])
   }
 }
 

@@ -33,11 +33,11 @@ import { commandName, currentPlace, type Scope } from './scope.ts'
 export interface BoundRun extends SharingRun, TransactionRun, ParentRun, BranchingRun {
   readonly definition: AnyWorkflow
   readonly kernel: TransactionRun['kernel'] & SharingRun['kernel'] & { readonly limits: Limits }
+  readonly code: SharingRun['code'] &
+    BranchingRun['code'] & { readonly saga: Saga; readonly signals: Signals; readonly queries: Queries }
   readonly open: SharingRun['open'] & ParentRun['open']
   readonly host: SharingRun['host'] & TransactionRun['host'] & ParentRun['host']
-  readonly saga: Saga
-  readonly signals: Signals
-  readonly queries: Queries
+  readonly tenure: SharingRun['tenure']
   readonly recorder: Recorder
 }
 
@@ -48,12 +48,12 @@ export function contextOf(run: BoundRun, scope: Scope): WorkflowContext {
 
 class Binding {
   readonly run: BoundRun
-  readonly execution: BoundRun['execution']
+  readonly execution: BoundRun['code']['execution']
   readonly scope: Scope
 
   constructor(run: BoundRun, scope: Scope) {
     this.run = run
-    this.execution = run.execution
+    this.execution = run.code.execution
     this.scope = scope
   }
 
@@ -123,7 +123,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   signal: (bound) =>
     tolerant((signal: Named, options: { timeout?: Duration } = {}) => {
       checkOptions('signal', options, knownSignal)
-      return bound.run.signals.ask(bound.here('signal'), messageName(signal), options)
+      return bound.run.code.signals.ask(bound.here('signal'), messageName(signal), options)
     }),
   child: (bound) =>
     tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
@@ -157,13 +157,13 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   now: (bound) => () => bound.execution.time,
   random: (bound) => () => bound.here('random').random(),
   uuid: (bound) => () => bound.here('uuid').uuid(),
-  onQuery: (bound) => (query: Named, handler) => bound.run.queries.onQuery(messageName(query), handler),
+  onQuery: (bound) => (query: Named, handler) => bound.run.code.queries.onQuery(messageName(query), handler),
   onUpdate:
     (bound) =>
     (update: Named, call, options: { validate?: (args: never) => void } = {}) => {
       checkOptions('onUpdate', options, knownUpdate)
       checkValues('onUpdate', options, { validate: [aFunction] })
-      return bound.run.queries.onUpdate(messageName(update), { call, validate: options.validate })
+      return bound.run.code.queries.onUpdate(messageName(update), { call, validate: options.validate })
     },
   heartbeat: () => async (details?: unknown) => {
     const step = currentPlace()?.step
@@ -195,7 +195,7 @@ class BoundContext {
   }
 
   get cancelled(): boolean {
-    return this[binding].run.cancelled !== null
+    return this[binding].run.code.cancelled !== null
   }
 
   static {
@@ -242,7 +242,7 @@ function patch(run: BoundRun, scope: Scope, name: string): boolean {
   if (known !== undefined) return known
   const id = scope.path === '' ? `~patch:${commandName(name)}` : `${scope.path}/~patch:${commandName(name)}`
   if (Object.hasOwn(run.state.patches, id)) return scope.decidePatch(name, true)
-  if (!run.execution.isAtEnd) return scope.decidePatch(name, false)
+  if (!run.code.execution.isAtEnd) return scope.decidePatch(name, false)
   run.recorder.alongNext({ type: 'patched', data: { id } })
   return scope.decidePatch(name, true)
 }

@@ -15,8 +15,10 @@ import { cancelledError, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
 import { leaveMessages } from '../queue/queue.ts'
 import type { CommandRun } from './asking.ts'
+import type { Execution } from './execution.ts'
 import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
+import type { Tenure } from './tenure.ts'
 import type { Working } from './work.ts'
 
 /** Thrown by ctx.continueAsNew; do not catch it. */
@@ -35,24 +37,24 @@ export type Outcome = { readonly value: unknown } | { readonly error: unknown }
 type Draft = { readonly type: string; readonly data: unknown }
 
 /** The parts of a run that its end uses. */
-export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isLeaving' | 'spawn'> {
+export interface EndingRun extends Pick<CommandRun, 'state' | 'spawn'> {
   readonly open: { readonly id: TimelineId }
-  readonly cancelled: RepriseError | null
-  readonly saga: Pick<Saga, 'advance'>
+  readonly code: {
+    readonly execution: Execution
+    readonly cancelled: RepriseError | null
+    readonly saga: Pick<Saga, 'advance'>
+    readonly signals: Pick<Signals, 'taken'>
+    readonly queries: Pick<Queries, 'taken'>
+  }
   readonly mail: Pick<Mail, 'read' | 'idle' | 'isIdle'>
-  readonly recorder: Pick<Recorder, 'isDirect'>
-  readonly signals: Pick<Signals, 'taken'>
-  readonly queries: Pick<Queries, 'taken'>
+  readonly recorder: Pick<Recorder, 'isDirect' | 'write' | 'checkpointIfDue'>
+  readonly tenure: Pick<Tenure, 'isLeaving' | 'release'>
   readonly sqlResults: SqlResultsRun['sqlResults']
   readonly host: {
     readonly engine: Host
     hasMail(timeline: TimelineId): Promise<boolean>
     poke(timeline: string): void
   }
-  checkpointIfDue(): void
-  write(entries: readonly Draft[], along?: CommitExtras): Promise<unknown>
-  /** Writes the last entry together with the release; afterwards this process no longer owns the run. */
-  release(because: 'ended', entries: readonly Draft[], along: CommitExtras): Promise<void>
 }
 
 /** The end of one execution; a run that starts over has a new one. */
@@ -97,8 +99,8 @@ export class Ending {
     const run = this.#run
     if (this.#isConcluding) return
     const fails = (run.state.started?.behaviour ?? 0) >= failsUnseen
-    if (this.#outcome && endsWell(this.#outcome) && !run.cancelled && fails) {
-      this.#outcome = run.execution.lostFailure ?? this.#outcome
+    if (this.#outcome && endsWell(this.#outcome) && !run.code.cancelled && fails) {
+      this.#outcome = run.code.execution.lostFailure ?? this.#outcome
     }
     const outcome = this.#outcome
     if (run.state.rolling) this.#rollBack()
@@ -108,7 +110,7 @@ export class Ending {
     else if (outcome.error instanceof ContinueAsNew) {
       const { input } = outcome.error
       this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#startOver(input, along)))
-    } else if (!this.#isWaitedFor() && run.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
+    } else if (!this.#isWaitedFor() && run.code.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
   }
 
   /** Ends the run at once, without compensations. */
@@ -126,7 +128,7 @@ export class Ending {
    * wait for them to complete.
    */
   #isWaitedFor(): boolean {
-    const { execution } = this.#run
+    const { execution } = this.#run.code
     for (const command of [...execution.open]) {
       if (command.kind !== 'child' || !command.hasUndo || command.isAbandoned) continue
       command.isAbandoned = true
@@ -136,19 +138,19 @@ export class Ending {
   }
 
   #rollBack(): void {
-    const { saga, state } = this.#run
+    const { code, state } = this.#run
     const { ends, to, input, hasInput, seq } = state.rolling!
     if (ends !== undefined) {
-      if (saga.advance()) this.#conclude(() => this.#endUndone(ends))
+      if (code.saga.advance()) this.#conclude(() => this.#endUndone(ends))
       return
     }
     const items = itemsOf(state.journal)
     const from = items.findIndex((item) => 'id' in item && item.id === to)
     const undo = new Set(items.slice(from === -1 ? items.length : from).map((item) => ('id' in item ? item.id : '')))
-    if (!saga.advance((id) => undo.has(id))) return
+    if (!code.saga.advance((id) => undo.has(id))) return
     const data = { to, ...(hasInput && { input }), ...(seq !== undefined && { seq }) }
     this.#conclude(async () => {
-      await this.#run.write([{ type: 'rolled', data }], { status: 'running' })
+      await this.#run.recorder.write([{ type: 'rolled', data }], { status: 'running' })
     })
   }
 
@@ -174,13 +176,14 @@ export class Ending {
 
   async #afterMail(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<void> {
     const run = this.#run
-    const { execution, mail } = run
+    const { mail } = run
+    const { execution } = run.code
     this.#isEnding = false
     if (await run.host.hasMail(run.open.id)) await mail.read()
     // No mail is taken from here on: a cancellation between the read and the end would be in history without effect.
     this.#isEnding = true
     await mail.idle()
-    if (run.isLeaving || run.execution !== execution || run.state.rolling) return
+    if (run.tenure.isLeaving || run.code.execution !== execution || run.state.rolling) return
     if (this.#outcome === outcome) await end({}).catch((error) => this.#unstorable(outcome, error))
     this.#concluded(outcome)
   }
@@ -197,10 +200,10 @@ export class Ending {
   }
 
   async #startOver(input: unknown, along: CommitExtras): Promise<void> {
-    const { signals, queries } = this.#run
+    const { signals, queries } = this.#run.code
     const took = [...signals.taken(), ...queries.taken()]
-    await this.#run.write([{ type: 'continued', data: { input, took } }], along)
-    this.#run.checkpointIfDue()
+    await this.#run.recorder.write([{ type: 'continued', data: { input, took } }], along)
+    this.#run.recorder.checkpointIfDue()
   }
 
   async #endUndone(reason: string): Promise<void> {
@@ -216,8 +219,8 @@ export class Ending {
   async #fail(reason: unknown): Promise<void> {
     const run = this.#run
     const error = toFailure(reason)
-    const isCancelled = run.cancelled !== null && isReprise(reason, 'CANCELLED')
-    for (const command of [...run.execution.open]) if (command.kind === 'child') command.onAbandon()
+    const isCancelled = run.code.cancelled !== null && isReprise(reason, 'CANCELLED')
+    for (const command of [...run.code.execution.open]) if (command.kind === 'child') command.onAbandon()
     const status = isCancelled ? 'cancelled' : 'failed'
     await this.#end({ type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
   }
@@ -250,7 +253,7 @@ export class Ending {
 
   #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: CommitExtras): Promise<void> {
     const gone = { wakeup: null, queue: null, status, ...(send.length > 0 && { send }) }
-    return this.#run.release('ended', [entry], { ...gone, ...along })
+    return this.#run.tenure.release('ended', [entry], { ...gone, ...along })
   }
 }
 

@@ -19,28 +19,27 @@ import type { Mail } from './mail.ts'
 import type { Digester } from './observed.ts'
 import type { Residency } from './residency.ts'
 import { leaveScope } from './scope.ts'
+import type { Tenure } from './tenure.ts'
 
 /** These commands set alarms; the order of alarms and mail is known only once they are started. */
 const waits: ReadonlySet<CommandKind> = new Set(['timer', 'signal'])
 
 /** The run that an execution belongs to. */
-export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
+export interface ExecutedRun extends CommandRun, Pick<StepRun, 'calls'> {
   readonly open: { readonly id: string }
-  readonly kernel: Digester
-  readonly clock: Clock
-  readonly ending: Ending
-  readonly mail: Pick<Mail, 'readDeferred'>
-  readonly queries: Pick<Queries, 'update' | 'refuse' | 'flush'>
+  readonly kernel: CommandRun['kernel'] & Digester & { readonly clock: Clock }
+  readonly code: CommandRun['code'] & {
+    readonly ending: Ending
+    readonly queries: Pick<Queries, 'update' | 'refuse' | 'flush'>
+    readonly saga: Pick<Saga, 'serve'>
+    readonly signals: Pick<Signals, 'deliver' | 'stopWaiting'>
+    wasReplayed(): void
+  }
+  readonly mail: Pick<Mail, 'comesFirst' | 'readDeferred'>
   readonly residency: Pick<Residency, 'isPaused' | 'letGoSoon'>
-  readonly saga: Pick<Saga, 'serve'>
-  readonly signals: Pick<Signals, 'deliver' | 'stopWaiting'>
+  readonly tenure: Pick<Tenure, 'isLeaving' | 'failed' | 'leave'>
   /** A dry replay: nothing is started or written. */
   readonly isDry: boolean
-  /** No step is called before the mail was read. */
-  readonly isLooking: boolean
-  wasReplayed(): void
-  failed(error: unknown): void
-  leave(left: { readonly because: 'diverged'; readonly error: unknown }): void
 }
 
 export class Hooks implements ExecutionHooks {
@@ -65,7 +64,7 @@ export class Hooks implements ExecutionHooks {
   }
 
   soon(call: () => void): void {
-    leaveScope(() => this.#run.clock.soon(() => this.#guarded(call)))
+    leaveScope(() => this.#run.kernel.clock.soon(() => this.#guarded(call)))
   }
 
   /** Real time: the code may wait for something real, whatever clock the engine uses. */
@@ -78,7 +77,7 @@ export class Hooks implements ExecutionHooks {
     try {
       call()
     } catch (error) {
-      this.#run.failed(error)
+      this.#run.tenure.failed(error)
     }
   }
 
@@ -97,7 +96,7 @@ export class Hooks implements ExecutionHooks {
 
   mayStart(kind: CommandKind): boolean {
     const run = this.#run
-    if (run.isLooking && !waits.has(kind)) return false
+    if (run.mail.comesFirst && !waits.has(kind)) return false
     if (run.state.restored?.isHeld) return false
     return run.state.rolling === null && !run.residency.isPaused && !run.isDry
   }
@@ -107,11 +106,11 @@ export class Hooks implements ExecutionHooks {
   }
 
   onSignal(item: Extract<Item, { kind: 'signal' }>): void {
-    this.#run.signals.deliver(item)
+    this.#run.code.signals.deliver(item)
   }
 
   onUpdate(item: Extract<Item, { kind: 'update' }>): void {
-    this.#run.queries.update(item)
+    this.#run.code.queries.update(item)
   }
 
   onCancel({ reason, why }: Extract<Item, { kind: 'cancel' }>): void {
@@ -120,9 +119,9 @@ export class Hooks implements ExecutionHooks {
     const error = why === 'deadline' ? new RepriseError('TIMEOUT', reason, { run: run.id }) : cancelledError(reason)
     this.#cancelled = error
     run.alarms.delete('~deadline')
-    run.signals.stopWaiting()
-    for (const command of [...run.execution.open]) this.#cancelCommand(command, error)
-    run.ending.cancelled(error)
+    run.code.signals.stopWaiting()
+    for (const command of [...run.code.execution.open]) this.#cancelCommand(command, error)
+    run.code.ending.cancelled(error)
   }
 
   onLive(): void {
@@ -132,32 +131,32 @@ export class Hooks implements ExecutionHooks {
     if (started?.deadline === undefined || this.#cancelled) return
     const { deadline } = started
     const reason = `the deadline of ${deadline - startedAt} ms passed`
-    run.alarms.setPassing('~deadline', deadline, () => run.record('cancel', { reason, why: 'deadline' }))
+    run.alarms.setPassing('~deadline', deadline, () => run.recorder.record('cancel', { reason, why: 'deadline' }))
   }
 
   onQuiet(): void {
     const run = this.#run
-    if (run.isLeaving || run.residency.isPaused) return
-    run.wasReplayed()
+    if (run.tenure.isLeaving || run.residency.isPaused) return
+    run.code.wasReplayed()
     if (run.isDry) return
-    if (!run.state.rolling && !run.state.restored?.isHeld && !run.execution.isOver) run.queries.refuse()
-    run.queries.flush()
+    if (!run.state.rolling && !run.state.restored?.isHeld && !run.code.execution.isOver) run.code.queries.refuse()
+    run.code.queries.flush()
     run.mail.readDeferred()
-    run.saga.serve()
-    if (run.state.rolling || run.execution.isOver) run.ending.conclude()
-    if (!run.ending.isConcluding) run.residency.letGoSoon()
+    run.code.saga.serve()
+    if (run.state.rolling || run.code.execution.isOver) run.code.ending.conclude()
+    if (!run.code.ending.isConcluding) run.residency.letGoSoon()
   }
 
   onDiverged(error: RepriseError): void {
-    this.#run.leave({ because: 'diverged', error: withRun(error, this.#run.open.id) })
+    this.#run.tenure.leave({ because: 'diverged', error: withRun(error, this.#run.open.id) })
   }
 
   onBlamed(error: RepriseError): void {
     const run = this.#run
     if (run.isDry) return
-    run.ending.codeEnded({ error })
-    run.execution.abandon(run.execution.root, error.message)
-    run.execution.over()
+    run.code.ending.codeEnded({ error })
+    run.code.execution.abandon(run.code.execution.root, error.message)
+    run.code.execution.over()
   }
 
   #cancelCommand(command: Command, error: RepriseError): void {
@@ -169,7 +168,7 @@ export class Hooks implements ExecutionHooks {
     }
     if (command.kind !== 'step') {
       command.isAbandoned = true
-      if (command.hasUndo) run.execution.keepOrphan(command)
+      if (command.hasUndo) run.code.execution.keepOrphan(command)
       command.onAbandon()
       command.reject(error)
       return
@@ -179,7 +178,7 @@ export class Hooks implements ExecutionHooks {
     if (run.alarms.has(command.id)) {
       run.alarms.delete(command.id)
       const failure = { name: 'RepriseError', message: 'cancelled', code: 'CANCELLED' }
-      run.spawn(() => run.record('failed', { id: command.id, error: failure }))
+      run.spawn(() => run.recorder.record('failed', { id: command.id, error: failure }))
     } else abandonStep(run, command, error.message)
   }
 }

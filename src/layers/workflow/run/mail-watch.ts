@@ -4,16 +4,16 @@
 import type { TimelineId } from '../../../core/coordinate.ts'
 import { headsInReach } from '../../../core/store/shard-set.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
+import type { Calls } from './calls.ts'
+import type { Mail } from './mail.ts'
 
 /** The parts of a run in memory that mail checks use. */
 export interface WatchedRun {
   readonly open: { readonly id: TimelineId }
-  readonly work: { readonly isIdle: boolean }
-  readonly mail: { lookedAt: number }
-  /** Processes the run's mail. */
-  readMail(): void
-  /** Records the intent of slow calls. Called at every check. */
-  noteSlow(): void
+  readonly residency: { readonly work: { readonly isIdle: boolean } }
+  readonly mail: Pick<Mail, 'readSoon'> & { lookedAt: number }
+  /** The intent of slow calls is recorded at every check. */
+  readonly calls: Pick<Calls, 'noteSlow'>
 }
 
 const lookMs = 100
@@ -86,7 +86,7 @@ export class MailWatch {
     const now = clock.elapsed()
     const due: WatchedRun[] = []
     for (const instance of this.#live.values()) {
-      instance.noteSlow()
+      instance.calls.noteSlow()
       if (this.#isDue(instance, now)) due.push(instance)
     }
     if (due.length === 0) return
@@ -96,13 +96,13 @@ export class MailWatch {
     const ids = looked.map(({ open }) => open.id)
     // An unavailable part of the store does not stop the others.
     for (const head of await headsInReach(store, ids)) {
-      if (head && head.mail > 0) this.#live.get(head.timeline)?.readMail()
+      if (head && head.mail > 0) this.#live.get(head.timeline)?.mail.readSoon()
     }
   }
 
-  #isDue({ mail, work }: WatchedRun, now: number): boolean {
+  #isDue({ mail, residency }: WatchedRun, now: number): boolean {
     const sinceMs = now - mail.lookedAt
     if (sinceMs >= silentMs) return true
-    return this.#heardAt >= mail.lookedAt && (work.isIdle || sinceMs >= busyMs)
+    return this.#heardAt >= mail.lookedAt && (residency.work.isIdle || sinceMs >= busyMs)
   }
 }

@@ -11,7 +11,9 @@ import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import { mailFault } from '../history/shapes.ts'
 import { noCommand, own, type RunState } from '../history/state.ts'
 import type { CommandRun } from './asking.ts'
+import type { Execution } from './execution.ts'
 import type { Recorder } from './recorder.ts'
+import { leaveScope } from './scope.ts'
 
 type Dated = DatedMail<Message>['messages']
 type Draft = { readonly type: string; readonly data: unknown }
@@ -30,28 +32,34 @@ const isTurn = new Set(['rollback', 'terminate'])
 const waitsForRollback = new Set(['rollback', 'signal', 'update'])
 
 /** The parts of a run that mail uses. */
-export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'alarms' | 'isLeaving' | 'now' | 'spawn'> {
+export interface MailedRun extends Pick<CommandRun, 'state' | 'alarms' | 'tenure' | 'now' | 'spawn'> {
   readonly kernel: Pick<Kernel, 'clock' | 'events' | 'planted'>
   readonly open: Pick<OpenTimeline<RunState>, 'mail'>
-  readonly ending: { readonly isConcluding: boolean; readonly isEnding: boolean }
-  readonly recorder: Pick<Recorder, 'noteTime'>
-  readonly cancelled: unknown
-  readonly isPaused: boolean
-  /** Calls are in flight. */
-  readonly isCalling: boolean
-  /** All of history was delivered, and the code waits. */
-  readonly isAtRest: boolean
-  /** Resolves when `isAtRest` is true. */
-  atRest(): Promise<void>
-  readMessage(message: Message): unknown
-  write(entries: readonly Draft[], along: CommitExtras): Promise<unknown>
-  terminate(entry: Draft, consume: readonly MessageId[]): Promise<void>
+  readonly host: { readonly engine: { openMessage(message: Message): unknown } }
+  readonly code: {
+    /** Undefined until the code has begun. */
+    readonly execution: Execution
+    readonly ending: {
+      readonly isConcluding: boolean
+      readonly isEnding: boolean
+      terminate(entry: Draft, along: CommitExtras): Promise<void>
+    }
+    readonly cancelled: unknown
+    /** All of history was delivered, and the code waits. */
+    readonly isAtRest: boolean
+    /** Resolves when `isAtRest` is true. */
+    atRest(): Promise<void>
+  }
+  readonly calls: { readonly isCalling: boolean }
+  readonly recorder: Pick<Recorder, 'noteTime' | 'write'>
+  readonly residency: { readonly isPaused: boolean }
 }
 
 export class Mail {
   /** The time of the last check for mail, by the monotonic clock. */
   lookedAt: number
   readonly #run: MailedRun
+  #comesFirst = false
   #reading: Promise<number> | null = null
   /** The number of messages that wait behind a deferred rollback. */
   #deferred = 0
@@ -61,6 +69,26 @@ export class Mail {
   constructor(run: MailedRun) {
     this.#run = run
     this.lookedAt = run.kernel.clock.elapsed()
+  }
+
+  /** No step is called before the mail was read: the run may be cancelled, or past its deadline. */
+  get comesFirst(): boolean {
+    return this.#comesFirst
+  }
+
+  /** Reads the mail before the next commands: the run was out of memory, and earlier facts come first. */
+  readFirst(): void {
+    const { code, tenure } = this.#run
+    this.#comesFirst = true
+    this.#run.spawn(async () => {
+      await this.read()
+      this.#comesFirst = false
+      if (!tenure.isLeaving) leaveScope(() => code.execution?.startAll())
+    })
+  }
+
+  readSoon(): void {
+    this.#run.spawn(() => this.read())
   }
 
   /** Processes mail and due alarms, in the order of facts. Returns how many of both. */
@@ -81,13 +109,13 @@ export class Mail {
 
   /** No read is under way, and the messages of the last one were delivered. */
   get isIdle(): boolean {
-    return this.#reading === null && this.#run.isAtRest
+    return this.#reading === null && this.#run.code.isAtRest
   }
 
   /** Resolves when `isIdle` is true. */
   async idle(): Promise<void> {
     while (this.#reading) await this.#reading
-    await this.#run.atRest()
+    await this.#run.code.atRest()
   }
 
   /** Some mail cannot be processed yet. */
@@ -112,7 +140,7 @@ export class Mail {
   async #read(): Promise<number> {
     const run = this.#run
     // Until then the set of alarms is not known.
-    await run.atRest()
+    await run.code.atRest()
     if (!this.#mayAct) return 0
     // Deferred messages must not hide later ones: the rollback may wait for one of those.
     const limit = atOnce + this.#deferred
@@ -124,10 +152,10 @@ export class Mail {
     let rest = dated
     let done = 0
     for (;;) {
-      await run.atRest()
+      await run.code.atRest()
       if (!this.#mayAct) return done
       const waiting = this.#waiting(rest.map(({ message }) => message))
-      const alarms = run.ending.isConcluding || (ignoresAlarms && rest.length > 0) ? [] : run.alarms.all()
+      const alarms = run.code.ending.isConcluding || (ignoresAlarms && rest.length > 0) ? [] : run.alarms.all()
       const page = { messages: untilTurn(rest, waiting), reach }
       const next = nextFacts(page, alarms, (message) => waiting.has(message))
       if (next.messages.length > 0) await this.#take(next.messages)
@@ -145,8 +173,8 @@ export class Mail {
   }
 
   get #mayAct(): boolean {
-    const { isLeaving, ending, isPaused } = this.#run
-    return !isLeaving && !ending.isEnding && !isPaused
+    const { tenure, code, residency } = this.#run
+    return !tenure.isLeaving && !code.ending.isEnding && !residency.isPaused
   }
 
   /** The messages that wait for a rollback, which is either deferred itself or under way. */
@@ -168,7 +196,7 @@ export class Mail {
     const drafts: Draft[] = []
     const settled = new Set<string>()
     for (const message of messages) {
-      const data = run.readMessage(message) as Data
+      const data = run.host.engine.openMessage(message) as Data
       consume.push(message.id)
       const fault = mailFault(message.kind, data)
       if (fault !== null) {
@@ -180,21 +208,21 @@ export class Mail {
       drafts.push(...this.#entriesFor(message.kind, message.id, data))
     }
     const end = drafts.find((draft) => draft.type === 'terminated')
-    if (end) return await run.terminate(end, consume)
+    if (end) return await run.code.ending.terminate(end, { consume })
     // Due from now on: if this process dies, no mail is left to wake the run.
     const isQueued = state.started?.queue && !state.isAdmitted && !drafts.some(({ type }) => begins.has(type))
-    await run.write(drafts, { consume, status: isQueued ? 'queued' : 'running', wakeup: run.now() })
+    await run.recorder.write(drafts, { consume, status: isQueued ? 'queued' : 'running', wakeup: run.now() })
   }
 
   #entriesFor(kind: string, id: string, data: Data): Draft[] {
-    const { state, cancelled } = this.#run
+    const { state, code } = this.#run
     switch (kind) {
       case 'signal':
         return [{ type: 'signal', data }]
       case 'update':
         return [{ type: 'update', data: { update: id, name: data.name, args: data.args } }]
       case 'cancel':
-        return cancelled ? [] : [{ type: 'cancel', data: { reason: data.reason, why: 'cancel', ...undoIn(data) } }]
+        return code.cancelled ? [] : [{ type: 'cancel', data: { reason: data.reason, why: 'cancel', ...undoIn(data) } }]
       case 'terminate':
         return [{ type: 'terminated', data: { reason: data.reason } }]
       case 'child': {
@@ -240,8 +268,9 @@ export class Mail {
 
   /** True once the outcome of every call that may have to be undone is known. */
   #mayRollBack(): boolean {
-    const { execution, isCalling, state } = this.#run
-    return execution && !execution.isReplaying && !execution.isUndoable && !isCalling && state.rolling === null
+    const { calls, state } = this.#run
+    const { execution } = this.#run.code
+    return execution && !execution.isReplaying && !execution.isUndoable && !calls.isCalling && state.rolling === null
   }
 }
 

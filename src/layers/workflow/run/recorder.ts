@@ -5,11 +5,12 @@ import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Attribute } from '../../../core/store/ports.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
-import type { NewEntry, OpenTimeline } from '../../../engine/writing/timeline.ts'
+import type { NewEntry } from '../../../engine/writing/timeline.ts'
 import type { CommitExtras, Written } from '../../../engine/writing/writer.ts'
 import { sleep } from '../../../lib/waiting.ts'
-import type { RunState } from '../history/state.ts'
+import type { CommandRun } from './asking.ts'
 import { type BatchedRun, type Batcher, batcherOf } from './batcher.ts'
+import type { RunTimeline } from './run-timeline.ts'
 import { leaveScope } from './scope.ts'
 import { toldLater, type Work, type Working } from './work.ts'
 
@@ -32,14 +33,17 @@ const recorded = Promise.resolve()
 const noPending: Pending = { entries: [], attributes: null }
 
 const pauseMs = 500
+/** The number of entries between checkpoints at loop boundaries, unless the workflow sets a policy. */
+const loopCheckpointEvery = 1000
 
 /** The parts of a run that the recorder uses. */
-export interface RecordedRun extends BatchedRun {
-  readonly open: Pick<OpenTimeline<RunState>, 'id' | 'state' | 'broken' | 'ask' | 'write'>
-  readonly kernel: Pick<Kernel, 'codec' | 'events'>
-  readonly work: Pick<Work, 'done' | 'failed'>
-  readonly isLeaving: boolean
-  now(): number
+export interface RecordedRun extends BatchedRun, Pick<CommandRun, 'tenure' | 'now'> {
+  readonly open: Pick<RunTimeline, 'id' | 'state' | 'seq' | 'broken' | 'recovery' | 'ask' | 'write' | 'checkpoint'>
+  readonly definition: BatchedRun['definition'] & { readonly options: { readonly checkpoint?: object } }
+  readonly kernel: Pick<Kernel, 'clock' | 'codec' | 'events'>
+  readonly residency: { readonly work: Pick<Work, 'done' | 'failed'> }
+  /** A dry replay: nothing is started or written. */
+  readonly isDry: boolean
 }
 
 export class Recorder {
@@ -47,9 +51,11 @@ export class Recorder {
   readonly #batcher: Batcher | null
   #along = noPending
   #lastStamp = 0
+  #lastCheckpointSeq: number
 
   constructor(run: RecordedRun) {
     this.#run = run
+    this.#lastCheckpointSeq = run.open.recovery.checkpoint?.seq ?? 0
     this.#batcher = batcherOf(run)
   }
 
@@ -58,8 +64,13 @@ export class Recorder {
     return this.#batcher === null && this.#along === noPending
   }
 
+  /** Writes one entry and resolves once it is durable. The timeline then delivers it to the code (code.ts). */
+  record(type: string, data: unknown, along?: CommitExtras): Promise<void> {
+    return this.#record(type, data, along) as Promise<void>
+  }
+
   /** `otherwise` is called if the data cannot be stored. */
-  record(
+  #record(
     type: string,
     data: unknown,
     along?: CommitExtras,
@@ -78,8 +89,10 @@ export class Recorder {
    * durable.
    */
   recordLater(type: string, data: unknown, otherwise: (error: unknown) => Promise<unknown>): Working {
-    const { open, work, isLeaving } = this.#run
-    if (this.#batcher || this.#along !== noPending || isLeaving) return this.record(type, data, undefined, otherwise)
+    const { open, residency, tenure } = this.#run
+    if (this.#batcher || this.#along !== noPending || tenure.isLeaving)
+      return this.#record(type, data, undefined, otherwise)
+    const { work } = residency
     const entries = [{ type, data, time: this.stamp() }]
     const refused = (error: unknown) =>
       this.#refused({ entries, along: undefined, before: noPending, otherwise }, error)
@@ -147,6 +160,22 @@ export class Recorder {
     if (now > this.#lastStamp) this.#lastStamp = now
   }
 
+  /** Called at loop boundaries. */
+  checkpointIfDue(): void {
+    const { definition, open } = this.#run
+    if (definition.options.checkpoint) return
+    if (open.seq - this.#lastCheckpointSeq >= loopCheckpointEvery) this.checkpoint('loop')
+  }
+
+  checkpoint(trigger: string): void {
+    const { open, kernel, tenure, isDry } = this.#run
+    if (isDry || tenure.isLeaving) return
+    this.#lastCheckpointSeq = open.seq
+    leaveScope(() => open.checkpoint({ trigger })).catch((error) => {
+      if (!tenure.isLeaving) kernel.events.emit('problem', { where: open.id, error })
+    })
+  }
+
   #stamped(entries: readonly Draft[]): NewEntry[] {
     return entries.map(({ type, data, version, key }) =>
       version === undefined && key === undefined
@@ -162,20 +191,20 @@ export class Recorder {
   }
 
   #persist(writing: Writing): Promise<unknown> {
-    const { open, isLeaving } = this.#run
-    if (isLeaving) return Promise.reject(new RepriseError('CLOSED', `${open.id} has left this process`))
+    const { open, tenure } = this.#run
+    if (tenure.isLeaving) return Promise.reject(new RepriseError('CLOSED', `${open.id} has left this process`))
     return open.write(writing.entries, writing.along).then(sqlResultOf, (error) => this.#refused(writing, error))
   }
 
   async #refused(writing: Writing, error: unknown): Promise<unknown> {
-    const { open, kernel, clock } = this.#run
+    const { open, kernel } = this.#run
     if (!isReprise(error) || error.remedy !== 'retry' || open.broken) {
       if (isUnstorable(error) || isReprise(error, 'RIDER_FAILED')) this.#giveBack(writing.before)
       if (writing.otherwise && isUnstorable(error)) return await writing.otherwise(error)
       throw error
     }
     kernel.events.emit('problem', { where: open.id, error })
-    await sleep(clock, pauseMs, { isAwaited: false })
+    await sleep(kernel.clock, pauseMs, { isAwaited: false })
     return await this.#persist(writing)
   }
 

@@ -3,44 +3,63 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
-import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import type { Queries } from '../commands/queries.ts'
 import type { Signals } from '../commands/waits.ts'
 import { notedWaits } from '../history/summary.ts'
 import type { CommandRun } from './asking.ts'
+import type { Execution } from './execution.ts'
 import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
-import type { Work } from './work.ts'
+import type { Tenure } from './tenure.ts'
+import { Work, type Working } from './work.ts'
 
 /** A waiting run is released after this long without activity. */
 const lingerMs = 100
 /** A run that only waits for a time at least this far away is released at once. */
 const farMs = 1000
 
-export interface ResidentRun
-  extends Pick<CommandRun, 'state' | 'execution' | 'alarms' | 'isLeaving' | 'now' | 'spawn'> {
-  readonly clock: Clock
-  readonly work: Work
+export interface ResidentRun extends Pick<CommandRun, 'state' | 'alarms' | 'now'> {
+  readonly kernel: { readonly clock: Clock }
+  readonly code: {
+    /** Undefined until the code has begun. */
+    readonly execution: Execution
+    readonly signals: Pick<Signals, 'isAwaited'>
+    readonly queries: Pick<Queries, 'updates'>
+  }
   readonly mail: Pick<Mail, 'read' | 'isDeferring'>
-  readonly signals: Pick<Signals, 'isAwaited'>
-  readonly queries: Pick<Queries, 'updates'>
   readonly recorder: Pick<Recorder, 'flush'>
-  /** Writes the last entries of this process together with the release. */
-  release(because: 'waiting', entries: readonly { type: string; data: unknown }[], along: CommitExtras): Promise<void>
+  readonly tenure: Pick<Tenure, 'isLeaving' | 'failed' | 'release'>
+  /** A dry replay: nothing is started or written. */
+  readonly isDry: boolean
 }
 
 export class Residency {
+  /** The work under way for the run. */
+  readonly work: Work
   readonly #run: ResidentRun
   #isPaused = false
   #cancelLinger: (() => void) | null = null
 
   constructor(run: ResidentRun) {
     this.#run = run
+    this.work = new Work(
+      () => {
+        if (!run.tenure.isLeaving) run.code.execution?.wake()
+      },
+      (error) => run.tenure.failed(error),
+    )
   }
 
   /** Nothing more is started. */
   get isPaused(): boolean {
     return this.#isPaused
+  }
+
+  /** Starts work on behalf of the run, which stays in memory until the work is done. */
+  spawn(work: () => Working): void {
+    if (this.#run.tenure.isLeaving || this.#run.isDry) return
+    this.stay()
+    this.work.during(work)
   }
 
   /** Activity: postpones the release. */
@@ -54,14 +73,14 @@ export class Residency {
     const run = this.#run
     this.#isPaused = true
     run.alarms.clear()
-    if (run.work.isIdle) return
+    if (this.work.isIdle) return
     await new Promise<void>((resolve) => {
-      const cancel = run.clock.after(graceMs, resolve)
+      const cancel = run.kernel.clock.after(graceMs, resolve)
       const look = () => {
-        if (run.isLeaving || run.work.isIdle) {
+        if (run.tenure.isLeaving || this.work.isIdle) {
           cancel()
           resolve()
-        } else run.clock.after(5, look)
+        } else run.kernel.clock.after(5, look)
       }
       look()
     })
@@ -69,33 +88,33 @@ export class Residency {
   }
 
   letGoSoon(): void {
-    const { alarms, mail, signals, work, isLeaving } = this.#run
-    if (!work.isIdle || this.#cancelLinger || isLeaving || mail.isDeferring) return
+    const { alarms, mail, code, tenure } = this.#run
+    if (!this.work.isIdle || this.#cancelLinger || tenure.isLeaving || mail.isDeferring) return
     const nearest = alarms.nearest()
     const waitMs = nearest === null ? Number.POSITIVE_INFINITY : nearest - this.#run.now()
     if (waitMs <= lingerMs) return
-    const onlyTime = !signals.isAwaited && waitMs >= farMs && nearest !== null
+    const onlyTime = !code.signals.isAwaited && waitMs >= farMs && nearest !== null
     const look = () => {
       this.#cancelLinger = null
-      if (work.isIdle) this.#run.spawn(() => this.#letGo(true))
+      if (this.work.isIdle) this.spawn(() => this.#letGo(true))
     }
-    if (onlyTime) this.#run.spawn(() => this.#letGo(false))
-    else this.#cancelLinger = this.#run.clock.after(lingerMs, look)
+    if (onlyTime) this.spawn(() => this.#letGo(false))
+    else this.#cancelLinger = this.#run.kernel.clock.after(lingerMs, look)
   }
 
   /** Mail that arrives too late makes the run due again at once, so none is missed. */
   async #letGo(looksForMail: boolean): Promise<void> {
     const run = this.#run
     if (looksForMail && (await run.mail.read()) > 0) return
-    if (run.work.count > 1 || run.isLeaving) return
+    if (this.work.count > 1 || run.tenure.isLeaving) return
     const isStuck = Object.values(run.state.undos).some((undo) => undo.isStuck)
     const isHeld = run.state.restored?.isHeld || Object.values(run.state.open).some((command) => command.held)
     if (!isStuck && !isHeld && this.#waitsForNothing()) {
-      run.execution.blame(waitingForNothing())
+      run.code.execution.blame(waitingForNothing())
       return
     }
-    const waits = notedWaits(run.execution?.open ?? [])
-    await run.release('waiting', waits.length > 0 ? [{ type: 'waits', data: { for: waits } }] : [], {
+    const waits = notedWaits(run.code.execution?.open ?? [])
+    await run.tenure.release('waiting', waits.length > 0 ? [{ type: 'waits', data: { for: waits } }] : [], {
       wakeup: run.alarms.nearest(),
       status: isStuck ? 'compensation-stuck' : isHeld ? 'held' : 'waiting',
     })
@@ -103,7 +122,8 @@ export class Residency {
 
   /** The code waits for neither a command nor an update: no entry of history can ever wake it. */
   #waitsForNothing(): boolean {
-    const { execution, queries, state } = this.#run
+    const { code, state } = this.#run
+    const { execution, queries } = code
     if (!execution || execution.isReplaying || execution.isOver || state.rolling !== null) return false
     return execution.open.size === 0 && queries.updates.length === 0
   }

@@ -27,22 +27,22 @@ export async function replayAside(
   state: RunState,
 ): Promise<Replayed> {
   const instance = new Instance(host, definition, frozen(timeline, state), true)
-  instance.begin()
+  instance.code.begin()
   const divergence = await Promise.race([
-    instance.replayed.then(() => instance.execution.blamed ?? endDiffers(instance)),
-    instance.left.then((left) => ('error' in left ? (left.error as RepriseError) : null)),
+    instance.code.replayed.then(() => instance.code.execution.blamed ?? endDiffers(instance)),
+    instance.tenure.left.then((left) => ('error' in left ? (left.error as RepriseError) : null)),
   ])
-  const open = [...instance.execution.open]
-  instance.leave({ because: 'closed' })
-  return { queries: instance.queries, divergence, open }
+  const open = [...instance.code.execution.open]
+  instance.tenure.leave({ because: 'closed' })
+  return { queries: instance.code.queries, divergence, open }
 }
 
 /** The replay of an ended run must end in the same way. */
 function endDiffers(instance: Instance): RepriseError | null {
   const { end, rolling } = instance.state
   if (!end || end.kind === 'terminated' || rolling || ('undone' in end && end.undone)) return null
-  const { execution } = instance
-  const { outcome } = instance.ending
+  const { execution, ending } = instance.code
+  const { outcome } = ending
   const differ = (code: string) =>
     new RepriseError('DIVERGED', `${instance.open.id}: in history the run ${end.kind}, ${code}`, {
       timeline: instance.open.id,

@@ -70,6 +70,10 @@ describe('the sources', () => {
     expect([...counts].filter(([, count]) => count > 25)).toEqual([])
   })
 
+  it('of fewer than 40 lines with a single importer are at most 20, the entries of the package aside', () => {
+    expect(corridors(sources).length, corridors(sources).join('\n')).toBeLessThanOrEqual(20)
+  })
+
   it('derive keys that leave the store in core/history/identity.ts alone', () => {
     const found = sources.flatMap(({ path, text }) =>
       path === 'src/core/history/identity.ts' ? [] : handMadeKeys(path, text),
@@ -141,6 +145,22 @@ const stillLong = [
   'src/stores/postgres/tables.ts createTables',
 ]
 
+/** Short files with a single importer: a reader opens a second file for a few lines that could stand in the first. */
+function corridors(all: readonly Source[]): string[] {
+  const importers = new Map<string, Set<string>>()
+  for (const { path, text } of all) {
+    for (const { from } of findImports(tokenize(text))) {
+      if (!from?.startsWith('.')) continue
+      const target = posix.join(posix.dirname(path), from)
+      importers.set(target, (importers.get(target) ?? new Set()).add(path))
+    }
+  }
+  return all
+    .filter(({ path, text }) => importers.get(path)?.size === 1 && text.split('\n').length <= 40)
+    .map(({ path }) => path)
+    .filter((path) => !path.endsWith('/index.ts'))
+}
+
 /** Ids that never leave the store: of mail and entries that are to be there once, and the name of a session's fork. */
 const insideTheStore = [
   'src/layers/agent/session.ts: ${this.id}-similar-${n}',
@@ -171,6 +191,14 @@ function importsOfIdentity(text: string): string[] {
 function faultsOf(path: string, code: string): string[] {
   return checkSource({ path, text: `// What it is.\n${code}\n` }).map((fault) => fault.what)
 }
+
+it('a short file with a single importer is found', () => {
+  const short = { path: 'src/core/a.ts', text: '// A.\nexport const a = 1\n' }
+  const one = { path: 'src/core/b.ts', text: "// B.\nimport { a } from './a.ts'\n" }
+  expect(corridors([short, one])).toEqual(['src/core/a.ts'])
+  expect(corridors([short, one, { ...one, path: 'src/core/c.ts' }])).toEqual([])
+  expect(corridors([{ ...short, text: short.text + '\n'.repeat(40) }, one])).toEqual([])
+})
 
 it('a key that is made by hand is found', () => {
   expect(handMadeKeys('a.ts', 'const key = `${open.id}:${step}`')).toEqual(['a.ts: ${open.id}:${step}'])

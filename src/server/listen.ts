@@ -1,15 +1,17 @@
 // Listens on a socket of this machine. TLS and public names are left to a proxy.
 
-import { createServer } from 'node:http'
+import { createServer, STATUS_CODES } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { RepriseError } from '../core/errors.ts'
+import { secured } from './guard.ts'
 import type { ServerLimits } from './limits.ts'
 import { isSimple, NodeAsked, send } from './node.ts'
 import { longTimes } from './places.ts'
+import { problemOf, problemReply } from './problem.ts'
 import { answererOf, type Server } from './serve.ts'
-import { answerUnread } from './unread.ts'
 
 export interface ListenOptions {
   /** Default: 127.0.0.1. */
@@ -83,4 +85,37 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
         })
       }),
   }
+}
+
+/**
+ * Responses to input that never became a request: headers that are too large, bytes that are not HTTP, a head that
+ * takes too long. The rest of the input is read for a moment, so that the response is not lost with the connection.
+ */
+const readOnMs = 1000
+
+function answerUnread(error: NodeJS.ErrnoException, socket: Duplex): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const { status, problem } = toldOf(error)
+  const { headers, body } = secured(problemReply({ ...problemOf(problem, '', true), status }))
+  const text = String(body)
+  const lines = Object.entries({ ...headers, 'content-length': Buffer.byteLength(text), connection: 'close' })
+  const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${head}\r\n${text}`)
+  socket.resume()
+  const timer = setTimeout(() => socket.destroy(), readOnMs)
+  timer.unref()
+  socket.once('close', () => clearTimeout(timer))
+}
+
+function toldOf({ code }: NodeJS.ErrnoException): { readonly status: number; readonly problem: RepriseError } {
+  if (code === 'HPE_HEADER_OVERFLOW') {
+    return { status: 431, problem: new RepriseError('LIMIT_EXCEEDED', 'address and headers are too large', {}) }
+  }
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    return { status: 408, problem: new RepriseError('TIMEOUT', 'the request took too long to arrive', {}) }
+  }
+  return { status: 400, problem: new RepriseError('INVALID_ARGUMENT', 'this is no HTTP request', {}) }
 }

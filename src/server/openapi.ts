@@ -5,7 +5,7 @@ import { published, type Schema } from './schema.ts'
 import { problem } from './shapes.ts'
 
 const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '415', '422', '500', '503', '504', '507']
-/** Sent by the reader of the connection (unread.ts), before the request is known. */
+/** Sent by the reader of the connection (listen.ts), before the request is known. */
 const statusesUnread = ['408', '431']
 
 /** The methods that OpenAPI defines. */

@@ -9,7 +9,6 @@ export { type SinkHarness, type SinkWorld, sinkConformance } from './pipeline/si
 export { type SourceHarness, type SourceWorld, sourceConformance } from './pipeline/source-kit.ts'
 export { type Slowness, slowStore } from './slow-store.ts'
 export { VirtualClock } from './virtual-clock.ts'
-export { Crashed, type CrashPoint, type Disturbance, type KitOptions, WorkflowKit } from './workflow.ts'
+export { Crashed, type CrashPoint, checkHistories, type Disturbance, type KitOptions, WorkflowKit } from './workflow.ts'
 export { type CrashSweep, crashEverywhere } from './workflow-crash.ts'
-export { checkHistories } from './workflow-history.ts'
 export { type Answers, type Story, story, type Told } from './workflow-story.ts'

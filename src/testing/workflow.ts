@@ -1,6 +1,8 @@
 // The testing kit for workflows: virtual time, so that a year of sleep takes milliseconds, and processes that crash at any
 // chosen point and restart. It needs no test runner; everything is real except time and the store.
 
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { type Duration, toMs } from '../core/duration.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import type { Store } from '../core/store/ports.ts'
@@ -9,10 +11,13 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import { sha256 } from '../engine/base/platform.ts'
 import { hostOf } from '../engine/host/host.ts'
 import type { Workable } from '../engine/model/definition.ts'
+import type { AnyWorkflow } from '../layers/workflow/context.ts'
 import type { WorkflowDefinition } from '../layers/workflow/definition.ts'
 import type { WorkflowRun } from '../layers/workflow/handle/run.ts'
 import { hostOf as workflowHostOf } from '../layers/workflow/host.ts'
 import type { StartOptions } from '../layers/workflow/options.ts'
+import { checkDefinitions } from '../layers/workflow/tools/check.ts'
+import { loadHistory } from '../layers/workflow/tools/export.ts'
 import { createWorld, openMemory } from '../stores/memory/index.ts'
 import { slowStore } from './slow-store.ts'
 import { VirtualClock } from './virtual-clock.ts'
@@ -385,5 +390,22 @@ export class WorkflowKit {
       }
       turns = this.clock.activity === before ? turns + 1 : 0
     }
+  }
+}
+
+// Replays recorded histories with the current code, for any test runner: throws with the run and the step that diverge.
+
+/** @example await checkHistories([checkout], './histories') // how many were replayed */
+export async function checkHistories(definitions: readonly AnyWorkflow[], folder: string): Promise<number> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.json')).sort()
+  const histories = await Promise.all(names.map((name) => loadHistory(join(folder, name))))
+  const kit = new WorkflowKit()
+  try {
+    const { diverging, unknown, checked } = await checkDefinitions(kit.rp, definitions, { histories })
+    if (diverging.length > 0) throw new Error(diverging.map(({ problem }) => problem).join('\n'))
+    if (unknown.length > 0) throw new Error(`no definition was given for ${unknown.join(', ')}`)
+    return checked
+  } finally {
+    await kit.close()
   }
 }

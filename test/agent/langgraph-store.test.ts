@@ -5,7 +5,7 @@ import { InMemoryStore, type Item, type MatchCondition, type Operation } from '@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { RepriseSaver, RepriseStore } from '../../src/adapters/langgraph/index.ts'
-import { matchesFilter } from '../../src/adapters/langgraph/store-filter.ts'
+import { matchesFilter } from '../../src/adapters/langgraph/store.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const label = fc.constantFrom('a', 'b', 'users', 'é/%~')

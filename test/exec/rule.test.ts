@@ -18,7 +18,7 @@ import { type CompleteRule, Completion } from '../../src/layers/exec/complete.ts
 import type { When } from '../../src/layers/exec/entries.ts'
 import { type CapturedTree, wantedFiles } from '../../src/layers/exec/file-set.ts'
 import { execKind } from '../../src/layers/exec/model.ts'
-import { writtenNow } from '../../src/layers/exec/open-files.ts'
+import { writtenNow } from '../../src/layers/exec/processes.ts'
 import { seeded } from '../support/seeded.ts'
 
 const writers = Number(process.env.REPRISE_EXEC_WRITERS ?? 3)

@@ -24,8 +24,8 @@ import { SharedTimeline } from '../../engine/host/shared-timeline.ts'
 import type { Engine, Fold } from '../../engine/model/definition.ts'
 import { checkFirstSegment } from '../../engine/model/kinds.ts'
 import { newId } from '../../engine/storage/kernel.ts'
+import { isEqual } from '../../lib/differences.ts'
 import { memoryKind } from './model.ts'
-import { matchesFilter } from './store-filter.ts'
 
 export interface RepriseStoreOptions {
   /** First segment of the timelines' ids. Default: 'langgraph-store'. */
@@ -253,4 +253,33 @@ function checkNamespace(namespace: readonly unknown[]): void {
 function checkKey(key: unknown): string {
   if (typeof key === 'string' && key !== '') return key
   throw new RepriseError('INVALID_ARGUMENT', 'the key of an item must be a string that is not empty')
+}
+
+/** Filters of a search: a field equals a value, or has a relation to it ($eq, $ne, $gt, $gte, $lt, $lte, $in, $nin). */
+const relations: Readonly<Record<string, (is: unknown, given: unknown) => boolean>> = {
+  $eq: isEqual,
+  $ne: (is, given) => !isEqual(is, given),
+  $gt: (is, given) => Number(is) > Number(given),
+  $gte: (is, given) => Number(is) >= Number(given),
+  $lt: (is, given) => Number(is) < Number(given),
+  $lte: (is, given) => Number(is) <= Number(given),
+  $in: (is, given) => Array.isArray(given) && given.some((one) => isEqual(is, one)),
+  $nin: (is, given) => !Array.isArray(given) || !given.some((one) => isEqual(is, one)),
+}
+
+export function matchesFilter(
+  value: Readonly<Record<string, unknown>>,
+  filter: Readonly<Record<string, unknown>>,
+): boolean {
+  return Object.entries(filter).every(([field, wanted]) => {
+    const is = Object.hasOwn(value, field) ? value[field] : undefined
+    if (!isRelation(wanted)) return isEqual(is, wanted)
+    return Object.entries(wanted).every(([name, given]) => relations[name]!(is, given))
+  })
+}
+
+function isRelation(wanted: unknown): wanted is Record<string, unknown> {
+  if (typeof wanted !== 'object' || wanted === null || Array.isArray(wanted)) return false
+  const names = Object.keys(wanted)
+  return names.length > 0 && names.every((name) => Object.hasOwn(relations, name))
 }

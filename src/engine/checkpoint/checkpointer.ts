@@ -7,14 +7,19 @@ import { growingPause } from '../../core/calls/pause.ts'
 import { type CheckpointInterval, usesCosts } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { MeasuredCosts } from '../../core/checkpoint/costs.ts'
 import { encodeManifest, type Manifest } from '../../core/checkpoint/manifest.ts'
-import type { Coordinate, ManifestId } from '../../core/coordinate.ts'
+import { effectsLastOf, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
+import type { Coordinate, ManifestId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
+import { type EffectLedger, forgottenType } from '../../core/history/effects.ts'
+import { effectsBelow } from '../../core/history/forgetting.ts'
 import { defaultKeyedPlanSettings } from '../../core/keyed/plan.ts'
-import type { Attribute, ManifestRecord } from '../../core/store/ports.ts'
+import type { Attribute, Commit, ManifestMark, ManifestRecord, NewManifest } from '../../core/store/ports.ts'
 import { type Entry, floorOf } from '../history/history.ts'
 import type { Recovered } from '../history/recover.ts'
+import type { CapturedParts } from '../history/state.ts'
 import { refuseInvalid } from '../history/validity.ts'
 import type { Fold } from '../model/definition.ts'
+import type { NewEntry } from '../model/entry.ts'
 import {
   abandonCapture,
   type CaptureBase,
@@ -28,8 +33,6 @@ import { defaultOutputSettings } from '../snapshot/output.ts'
 import { verifyChunks } from '../snapshot/restore.ts'
 import { ChunkHold } from '../storage/chunk-hold.ts'
 import { type Kernel, newId } from '../storage/kernel.ts'
-import type { CheckpointedTimeline } from './checkpointed.ts'
-import { forgetEffects } from './forget-effects.ts'
 import { retain } from './retain.ts'
 import { CheckpointTiming } from './timing.ts'
 
@@ -446,4 +449,37 @@ function settingsOf({ paged }: Pick<Fold<unknown>, 'paged'>): CaptureSettings {
   if (!paged) return defaultOutputSettings
   const plan = { ...defaultKeyedPlanSettings, pagesOverLayer: Number.POSITIVE_INFINITY }
   return { ...defaultOutputSettings, pageBytes: paged.pageBytes, plan }
+}
+
+/** The part of an open timeline that its checkpointer needs. */
+interface CheckpointedTimeline<State> {
+  readonly id: TimelineId
+  readonly seq: number
+  readonly epoch: number
+  readonly coordinate: Coordinate
+  readonly digest: Uint8Array
+  readonly state: State
+  readonly ledger: EffectLedger
+  readonly isOwner: boolean
+  readonly isShared: boolean
+  readonly broken: RepriseError | null
+  /** Grows with each change of the state. */
+  readonly touches: number
+  captureParts(): CapturedParts
+  publish(record: NewManifest): Promise<void>
+  mark(mark: ManifestMark, attributes?: Commit['attributes']): Promise<void>
+  note(attributes: NonNullable<Commit['attributes']>): Promise<void>
+  write(entries: readonly NewEntry[]): Promise<unknown>
+}
+
+/** Removes effects from the ledger of an open timeline that its policy no longer keeps, after history was trimmed. */
+async function forgetEffects(
+  { planted }: Pick<Kernel, 'planted'>,
+  timeline: { readonly ledger: EffectLedger; write(entries: readonly NewEntry[]): Promise<unknown> },
+  policy: RetentionPolicy,
+  floor: number,
+): Promise<void> {
+  const below = effectsBelow(timeline.ledger, floor, effectsLastOf(policy), planted)
+  // Recorded as an entry, so that every fold of this history forgets at the same place.
+  if (below !== null) await timeline.write([{ type: forgottenType, data: { below } }])
 }

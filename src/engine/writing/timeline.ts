@@ -10,6 +10,7 @@ import type { EffectLedger } from '../../core/history/effects.ts'
 import { keysForgottenType, slackOf } from '../../core/history/forgetting.ts'
 import { type Inherited, inheritedBy } from '../../core/history/inheritance.ts'
 import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../../core/store/ports.ts'
+import { type AttributeLimits, checkAttributes, tooManyAttributes } from '../../core/store/shapes.ts'
 import { throwIfAborted } from '../base/aborting.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from '../checkpoint/checkpointer.ts'
@@ -24,7 +25,6 @@ import { carriedBy } from '../storage/carried-identity.ts'
 import { checkMade } from '../storage/committer.ts'
 import { type Kernel, newOperation } from '../storage/kernel.ts'
 import type { Identified, Origin } from '../storage/store-identity.ts'
-import { AttributeBudget } from './attribute-budget.ts'
 import { DraftMaker, noDrafts } from './drafts.ts'
 import { commitAside, publishAside } from './shared-commit.ts'
 import { type Asker, type CommitExtras, Writer, type Written } from './writer.ts'
@@ -431,5 +431,32 @@ export class OpenTimeline<State> {
   #end(): void {
     this.#onClosed()
     this.#kernel.events.emit('closed', { timeline: this.id })
+  }
+}
+
+/** Counts the searchable attributes of an open timeline, so that one too many is refused when it is written. */
+type Changes = Readonly<Record<string, Attribute | null | undefined>>
+
+class AttributeBudget {
+  readonly #limits: AttributeLimits
+  readonly #names: Set<string>
+
+  constructor(limits: AttributeLimits, attributes: Changes = {}) {
+    this.#limits = limits
+    this.#names = new Set(Object.keys(attributes))
+  }
+
+  /** Throws LIMIT_EXCEEDED; otherwise they count as written. */
+  take(changes: Changes): void {
+    checkAttributes(changes, this.#limits)
+    const names = new Set(this.#names)
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null) names.delete(name)
+      else if (value !== undefined) names.add(name)
+    }
+    if (names.size > Math.max(this.#limits.attributes, this.#names.size))
+      throw tooManyAttributes(names.size, this.#limits)
+    this.#names.clear()
+    for (const name of names) this.#names.add(name)
   }
 }

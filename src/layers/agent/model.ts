@@ -8,13 +8,12 @@ import { idBelow } from '../../core/history/scope.ts'
 import { locate } from '../../engine/history/locate.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Entity, Fold } from '../../engine/model/definition.ts'
-import type { Actions, describes, Instead, Model, Target } from '../../engine/model/model.ts'
+import type { Exchanged, ExchangeReader, SentMail } from '../../engine/model/exchange-reader.ts'
+import type { Actions, describes, Instead, Model, ModelEffect, Target } from '../../engine/model/model.ts'
 import { type Consumer, noEffects, type Rollback } from '../../engine/model/rollback-report.ts'
 import { sendDecision, type Verdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
 import type { SessionRollback } from './options.ts'
-import { outsideOf } from './outside.ts'
-import { SessionMail } from './session-mail.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
 import { refuses, stands, tells } from './tells.ts'
@@ -117,5 +116,49 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
         }
       },
     },
+  }
+}
+
+/**
+ * The calls of a session as `reprise effects` lists them. Calls that wait for an approval or were refused have no
+ * marker in the kernel's effect ledger, and calls whose markers were removed with the history below the floor are
+ * still known here.
+ */
+function outsideOf({ calls }: Pick<SessionState<unknown>, 'calls'>): ModelEffect[] {
+  return [...calls.values()].map(({ id, tool, kind, state, error }) => ({
+    id,
+    name: kind === 'model' ? 'model' : tool,
+    // A call has no key before its intent is recorded.
+    key: '',
+    state,
+    outcome: state === 'done' ? state : state === 'failed' || state === 'refused' ? 'failed' : null,
+    seq: null,
+    error: error === undefined ? null : String(error),
+  }))
+}
+
+/**
+ * Mail between sessions, read from a session's history: each message is one entry at its sender and one at its
+ * receiver.
+ */
+class SessionMail implements ExchangeReader {
+  readonly #timeline: string
+  readonly #sent: SentMail[] = []
+  readonly #received: { readonly seq: number; readonly key: string }[] = []
+
+  constructor(timeline: string) {
+    this.#timeline = timeline
+  }
+
+  read({ seq, type, data }: { readonly seq: number; readonly type: string; readonly data: unknown }): void {
+    if (type === 'sent') {
+      const { id, to, content } = data as { id: string; to: string; content: unknown }
+      this.#sent.push({ seq, id, to, kind: 'agent-message', value: { from: this.#timeline, seq, content } })
+    }
+    if (type === 'received') this.#received.push({ seq, key: (data as { id: string }).id })
+  }
+
+  done(): Exchanged {
+    return { sent: this.#sent, received: this.#received }
   }
 }

@@ -8,6 +8,7 @@ import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.t
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise, isSignal } from '../../core/errors.ts'
 import { type Validity, whyInvalid } from '../../core/history/validity.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
 import { isBehind } from '../../core/store/shards.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'
@@ -20,6 +21,7 @@ import {
   abandonCapture,
   type CaptureBase,
   captureState,
+  isPlainObject,
   TouchedValue,
   writeCapture,
 } from '../../engine/snapshot/capture.ts'
@@ -29,7 +31,6 @@ import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import { type Kernel, newId, newOperation } from '../../engine/storage/kernel.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { Mutex } from '../../lib/waiting.ts'
-import { type Captured, partsOf, stateOf } from './projection-parts.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
 export interface MemoryModel<State> {
@@ -440,4 +441,35 @@ export class MemorySink<State> implements Sink<Occurrence> {
       if (!isGone && !isReprise(error, 'FENCED', 'CONFLICT', 'NOT_FOUND')) throw error
     }
   }
+}
+
+/**
+ * The parts of a projection's checkpoint in memory: its state and its feed position. A Keyed, alone or as a field of a
+ * plain object, is its own part, so that only its changes are written.
+ */
+interface Bound {
+  readonly position: FeedPosition
+  readonly events: number
+  readonly quarantine: readonly Quarantined[]
+}
+
+interface Captured extends Bound {
+  readonly layout: 'value' | 'keyed' | 'object'
+  readonly state: unknown
+}
+
+function partsOf(bound: Bound, state: unknown): Record<string, unknown> {
+  if (state instanceof Keyed) return { ...bound, layout: 'keyed', state }
+  const keyeds = isPlainObject(state) ? Object.entries(state).filter(([, part]) => part instanceof Keyed) : []
+  if (keyeds.length === 0) return { ...bound, layout: 'value', state }
+  const rest = Object.fromEntries(Object.entries(state as object).filter(([, part]) => !(part instanceof Keyed)))
+  const parts = Object.fromEntries(keyeds.map(([name, part]) => [`state.${name}`, part]))
+  return { ...bound, layout: 'object', state: rest, ...parts }
+}
+
+function stateOf(captured: Captured & Record<string, unknown>): unknown {
+  if (captured.layout !== 'object') return captured.state
+  const state = { ...(captured.state as object) } as Record<string, unknown>
+  for (const [name, part] of Object.entries(captured)) if (name.startsWith('state.')) state[name.slice(6)] = part
+  return state
 }

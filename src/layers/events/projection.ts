@@ -8,11 +8,13 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import type { Sql } from '../../core/store/ports.ts'
+import type { FeedPosition, Sql } from '../../core/store/ports.ts'
+import { isBehind } from '../../core/store/shards.ts'
 import type { Nothing } from '../../core/synchronous.ts'
 import { FairShare } from '../../engine/feed/fair-share.ts'
 import { progressFold } from '../../engine/feed/position-sink.ts'
 import type { Sink } from '../../engine/feed/sink.ts'
+import type { Entry } from '../../engine/history/history.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import {
   checkName,
@@ -23,7 +25,7 @@ import {
   type Workable,
   works,
 } from '../../engine/model/definition.ts'
-import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/tools/generations.ts'
+import { endGeneration, forgetGeneration, liveGeneration, note, readBuilds } from '../../engine/tools/generations.ts'
 import { type SqlName, tableOfGeneration } from '../../engine/tools/sql.ts'
 import { MemorySink, memoryRetain } from './memory-sink.ts'
 import { catalogOf, generationTimeline, helperModel, projectionKind } from './model.ts'
@@ -38,7 +40,6 @@ import {
   poisonValues,
 } from './source.ts'
 import { type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
-import { noteStale } from './stale.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
 
 export interface CommonOptions<Sources extends readonly EventSource[]> {
@@ -401,4 +402,25 @@ function define<State>(
         .catch((error) => engine.events.emit('problem', { where: `projection ${name}`, error }))
     },
   }
+}
+
+// A projection is stale if a rollback undid events that it has applied: its generation records it, its status shows it,
+// and the generation is rebuilt. A generation that began after the rollback has never seen the undone events.
+
+/** `position` is the start of the branch that the rollback made. */
+async function noteStale(
+  engine: Host,
+  catalog: string,
+  version: string,
+  generation: number,
+  { timeline, data }: Entry,
+  position: FeedPosition,
+): Promise<void> {
+  const builds = await readBuilds(engine, catalog, version)
+  const began = builds.beganAt(generation)
+  const isAfter = began === null || isBehind(began, position)
+  if (!isAfter || builds.staleBy(generation) !== null) return
+  const { from, to } = data as { readonly from: number; readonly to: number }
+  const words = `${timeline} was rolled back from ${from} to ${to}`
+  await note(engine, catalog, { [`stale.${version}-${generation}`]: words })
 }

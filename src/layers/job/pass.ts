@@ -2,12 +2,12 @@
 // limits, and ends when every item it read is settled. It does not handle rounds or other processes.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { sleep } from '../../lib/waiting.ts'
 import { fingerprint } from './digest.ts'
 import type { Cursor } from './entries.ts'
-import { identify } from './identity.ts'
 import type { ResolvedJob } from './options.ts'
 import { PatientReader } from './patient-reader.ts'
 import type { Shard } from './shard.ts'
@@ -237,4 +237,35 @@ export class Pass<T> {
 
 export function shardOf(print: string, shards: number): number {
   return ((print.charCodeAt(14) << 8) | print.charCodeAt(15)) % shards
+}
+
+/** The key of an item: from the user's function, else from the source, else the item itself if it is text or a number. */
+const keyLengthMax = 4096
+
+function identify<T>(
+  job: { readonly key: ((item: T) => string | number) | null },
+  item: T,
+  own: string | undefined,
+): string {
+  const given: unknown = job.key ? job.key(item) : (own ?? item)
+  refuseThenable(given, 'key of a job', 'compute it from the item alone, or set the key of the item in the source')
+  if (typeof given === 'string') {
+    if (given.length > 0 && given.length <= keyLengthMax) return given
+    throw refuse(`the key of an item must have 1 to ${keyLengthMax} characters (got ${given.length})`)
+  }
+  if (typeof given === 'number' && Number.isFinite(given)) return String(given)
+  if (typeof given === 'bigint') return String(given)
+  throw refuse(
+    job.key
+      ? `the key of an item must be a string or a number (got ${typeOf(given)})`
+      : 'items must have a key: set `key: (item) => …` in the job',
+  )
+}
+
+function typeOf(value: unknown): string {
+  return value === null ? 'null' : typeof value
+}
+
+function refuse(what: string): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', what)
 }

@@ -15,13 +15,13 @@ import type { UnderWay } from '../../engine/base/worker.ts'
 import { fairShare } from '../../engine/feed/fair-share.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
+import { giveBack } from '../../engine/writing/ownership.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { Alarm } from '../../lib/waiting.ts'
 import { Announcer } from './announcer.ts'
 import { beginShard, isUnused, wasLeft } from './beginning.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { toFailure } from './entries.ts'
-import { isFree } from './free.ts'
 import { applyMail } from './letters.ts'
 import type { ResolvedJob } from './options.ts'
 import { Pass } from './pass.ts'
@@ -446,4 +446,18 @@ export class JobRun<T = unknown> {
     this.#fatal ??= error
     this.#alarm.ring()
   }
+}
+
+// Whether a shard can be taken: it has no owner, its owner is gone, or its owner is this process, which lost it when
+// the store did not answer a commit. Such a shard is released here: no other process can release it while this one
+// lives.
+
+/** @example if (head && !(await isFree(engine, head))) continue */
+async function isFree(engine: Host, head: Head): Promise<boolean> {
+  const { owner, isOwnerAlive, timeline } = head
+  if (!owner || !isOwnerAlive) return true
+  const { kernel } = engine
+  // The next check finds the shard free if the release succeeded.
+  if (owner === kernel.worker.id && !engine.holds(timeline)) await giveBack(kernel, head)
+  return (await kernel.worker.retireGone()).includes(owner)
 }

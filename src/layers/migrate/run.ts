@@ -14,10 +14,9 @@ import { recover } from '../../engine/history/recover.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { sleep, within } from '../../lib/waiting.ts'
-import { planMigration } from './plan.ts'
 import { splitSql } from './split.ts'
 import { type MigrateState, migrateFold } from './state.ts'
-import type { CheckedStep } from './steps.ts'
+import { type CheckedStep, numberOf } from './steps.ts'
 
 export interface MigrateOptions {
   /** Reports the pending steps and changes nothing. */
@@ -314,4 +313,28 @@ function sqlOf(text: string) {
 
 function pendingStep({ id, sql }: CheckedStep): MigrateReport['pending'][number] {
   return { id, sql: sql === undefined ? null : splitSql(sql) }
+}
+
+// The pending steps, and whether the applied ones still match the steps.
+
+/** The steps not applied yet, in order. Throws MIGRATION_DRIFT if an applied step changed, is missing, or was overtaken. */
+function planMigration(name: string, steps: readonly CheckedStep[], state: MigrateState): CheckedStep[] {
+  const byId = new Map(steps.map((step) => [step.id, step]))
+  for (const { id, checksum } of state.applied) {
+    const step = byId.get(id)
+    if (!step) throw drift(`step ${id} was applied and is not there any more`, id)
+    if (checksum !== '' && step.checksum !== '' && checksum !== step.checksum) {
+      throw drift(`step ${id} was applied with another content`, id)
+    }
+  }
+  const applied = new Set(state.applied.map((step) => step.id))
+  const last = Math.max(-1, ...state.applied.map((step) => numberOf(step.id)))
+  const pending = steps.filter((step) => !applied.has(step.id))
+  const late = pending.find((step) => numberOf(step.id) < last)
+  if (late) throw drift(`step ${late.id} is new, and a later step was already applied: choose a higher number`, late.id)
+  return pending
+
+  function drift(what: string, step: string): RepriseError {
+    return new RepriseError('MIGRATION_DRIFT', `migrations ${name}: ${what}`, { name, step })
+  }
 }

@@ -1,13 +1,14 @@
 // Models of tables and state stores, for tools.
 
 import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { otherKind } from '../../engine/checkpoint/declaration.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine, Fold } from '../../engine/model/definition.ts'
+import type { EditedFork, ForkEdit } from '../../engine/model/fork-edit.ts'
 import type { HeadAgain, Model, Surroundings } from '../../engine/model/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
-import { rowEdits } from './edit.ts'
 import { abandonRescale } from './give-up-rescale.ts'
 import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
@@ -31,7 +32,7 @@ export const usualPolicy: Policy = {
 /** The kind of tables. Rows are the user's values, but all tables share one fold. */
 export const tableKind: Model = {
   ...{ kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', tells },
-  edits: rowEdits,
+  edits: { names: 'row', of: editRows },
   abandons: { rescale: abandonRescale },
 }
 
@@ -71,4 +72,17 @@ async function partitionHead(name: string, { timeline }: Head, { store }: Surrou
   const [catalog] = await store.head([timelineId(catalogOf(name))])
   const { live, building } = buildsIn(catalog?.attributes ?? {}, layoutVersion)
   return { status: generation === building || (generation === live && building === null) ? '' : endedStatus }
+}
+
+/** Rows that a fork of a table may start with instead, by key, in one entry that records the editor. */
+function editRows(at: unknown, { set, unset, by }: ForkEdit, timeline: string): EditedFork {
+  const { rows } = at as TableState<unknown>
+  const missing = unset.find((key) => !rows.has(key))
+  if (missing !== undefined) {
+    const what = `${timeline} has no row ${missing} at that sequence`
+    throw new RepriseError('NOT_FOUND', what, { timeline, key: missing })
+  }
+  return {
+    entries: [{ type: 'w', data: { s: Object.entries(set).flat(), d: unset, by } }],
+  }
 }

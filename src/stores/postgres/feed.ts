@@ -4,12 +4,11 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { rangeOf } from '../../core/history/scope.ts'
-import type { FeedFilter, FeedPage, FeedPosition } from '../../core/store/ports.ts'
+import { type FeedFilter, type FeedPage, type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
-import { positionGone } from '../refusals.ts'
+import { notAPosition, positionGone } from '../refusals.ts'
 import type { Connections } from './connect.ts'
 import { functionName } from './functions.ts'
-import { fromPosition, toPosition } from './position.ts'
 import { withinSql } from './scope.ts'
 import { isStorable } from './text.ts'
 
@@ -174,4 +173,27 @@ FROM line CROSS JOIN counts LEFT JOIN ended ON true LEFT JOIN page ON true
     SELECT digest, bytes FROM ${s}.run WHERE page.is_match AND tid = page.tid AND first = page.first LIMIT 1
   ) r ON true
 ORDER BY page.pos, page.id`
+}
+
+/**
+ * Positions in the feed: pos-id, each with 16 digits, so that they compare as text (functions.ts writes the same in
+ * SQL).
+ */
+const pattern = /^(\d{16})-(\d{16})$/
+
+interface Place {
+  readonly pos: number
+  readonly id: number
+}
+
+/** @example toPosition({ pos: 812, id: 3 }) */
+export function toPosition({ pos, id }: Place): FeedPosition {
+  return [pos, id].map((part) => String(part).padStart(16, '0')).join('-')
+}
+
+export function fromPosition(position: FeedPosition): Place {
+  if (position === feedStart) return { pos: -1, id: 0 }
+  const parts = pattern.exec(position)
+  if (!parts) throw notAPosition(position)
+  return { pos: Number(parts[1]), id: Number(parts[2]) }
 }

@@ -14,7 +14,7 @@ export const nowMs = "floor(date_part('epoch', clock_timestamp()) * 1000)"
 /** The same clock when this statement arrived: before its snapshot. */
 export const statementMs = "floor(date_part('epoch', statement_timestamp()) * 1000)"
 
-/** The feed position of a run as text that sorts like its parts (position.ts reads it). */
+/** The feed position of a run as text that sorts like its parts (feed.ts reads it). */
 export function positionText(run: string): string {
   const part = (column: string) => `lpad((${run}).${column}::text, 16, '0')`
   return `${part('pos')} || '-' || ${part('id')}`

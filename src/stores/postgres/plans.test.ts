@@ -20,8 +20,8 @@ import {
   utf8,
   worker,
 } from '../../testing/conformance/kit.ts'
+import { toPosition } from './feed.ts'
 import { openPostgres } from './index.ts'
-import { toPosition } from './position.ts'
 
 const manyCount = 120_000
 const runsOfMany = 5

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { fromPosition, toPosition } from './feed.ts'
 import { toNumbered } from './placeholder.ts'
-import { fromPosition, toPosition } from './position.ts'
 import { escapeAttributes, escapeText, isStorable, unescapeAttributes, unescapeText } from './text.ts'
 
 /** Any sequence of UTF-16 units, with NUL, backslashes and halves of surrogate pairs more often than by chance. */

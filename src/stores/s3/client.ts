@@ -3,9 +3,9 @@
 // growing pause; a slow read is hedged by a second one. The error after the last attempt has the details for people.
 
 import { createHash, randomUUID } from 'node:crypto'
+import { RepriseError } from '../../core/errors.ts'
 import { realTime, Slots, sleep, within } from '../../lib/waiting.ts'
 import { Credentials } from './credentials.ts'
-import { loadSigner, type SigningDriver } from './driver.ts'
 import { HttpFailure, isTransient, toStoreError } from './failure.ts'
 import type { S3Location } from './location.ts'
 import { type Meter, newMeter, type ObjectRow, type Objects, type Range } from './objects.ts'
@@ -346,4 +346,36 @@ function plain(text: string): string {
     if (hex !== undefined) return String.fromCodePoint(Number.parseInt(hex, 16))
     return entities[name] ?? whole
   })
+}
+
+/**
+ * The part of the package `aws4fetch` that this store uses: it signs requests. It is optional, and imported when an s3
+ * address is opened.
+ */
+interface Signer {
+  sign(): Promise<{ readonly headers: Headers }>
+}
+
+interface SigningDriver {
+  readonly AwsV4Signer: new (request: {
+    readonly method: string
+    readonly url: string
+    readonly headers: Readonly<Record<string, string>>
+    readonly accessKeyId: string
+    readonly secretAccessKey: string
+    readonly sessionToken?: string
+    readonly service: string
+    readonly region: string
+    readonly datetime?: string
+    readonly cache?: Map<string, ArrayBuffer>
+  }) => Signer
+}
+
+async function loadSigner(): Promise<SigningDriver> {
+  try {
+    return (await import('aws4fetch')) as unknown as SigningDriver
+  } catch (cause) {
+    const what = 'an s3 address needs the package aws4fetch: npm install aws4fetch'
+    throw new RepriseError('DRIVER_MISSING', what, {}, cause)
+  }
 }

@@ -4,6 +4,7 @@
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
+import type { Clock } from '../../../core/store/ports.ts'
 import { unlessAborted } from '../../../engine/base/aborting.ts'
 import { whileAwaited } from '../../../engine/base/stay-alive.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
@@ -11,7 +12,7 @@ import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { openedAs } from '../../../engine/model/model.ts'
 import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
-import { sleep } from '../../../lib/waiting.ts'
+import { sleep, within } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import type { OperatorResource } from '../operator.ts'
 import type { SourceReader } from '../source.ts'
@@ -19,7 +20,6 @@ import { matchNames } from './changes.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
 import { chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
 import { whyEnded } from './displaced.ts'
-import { closeAll, insist } from './ending.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { liveRuns, neighboursOf, viewOf } from './live.ts'
@@ -443,5 +443,31 @@ export class PipelineRun {
   #reportOf(status: PipelineReport['status'], state: PipelineState | null, checkpoint: string | null): PipelineReport {
     const { records = 0, letters = 0 } = state ?? {}
     return { status, records, deadLetters: letters, coordinate: this.#taken?.coordinate ?? null, checkpoint }
+  }
+}
+
+/** The end of a run: the last checkpoint, and closing resources without waiting for one that hangs. */
+const closeWithinMs = 5000
+const attemptsMax = 10
+
+/** A resource that does not close in time is abandoned: the next process that opens it must tolerate that anyway. */
+async function closeAll(clock: Clock, closing: readonly Promise<void>[]): Promise<void> {
+  await within(clock, closeWithinMs, Promise.allSettled(closing))
+}
+
+/** Retries the last checkpoint while it can still succeed. */
+async function insist(
+  clock: Clock,
+  made: Promise<MadeCheckpoint>,
+  again: () => ReturnType<Checkpoints['make']>,
+): Promise<MadeCheckpoint> {
+  for (let attempt = 1, next = made; ; attempt++) {
+    try {
+      return await next
+    } catch (error) {
+      if (attempt >= attemptsMax || !isReprise(error, 'RUN_FAILED')) throw error
+      await sleep(clock, Math.min(5000, 50 * 2 ** attempt))
+      next = again()
+    }
   }
 }

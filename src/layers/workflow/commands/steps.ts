@@ -2,7 +2,7 @@
 // attempt that will be retried is an entry too, so that the count of attempts survives a restart. A crash is not a
 // failed attempt.
 
-import { type CallGate, callPolicyNames } from '../../../core/calls/call-policy.ts'
+import { CallGate, type CallPolicy, callPolicyNames } from '../../../core/calls/call-policy.ts'
 import {
   decideRetry,
   patientRetry,
@@ -21,7 +21,6 @@ import type { CommandRun } from '../run/asking.ts'
 import { Attempt, type AttemptingRun } from '../run/attempt.ts'
 import type { Calls } from '../run/calls.ts'
 import type { Asked, Command } from '../run/command.ts'
-import { gateOf } from '../run/gates.ts'
 import { inputDigest } from '../run/key.ts'
 import type { Digester } from '../run/observed.ts'
 import type { Recorder } from '../run/recorder.ts'
@@ -269,4 +268,22 @@ function doneOf(command: Command, result: unknown): unknown {
   if (result instanceof SharedResult) return { id, result: result.result, shared: result.shared, ...keyOf(command) }
   if (keyUsed !== null) return result === undefined ? { id, key: keyUsed } : { id, result, key: keyUsed }
   return result === undefined ? { id } : { id, result }
+}
+
+/** Rate limits and breakers of steps: one for each step name of a workflow, shared by all of its runs in this process. */
+const gates = new WeakMap<object, Map<string, CallGate>>()
+
+/** Returns null if the step has neither. A step whose settings differ between calls has one gate per set of settings. */
+function gateOf(
+  definition: object,
+  step: string,
+  { rate, breaker }: Pick<CallPolicy, 'rate' | 'breaker'>,
+): CallGate | null {
+  if (rate === undefined && (breaker === undefined || breaker === false)) return null
+  const own = gates.get(definition) ?? new Map<string, CallGate>()
+  gates.set(definition, own)
+  const name = JSON.stringify([step, rate, breaker])
+  const gate = own.get(name) ?? new CallGate({ ...(rate && { rate }), ...(breaker && { breaker }) })
+  own.set(name, gate)
+  return gate
 }

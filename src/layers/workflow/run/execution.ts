@@ -4,8 +4,8 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { whenDrained } from '../../../engine/base/drained.ts'
-import { thisTick } from '../../../engine/base/event-loop-tick.ts'
 import { userLine } from '../../../engine/base/guard/refusal.ts'
+import { thisTick } from '../../../engine/base/yielder.ts'
 import type { Item } from '../history/entries.ts'
 import { cancelledError } from '../history/failure.ts'
 import type { Seed } from './chance.ts'

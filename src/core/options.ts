@@ -61,12 +61,21 @@ export function checkValues(
 }
 
 /**
- * All names of an options type: the compiler reports missing ones.
- * @example namesOf<{ id?: string }>({ id: true })
+ * All names of an options type, separated by spaces: the compiler reports missing and unknown ones.
+ * @example namesOf<{ id?: string; label?: string }>()('id label')
  */
-export function namesOf<T>(names: { readonly [Name in keyof Required<T>]: true }): ReadonlySet<string> {
-  return new Set(Object.keys(names))
+export function namesOf<T>() {
+  return <Text extends string>(names: AllNames<T, Text>): ReadonlySet<string> => new Set(names.split(' '))
 }
+
+type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text
+
+/** The text itself if it names every option of the type and no other; else a text that names the difference. */
+type AllNames<T, Text extends string> = [Exclude<keyof T & string, Words<Text>>] extends [never]
+  ? [Exclude<Words<Text>, keyof T>] extends [never]
+    ? Text
+    : `no such option: ${Exclude<Words<Text>, keyof T>}`
+  : `missing: ${Exclude<keyof T & string, Words<Text>>}`
 
 function adviceOf(known: ReadonlySet<string>): string {
   return known.size === 0 ? 'it takes none' : `use ${inWords(known)}`

@@ -48,10 +48,8 @@ export interface Principal {
 }
 
 const ranks: Readonly<Record<Role, number>> = { read: 0, operate: 1, write: 2 }
-const knownOfToken = namesOf<AccessToken>({
-  ...{ name: true, token: true, role: true, scopes: true, namespaces: true, cache: true },
-})
-const knownOfCache = namesOf<CacheAccess>({ scope: true, reads: true })
+const knownOfToken = namesOf<AccessToken>()('name token role scopes namespaces cache')
+const knownOfCache = namesOf<CacheAccess>()('scope reads')
 const tokenLengthMin = 32
 const scopesMax = 16
 const sessionMs = 12 * 3_600_000

@@ -89,10 +89,9 @@ export interface Server {
   close(): Promise<void>
 }
 
-const known = namesOf<ServeOptions>({
-  ...{ tokens: true, authorize: true, readOnly: true, namespaces: true, origins: true, basePath: true },
-  ...{ definitions: true, limits: true, mcp: true, cacheKeep: true, settings: true },
-})
+const known = namesOf<ServeOptions>()(
+  'tokens authorize readOnly namespaces origins basePath definitions limits mcp cacheKeep settings',
+)
 
 /** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
 export function serve(engine: Reprise, options: ServeOptions): Server {

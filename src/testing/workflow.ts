@@ -46,14 +46,7 @@ export interface KitOptions {
   readonly onCommit?: (n: number) => void
 }
 
-const known = namesOf<KitOptions>({
-  work: true,
-  startAt: true,
-  crashAt: true,
-  slowness: true,
-  planted: true,
-  onCommit: true,
-})
+const known = namesOf<KitOptions>()('work startAt crashAt slowness planted onCommit')
 
 export class Crashed extends Error {
   override readonly name: string = 'Crashed'

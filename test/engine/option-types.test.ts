@@ -5,6 +5,7 @@ import type { Tool } from 'ai'
 import { expect, it } from 'vitest'
 import { type EffectTool, type Recorder, record } from '../../src/adapters/ai-sdk/index.ts'
 import { nats, natsSink } from '../../src/adapters/nats/index.ts'
+import { namesOf } from '../../src/core/options.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { type ServeOptions, serve } from '../../src/server/index.ts'
@@ -82,4 +83,13 @@ it('what the compiler refuses, the call refuses too', async () => {
 
 it('lines that must not compile are looked at by the compiler', () => {
   expect(typeof unchecked).toBe('function')
+})
+
+it('a list of option names is complete, or does not compile', () => {
+  type Two = { readonly id?: string; readonly label?: string }
+  expect([...namesOf<Two>()('id label')]).toEqual(['id', 'label'])
+  // @ts-expect-error label is missing.
+  namesOf<Two>()('id')
+  // @ts-expect-error There is no option name.
+  namesOf<Two>()('id label name')
 })

@@ -42,7 +42,7 @@ export interface RecorderOptions {
   readonly similarCalls?: 'conflict' | 'new'
 }
 
-const known = namesOf<RecorderOptions>({ similarCalls: true })
+const known = namesOf<RecorderOptions>()('similarCalls')
 
 interface RunState {
   readonly calls: number

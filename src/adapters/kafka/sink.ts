@@ -10,7 +10,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { PipelineKey } from '../../core/key-groups.ts'
-import { checkOptions, checkValues } from '../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import { synchronous } from '../../core/synchronous.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
@@ -40,19 +40,9 @@ export interface KafkaSinkOptions<T> extends KafkaConnecting {
   readonly expired?: 'fail' | 'skip'
 }
 
-const known = new Set([
-  ...[
-    'brokers',
-    'clientId',
-    'awayFor',
-    'client',
-    'topic',
-    'message',
-    'transactionalId',
-    'transactionTimeout',
-    'expired',
-  ],
-])
+const known = namesOf<KafkaSinkOptions<unknown>>()(
+  'brokers clientId awayFor client topic message transactionalId transactionTimeout expired',
+)
 /** Number of transactional ids: for listed, cut and current transactions, and those of failed checkpoints. */
 const slots = 8
 

@@ -45,7 +45,7 @@ export interface RepriseSaverOptions {
   readonly openThreadsMax?: number
 }
 
-const known = namesOf<RepriseSaverOptions>({ name: true, serde: true, ttl: true, openThreadsMax: true })
+const known = namesOf<RepriseSaverOptions>()('name serde ttl openThreadsMax')
 
 /** Number of tuples that a list reads from the state at once. */
 const pageSize = 32

@@ -34,7 +34,7 @@ export interface RepriseStoreOptions {
   readonly openNamespacesMax?: number
 }
 
-const known = namesOf<RepriseStoreOptions>({ name: true, openNamespacesMax: true })
+const known = namesOf<RepriseStoreOptions>()('name openNamespacesMax')
 
 interface Stored {
   readonly value: Record<string, unknown>

@@ -18,7 +18,7 @@ export interface RepriseSessionOptions {
   readonly name?: string
 }
 
-const known = namesOf<RepriseSessionOptions>({ name: true })
+const known = namesOf<RepriseSessionOptions>()('name')
 
 interface State {
   readonly items: Keyed<AgentInputItem>

@@ -33,14 +33,7 @@ export interface CheckpointPolicy {
 /** Default of models whose entries are small facts: a history of any length is replayed from its last 10,000 entries. */
 export const usualPolicy: CheckpointPolicy = { every: 10_000 }
 
-const knownTriggers = namesOf<CheckpointPolicy>({
-  every: true,
-  first: true,
-  each: true,
-  recoverWithin: true,
-  failureEvery: true,
-  on: true,
-})
+const knownTriggers = namesOf<CheckpointPolicy>()('every first each recoverWithin failureEvery on')
 
 /** What happened since the last checkpoint. */
 export interface SinceCheckpoint {

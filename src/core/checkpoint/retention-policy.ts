@@ -60,19 +60,8 @@ export interface ResolvedRetention {
   readonly forksMs: number | null
 }
 
-const known = namesOf<RetentionPolicy>({
-  checkpoints: true,
-  for: true,
-  hourly: true,
-  daily: true,
-  weekly: true,
-  history: true,
-  effects: true,
-  keys: true,
-  forks: true,
-  otherVersions: true,
-})
-const knownHistory = namesOf<{ readonly for: Duration; readonly tiered?: boolean }>({ for: true, tiered: true })
+const known = namesOf<RetentionPolicy>()('checkpoints for hourly daily weekly history effects keys forks otherVersions')
+const knownHistory = namesOf<{ readonly for: Duration; readonly tiered?: boolean }>()('for tiered')
 
 /** Applies the defaults and refuses invalid options; also called when a definition is made. */
 export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {

@@ -6,7 +6,7 @@ import { Codec } from '../../core/codec/codec.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { defaultLimits, type Limits } from '../../core/limits.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { mirrorPath } from '../feed/mirror/policy.ts'
 import { checkBlobs, checkNamespace } from '../storage/open-store.ts'
 import { type KeyRing, Sealer } from '../storage/seal/seal.ts'
@@ -75,20 +75,9 @@ export interface Options extends EngineOptions {
   readonly log?: false
 }
 
-const known = new Set<string>([
-  ...(['worker', 'lease', 'keys', 'classes', 'limits', 'grace', 'guardFolds', 'patience', 'redundancy'] as const),
-  ...([
-    'namespace',
-    'shards',
-    'blobs',
-    'mirror',
-    'tiers',
-    'readOnly',
-    'evenUnfinished',
-    'housekeeping',
-    'log',
-  ] as const),
-] satisfies (keyof Options)[])
+const known = namesOf<Options>()(
+  'worker lease keys classes limits grace guardFolds patience redundancy namespace shards blobs mirror tiers readOnly evenUnfinished housekeeping log',
+)
 const knownLimits = new Set(Object.keys(defaultLimits))
 const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])
 const knownHashing = new Set(['key', 'attributes'])

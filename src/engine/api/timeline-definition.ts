@@ -85,19 +85,9 @@ export interface TimelineDefinition<State, E extends { readonly type: string }>
   handle(open: never): TimelineHandle<State, E>
 }
 
-const known = namesOf<TimelineOptions<unknown, never>>({
-  initial: true,
-  apply: true,
-  erased: true,
-  immutable: true,
-  version: true,
-  checkpoint: true,
-  retain: true,
-  upcasters: true,
-  migrations: true,
-  authority: true,
-  valid: true,
-})
+const known = namesOf<TimelineOptions<unknown, never>>()(
+  'initial apply erased immutable version checkpoint retain upcasters migrations authority valid',
+)
 
 /**
  * @example
@@ -176,7 +166,7 @@ export interface AppendOptions {
   readonly signal?: AbortSignal
 }
 
-const knownAppend = namesOf<AppendOptions>({ key: true, expect: true, signal: true })
+const knownAppend = namesOf<AppendOptions>()('key expect signal')
 
 export interface Appended {
   readonly seq: number

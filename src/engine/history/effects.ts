@@ -57,13 +57,7 @@ export interface EffectOptions<T> {
   readonly signal?: AbortSignal
 }
 
-const knownOptions = namesOf<EffectOptions<unknown>>({
-  id: true,
-  input: true,
-  reversal: true,
-  inDoubt: true,
-  signal: true,
-})
+const knownOptions = namesOf<EffectOptions<unknown>>()('id input reversal inDoubt signal')
 
 const values = { reversal: ['compensate', 'none', 'irreversible'], inDoubt: ['retry', 'hold', aFunction] }
 
@@ -72,7 +66,7 @@ export interface CompensateOptions {
   readonly undo?: 'inherited'
 }
 
-const compensateOptions = namesOf<CompensateOptions>({ undo: true })
+const compensateOptions = namesOf<CompensateOptions>()('undo')
 
 /** `key`: derived by the layer; `isById`: from the id alone. `anew`: a fork makes a call of its own. */
 interface Intending {

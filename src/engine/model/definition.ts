@@ -51,14 +51,7 @@ export interface OpenOptions {
   readonly signal?: AbortSignal
 }
 
-export const openOptions = namesOf<OpenOptions>({
-  takeover: true,
-  wait: true,
-  shared: true,
-  evenInvalid: true,
-  mustExist: true,
-  signal: true,
-})
+export const openOptions = namesOf<OpenOptions>()('takeover wait shared evenInvalid mustExist signal')
 
 /** How long a write waits for its turn. */
 export const turnWaitMs = 30_000

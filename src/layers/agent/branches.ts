@@ -106,7 +106,7 @@ function view<Data>(id: string, { state, effects }: Loaded<Data>, shared: number
   }
 }
 
-const mergeOptions = namesOf<Pick<RollbackOptions, 'consumed'>>({ consumed: true })
+const mergeOptions = namesOf<Pick<RollbackOptions, 'consumed'>>()('consumed')
 
 /**
  * Merges a branch into the session it was forked from: the session is rolled back to the fork point (its later effects

@@ -5,7 +5,7 @@ import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkp
 import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, checkValues } from '../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/model/definition.ts'
 import { describes } from '../../engine/model/model.ts'
@@ -26,10 +26,9 @@ export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<D
  */
 const defaultPolicy: CheckpointPolicy = usualCheckpoint
 
-const known = new Set([
-  ...['initial', 'model', 'tools', 'guardrails', 'settings', 'similarCalls', 'modelInDoubt', 'modelCalls', 'stepsMax'],
-  ...['checkpoint', 'retain', 'valid', 'version', 'migrations'],
-])
+const known = namesOf<AgentOptions<unknown>>()(
+  'initial model tools guardrails settings similarCalls modelInDoubt modelCalls stepsMax checkpoint retain valid version migrations',
+)
 
 const values = { similarCalls: settingValues.similarCalls, modelInDoubt: ['retry', 'continue', 'hold'] }
 

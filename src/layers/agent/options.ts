@@ -15,7 +15,7 @@ export interface TurnOptions<Data> {
   readonly signal?: AbortSignal
 }
 
-export const turnOptions = namesOf<TurnOptions<unknown>>({ key: true, model: true, workspace: true, signal: true })
+export const turnOptions = namesOf<TurnOptions<unknown>>()('key model workspace signal')
 
 export interface TurnResult {
   readonly turn: number
@@ -42,14 +42,7 @@ export interface RollbackOptions {
   readonly consumed?: 'force'
 }
 
-export const rollbackOptions = namesOf<RollbackOptions>({
-  settings: true,
-  because: true,
-  again: true,
-  workspace: true,
-  undo: true,
-  consumed: true,
-})
+export const rollbackOptions = namesOf<RollbackOptions>()('settings because again workspace undo consumed')
 
 export interface SessionRollback {
   readonly plan: SessionRollbackPlan

@@ -1,10 +1,10 @@
 // Tools declare their effects: read-only ones have none, idempotent ones may be repeated with the same key,
 // compensatable ones have a compensation, and irreversible ones are listed before a rollback.
 
-import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../core/calls/call-policy.ts'
+import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.ts'
 import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { aFunction, checkOptions, checkValues } from '../../core/options.ts'
+import { aFunction, checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import type { Probed } from '../../engine/history/effects.ts'
 import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/model/schema.ts'
 
@@ -67,21 +67,9 @@ export type Tool<Args = unknown, Result = unknown> = ToolCommon<Args, Result> &
     | ({ readonly kind: 'idempotent' | 'read-only' | 'irreversible' } & NoToolCompensation)
   )
 
-const known = new Set([
-  ...[
-    'kind',
-    'description',
-    'input',
-    'parameters',
-    'parallel',
-    'run',
-    'compensate',
-    'compensateRetry',
-    'probe',
-    'inDoubt',
-  ],
-  ...['approve', 'check', ...callPolicyNames],
-])
+const known = namesOf<AnyTool>()(
+  'kind description input parameters parallel run compensate compensateRetry probe inDoubt approve check retry timeout rate breaker',
+)
 
 /**
  * @example

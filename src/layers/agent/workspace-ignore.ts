@@ -21,7 +21,7 @@ export interface WorkspaceOptions {
   readonly totalBytesMax?: number
 }
 
-const known = namesOf<WorkspaceOptions>({ directory: true, ignore: true, fileBytesMax: true, totalBytesMax: true })
+const known = namesOf<WorkspaceOptions>()('directory ignore fileBytesMax totalBytesMax')
 
 interface Layer {
   readonly base: string

@@ -29,7 +29,7 @@ export function isConfig(value: unknown): value is ConfigDefinition {
   return typeof value === 'object' && value !== null && describes in value && Reflect.get(value, 'kind') === 'config'
 }
 
-const known = namesOf<ConfigOptions>({ schema: true, forgetAfter: true })
+const known = namesOf<ConfigOptions>()('schema forgetAfter')
 const forgetAfterUsual = '1h'
 const forgetAfterMsMin = 100
 const againMs = 1000

@@ -35,10 +35,10 @@ export interface ReachedOptions {
 
 export type EndedOptions = Omit<ReachedOptions, 'share'>
 
-const knownSet = namesOf<SetOptions>({ key: true })
-const knownReached = namesOf<ReachedOptions>({ share: true, timeout: true, signal: true })
-const knownEnded = namesOf<EndedOptions>({ timeout: true, signal: true })
-const knownClient = namesOf<ClientOptions>({ has: true, stream: true })
+const knownSet = namesOf<SetOptions>()('key')
+const knownReached = namesOf<ReachedOptions>()('share timeout signal')
+const knownEnded = namesOf<EndedOptions>()('timeout signal')
+const knownClient = namesOf<ClientOptions>()('has stream')
 
 const clientCharsMax = 200
 

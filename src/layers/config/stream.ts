@@ -51,7 +51,7 @@ export interface NextOptions {
   readonly wait?: Duration
 }
 
-const knownNext = namesOf<NextOptions>({ signal: true, wait: true })
+const knownNext = namesOf<NextOptions>()('signal wait')
 
 export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>> {
   readonly client: string

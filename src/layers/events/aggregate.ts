@@ -172,20 +172,9 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
   }
 }
 
-const known = namesOf<AggregateOptions<unknown, never, never>>({
-  initial: true,
-  evolve: true,
-  decide: true,
-  erased: true,
-  version: true,
-  checkpoint: true,
-  immutable: true,
-  retain: true,
-  valid: true,
-  migrations: true,
-  upcasters: true,
-  inline: true,
-})
+const known = namesOf<AggregateOptions<unknown, never, never>>()(
+  'initial evolve decide erased version checkpoint immutable retain valid migrations upcasters inline',
+)
 
 /** The options without the author's types. */
 type PlainOptions<State> = Omit<AggregateOptions<State, never, never>, 'evolve' | 'decide' | 'inline'> &

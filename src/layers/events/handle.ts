@@ -13,7 +13,7 @@ import type { OpenAggregate } from './open-aggregate.ts'
 import { type Personal, reveal, shred } from './personal.ts'
 import type { CommandOptions, Done, EventOf, InputArgs, Model } from './types.ts'
 
-const known = namesOf<CommandOptions>({ key: true, expect: true, meta: true, signal: true })
+const known = namesOf<CommandOptions>()('key expect meta signal')
 
 export class AggregateHandle<State, Evolve, Decide> {
   readonly id: string

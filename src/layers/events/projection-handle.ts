@@ -51,8 +51,8 @@ export interface RebuildOptions {
   readonly signal?: AbortSignal
 }
 
-const knownRebuild = namesOf<RebuildOptions>({ onProgress: true, onSwap: true, keepOld: true, signal: true })
-const knownCatchUp = namesOf<CatchUpOptions>({ signal: true, timeout: true })
+const knownRebuild = namesOf<RebuildOptions>()('onProgress onSwap keepOld signal')
+const knownCatchUp = namesOf<CatchUpOptions>()('signal timeout')
 
 /** The progress of a partition. `stale`: a rollback undid events that it has applied, and it was not rebuilt yet. */
 export type ProjectionStatus = SubscriptionStatus & { readonly stale: string | null }

@@ -15,14 +15,7 @@ export interface ExecDefinition extends Process<undefined, ExecRun, ExecRunOptio
   readonly prefix: string
 }
 
-const knownRun = namesOf<ExecRunOptions>({
-  fresh: true,
-  replace: true,
-  output: true,
-  onEvent: true,
-  takeover: true,
-  wait: true,
-})
+const knownRun = namesOf<ExecRunOptions>()('fresh replace output onEvent takeover wait')
 
 /**
  * @example

@@ -53,21 +53,9 @@ export interface ExecSpec extends Settings {
   readonly retry: ResolvedRetry
 }
 
-const known = namesOf<ExecOptions>({
-  command: true,
-  state: true,
-  directory: true,
-  env: true,
-  keep: true,
-  when: true,
-  quiet: true,
-  every: true,
-  marker: true,
-  ignore: true,
-  grace: true,
-  retries: true,
-  backoff: true,
-})
+const known = namesOf<ExecOptions>()(
+  'command state directory env keep when quiet every marker ignore grace retries backoff',
+)
 const whens: readonly When[] = ['quiet', 'rename', 'marker', 'word']
 
 export function specOf(name: string, options: ExecOptions): ExecSpec {

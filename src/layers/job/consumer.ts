@@ -1,11 +1,10 @@
 // consumer(): a job over the kernel's feed. Its progress is a named cursor; finished entries ahead of the cursor are
 // kept only until the cursor has passed them, so a consumer that runs for years stays small.
 
-import { callPolicyNames } from '../../core/calls/call-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { overlaps } from '../../core/history/scope.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { type Lag, lagBehind } from '../../engine/feed/feed-stream.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -52,10 +51,9 @@ export interface ConsumerSettings<Sources extends readonly From[] = readonly Fro
 export type ConsumerOptions<Sources extends readonly From[] = readonly From[]> = ConsumerSettings<Sources> &
   (JobEach<ItemOf<Sources[number]>> | JobEachBatch<ItemOf<Sources[number]>>)
 
-const known = new Set([
-  ...['from', 'types', 'forks', 'follow', 'each', 'eachBatch', 'batch', 'concurrency', 'order', 'crashesMax', 'grace'],
-  ...['checkpoint', 'retain', ...callPolicyNames],
-])
+const known = namesOf<ConsumerOptions<readonly From[]>>()(
+  'from types forks follow each eachBatch batch concurrency order crashesMax grace checkpoint retain retry timeout rate breaker',
+)
 
 export interface ConsumerDefinition<Item = Entry> extends JobDefinition<Item, void> {
   readonly prefixes: readonly string[]

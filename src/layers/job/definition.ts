@@ -30,7 +30,7 @@ export interface RunOptions {
 /** The delay before a consumer that could not begin tries again. */
 const beginAgainMs = 1000
 
-const knownRun = namesOf<RunOptions>({ report: true, signals: true, attributes: true, signal: true })
+const knownRun = namesOf<RunOptions>()('report signals attributes signal')
 
 /** `Input` is the input that `rp.run` passes to the source. */
 export interface JobDefinition<T, Input = unknown> extends Process<Input, JobRun<T>, RunOptions>, Workable, Described {

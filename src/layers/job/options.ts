@@ -1,14 +1,14 @@
 // The options of a job, checked when it is defined, so that a mistake shows at the definition and not during a run.
 
 import { type BreakerSettings, resolveBreaker } from '../../core/calls/breaker.ts'
-import { type CallPolicy, callPolicyNames } from '../../core/calls/call-policy.ts'
+import type { CallPolicy } from '../../core/calls/call-policy.ts'
 import { type RatePolicy, type RateSettings, resolveRate } from '../../core/calls/rate.ts'
 import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type Allowed, aFunction, aNumber, checkOptions, checkValues } from '../../core/options.ts'
+import { type Allowed, aFunction, aNumber, checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Reads } from '../../engine/branch/consumers.ts'
 import type { BatchContext, ItemContext } from './context.ts'
@@ -97,22 +97,9 @@ export interface ResolvedJob<T> {
   readonly reads: Reads | null
 }
 
-const known = new Set([
-  ...[
-    'source',
-    'key',
-    'version',
-    'each',
-    'eachBatch',
-    'batch',
-    'concurrency',
-    'order',
-    'crashesMax',
-    'results',
-    'shards',
-  ],
-  ...['grace', 'checkpoint', 'retain', ...callPolicyNames],
-])
+const known = namesOf<JobSettings<unknown> & JobEachBatch<unknown> & { source: unknown }>()(
+  'source key version each eachBatch batch concurrency order crashesMax results shards grace checkpoint retain retry timeout rate breaker',
+)
 const concurrencyMax = 100_000
 const shardsMax = 256
 

@@ -69,7 +69,7 @@ export interface ImportOptions {
   readonly from?: string
 }
 
-const known = namesOf<ImportOptions>({ key: true, shards: true, from: true })
+const known = namesOf<ImportOptions>()('key shards from')
 
 export interface ImportReport {
   readonly lines: number

@@ -43,7 +43,7 @@ export interface RunStart {
 }
 
 const lookEveryMs = 300
-const knownResult = namesOf<{ readonly signal?: AbortSignal }>({ signal: true })
+const knownResult = namesOf<{ readonly signal?: AbortSignal }>()('signal')
 /** A process that loses a part of the rate limit learns of it within this time, which covers three checks. */
 const hearsWithinMs = 1000
 

@@ -31,21 +31,9 @@ export interface CommandOptions extends Remembrance {
   readonly version?: string | number
 }
 
-const known = namesOf<CommandOptions>({
-  cmd: true,
-  inputs: true,
-  outputs: true,
-  clean: true,
-  env: true,
-  tools: true,
-  directory: true,
-  version: true,
-  ttl: true,
-  errors: true,
-  scope: true,
-  keep: true,
-  remote: true,
-})
+const known = namesOf<CommandOptions>()(
+  'cmd inputs outputs clean env tools directory version ttl errors scope keep remote',
+)
 
 export function checkCommand(name: string, options: CommandOptions): void {
   checkOptions(`command ${name}`, options, known)

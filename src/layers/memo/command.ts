@@ -87,7 +87,7 @@ export interface CommandRunOptions {
   readonly onSaid?: (said: Said) => void
 }
 
-const knownRun = namesOf<CommandRunOptions>({ signal: true, refresh: true, onSaid: true })
+const knownRun = namesOf<CommandRunOptions>()('signal refresh onSaid')
 
 /** A result whose outputs may still have to be restored. */
 interface Obtained {

@@ -33,7 +33,7 @@ export interface RemoteCache {
 /** An address alone is a `RemoteCache` without options. */
 export type Remote = string | RemoteCache | CacheLevel
 
-const known = namesOf<RemoteCache>({ url: true, token: true, timeout: true })
+const known = namesOf<RemoteCache>()('url token timeout')
 const usualTimeout = '10s'
 /** The space below /cache that holds the entries. */
 const space = 'memo'

@@ -56,22 +56,9 @@ export interface MemoSettings<Args extends readonly unknown[], Result> extends R
   readonly cacheBytes?: number
 }
 
-const known = namesOf<MemoOptions<never, unknown>>({
-  run: true,
-  version: true,
-  key: true,
-  inputs: true,
-  directory: true,
-  env: true,
-  ttl: true,
-  stale: true,
-  errors: true,
-  scope: true,
-  keep: true,
-  remote: true,
-  retry: true,
-  cacheBytes: true,
-})
+const known = namesOf<MemoOptions<never, unknown>>()(
+  'run version key inputs directory env ttl stale errors scope keep remote retry cacheBytes',
+)
 
 export interface MemoDefinition<Args extends readonly unknown[], Result>
   extends Entity<MemoHandle<Args, Result>, undefined>,
@@ -169,7 +156,7 @@ export interface CallOptions {
   readonly asker?: Asker
 }
 
-const knownCall = namesOf<CallOptions>({ signal: true, refresh: true, for: true, asker: true })
+const knownCall = namesOf<CallOptions>()('signal refresh for asker')
 
 /** A result in memory. Outcome and provenance are encoded separately, so a caller of `call` decodes only the outcome. */
 interface Held {

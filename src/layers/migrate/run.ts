@@ -29,7 +29,7 @@ export interface MigrateOptions {
   readonly attributes?: Readonly<Record<string, Attribute>>
 }
 
-export const migrateOptions = namesOf<MigrateOptions>({ dryRun: true, wait: true, signal: true, attributes: true })
+export const migrateOptions = namesOf<MigrateOptions>()('dryRun wait signal attributes')
 
 export interface MigrateReport {
   /** 'stopped': stopped on request, with steps left. */
@@ -50,7 +50,7 @@ export interface MigrateEvent {
   readonly state: 'began' | 'applied' | 'retry' | 'failed'
 }
 
-const knownResult = namesOf<{ readonly signal?: AbortSignal }>({ signal: true })
+const knownResult = namesOf<{ readonly signal?: AbortSignal }>()('signal')
 /** The same grace time as for items of jobs. */
 const defaultGraceMs = 30_000
 /** Time for a step to end after its signal was aborted. */

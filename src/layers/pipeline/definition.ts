@@ -27,14 +27,9 @@ export type PipelineDefaults = Pick<
   'checkpoint' | 'checkpointTimeout' | 'deadLettersMax' | 'attributes' | 'parallelism' | 'keyGroups'
 >
 
-const knownDefaults = namesOf<PipelineDefaults>({
-  checkpoint: true,
-  checkpointTimeout: true,
-  deadLettersMax: true,
-  attributes: true,
-  parallelism: true,
-  keyGroups: true,
-})
+const knownDefaults = namesOf<PipelineDefaults>()(
+  'checkpoint checkpointTimeout deadLettersMax attributes parallelism keyGroups',
+)
 
 /** The method by which tools of this layer read the graph. */
 export const draws: unique symbol = Symbol.for('reprise.pipeline.draws')

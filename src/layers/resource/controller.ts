@@ -36,15 +36,8 @@ export interface ControllerOptions<Spec = unknown, Status = unknown> {
   readonly every?: Duration
 }
 
-const known = namesOf<ControllerOptions>({
-  watch: true,
-  reconcile: true,
-  concurrency: true,
-  rate: true,
-  retry: true,
-  every: true,
-})
-const knownWatched = namesOf<Watched>({ of: true, id: true, concerns: true })
+const known = namesOf<ControllerOptions>()('watch reconcile concurrency rate retry every')
+const knownWatched = namesOf<Watched>()('of id concerns')
 const usualRetry: RetryPolicy = { attempts: Number.POSITIVE_INFINITY, backoffMax: '5m' }
 
 export interface ControllerDefinition extends Entity<ControllerHandle, undefined>, Described {

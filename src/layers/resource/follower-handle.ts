@@ -17,7 +17,7 @@ export interface SettledOptions {
   readonly timeout?: Duration
 }
 
-const knownSettled = namesOf<SettledOptions>({ signal: true, timeout: true })
+const knownSettled = namesOf<SettledOptions>()('signal timeout')
 const lookMs = 5
 
 export abstract class FollowerHandle {

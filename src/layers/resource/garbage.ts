@@ -16,7 +16,7 @@ export interface GarbageOptions {
   readonly signal?: AbortSignal
 }
 
-const known = namesOf<GarbageOptions>({ onProblem: true, signal: true })
+const known = namesOf<GarbageOptions>()('onProblem signal')
 
 export interface GarbageCollector {
   /** Stops the collector; resolves when it is idle. */

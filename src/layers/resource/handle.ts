@@ -45,49 +45,12 @@ export interface ResourceSchemas {
   readonly status?: StandardSchema | undefined
 }
 
-const knownWatch = namesOf<WatchOptions>({
-  from: true,
-  bookmarks: true,
-  signal: true,
-  labels: true,
-  fields: true,
-  prefix: true,
-})
-const knownList = namesOf<ListOptions>({
-  limit: true,
-  continue: true,
-  revision: true,
-  labels: true,
-  fields: true,
-  prefix: true,
-})
-const knownNew = namesOf<NewObject>({
-  name: true,
-  labels: true,
-  annotations: true,
-  owners: true,
-  finalizers: true,
-  spec: true,
-})
-const knownApply = namesOf<Applying<unknown>>({
-  name: true,
-  by: true,
-  force: true,
-  labels: true,
-  annotations: true,
-  owners: true,
-  finalizers: true,
-  spec: true,
-})
-const knownAt = namesOf<Precondition>({ revision: true, uid: true })
-const knownStatus = namesOf<Reporting<unknown>>({
-  name: true,
-  status: true,
-  conditions: true,
-  observedGeneration: true,
-  revision: true,
-  uid: true,
-})
+const knownWatch = namesOf<WatchOptions>()('from bookmarks signal labels fields prefix')
+const knownList = namesOf<ListOptions>()('limit continue revision labels fields prefix')
+const knownNew = namesOf<NewObject>()('name labels annotations owners finalizers spec')
+const knownApply = namesOf<Applying<unknown>>()('name by force labels annotations owners finalizers spec')
+const knownAt = namesOf<Precondition>()('revision uid')
+const knownStatus = namesOf<Reporting<unknown>>()('name status conditions observedGeneration revision uid')
 
 export class ResourceHandle<Spec = unknown, Status = unknown> {
   readonly id: string

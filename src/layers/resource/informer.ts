@@ -50,15 +50,7 @@ export interface InformerOptions<Spec = unknown, Status = unknown> {
   readonly rate?: RatePolicy
 }
 
-const known = namesOf<InformerOptions>({
-  of: true,
-  id: true,
-  indexes: true,
-  handle: true,
-  retry: true,
-  concurrency: true,
-  rate: true,
-})
+const known = namesOf<InformerOptions>()('of id indexes handle retry concurrency rate')
 
 export interface InformerDefinition<Spec = unknown, Status = unknown>
   extends Entity<InformerHandle<Spec, Status>, undefined>,

@@ -45,9 +45,7 @@ export interface ResourceOptions<Spec = unknown, Status = unknown> {
   readonly from?: ResourceOrigin
 }
 
-const known = namesOf<ResourceOptions>({
-  ...{ schema: true, status: true, checkpoint: true, retain: true, api: true, from: true },
-})
+const known = namesOf<ResourceOptions>()('schema status checkpoint retain api from')
 
 export interface ResourceDefinition<Spec = unknown, Status = unknown>
   extends Entity<ResourceHandle<Spec, Status>>,

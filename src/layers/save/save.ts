@@ -42,7 +42,7 @@ export interface SaveOptions<T = unknown> {
   readonly valid?: Validity<T>
 }
 
-const known = namesOf<SaveOptions>({ keep: true, version: true, upcasters: true, valid: true })
+const known = namesOf<SaveOptions>()('keep version upcasters valid')
 
 export interface PutOptions {
   readonly label?: string
@@ -51,7 +51,7 @@ export interface PutOptions {
   readonly signal?: AbortSignal
 }
 
-const knownPut = namesOf<PutOptions>({ label: true, pin: true, signal: true })
+const knownPut = namesOf<PutOptions>()('label pin signal')
 
 function checkedPut(options: PutOptions): PutOptions {
   checkOptions('put', options, knownPut)

@@ -37,15 +37,7 @@ export interface PagedOptions<V> {
   readonly retain?: RetentionPolicy
 }
 
-const known = namesOf<PagedOptions<unknown>>({
-  cacheBytes: true,
-  changedRows: true,
-  indexes: true,
-  version: true,
-  migrations: true,
-  ttl: true,
-  retain: true,
-})
+const known = namesOf<PagedOptions<unknown>>()('cacheBytes changedRows indexes version migrations ttl retain')
 
 export interface PagedDefinition<V> extends Entity<PagedTable<V>>, Described {
   readonly kind: 'paged-table'

@@ -64,7 +64,7 @@ export interface StoreDefinition<V> extends Entity<PartitionedStore<V>, undefine
 }
 
 const storeOptions = new Set([...tableOptions, 'partitions'])
-const knownRescale = namesOf<RescaleOptions>({ onProgress: true, offsets: true, signal: true })
+const knownRescale = namesOf<RescaleOptions>()('onProgress offsets signal')
 
 /** @example const store = await rp.open(stateStore<number>('counts', { partitions: 8 })) */
 export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefinition<V> {

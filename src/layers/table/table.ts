@@ -61,15 +61,7 @@ export interface TableDefinition<V> extends Entity<TableHandle<V>>, Described {
   standby(rp: Engine, id?: string): Promise<TableStandby<V>>
 }
 
-export const tableOptions = namesOf<TableOptions<unknown>>({
-  indexes: true,
-  version: true,
-  migrations: true,
-  ttl: true,
-  checkpoint: true,
-  retain: true,
-  valid: true,
-})
+export const tableOptions = namesOf<TableOptions<unknown>>()('indexes version migrations ttl checkpoint retain valid')
 
 /** @example const sessions = await rp.open(table<{ user: string }>('sessions')) */
 export function table<V>(name: string, options: TableOptions<V> = {}): TableDefinition<V> {

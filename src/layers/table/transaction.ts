@@ -12,7 +12,7 @@ export interface SetOptions {
   readonly ttl?: Duration
 }
 
-export const knownSet = namesOf<SetOptions>({ ttl: true })
+export const knownSet = namesOf<SetOptions>()('ttl')
 
 export interface Write {
   /** Undefined: deleted. */

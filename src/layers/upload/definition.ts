@@ -44,9 +44,7 @@ export interface UploadDefinition extends Workable, Described {
 
 export const answersTus: unique symbol = Symbol.for('reprise.answersTus')
 
-const known = namesOf<UploadOptions>({
-  ...{ onComplete: true, starts: true, retry: true, maxBytes: true, expires: true, accept: true },
-})
+const known = namesOf<UploadOptions>()('onComplete starts retry maxBytes expires accept')
 const defaultMaxBytes = 5 * 1024 ** 3
 
 /** @example const videos = upload('videos', { maxBytes: 5e9, onComplete: async (file) => { … } }) */

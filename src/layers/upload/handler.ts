@@ -33,7 +33,7 @@ export interface HandlerOptions {
   readonly stillMs?: number
 }
 
-const known = namesOf<HandlerOptions>({ path: true, authorize: true, origins: true, stillMs: true })
+const known = namesOf<HandlerOptions>()('path authorize origins stillMs')
 
 const exposed = [
   ...[

@@ -5,7 +5,7 @@ import { resolveRetry } from '../../core/calls/retry.ts'
 import { checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { toMs } from '../../core/duration.ts'
-import { type Allowed, checkOptions, checkValues } from '../../core/options.ts'
+import { type Allowed, checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
@@ -24,9 +24,7 @@ export interface WorkflowDefinition<Input = unknown, Output = unknown>
   readonly name: string
 }
 
-const known = new Set([
-  ...['timeout', 'retry', 'whenUndoFails', 'durability', 'queue', 'concurrency', 'checkpoint', 'retain'],
-])
+const known = namesOf<WorkflowOptions>()('timeout retry whenUndoFails durability queue concurrency checkpoint retain')
 
 const values: Readonly<Record<string, readonly Allowed[]>> = {
   whenUndoFails: ['hold', 'restore'],

@@ -66,13 +66,4 @@ export const startValues: Readonly<Record<string, readonly Allowed[]>> = {
   here: [['true or false', (value) => typeof value === 'boolean']],
 }
 
-export const startOptions = namesOf<StartOptions>({
-  id: true,
-  ifExists: true,
-  attributes: true,
-  priority: true,
-  timeout: true,
-  queueKey: true,
-  delay: true,
-  here: true,
-})
+export const startOptions = namesOf<StartOptions>()('id ifExists attributes priority timeout queueKey delay here')

@@ -17,7 +17,7 @@ export interface CacheKeep {
   readonly bytes?: number
 }
 
-const known = namesOf<CacheKeep>({ unused: true, bytes: true })
+const known = namesOf<CacheKeep>()('unused bytes')
 
 export interface Forgotten {
   readonly entries: number

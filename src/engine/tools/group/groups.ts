@@ -38,8 +38,8 @@ export interface CaptureOptions {
   readonly signal?: AbortSignal
 }
 
-const captureOptions = namesOf<CaptureOptions>({ timeout: true, signal: true })
-const restoreOptions = namesOf<GroupRestoreOptions>({ takeover: true, wait: true, signal: true, consumed: true })
+const captureOptions = namesOf<CaptureOptions>()('timeout signal')
+const restoreOptions = namesOf<GroupRestoreOptions>()('takeover wait signal consumed')
 
 export interface GroupCut {
   readonly name: string

@@ -32,16 +32,7 @@ export interface HttpModelOptions {
   readonly fetch?: typeof fetch
 }
 
-export const httpModelOptions = namesOf<HttpModelOptions>({
-  model: true,
-  apiKey: true,
-  url: true,
-  headers: true,
-  parameters: true,
-  stream: true,
-  price: true,
-  fetch: true,
-})
+export const httpModelOptions = namesOf<HttpModelOptions>()('model apiKey url headers parameters stream price fetch')
 
 /** The service refused or failed. The retry policy reads `status` and `retryAfter`. */
 export class ModelHttpError extends Error {

@@ -29,14 +29,7 @@ export interface RolloutPlan {
   readonly stageTimeoutMs: number | null
 }
 
-const known = namesOf<RolloutOptions>({
-  stages: true,
-  share: true,
-  hold: true,
-  pauseAbove: true,
-  withdrawAbove: true,
-  stageTimeout: true,
-})
+const known = namesOf<RolloutOptions>()('stages share hold pauseAbove withdrawAbove stageTimeout')
 
 const stagesMax = 100
 

@@ -29,9 +29,9 @@ export interface CsvOptions extends LineOptions {
   readonly columns?: readonly string[]
 }
 
-const knownLines = namesOf<LineOptions>({ gzip: true, again: true })
-const knownJson = namesOf<JsonLineOptions>({ gzip: true, again: true, malformed: true })
-const knownCsv = namesOf<CsvOptions>({ gzip: true, again: true, separator: true, columns: true })
+const knownLines = namesOf<LineOptions>()('gzip again')
+const knownJson = namesOf<JsonLineOptions>()('gzip again malformed')
+const knownCsv = namesOf<CsvOptions>()('gzip again separator columns')
 
 interface FilePosition {
   readonly offset: number

@@ -57,7 +57,7 @@ export interface PipelineCheckReport {
   readonly checked: readonly CheckedPipeline[]
 }
 
-const known = namesOf<PipelineCheckOptions>({ from: true, records: true, quiet: true, inputs: true, calls: true })
+const known = namesOf<PipelineCheckOptions>()('from records quiet inputs calls')
 
 /** @example const { ok, checked } = await checkPipelines(rp, [revenue]) */
 export async function checkPipelines(

@@ -5,7 +5,7 @@ import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { keyGroupsDefault, keyGroupsMax } from '../../../core/key-groups.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import type { Attribute } from '../../../core/store/ports.ts'
 
 /** When checkpoints are made. Results become visible with a checkpoint, so this also bounds their delay. */
@@ -85,20 +85,9 @@ export function checkWorkOptions(name: string, options: PipelineWorkOptions): vo
   }
 }
 
-const known = new Set([
-  'id',
-  'parallelism',
-  'keyGroups',
-  'checkpoint',
-  'checkpointTimeout',
-  'wait',
-  'takeover',
-  'from',
-  'changes',
-  'deadLettersMax',
-  'attributes',
-  'signal',
-])
+const known = namesOf<PipelineOptions>()(
+  'id parallelism keyGroups checkpoint checkpointTimeout wait takeover from changes deadLettersMax attributes signal',
+)
 export const renamedOptions = { timeout: 'checkpointTimeout', deadLetters: 'deadLettersMax' }
 const knownChanges = new Set(['rename', 'drop', 'add'])
 const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery'])

@@ -2,7 +2,7 @@
 // each result once.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import type { Sink } from '../sink.ts'
 import { type SendOptions, send } from './send.ts'
 
@@ -16,10 +16,7 @@ export interface HttpSinkOptions<T> extends SendOptions {
   readonly body?: (value: T) => string | Uint8Array
 }
 
-const known = new Set([
-  ...['url', 'method', 'headers', 'body'],
-  ...['concurrency', 'retry', 'timeout', 'rate', 'breaker'],
-])
+const known = namesOf<HttpSinkOptions<unknown>>()('url method headers body concurrency retry timeout rate breaker')
 
 /** @example httpSink<Total>({ url: 'https://example.com/totals', headers: { authorization } }) */
 export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {

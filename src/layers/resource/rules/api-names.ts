@@ -28,9 +28,7 @@ export type ApiNames = Required<ApiOptions>
 
 export const usualGroup = 'resources.reprise'
 
-const known = namesOf<ApiOptions>({
-  ...{ group: true, version: true, kind: true, plural: true, singular: true, shortNames: true, namespaced: true },
-})
+const known = namesOf<ApiOptions>()('group version kind plural singular shortNames namespaced')
 const label = /^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/
 const domain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$/
 const pascal = /^[A-Z][A-Za-z0-9]{0,62}$/

@@ -86,7 +86,7 @@ export interface ResultOptions {
   readonly whenHeld?: 'reject' | 'wait'
 }
 
-const known = namesOf<ResultOptions>({ timeout: true, signal: true, whenHeld: true })
+const known = namesOf<ResultOptions>()('timeout signal whenHeld')
 
 const halted: ReadonlySet<string> = new Set(['diverged', 'quarantined'])
 

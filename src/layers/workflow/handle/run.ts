@@ -34,13 +34,11 @@ import type { RunCancelOptions, RunRollbackOptions } from './rollback-options.ts
 import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
 import { checkSettleable, type Outcome, settleOnce } from './settle.ts'
 
-const knownSignal = namesOf<{ readonly key?: string }>({ key: true })
-const knownCancel = namesOf<RunCancelOptions>({ key: true, undo: true })
-const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true, key: true })
-const knownFork = namesOf<RunForkOptions>({ id: true, input: true, result: true, by: true })
-const knownRollback = namesOf<RunRollbackOptions>({
-  ...{ input: true, seq: true, key: true, undo: true, consumed: true },
-})
+const knownSignal = namesOf<{ readonly key?: string }>()('key')
+const knownCancel = namesOf<RunCancelOptions>()('key undo')
+const knownUpdate = namesOf<UpdateOptions>()('timeout signal key')
+const knownFork = namesOf<RunForkOptions>()('id input result by')
+const knownRollback = namesOf<RunRollbackOptions>()('input seq key undo consumed')
 
 export interface RunForkOptions {
   /** The id of the fork. Default: generated. */

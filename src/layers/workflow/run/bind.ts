@@ -78,14 +78,8 @@ type Named = string | { readonly name: string }
 
 const knownSignal = new Set(['timeout', 'otherwise'])
 const knownUpdate = new Set(['validate'])
-const knownRace = namesOf<RaceOptions>({ losers: true })
-const knownChild = namesOf<ChildOptions>({
-  id: true,
-  whenCancelled: true,
-  whenUndone: true,
-  attributes: true,
-  timeout: true,
-})
+const knownRace = namesOf<RaceOptions>()('losers')
+const knownChild = namesOf<ChildOptions>()('id whenCancelled whenUndone attributes timeout')
 
 const childValues = { whenCancelled: ['cancel', 'abandon'], whenUndone: ['keep', 'undo'] }
 

@@ -24,7 +24,7 @@ export interface CheckOptions {
   readonly limit?: number
 }
 
-const known = namesOf<CheckOptions>({ histories: true, ended: true, limit: true })
+const known = namesOf<CheckOptions>()('histories ended limit')
 
 export interface CheckedRun {
   readonly timeline: string

@@ -87,12 +87,12 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
   }
 }
 
+const readOnMs = 1000
+
 /**
  * Responses to input that never became a request: headers that are too large, bytes that are not HTTP, a head that
  * takes too long. The rest of the input is read for a moment, so that the response is not lost with the connection.
  */
-const readOnMs = 1000
-
 function answerUnread(error: NodeJS.ErrnoException, socket: Duplex): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()

@@ -239,9 +239,9 @@ export function shardOf(print: string, shards: number): number {
   return ((print.charCodeAt(14) << 8) | print.charCodeAt(15)) % shards
 }
 
-/** The key of an item: from the user's function, else from the source, else the item itself if it is text or a number. */
 const keyLengthMax = 4096
 
+/** The key of an item: from the user's function, else from the source, else the item itself if it is text or a number. */
 function identify<T>(
   job: { readonly key: ((item: T) => string | number) | null },
   item: T,

@@ -1,6 +1,8 @@
 // The upkeep of the memory store: the calls of tools and housekeeping.
 
-import type { MessageId, TimelineId } from '../../core/coordinate.ts'
+import { equalBytes, type MessageId, type TimelineId } from '../../core/coordinate.ts'
+import { isWrapped } from '../../core/history/wrapped.ts'
+import { isRedundancy } from '../../core/store/blobs.ts'
 import type {
   Change,
   Hash,
@@ -14,11 +16,10 @@ import type {
   Upkeep,
 } from '../../core/store/ports.ts'
 import { compareText } from '../../core/store/text-order.ts'
-import { inspect } from './inspect.ts'
 import { recall } from './past.ts'
 import { mendLines, replace, rewrite } from './rewrite.ts'
 import { tidy } from './upkeep.ts'
-import type { MemoryWorld, Space } from './world.ts'
+import type { MemoryWorld, Space, TimelineRow } from './world.ts'
 
 export interface MemoryPlace {
   readonly namespace: string
@@ -104,5 +105,35 @@ export class MemoryUpkeep implements Upkeep {
   async scrub(): Promise<readonly string[]> {
     this.#at.space()
     return []
+  }
+}
+
+/** The memory world's own check: rows that contradict each other, and bytes that do not match their digest. */
+function inspect(space: Space, hash: Hash): StoreFault[] {
+  const faults: StoreFault[] = []
+  for (const row of space.timelines.values()) {
+    inspectRuns(row, faults)
+    for (const { id, body, bodyDigest } of row.catalog) {
+      if (!isWrapped(body) && !equalBytes(hash(body), bodyDigest)) {
+        faults.push({ where: `checkpoint ${id} of ${row.id}`, what: 'the manifest does not match its digest' })
+      }
+    }
+  }
+  for (const [name, { digest, bytes }] of space.chunks.entries()) {
+    // A wrapped chunk is named by its content; parity and copies contain their own digest.
+    if (isWrapped(bytes) || isRedundancy(digest)) continue
+    if (!equalBytes(hash(bytes), digest)) faults.push({ where: `chunk ${name}`, what: 'it does not match its digest' })
+  }
+  return faults
+}
+
+function inspectRuns(row: TimelineRow, faults: StoreFault[]): void {
+  let next = Math.max(row.floor, row.base?.seq ?? 0) + 1
+  for (const run of row.runs) {
+    if (run.first !== next) faults.push({ where: `${row.id}@${next}`, what: `the next run starts at ${run.first}` })
+    next = run.first + run.count
+  }
+  if (row.runs.length > 0 && next !== row.seq + 1) {
+    faults.push({ where: row.id, what: `history ends at ${next - 1}, the head says ${row.seq}` })
   }
 }

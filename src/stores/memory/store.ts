@@ -1,7 +1,8 @@
 // The memory store: the reference implementation of the Store port. Every call works synchronously; the promise is only
 // its interface. Nothing survives the process, and facts() reports that.
 
-import { riderFailed } from '../../core/commit/refused.ts'
+import { decide } from '../../core/commit/decide.ts'
+import { Refused, riderFailed } from '../../core/commit/refused.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { mayMakeDue } from '../../core/store/due.ts'
@@ -30,10 +31,10 @@ import type {
 import { refuseWrites } from '../../core/store/read-only.ts'
 import { checkCommit } from '../../core/store/shapes.ts'
 import { compareText } from '../../core/store/text-order.ts'
-import { copyRecord } from './apply.ts'
+import { apply, copyRecord, send } from './apply.ts'
 import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'
-import { commitOne, refusal } from './commit.ts'
+import { commitView } from './commit-view.ts'
 import { pastOf } from './past.ts'
 import { MemoryUpkeep } from './store-upkeep.ts'
 import { beat, compactFeed, retire } from './upkeep.ts'
@@ -237,4 +238,26 @@ const noSql: Sql = { dialect: 'memory', run: refuseSql, all: refuseSql, get: ref
 
 async function refuseSql(): Promise<never> {
   throw new RepriseError('STORE_UNSUPPORTED', 'the memory store has no SQL; open a sqlite: or postgres: store')
+}
+
+// One commit, as a step of the world: decided, then applied as a whole.
+
+/** A trial returns the outcome and applies nothing: the user's SQL runs between the two. */
+function commitOne(space: Space, hash: Hash, commit: Commit, now: number, isTrial = false): Outcome {
+  try {
+    const { outcome, changes } = decide(commitView(space, hash, now), commit)
+    if (isTrial || !changes) return outcome
+    if ('timeline' in changes) apply(space, hash, changes, now)
+    else send(space, changes.sent, now)
+    return outcome
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error
+    return refusal(space, commit, error, now)
+  }
+}
+
+function refusal(space: Space, { guard }: Commit, { code, reason, cause }: Refused, now: number): Outcome {
+  const row = guard && space.timelines.get(guard.timeline)
+  const head = row ? toHead(space, row, now) : null
+  return { ok: false, code, reason, head, ...(cause === undefined ? {} : { cause }) }
 }

@@ -1,6 +1,7 @@
 // The SQLite store: one file, no server, any number of processes on one machine. This file connects the parts to the Store
 // port; the work is done in the files beside it.
 
+import { statSync } from 'node:fs'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
@@ -31,7 +32,6 @@ import type { SqlQuery } from '../../core/store/sql.ts'
 import { AckMark } from './file/ack-mark.ts'
 import { type Driver, loadDriver } from './file/driver.ts'
 import { toStoreError } from './file/failure.ts'
-import { sizeOf } from './file/file-size.ts'
 import { InPlace } from './file/in-place.ts'
 import { closedOnFailure, connectReader, inspectEnd, type OpenedFile, openFile } from './file/open.ts'
 import { Reader, type Reading } from './file/reading.ts'
@@ -379,5 +379,14 @@ class SqliteStore implements Store {
     } catch {
       return null
     }
+  }
+}
+
+/** The size of a file in bytes; 0 if it does not exist. */
+function sizeOf(file: string): number {
+  try {
+    return statSync(file).size
+  } catch {
+    return 0
   }
 }

@@ -18,19 +18,21 @@ import type {
   StoreFault,
   Upkeep,
 } from '../../../core/store/ports.ts'
+import { realTime, sleep } from '../../../lib/waiting.ts'
 import type { Reading } from '../file/reading.ts'
+import { retryBusy } from '../file/retry.ts'
+import { dropEmptyRows, emptiedFrom, forgetEmptied, joinEmptyRows } from '../log/empty-rows.ts'
 import { replaceRuns, rewriteRuns } from '../log/rewrite.ts'
 import { legibleRuns } from '../log/scan-runs.ts'
 import { hasManifests, mendLines, rewriteBodies } from '../rows/catalog.ts'
 import { readLosses, removeLoss } from '../rows/losses.ts'
-import { consumedIds, rewriteMail } from '../rows/mail.ts'
+import { consumedIds, forgetConsumed, rewriteMail } from '../rows/mail.ts'
 import { legibleNames } from '../rows/names.ts'
-import { listPasts, recall } from '../rows/past.ts'
+import { listPasts, recall, tidyPasts } from '../rows/past.ts'
 import { listSpaces } from '../schema.ts'
 import type { Writer } from '../writing/writer.ts'
 import type { Writing } from '../writing/writing.ts'
-import { scrub } from './scrub.ts'
-import { tidy } from './tidy.ts'
+import { sweep } from './sweep.ts'
 
 /** The open file, as the store has it: every call waits while the file is rewritten. */
 export interface FileAccess {
@@ -146,4 +148,64 @@ class SqliteSalvage implements Required<Salvage> {
   async renew(): Promise<Renewal> {
     return await this.#file.renew()
   }
+}
+
+const rowsPerStep = 1000
+const lookMs = 50
+
+/**
+ * Removes erased data from the files: first from rows shared with other data, then from the write-ahead log, which
+ * keeps every old page until it is emptied. `isWhole` rewrites the file, and with it removes everything deleted
+ * before.
+ */
+async function scrub(writer: Writer, isWhole: boolean, busyMs: number): Promise<readonly string[]> {
+  // The last row of the log must not change until there is another one behind it: this adds that row.
+  await writer.transact('scrub', (writing) => {
+    writing.hasOtherChanges = true
+  })
+  const step = () => writer.transact('scrub', (writing) => sweep(writing, rowsPerStep, true), true)
+  while ((await step()) > 0) {}
+  if (isWhole) await writer.alone((connection) => retryBusy(busyMs, () => connection.exec('VACUUM')))
+  for (let waitedMs = 0; ; waitedMs += lookMs) {
+    if (await writer.alone(async (connection) => connection.truncateLog())) return []
+    if (waitedMs >= busyMs) {
+      return [
+        'the write-ahead log of the file (-wal), which another process reads: it is emptied when that one ends, or by another scrub',
+      ]
+    }
+    await sleep(realTime, lookMs)
+  }
+}
+
+const pagesPerStep = 2000
+
+/**
+ * Housekeeping: removes data that is no longer needed and frees its space, in transactions short enough that other
+ * writers are not delayed.
+ */
+async function tidy(writer: Writer, before: number): Promise<{ messages: number; workers: number }> {
+  const counts = await writer.transact('tidy', (writing) => {
+    const messages = forgetConsumed(writing.connection, writing.space, before)
+    const workers = writing.workers.forgetRetired(before)
+    const pasts = tidyPasts(writing.connection, writing.space, before)
+    writing.hasAside = messages + workers + pasts > 0
+    return { messages, workers }
+  })
+  while ((await writer.transact('sweep', (writing) => sweep(writing, rowsPerStep))) > 0) {}
+  while ((await writer.transact('shorten the log of', dropEmptyRows)) > 0) {}
+  await joinAll(writer)
+  await writer.transact('give back space of', (writing) => {
+    writing.connection.exec(`PRAGMA incremental_vacuum(${pagesPerStep})`)
+    writing.hasAside = true
+  })
+  return counts
+}
+
+async function joinAll(writer: Writer): Promise<void> {
+  const from = await writer.transact('look at the log of', emptiedFrom)
+  for (let at = from; at !== null; ) {
+    const start = at
+    at = await writer.transact('join empty rows of', (writing) => joinEmptyRows(writing, start))
+  }
+  if (from !== null) await writer.transact('join empty rows of', (writing) => forgetEmptied(writing, from))
 }

@@ -2,7 +2,7 @@
 //
 //   1. A row is added at the end of the log and nowhere else. The statement that adds it reads the end, so a process that was
 //      idle, paused or slow cannot place a row elsewhere, whatever it has cached.
-//   2. Positions only grow. The last row is never removed (tidy.ts), so no position is reused, and two states of the file that
+//   2. Positions only grow. The last row is never removed (upkeep.ts), so no position is reused, and two states of the file that
 //      end at the same position are equal for a cache of heads and rows of timelines.
 //   3. A change to anything that another process may cache adds a row in the same transaction. Changes without a row
 //      (Writing.hasAside: heartbeats, chunks, read mail, empty rows of the log, the start of the log) are cached by no process:

@@ -43,8 +43,8 @@ export interface SinceCheckpoint {
   readonly replayMs?: number
   /** Types of the entries since then, or at least of the last append; read only if the policy has `on`. */
   readonly types?: Iterable<string>
-  /** Number of entries that arrived while the last checkpoint was written. */
-  readonly during?: number
+  /** Entries that may arrive after the next checkpoint is due, until it is published. */
+  readonly expected?: number
   /** No checkpoint exists yet: counted from the beginning. */
   readonly isFirst?: boolean
   /** For `failureEvery: 'observed'`: the observed mean time between failures. */
@@ -164,11 +164,10 @@ export function checkPolicy(policy: CheckpointPolicy): void {
 
 /**
  * The entry count since the last checkpoint at which the next one begins, so that at most `every` entries follow the last
- * checkpoint when the next one is published: as many entries as arrived during the last write are expected again. At least
- * half of `every`.
+ * checkpoint when the next one is published. `expected`: the entries that may arrive until then. At least half of `every`.
  */
-export function beginsAt(every: number, during: number): number {
-  return Math.max(every - during, Math.ceil(every / 2))
+export function beginsAt(every: number, expected: number): number {
+  return Math.max(every - expected, Math.ceil(every / 2))
 }
 
 interface TriggerLimit {
@@ -188,7 +187,7 @@ function limitsOf(policy: CheckpointPolicy, costs: MeasuredCosts, since: SinceCh
   if (policy.every !== undefined) {
     const first = since.isFirst ? (policy.first ?? 0) : 0
     const because = () => (first > policy.every! ? `the first after ${first} entries` : `every ${policy.every} entries`)
-    limits.push({ trigger: 'count', entries: Math.max(beginsAt(policy.every, since.during ?? 0), first), because })
+    limits.push({ trigger: 'count', entries: Math.max(beginsAt(policy.every, since.expected ?? 0), first), because })
   }
   if (policy.each !== undefined) {
     const ms = toMs(policy.each, 'checkpoint.each')

@@ -27,6 +27,8 @@ const driftMax = 0.25
 const keepEachMs = 10_000
 
 const lookEvery = 256
+/** A burst counts less with each checkpoint after it. */
+const fades = 0.9
 
 type Attributes = Readonly<Record<string, Attribute>>
 
@@ -48,8 +50,9 @@ export class CheckpointTiming {
   #replayMs = 0
   #bytes = 0
   #isFirst = true
-  /** Entries written during the last checkpoint. */
-  #during = 0
+  /** The most entries written during one of the last checkpoints, and in one of the last commits. */
+  #duringMost = 0
+  #commitMost = 1
   /** When any process made the last checkpoint. */
   #lastAt: number
   /** When this process began to count arrivals and load, and the arrivals since. */
@@ -131,6 +134,7 @@ export class CheckpointTiming {
   /** For the hot path: counts, and returns whether a decision should be made. */
   wrote(entries: number, bytes: number): boolean {
     this.#entries += entries
+    this.#commitMost = Math.max(this.#commitMost, entries)
     this.#arrived += entries
     this.#bytes += bytes
     if (!this.#isMeasuring) return this.isNear
@@ -149,7 +153,7 @@ export class CheckpointTiming {
     const decision = this.#decision
     if (decision === null) return this.#entries > 0
     const { every = Number.POSITIVE_INFINITY, first = 0 } = this.policy
-    if (this.#entries >= Math.max(beginsAt(every, this.#during), this.#isFirst ? first : 0)) return true
+    if (this.#entries >= Math.max(beginsAt(every, this.#expected), this.#isFirst ? first : 0)) return true
     return decision.replayMs !== null && this.#replayMs >= decision.replayMs
   }
 
@@ -185,8 +189,10 @@ export class CheckpointTiming {
       const arrived = { ms: sinceMs, entries: this.#arrived, bytes: this.#bytes }
       this.#costs = observe(this.#costs, { kind: 'arrivals', ...arrived })
     }
-    this.#during = this.#entries - mark.entries
-    this.standsAt(this.#during, Math.max(0, this.#replayMs - mark.replayMs))
+    const during = this.#entries - mark.entries
+    this.#duringMost = Math.max(during, this.#duringMost * fades)
+    this.#commitMost = Math.max(1, this.#commitMost * fades)
+    this.standsAt(during, Math.max(0, this.#replayMs - mark.replayMs))
   }
 
   /** Another process may have made a checkpoint: it is this many entries back. */
@@ -229,8 +235,13 @@ export class CheckpointTiming {
 
   get #standing(): SinceCheckpoint {
     const failureEveryMs = this.failureEveryMs
-    const standing = { entries: 0, ms: 0, isFirst: this.#isFirst, during: this.#during }
+    const standing = { entries: 0, ms: 0, isFirst: this.#isFirst, expected: this.#expected }
     return { ...standing, ...(failureEveryMs !== null && { failureEveryMs }) }
+  }
+
+  /** Entries that may follow before the next checkpoint is published, once it is due. */
+  get #expected(): number {
+    return Math.ceil(this.#duringMost + this.#commitMost - 1)
   }
 
   get #activeMs(): number {

@@ -4,6 +4,8 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Inspection, StoreFault } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
+import { damagedPast } from './past.ts'
+import { isSoundPast } from './tables.ts'
 
 const timelinesPerPage = 10_000
 const faultsMax = 1000
@@ -22,6 +24,9 @@ export async function inspectRows(
     'safe',
   )
   const last = end!.last
+  const pasts = `SELECT 'the past' AS "where", format('${damagedPast}', p.name) AS what FROM ${s}.past p
+    WHERE p.ns = $1 AND ${isSoundPast('p')} IS NOT TRUE ORDER BY p.name LIMIT ${faultsMax}`
+  if (!Number(after)) faults.push(...(await connections.rows<StoreFault>(pasts, [ns], 'safe')))
   for (let from = Number(after) || 0; from < last && faults.length < faultsMax; from += timelinesPerPage) {
     if (signal?.aborted) throw new RepriseError('ABORTED', 'inspect: aborted', {}, signal.reason)
     // The last page is open-ended: timelines created meanwhile are checked too, at no extra cost.

@@ -2,6 +2,8 @@
 // the past of a forgotten one. Called by the general commit (commit-function.ts).
 
 import { functionName, pastName } from './functions.ts'
+import { damagedPast } from './past.ts'
+import { isSoundPast } from './tables.ts'
 
 export function createLifeFunctions(s: string): string {
   const f = (name: string) => functionName(s, name)
@@ -19,6 +21,9 @@ BEGIN
   END IF;
   SELECT * INTO v_past FROM ${s}.past WHERE ns = t.ns AND name = ${pastName('t.id')};
   IF NOT FOUND THEN SELECT * INTO v_past FROM ${s}.past WHERE ns = t.ns AND name = ''; END IF;
+  IF v_past.ns IS NOT NULL AND NOT ${isSoundPast('v_past')} THEN
+    RAISE EXCEPTION USING ERRCODE = 'XX001', MESSAGE = format('${damagedPast}', v_past.name);
+  END IF;
   t.life := coalesce(v_past.life, 0) + 1;
   t.epoch := coalesce(v_past.epoch, 0);
   RETURN t;

@@ -1,10 +1,15 @@
 // The lives of forgotten ids (ports.ts, past), outside of commits: read, listed, and imported from another store.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { pastLives } from '../../core/limits.ts'
 import type { PastLife } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { pastName } from './functions.ts'
+import { isSoundPast } from './tables.ts'
+
+/** With the name of the id's row. */
+export const damagedPast = 'the life of a forgotten id (%s) does not match its checksum'
 
 export async function pastOf(
   connections: Connections,
@@ -14,11 +19,12 @@ export async function pastOf(
 ): Promise<PastLife[]> {
   connections.checkOpen()
   const text = `SELECT ${pastName('i.id')} AS name, coalesce(p.life, f.life, 0) AS life, coalesce(p.epoch, 0) AS epoch,
-      coalesce(p.forgotten_at, 0) AS "forgottenAt"
+      coalesce(p.forgotten_at, 0) AS "forgottenAt",
+      coalesce(${isSoundPast('p')}, ${isSoundPast('f')}, true) AS "isSound"
     FROM unnest($2::text[]) WITH ORDINALITY AS i(id, n)
     LEFT JOIN ${s}.past p ON p.ns = $1 AND p.name = ${pastName('i.id')}
     LEFT JOIN ${s}.past f ON f.ns = $1 AND f.name = '' ORDER BY i.n`
-  return await connections.rows<PastLife>(text, [ns, timelines], 'safe')
+  return (await connections.rows<PastRow>(text, [ns, timelines], 'safe')).map(toPast)
 }
 
 export async function listPasts(
@@ -29,9 +35,18 @@ export async function listPasts(
   limit: number,
 ): Promise<PastLife[]> {
   connections.checkOpen()
-  const text = `SELECT name, life, epoch, forgotten_at AS "forgottenAt" FROM ${s}.past
+  const text = `SELECT name, life, epoch, forgotten_at AS "forgottenAt", ${isSoundPast('p')} AS "isSound" FROM ${s}.past p
     WHERE ns = $1 AND ($2::text IS NULL OR name > $2) ORDER BY name LIMIT $3`
-  return await connections.rows<PastLife>(text, [ns, after, limit], 'safe')
+  return (await connections.rows<PastRow>(text, [ns, after, limit], 'safe')).map(toPast)
+}
+
+interface PastRow extends PastLife {
+  readonly isSound: boolean
+}
+
+function toPast({ isSound, ...past }: PastRow): PastLife {
+  if (isSound) return past
+  throw new RepriseError('STORE_DAMAGED', damagedPast.replace('%s', past.name), { name: past.name })
 }
 
 export async function recall(
@@ -45,14 +60,14 @@ export async function recall(
     SELECT $1, x.name, max(x.life), max(x.epoch), max(x."forgottenAt")
     FROM jsonb_to_recordset($2::jsonb) AS x(name text, life bigint, epoch bigint, "forgottenAt" double precision)
     GROUP BY x.name ORDER BY x.name
-    ON CONFLICT (ns, name) DO UPDATE SET ${highest}`
+    ON CONFLICT (ns, name) DO UPDATE SET ${highest} WHERE ${isSoundPast('p')}`
   await connections.rows(text, [ns, JSON.stringify(pasts)], 'safe')
 }
 
 /** Ids forgotten long ago are reduced to the highest life that any of them had. */
 export async function tidyPasts(connections: Connections, s: string, ns: number, before: number): Promise<void> {
   const text = `WITH old AS (
-      DELETE FROM ${s}.past WHERE ns = $1 AND name <> '' AND forgotten_at < $2 RETURNING life
+      DELETE FROM ${s}.past o WHERE ns = $1 AND name <> '' AND forgotten_at < $2 AND ${isSoundPast('o')} RETURNING life
     ) INSERT INTO ${s}.past AS p (ns, name, life, epoch, forgotten_at)
     SELECT $1, '', max(life), 0, $2 FROM old HAVING count(*) > 0
     ON CONFLICT (ns, name) DO UPDATE SET ${highest}`

@@ -5,7 +5,7 @@
 // id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Function names contain it: code of another version finds none. */
-export const schemaVersion = 9
+export const schemaVersion = 10
 
 /** The changes of each version to the previous one. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -31,6 +31,8 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   9: (s) =>
     `ALTER TABLE ${s}.timeline ADD COLUMN life bigint NOT NULL DEFAULT 1;
 ALTER TABLE ${s}.namespace ADD COLUMN identity text;${pastTable(s)}`,
+  // Functions, and a checksum of the lives of forgotten ids.
+  10: pastChecksum,
 }
 
 /** When it became due; mail sorts first. */
@@ -65,6 +67,28 @@ CREATE TABLE ${s}.past (
   forgotten_at double precision NOT NULL,
   PRIMARY KEY (ns, name)
 );`
+}
+
+/**
+ * The server computes the checksum at every write, and readers compute it again: a life that is too low would give an id
+ * the identity of a timeline that was deleted. Every part has one text, whatever the settings of a session.
+ */
+function pastChecksum(s: string): string {
+  return `ALTER TABLE ${s}.past ADD COLUMN checksum text GENERATED ALWAYS AS (${checksumOf('')}) STORED;`
+}
+
+/** True for a row of the past that is as it was written. */
+export const isSoundPast = (p: string) => `(${p}.checksum = ${checksumOf(`${p}.`)})`
+
+function checksumOf(p: string): string {
+  const parts = [
+    `${p}ns::text`,
+    `${p}name`,
+    `${p}life::text`,
+    `${p}epoch::text`,
+    `encode(float8send(${p}forgotten_at), 'hex')`,
+  ]
+  return `md5(${parts.join(" || ' ' || ")})`
 }
 
 function retiredIndex(s: string): string {
@@ -246,6 +270,7 @@ CREATE TABLE ${s}.chunk (
 );
 ALTER TABLE ${s}.chunk ALTER COLUMN bytes SET STORAGE EXTERNAL;
 ${pastTable(s)}
+${pastChecksum(s)}
 ${vacuumSettings(s)}
 `
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { timelineId } from '../coordinate.ts'
-import { identityOf, intentKey } from './identity.ts'
+import { identityOf, intentKey, revisionAt, seqOfRevision } from './identity.ts'
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const text = fc.oneof(fc.string({ unit: 'grapheme' }), fc.stringMatching(/^[a-c:0-9]{0,4}$/))
@@ -60,3 +60,10 @@ test('a million runs, and the first key of each, are two million ids', () => {
   for (let i = 1; i < starts.length; i++) if (starts[i] === starts[i - 1]) collisions += 1
   expect(collisions).toBe(0)
 }, 120_000)
+
+test('a revision names its sequence up to the size of an era, and no sequence beyond it', () => {
+  const history = { era: 2 ** 18 - 1, life: 4 }
+  expect(seqOfRevision(history, revisionAt(history, 2 ** 33 - 1))).toBe(2 ** 33 - 1)
+  expect(Number.isSafeInteger(revisionAt(history, 2 ** 33 - 1))).toBe(true)
+  expect(() => revisionAt(history, 2 ** 33)).toThrow('a sequence fits')
+})

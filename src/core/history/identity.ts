@@ -14,6 +14,7 @@
 // The incarnation of a store, numbers of checkpoints and counters of arrival are never part of a key: after a restore the same
 // intent must have the same key, so that outside services drop repetitions of work done after the backup.
 
+import { assert } from '../assert.ts'
 import { type Digest, type TimelineId, toHex } from '../coordinate.ts'
 import type { Hash } from '../store/ports.ts'
 
@@ -58,6 +59,7 @@ export interface Era {
 
 /** A sequence as a number for outside users: it differs in another era, and in another of four lives. */
 export function revisionAt(history: Era, seq: number): number {
+  assert(seq < eraSize, 'a sequence fits into the part of its era')
   return historyNumber(history) * eraSize + seq
 }
 

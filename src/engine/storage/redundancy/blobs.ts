@@ -168,13 +168,16 @@ export class RedundantBlobs implements Blobs {
     await this.tend(live)
   }
 
-  /** Adds every chunk to a group, and removes missing members from groups. Called when the store is swept. */
-  async tend(live: ReadonlySet<string>): Promise<TendReport> {
+  /**
+   * Adds every chunk to a group, and removes missing members from groups. Called when the store is swept, with its mark:
+   * other processes may put groups meanwhile. Default: no other process writes.
+   */
+  async tend(live: ReadonlySet<string>, touchedBefore = Number.MAX_SAFE_INTEGER): Promise<TendReport> {
     this.#open = []
     this.#superseded = []
     this.#mender.forget()
     const mend = (digest: Digest) => this.mend(digest)
-    if (this.isOn) return await tend(this.#blobs, this.#hash, live, mend)
+    if (this.isOn) return await tend(this.#blobs, this.#hash, live, mend, touchedBefore)
     return await abandon(this.#blobs, this.#hash, live, mend)
   }
 

@@ -144,6 +144,7 @@ export async function tend(
   hash: Hash,
   live: ReadonlySet<string>,
   mend: (digest: Digest) => Promise<Uint8Array | null>,
+  touchedBefore: number,
 ): Promise<TendReport> {
   // The groups are read first: a chunk that is put meanwhile comes with its group, and must not seem to be missing from
   // it.
@@ -188,7 +189,7 @@ export async function tend(
     await pool.add(digest, bytes, laneOf.get(name))
   }
   await pool.finish()
-  await removeOld(blobs, hash, [...old, ...merged], there, live)
+  await removeOld(blobs, hash, [...old, ...merged], there, live, touchedBefore)
   return { groups: groups.length - old.length - merged.length + pool.groups, joined, mended }
 }
 
@@ -217,13 +218,17 @@ export async function abandon(
   return { groups: 0, joined: 0, mended }
 }
 
-/** Removes a group once each of its existing chunks is in another one. */
+/**
+ * Removes a group once each of its existing chunks is in another one. Another process may put a group right now, and its
+ * list last: a parity without a list is removed only if it was touched before the sweep mark, as a chunk is.
+ */
 async function removeOld(
   blobs: Blobs,
   hash: Hash,
   old: readonly StoredGroup[],
   there: ReadonlyMap<string, ChunkRow>,
   live: ReadonlySet<string>,
+  touchedBefore: number,
 ): Promise<void> {
   // Listed before the groups, so that a list that is put meanwhile is found below, and its parity kept.
   const parities = await listKind(blobs, kinds.parity)
@@ -239,10 +244,11 @@ async function removeOld(
     for (const name of names) counts.set(name, (counts.get(name) ?? 1) - 1)
   }
   // A parity without its list is useless, and so is the copy of a swept chunk.
-  for (const { digest } of parities) if (!ids.has(toHex(idOf(digest)))) going.push(digest)
+  const left = parities.map(({ digest }) => digest).filter((digest) => !ids.has(toHex(idOf(digest))))
   const starts = new Set([...there.keys(), ...live].map((name) => name.slice(0, 48)))
-  for (const { digest } of await listKind(blobs, kinds.copy)) if (!starts.has(toHex(idOf(digest)))) going.push(digest)
+  for (const { digest } of await listKind(blobs, kinds.copy)) if (!starts.has(toHex(idOf(digest)))) left.push(digest)
   if (going.length > 0) await blobs.delete(going, Number.MAX_SAFE_INTEGER)
+  if (left.length > 0) await blobs.delete(left, touchedBefore)
 }
 
 async function whichHaveParity(blobs: Blobs, groups: readonly StoredGroup[]): Promise<ReadonlySet<StoredGroup>> {

@@ -114,6 +114,27 @@ function oneByOne(blobs: Blobs): Blobs {
   })
 }
 
+function interleaved(blobs: Blobs, call: (name: string | symbol) => Promise<void>): Blobs {
+  return new Proxy(blobs, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target)
+      if (typeof member !== 'function') return member
+      return async (...given: unknown[]) => {
+        await call(name)
+        return await Reflect.apply(member, target, given)
+      }
+    },
+  })
+}
+
+function gate(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve = () => {}
+  const promise = new Promise<void>((done) => {
+    resolve = done
+  })
+  return { promise, resolve }
+}
+
 describe('what is swept', () => {
   test('is in no parity and in no copy', async () => {
     const inner = world()
@@ -210,6 +231,41 @@ describe('what is swept', () => {
     const calls = await sweep(0, 0)
     for (let begins = 1; begins <= calls; begins += 2) {
       for (let ends = begins; ends <= calls + 1; ends++) await sweep(begins, ends)
+    }
+  })
+
+  test('takes no parity from a group that another process puts meanwhile, at any two moments', async () => {
+    const wanted = new Set(chunks.map(({ digest }) => toHex(digest)))
+    const files = 20 + 2
+    for (let calls = 1, isOver = false; !isOver; calls++) {
+      for (const pausedAt of [1, 2, files - 1, files]) {
+        let now = 100
+        const inner = openMemory({ namespace: 'x', hash: sha256, world: createWorld(), clock: () => now }).blobs
+        await redundant(inner).put(chunks.slice(0, 20))
+        now = 200
+        const [paused, resumed] = [gate(), gate()]
+        let puts = 0
+        const slow = interleaved(inner, async (name) => {
+          if (name === 'put') puts += 1
+          if (name !== 'put' || puts !== pausedAt) return
+          paused.resolve()
+          await resumed.promise
+        })
+        let putting: Promise<void> | null = null
+        let called = 0
+        const tending = interleaved(inner, async () => {
+          called += 1
+          if (called !== calls) return
+          putting = redundant(oneByOne(slow)).put(chunks.slice(20))
+          await paused.promise
+        })
+        await redundant(tending).tend(wanted, 150)
+        isOver = called < calls
+        resumed.resolve()
+        await (putting ?? Promise.resolve())
+        const damaged = (await inspectRedundancy(inner, sha256)).map(({ what }) => what)
+        expect({ calls, pausedAt, damaged }).toEqual({ calls, pausedAt, damaged: [] })
+      }
     }
   })
 

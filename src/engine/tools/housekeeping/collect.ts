@@ -168,7 +168,7 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
     kernel.events.emit('report', { kind: 'damage', timeline: first.timeline, what, data: { unreadable } })
   }
   if (!first && !options.dryRun) {
-    await tendRedundancy(kernel, live, options.chunksOnly ?? false)
+    await tendRedundancy(kernel, live, touchedBefore, options.chunksOnly ?? false)
     await kernel.store.blobs.compact?.()
   }
   return { live: live.size, liveBytes, swept, sweptBytes, tooYoung, unreadable }
@@ -184,11 +184,16 @@ export function chunksLeft({ tooYoung, unreadable }: CollectReport['chunks']): s
 }
 
 /** Every time: the remains of a killed sweep in a parity must not outlast the next sweep. */
-async function tendRedundancy(kernel: Kernel, live: ReadonlySet<string>, chunksOnly: boolean): Promise<void> {
+async function tendRedundancy(
+  kernel: Kernel,
+  live: ReadonlySet<string>,
+  touchedBefore: number,
+  chunksOnly: boolean,
+): Promise<void> {
   const { redundancy } = kernel
   if (!redundancy) return
   await followRedundancy(kernel)
-  await redundancy.blobs.tend(live)
+  await redundancy.blobs.tend(live, touchedBefore)
   if (chunksOnly) return
   for await (const head of headsOf(kernel)) {
     await redundancy.tendCatalog(head.timeline, kernel.models.foldOf(head.timeline)?.authority === 'state')

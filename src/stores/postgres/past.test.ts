@@ -38,13 +38,13 @@ it('G16: lives that an older version wrote get their checksum with the upgrade',
   await query(shared, `ALTER TABLE ${past} DROP COLUMN checksum`)
   await query(shared, upgradeTables(`"${schema}"`, 9))
   expect((await store.past([asTimeline('older')]))[0]!.life).toBe(4)
-  expect(await store.inspect()).toEqual([])
+  expect(await store.upkeep.inspect()).toEqual([])
   await lived('newer', 2)
 })
 
 it('G7: a changed life of a forgotten id is refused at every use, is found by inspect, and is not tidied away', async () => {
   const names = [await lived('a', 2), await lived('b', 3), await lived('sound', 1)]
-  expect(await store.inspect()).toEqual([])
+  expect(await store.upkeep.inspect()).toEqual([])
   // The server computes the checksum of each UPDATE; damage on the disk does not.
   await query(shared, `ALTER TABLE ${past} ALTER COLUMN checksum DROP EXPRESSION`)
   await query(shared, `UPDATE ${past} SET life = life # 1 WHERE name = '${names[0]}'`)
@@ -57,11 +57,11 @@ it('G7: a changed life of a forgotten id is refused at every use, is found by in
     const take = writer.take({ create: { digest: writer.digest } })
     await expect(take).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
   }
-  await expect(store.pasts(null, 10)).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+  await expect(store.upkeep.pasts(null, 10)).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
   expect((await store.past([asTimeline('sound')]))[0]!.life).toBe(1)
-  await store.recall([{ name: names[0]!, life: 1, epoch: 1, forgottenAt: 1 }])
-  await store.tidy(Date.now())
-  const faults = await store.inspect()
+  await store.upkeep.recall([{ name: names[0]!, life: 1, epoch: 1, forgottenAt: 1 }])
+  await store.upkeep.tidy(Date.now())
+  const faults = await store.upkeep.inspect()
   expect(faults.map(({ what }) => what).sort()).toEqual(
     names
       .slice(0, 2)

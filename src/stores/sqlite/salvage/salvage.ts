@@ -58,8 +58,9 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
 function salvageMeta({ from, to }: Salvage): void {
   const given = ['schema_version', 'schema_crc']
   for (const { key, value } of from.rows('reprise_meta')) {
-    if (typeof key !== 'string' || given.includes(key)) continue
-    to.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', key, value!)
+    // A damaged header of a record may hide the value: readers of the key treat it as lost.
+    if (typeof key !== 'string' || value == null || given.includes(key)) continue
+    to.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', key, value)
   }
 }
 

@@ -131,7 +131,7 @@ function apply(row: Draft, entry: JournalEntry, told: Told, previous: number): v
       row.error = told.error ?? row.error
       return
     case 'retries': {
-      finish(row, time, previous, 'failed')
+      finish(row, time, told.ms, previous, 'failed')
       const nextAt = told.at ?? null
       row.attempts.push({ at: time, error: told.error ?? '', nextAt })
       row.spans.push({ kind: 'pause', from: time, to: nextAt })
@@ -144,7 +144,7 @@ function apply(row: Draft, entry: JournalEntry, told: Told, previous: number): v
     case 'ends':
     case 'fails': {
       const isBad = told.phase === 'fails'
-      finish(row, time, previous, isBad ? 'failed' : row.sort === 'wait' ? 'sleep' : 'run')
+      finish(row, time, told.ms, previous, isBad ? 'failed' : row.sort === 'wait' ? 'sleep' : 'run')
       if (isBad) row.attempts.push({ at: time, error: told.error ?? '', nextAt: null })
       row.state = isBad ? 'failed' : 'ok'
       row.error = isBad ? (told.error ?? (told.note || null)) : null
@@ -160,14 +160,23 @@ function close(row: Draft, time: number): void {
   if (last && last.to === null) row.spans[row.spans.length - 1] = { ...last, to: time }
 }
 
-/** Ends the attempt: it started at its begin, at the end of its pause, or at the previous entry. */
-function finish(row: Draft, time: number, previous: number, kind: SpanKind): void {
+/**
+ * Ends the attempt. Its start is recorded by how long it took. Older entries have no such record: then it started at its
+ * begin, at the end of its pause, or at the previous entry.
+ */
+function finish(row: Draft, time: number, ms: number | undefined, previous: number, kind: SpanKind): void {
   const last = row.spans.at(-1)
   if (last?.to === null) {
-    row.spans[row.spans.length - 1] = { ...last, to: time, kind: last.kind === 'run' ? kind : last.kind }
+    // A slow step is noted as begun only after a while.
+    const from = ms === undefined ? last.from : time - ms
+    row.from = Math.min(row.from, from)
+    row.spans[row.spans.length - 1] = { from, to: time, kind: last.kind === 'run' ? kind : last.kind }
     return
   }
-  const from = last ? Math.min(last.to ?? time, time) : Math.min(previous, time)
+  const least = last ? Math.min(last.to ?? time, time) : Math.min(previous, time)
+  const from = ms === undefined ? least : time - ms
+  // A pause is over when the next call begins, which may be later than it was due.
+  if (last && ms !== undefined) row.spans[row.spans.length - 1] = { ...last, to: Math.min(last.to ?? from, from) }
   if (!last) row.from = from
   row.spans.push({ kind, from, to: time })
 }

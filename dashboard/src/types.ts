@@ -85,6 +85,7 @@ export interface Told {
   readonly phase: RowPhase
   readonly error?: string
   readonly at?: number
+  readonly ms?: number
   readonly attempt?: number
   readonly note?: string
   readonly cuts?: true

@@ -50,6 +50,32 @@ describe('the rows of a journal', () => {
     expect(rows[2]).toMatchObject({ state: 'failed', error: 'no' })
   })
 
+  it('begin when their calls began, if it is recorded: neither in the queue nor after a neighbour in parallel', () => {
+    const rows = rowsOf(
+      [
+        entry(0, '~run', 'is'),
+        entry(8500, 'quick', 'ends', { ms: 0 }),
+        entry(10_500, 'left', 'ends', { ms: 2000 }),
+        entry(10_510, 'right', 'ends', { ms: 2000 }),
+        entry(11_500, 'slow', 'begins'),
+        entry(13_510, 'slow', 'retries', { ms: 3000, at: 14_000, error: '503', attempt: 1 }),
+        entry(16_000, 'slow', 'ends', { ms: 1000 }),
+      ],
+      true,
+    )
+    expect(rows.slice(1).map(({ title, from, to }) => [title, from, to])).toEqual([
+      ['quick', 8500, 8500],
+      ['left', 8500, 10_500],
+      ['right', 8510, 10_510],
+      ['slow', 10_510, 16_000],
+    ])
+    expect(rows.at(-1)!.spans).toEqual([
+      { kind: 'failed', from: 10_510, to: 13_510 },
+      { kind: 'pause', from: 13_510, to: 14_000 },
+      { kind: 'run', from: 15_000, to: 16_000 },
+    ])
+  })
+
   it('say that another worker went on, where a new epoch begins, and only of what has one worker', () => {
     const entries = [entry(1, 'a', 'ends'), entry(2, 'b', 'ends', { epoch: 2 })]
     expect(rowsOf(entries, true).map(({ state }) => state)).toEqual(['ok', 'takeover', 'ok'])

@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { GiveUp, workflow } from '../../src/layers/workflow/index.ts'
+import { entriesAfter } from '../../src/operations/history.ts'
 import { kitWith } from './kits.ts'
 
 describe('steps', () => {
@@ -26,6 +27,37 @@ describe('steps', () => {
     expect(await kit.result(run)).toBe(4)
     const pauses = at.map((time, i) => (time - at[Math.max(0, i - 1)]!) / 1000)
     expect(pauses.map(Math.round)).toEqual([0, 10, 30, 90])
+  })
+
+  it('record how long each call took, and not how long it waited before', async () => {
+    const kit = kitWith()
+    const slow = workflow('slow', async (ctx) => {
+      await ctx.sleep('1h')
+      await ctx.parallel([
+        (own) => own.step('left', () => kit.pause('2s')),
+        (own) => own.step('right', () => kit.pause('5s')),
+      ])
+      const call = async ({ attempt }: { attempt: number }) => {
+        await kit.pause('3s')
+        if (attempt === 1) throw new Error('503')
+      }
+      await ctx.step('again', call, { retry: { attempts: 2, backoff: '1m', jitter: 0 } })
+      await ctx.step('quick', () => undefined)
+    })
+    await kit.result(await kit.run(slow, undefined, { id: 's' }))
+    const took: [string, string, number][] = []
+    const head = (await kit.rp.head('workflow/slow/s'))!
+    for await (const { type, data } of entriesAfter(kit.rp, head, 0)) {
+      const { id, ms } = data as { id: string; ms?: number }
+      if (ms !== undefined) took.push([type, id, Math.round(ms / 100) / 10])
+    }
+    expect(took.map(([type, id, seconds]) => [type, id.split('/').at(-1), seconds])).toEqual([
+      ['done', 'left', 2],
+      ['done', 'right', 5],
+      ['retry', 'again', 3],
+      ['done', 'again', 3],
+      ['done', 'quick', 0],
+    ])
   })
 
   it('fail for good with what they threw: name, message, code and data survive', async () => {

@@ -31,6 +31,8 @@ export interface Told {
   readonly error?: string
   /** When it is retried, or resumes by itself. */
   readonly at?: number
+  /** How long the call took that ended with this entry. Default: unknown. */
+  readonly ms?: number
   /** The number of that attempt. */
   readonly attempt?: number
   /** A short text beside the title. */

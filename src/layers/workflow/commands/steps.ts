@@ -208,26 +208,27 @@ class Step implements Asked {
   }
 
   #callOut(command: Command, { failures, details }: OpenCommand): Working {
+    const attempt = new Attempt(this.#run, command, failures + 1, details)
     let result: unknown
     try {
-      result = new Attempt(this.#run, command, failures + 1, details).call(this.#call, this.#options)
+      result = attempt.call(this.#call, this.#options)
     } catch (error) {
-      return this.#failed(command, failures, error)
+      return this.#failed(command, failures, error, attempt.ms)
     }
-    if (!(result instanceof Promise)) return this.#done(command, result)
+    if (!(result instanceof Promise)) return this.#done(command, result, attempt.ms)
     return result.then(
-      (value) => this.#done(command, value),
-      (error) => this.#failed(command, failures, error),
+      (value) => this.#done(command, value, attempt.ms),
+      (error) => this.#failed(command, failures, error, attempt.ms),
     )
   }
 
-  #done(command: Command, result: unknown): Working {
+  #done(command: Command, result: unknown, ms: number): Working {
     this.#gate?.succeeded()
     this.#gate?.left(this)
-    return command.isAbandoned && !command.hasUndo ? undefined : this.#recordDone(command, result)
+    return command.isAbandoned && !command.hasUndo ? undefined : this.#recordDone(command, result, ms)
   }
 
-  #failed(command: Command, failures: number, error: unknown): Working {
+  #failed(command: Command, failures: number, error: unknown, ms: number): Working {
     const run = this.#run
     this.#gate?.failed(this.#retry, error, run.now(), this)
     this.#gate?.left(this)
@@ -237,24 +238,25 @@ class Step implements Asked {
       chance: () => run.kernel.random.number(),
       now,
     })
-    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(command, error)
+    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(command, error, ms)
     const at = now + delayMs
     const n = counts ? failures + 1 : failures
     return run.recorder
-      .record('retry', { id: this.#id, n, error: toFailure(error), at, ...keyOf(command) })
+      .record('retry', { id: this.#id, n, error: toFailure(error), at, ms, ...keyOf(command) })
       .then(() => this.#attemptAt(command, at))
   }
 
   /** A result that cannot be stored fails the step, and the code receives the reason. */
-  #recordDone(command: Command, result: unknown): Working {
+  #recordDone(command: Command, result: unknown, ms?: number): Working {
     this.#run.calls.trace?.ended(this.#id)
-    const data = doneOf(command, result)
-    return this.#run.recorder.recordLater('done', data, (error) => this.#recordFailed(command, error))
+    const data = doneOf(command, result, ms)
+    return this.#run.recorder.recordLater('done', data, (error) => this.#recordFailed(command, error, ms))
   }
 
-  #recordFailed(command: Command, error: unknown): Promise<unknown> {
+  #recordFailed(command: Command, error: unknown, ms?: number): Promise<unknown> {
     this.#run.calls.trace?.ended(this.#id, error)
-    return this.#run.recorder.record('failed', { id: this.#id, error: toFailure(error), ...keyOf(command) })
+    const took = ms === undefined ? {} : { ms }
+    return this.#run.recorder.record('failed', { id: this.#id, error: toFailure(error), ...took, ...keyOf(command) })
   }
 }
 
@@ -263,11 +265,14 @@ function keyOf({ keyUsed }: Command): { readonly key?: string } {
   return keyUsed === null ? {} : { key: keyUsed }
 }
 
-function doneOf(command: Command, result: unknown): unknown {
-  const { id, keyUsed } = command
-  if (result instanceof SharedResult) return { id, result: result.result, shared: result.shared, ...keyOf(command) }
-  if (keyUsed !== null) return result === undefined ? { id, key: keyUsed } : { id, result, key: keyUsed }
-  return result === undefined ? { id } : { id, result }
+/** `ms`: how long the call took; undefined if it was not called now. */
+function doneOf({ id, keyUsed }: Command, result: unknown, ms: number | undefined): unknown {
+  const data: Record<string, unknown> = { id }
+  if (result instanceof SharedResult) Object.assign(data, { result: result.result, shared: result.shared })
+  else if (result !== undefined) data.result = result
+  if (ms !== undefined) data.ms = ms
+  if (keyUsed !== null) data.key = keyUsed
+  return data
 }
 
 /** Rate limits and breakers of steps: one for each step name of a workflow, shared by all of its runs in this process. */

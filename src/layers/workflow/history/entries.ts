@@ -5,12 +5,13 @@
 //                                           identity: of this life of the run (core/history/identity.ts), part of every key
 //   waits      { for }                      the waits when the run left memory, for display (summary.ts)
 //   began      { id, key? }                       intent to call a step (`inDoubt` policies, slow steps)
-//   retry      { id, n, error, at, details?, key? }  an attempt failed; n so far; the next not before `at`
+//   retry      { id, n, error, at, ms?, details?, key? }  an attempt failed; n so far; the next not before `at`
+//                                           ms: how long the call took, in this and the two following types
 //   beat       { id, details }              a heartbeat with details
-//   done       { id, result?, rode?, by?, replaces?, key? }  a step, transaction or start of a child succeeded;
+//   done       { id, result?, ms?, rode?, by?, replaces?, key? }  a step, transaction or start of a child succeeded;
 //                                           by: decided by this person;
 //                                           replaces: in a fork, the edited outcome of the parent
-//   failed     { id, error, by?, key? }     failed for good; by: decided by this person; key: as passed to the outside
+//   failed     { id, error, ms?, by?, key? }  failed for good; by: decided by this person; key: as passed to the outside
 //   timer      { id }                       a sleep, or the timeout of a wait, is over
 //   signal     { name, value? }             mail became part of history
 //   update     { update, name, args }       an update was accepted

@@ -21,6 +21,7 @@ interface Fields {
   readonly n?: number
   readonly error?: Failure
   readonly at?: number
+  readonly ms?: number
   readonly name?: string
   readonly update?: string
   readonly reason?: string
@@ -50,14 +51,14 @@ const tellers: Readonly<Record<string, Teller>> = {
     told(`~note:${seq}`, 'wait', 'is', { title: 'waits', note: waits.map(waitWords).join(', '), ...letsGo }),
   began: ({ id }) => step(id!, 'begins'),
   beat: ({ id }) => step(id!, 'beats'),
-  retry: ({ id, n, error, at }) => retries(step(id!, 'retries'), n!, error, at),
-  done: ({ id, shared, by, replaces }) => {
+  retry: ({ id, n, error, at, ms }) => retries(step(id!, 'retries', took(ms)), n!, error, at),
+  done: ({ id, shared, by, replaces, ms }) => {
     if (replaces !== undefined) return step(id!, 'ends', { note: editedWords(replaces, by) })
-    if (shared) return step(id!, 'ends', { note: sharedWords(shared) })
+    if (shared) return step(id!, 'ends', { note: sharedWords(shared), ...took(ms) })
     if (id!.includes('~start:')) return step(id!, 'is')
-    return step(id!, id!.includes('~child:') ? 'begins' : 'ends')
+    return step(id!, id!.includes('~child:') ? 'begins' : 'ends', took(ms))
   },
-  failed: ({ id, error }) => step(id!, 'fails', failing(error)),
+  failed: ({ id, error, ms }) => step(id!, 'fails', { ...failing(error), ...took(ms) }),
   child: ({ id, error, by, replaces }) =>
     replaces === undefined
       ? step(id!, error ? 'fails' : 'ends', failing(error))
@@ -100,6 +101,10 @@ const tellers: Readonly<Record<string, Teller>> = {
 
 export function tells(entry: Entry): Told | null {
   return tellers[entry.type]?.((entry.data ?? {}) as Fields, entry) ?? null
+}
+
+function took(ms: number | undefined): Partial<Told> {
+  return ms === undefined ? {} : { ms }
 }
 
 function step(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told {

@@ -5,8 +5,8 @@ import { faultIn, type Shape, type Shapes } from '../../../core/data-shape.ts'
 import { RepriseError } from '../../../core/errors.ts'
 
 const byId: Shape = { id: 'text' }
-const ended: Shape = { id: 'text', error: 'object' }
-const tried: Shape = { id: 'text', n: 'number', at: 'number', error: 'object?' }
+const ended: Shape = { id: 'text', error: 'object', ms: 'number?' }
+const tried: Shape = { id: 'text', n: 'number', at: 'number', ms: 'number?', error: 'object?' }
 const back: Shape = { to: 'text', seq: 'number?' }
 const asked: Shape = { ...back, consumed: 'list?' }
 
@@ -21,7 +21,7 @@ const entries: Shapes = {
   began: byId,
   retry: tried,
   beat: byId,
-  done: byId,
+  done: { id: 'text', ms: 'number?' },
   failed: ended,
   timer: byId,
   signal: { name: 'text' },

@@ -50,6 +50,11 @@ export class Attempt implements StepCall, CallInFlight {
     return this.#heart?.last ?? this.startedAt
   }
 
+  /** How long the call has taken until now. */
+  get ms(): number {
+    return Math.max(0, Math.round(this.#run.kernel.clock.elapsed() - this.startedAt))
+  }
+
   get name(): string {
     return this.#id
   }

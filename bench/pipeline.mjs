@@ -7,13 +7,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { kafka, kafkaSink } from '../dist/adapters/kafka/index.js'
+import { kafkaSink, kafkaSource } from '../dist/adapters/kafka/index.js'
 import { open } from '../dist/index.js'
 import * as lib from '../dist/layers/pipeline/index.js'
 import { bareLoop as bareKafka, fill, makeTopic, startBroker } from './support/kafka.mjs'
 import { event, events, queries } from './support/nexmark.mjs'
 
-const { collect, count, generated, pipeline, tumbling } = lib
+const { collectSink, count, generatedSource, pipeline, tumbling } = lib
 
 const victimPath = fileURLToPath(new URL('./support/pipeline-victim.mjs', import.meta.url))
 const batch = 512
@@ -41,7 +41,7 @@ function counting(records, keys, out) {
   return pipeline('counting', (p) => {
     p.from(
       'numbers',
-      generated((n) => keyOf(n, keys), { count: records }),
+      generatedSource((n) => keyOf(n, keys), { count: records }),
     )
       .keyBy((key) => key)
       .aggregate('counts', count())
@@ -63,7 +63,7 @@ async function keyedCount(records, keys) {
   const bare = bareLoop(records, keys)
   return await inFolder(async (url) => {
     const rp = await open(url)
-    const run = await rp.run(counting(records, keys, collect()), {}, { checkpoint: { every: '1s' } })
+    const run = await rp.run(counting(records, keys, collectSink()), {}, { checkpoint: { every: '1s' } })
     const started = process.cpuUsage()
     await run.result()
     const value = perSecond(records, process.cpuUsage(started))
@@ -83,14 +83,14 @@ async function windows(records, keys) {
     const drawn = pipeline('windows', (p) => {
       p.from(
         'numbers',
-        generated((n) => n, { count: records }),
+        generatedSource((n) => n, { count: records }),
         { time: (n) => n, outOfOrder: 10 },
       )
         .keyBy((n) => keyOf(n, keys))
         .window('per-minute', tumbling('1m'))
         .aggregate(count())
         .filter(({ value }) => value < 0)
-        .to('out', collect())
+        .to('out', collectSink())
     })
     const cpu = process.cpuUsage()
     await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
@@ -110,11 +110,11 @@ async function branches(records, isJoin) {
     const drawn = pipeline('branches', (p) => {
       const all = p.from(
         'numbers',
-        generated((n) => keyOf(n, 1_000_000), { count: records }),
+        generatedSource((n) => keyOf(n, 1_000_000), { count: records }),
       )
       const of = (rest) => all.filter((n) => n % 2 === rest).keyBy((n) => n % 1000)
       const met = isJoin ? of(0).joinLatest('latest', of(1), (a, b) => a - (b ?? 0)) : of(0).union(of(1))
-      met.filter((n) => n < -1_000_000).to('out', collect())
+      met.filter((n) => n < -1_000_000).to('out', collectSink())
     })
     const cpu = process.cpuUsage()
     await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
@@ -173,7 +173,7 @@ async function checkpointStall(keys) {
     const drawn = pipeline('stall', (p) => {
       p.from(
         'numbers',
-        generated((n) => {
+        generatedSource((n) => {
           if (n % batch === 0) {
             const now = cpuMs()
             if (isWatching) longest = Math.max(longest, now - last)
@@ -185,7 +185,7 @@ async function checkpointStall(keys) {
         .keyBy((key) => key)
         .aggregate('counts', count())
         .filter(({ value }) => value < 0)
-        .to('out', collect())
+        .to('out', collectSink())
     })
     const run = await rp.run(drawn, {}, { checkpoint: { every: '1h' } }).started()
     while (run.status.records < keys) await new Promise((resolve) => setTimeout(resolve, 10))
@@ -269,10 +269,10 @@ async function nexmark(name, count) {
   return await inFolder(async (url) => {
     const rp = await open(url)
     const drawn = lib.pipeline(name, (p) => {
-      const all = p.from('events', generated(event, { count }), { time })
+      const all = p.from('events', generatedSource(event, { count }), { time })
       draw(lib, all)
         .filter(() => false)
-        .to('out', collect())
+        .to('out', collectSink())
     })
     const cpu = process.cpuUsage()
     await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
@@ -308,7 +308,7 @@ async function countInKafka(brokers, name, records) {
   return await inFolder(async (url) => {
     const rp = await open(url)
     const drawn = pipeline('kafka-count', (p) => {
-      p.from('in', kafka({ brokers, topic: name }), {
+      p.from('in', kafkaSource({ brokers, topic: name }), {
         decode: (record) => ({ record, value: JSON.parse(utf8.decode(record.value)) }),
       })
         .keyBy(({ record }) => utf8.decode(record.key))

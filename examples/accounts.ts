@@ -2,7 +2,7 @@
 // two accounts without a transaction over both. `runExample` plays an afternoon at the bank.
 
 import { open } from 'reprise'
-import { aggregate, command, processManager, projection, Refused } from 'reprise/events'
+import { aggregate, commandTo, processManager, projection, Refused } from 'reprise/events'
 
 export const account = aggregate('account', {
   initial: () => ({ balance: 0 }),
@@ -38,7 +38,7 @@ export const totals = projection('totals', {
 export const transfers = processManager('transfers', {
   from: [account],
   on: {
-    withdrawn: (e) => (e.to === undefined ? undefined : command(account, e.to, 'deposit', { amount: e.amount })),
+    withdrawn: (e) => (e.to === undefined ? undefined : commandTo(account, e.to, 'deposit', { amount: e.amount })),
   },
 })
 

@@ -1,13 +1,13 @@
 // Three programs that people write with Kafka Streams and Flink, as pipelines: a word count, orders priced from a table, and an
-// alarm with state and a timer. They read arrays, so that they run anywhere; with `kafka()` in the place of `values()` the rest
-// stays as it is. docs/guides/moving-pipelines.md shows them beside the originals.
+// alarm with state and a timer. They read arrays, so that they run anywhere; with `kafkaSource()` in the place of `valueSource()`
+// the rest stays as it is. docs/guides/moving-pipelines.md shows them beside the originals.
 
 import { open } from 'reprise'
-import { carries, collect, count, pipeline, type Source, valueState, values } from 'reprise/pipeline'
+import { carries, collectSink, count, pipeline, type Source, valueSource, valueState } from 'reprise/pipeline'
 import { table } from 'reprise/table'
 
 /** Kafka Streams: flatMapValues, groupBy, count. */
-export const wordCount = (lines: Source<string>, counts = collect<{ key: string | number; value: number }>()) => ({
+export const wordCount = (lines: Source<string>, counts = collectSink<{ key: string | number; value: number }>()) => ({
   counts,
   definition: pipeline('word-count', (p) => {
     p.from('lines', lines)
@@ -27,7 +27,7 @@ export interface Order {
 export const prices = table<{ readonly cents: number }>('prices')
 
 /** Kafka Streams: a KStream joined with a GlobalKTable. */
-export const priced = (orders: Source<Order>, out = collect<{ id: number; cents: number | null }>()) => ({
+export const priced = (orders: Source<Order>, out = collectSink<{ id: number; cents: number | null }>()) => ({
   out,
   definition: pipeline('priced', (p) => {
     p.from('orders', orders)
@@ -49,7 +49,7 @@ export interface Payment {
 const minuteMs = 60_000
 
 /** Flink: a KeyedProcessFunction. A small payment and a large one within a minute raise an alarm. */
-export const alarms = (payments: Source<Payment>, out = collect<{ card: string; cents: number }>()) => ({
+export const alarms = (payments: Source<Payment>, out = collectSink<{ card: string; cents: number }>()) => ({
   out,
   definition: pipeline('alarms', (p) => {
     p.from('payments', payments, { time: (payment) => payment.at, outOfOrder: '5s', idle: '30s' })
@@ -76,19 +76,19 @@ export const alarms = (payments: Source<Payment>, out = collect<{ card: string; 
 export async function runExample(url: string) {
   const rp = await open(url)
   try {
-    const words = wordCount(values(['To be, or not to be', 'that is the question']))
+    const words = wordCount(valueSource(['To be, or not to be', 'that is the question']))
     await rp.run(words.definition).result()
     const rows = await rp.open(prices)
     await rows.set('pear', { cents: 30 })
     const orders = priced(
-      values([
+      valueSource([
         { id: 1, sku: 'pear', pieces: 2 },
         { id: 2, sku: 'plum', pieces: 1 },
       ]),
     )
     await rp.run(orders.definition).result()
     const paid = alarms(
-      values([
+      valueSource([
         { card: 'a', cents: 50, at: 0 },
         { card: 'b', cents: 60, at: 1_000 },
         { card: 'a', cents: 90_000, at: 30_000 },

@@ -3,7 +3,7 @@
 
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { open } from 'reprise'
-import { jsonLines, pipeline, rows, sum, tumbling } from 'reprise/pipeline'
+import { jsonLineSource, pipeline, rowSink, sum, tumbling } from 'reprise/pipeline'
 
 interface Order {
   readonly customer: string
@@ -13,14 +13,14 @@ interface Order {
 
 export const revenueOf = (file: string) =>
   pipeline('revenue', (p) => {
-    p.from('orders', jsonLines<Order>(file, { follow: '10ms' }), { time: (order) => order.at, outOfOrder: '5s' })
+    p.from('orders', jsonLineSource<Order>(file, { follow: '10ms' }), { time: (order) => order.at, outOfOrder: '5s' })
       .filter((order) => order.cents > 0)
       .keyBy((order) => order.customer)
       .window('per-minute', tumbling('1m'))
       .aggregate(sum((order) => order.cents))
       .to(
         'totals',
-        rows({
+        rowSink({
           table: 'revenue',
           row: ({ key, start, value }) => ({ customer: key, minute: start, cents: value }),
           setup: 'CREATE TABLE IF NOT EXISTS revenue (customer TEXT, minute BIGINT, cents BIGINT)',

@@ -17,20 +17,44 @@ interface Module {
   /** What it has from elsewhere, under its local name; packages are left out. */
   readonly imported: ReadonlyMap<string, { readonly file: string; readonly name: string }>
   readonly exported: ReadonlyMap<string, { readonly file: string; readonly name: string; readonly isType: boolean }>
+  /** Modules whose exports are all passed on. */
+  readonly all: readonly string[]
 }
 
 /** Reads declarations; one instance reads each file once. */
 export class PublicTypes {
   readonly #modules = new Map<string, Module>()
 
-  /** What an entry exports, as `file name`. */
+  /** The exports of an entry, as `file name`. */
   exportsOf(file: string): Map<string, { readonly isType: boolean }> {
-    const found = new Map<string, { isType: boolean }>()
-    for (const { isType, ...at } of this.#module(file).exported.values()) {
+    return new Map([...this.namesOf(file).values()].map(({ home, isType }) => [home, { isType }]))
+  }
+
+  /** The exports of an entry by name, each with the file and the name of its declaration. */
+  namesOf(file: string): Map<string, { readonly home: string; readonly isType: boolean }> {
+    const module = this.#module(file)
+    const found = new Map(module.all.flatMap((from) => [...this.namesOf(from)]))
+    for (const [name, { isType, ...at }] of module.exported) {
       const home = this.#home(at.file, at.name)
-      if (home) found.set(`${home.file} ${home.name}`, { isType })
+      if (home) found.set(name, { home: `${home.file} ${home.name}`, isType })
     }
     return found
+  }
+
+  /** The types in the parameters of the constructors of exported classes, also of those that are exported as a type only. */
+  constructedFrom(file: string): { readonly name: string; readonly home: string; readonly takes: readonly string[] }[] {
+    return [...this.namesOf(file)].flatMap(([name, { home }]) => {
+      const [declaredIn, local] = home.split(' ') as [string, string]
+      const statements = this.#module(declaredIn).statements.get(local) ?? []
+      const text = statements.find((each) => /^(export )?(declare )?(abstract )?class /.test(each))
+      const [, parameters] = /^ {4}constructor\(([\s\S]*?)\);$/m.exec(text ?? '') ?? []
+      if (parameters === undefined) return []
+      const takes = [...parameters.matchAll(/\b[A-Z]\w*/g)].flatMap(([type]) => {
+        const from = this.#home(declaredIn, type)
+        return from ? [`${from.file} ${from.name}`] : []
+      })
+      return [{ name, home, takes }]
+    })
   }
 
   /** Everything that can be reached from what the entry exports, itself left out. `leaves` are not gone into. */
@@ -89,7 +113,10 @@ function readModule(file: string): Module {
   const imported = new Map<string, { file: string; name: string }>()
   const exported = new Map<string, { file: string; name: string; isType: boolean }>()
   const text = readFileSync(file, 'utf8').replace(/\/\*[\s\S]*?\*\//g, '')
+  const all: string[] = []
   for (const statement of text.split(/\n(?=[a-z])/).map((each) => each.trim())) {
+    const [, passed] = /^export \* from '(.*)';$/.exec(statement) ?? []
+    if (passed !== undefined) all.push(join(dirname(file), passed.replace(/\.[jt]s$/, '.d.ts')))
     const list = /^(import|export) (type )?\{([\s\S]*?)\}(?: from '(.*)')?;?$/.exec(statement)
     if (list) {
       const [, verb, type, names, from] = list
@@ -112,7 +139,7 @@ function readModule(file: string): Module {
     statements.set(name, [...(statements.get(name) ?? []), statement])
     if (declared[1]) exported.set(name, { file, name, isType: false })
   }
-  return { statements, imported, exported }
+  return { statements, imported, exported, all }
 }
 
 /** Without the members that a user cannot use. */

@@ -7,13 +7,13 @@ export type { Entity, LayerHost, PagedFold, Process, Workable } from './engine/m
 export type { Exchanged, ExchangeReader, SentMail } from './engine/model/exchange-reader.ts'
 export type { FlowCheckpoint, FlowMoment, FlowPart, FlowView } from './engine/model/flow-metrics.ts'
 export type { EditedFork, ForkMark } from './engine/model/fork-edit.ts'
-export type { RowPhase, RowSort, StatusLine, Told } from './engine/model/journal-row.ts'
+export type { JournalRow, RowPhase, RowSort, StatusLine } from './engine/model/journal-row.ts'
 export type { Asker, Recallable, Recalling, SharedFrom } from './engine/model/memo-protocol.ts'
 export type {
   Act,
+  ActionReport,
   Actions,
   Described,
-  Done,
   ErasableEntries,
   ForkRequest,
   HeadAgain,

@@ -1,6 +1,6 @@
 // reprise/tools: options and reports of the tools that work on every model: verify, repair, drill, back up, erase, move, ship.
 
-export type { RetentionPlan, Verdict } from './core/checkpoint/retention.ts'
+export type { RetentionPlan, RetentionVerdict } from './core/checkpoint/retention.ts'
 export type { CascadeStep, Exchange } from './core/history/recovery-line.ts'
 export type { AcceptLossOptions } from './engine/storage/losses.ts'
 export { renewStore } from './engine/storage/open-store.ts'

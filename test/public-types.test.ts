@@ -40,6 +40,27 @@ it.each(entries)('%s exports every type that its users come across, or an entry 
   expect(missing.map(({ name, by }) => `${by.join(' > ')} > ${name}`)).toEqual([])
 })
 
+it('no name has two meanings in two entries', () => {
+  const homes = new Map<string, Map<string, string[]>>()
+  for (const [entry, file] of entries) {
+    for (const [name, { home }] of types.namesOf(file)) {
+      const known = homes.get(name) ?? new Map<string, string[]>()
+      homes.set(name, known.set(home, [...(known.get(home) ?? []), entry]))
+    }
+  }
+  const twice = [...homes].filter(([, known]) => known.size > 1)
+  expect(twice.map(([name, known]) => `${name}: ${[...known.values()].join(' and ')}`)).toEqual([])
+})
+
+it('no public constructor takes a type that no entry exports', () => {
+  const found = entries.flatMap(([entry, file]) =>
+    types
+      .constructedFrom(file)
+      .flatMap(({ name, takes }) => takes.filter((type) => !anywhere.has(type)).map((type) => [entry, name, type])),
+  )
+  expect(found.map(([entry, name, type]) => `${entry} ${name} takes ${type!.split(' ')[1]}`)).toEqual([])
+})
+
 it('the root entry stays small: about 120 names', () => {
   expect(types.exportsOf(join(root, 'dist/index.d.ts')).size).toBeLessThanOrEqual(125)
 })

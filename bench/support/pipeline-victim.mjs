@@ -3,14 +3,14 @@
 // node pipeline-victim.mjs '{"url": "sqlite:file.db", "keys": 1000000}'
 
 import { open } from '../../dist/index.js'
-import { collect, count, generated, pipeline } from '../../dist/layers/pipeline/index.js'
+import { collectSink, count, generatedSource, pipeline } from '../../dist/layers/pipeline/index.js'
 
 const { url, keys } = JSON.parse(process.argv[2])
-const out = collect()
+const out = collectSink()
 const counting = pipeline('counting', (p) => {
   p.from(
     'numbers',
-    generated((n) => (n < keys ? n : (Math.imul(n, 0x9e3779b1) >>> 0) % keys)),
+    generatedSource((n) => (n < keys ? n : (Math.imul(n, 0x9e3779b1) >>> 0) % keys)),
   )
     .keyBy((key) => key)
     .aggregate('counts', count())

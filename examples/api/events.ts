@@ -5,7 +5,7 @@ import {
   aggregate,
   checkEvents,
   checked,
-  command,
+  commandTo,
   GiveUp,
   type Personal,
   partitionedProjection,
@@ -18,7 +18,7 @@ import {
   RetryLater,
   rewrite,
   type StandardSchema,
-  send,
+  sendCommand,
   sqlProjection,
   tableProjection,
 } from 'reprise/events'
@@ -80,8 +80,8 @@ export default [
     await ann.checkpoint()
     assert.equal((await checkEvents(rp, account)).ok, true)
   }),
-  example(['command', 'send', 'AggregateHandle.receive'], async (rp) => {
-    await send(rp, command(account, 'bob', 'deposit', { amount: 5 }), { key: 'transfer-1' })
+  example(['commandTo', 'sendCommand', 'AggregateHandle.receive'], async (rp) => {
+    await sendCommand(rp, commandTo(account, 'bob', 'deposit', { amount: 5 }), { key: 'transfer-1' })
     const bob = await rp.open(account, 'bob')
     await bob.receive()
     assert.equal((await bob.refresh()).balance, 5)
@@ -196,7 +196,7 @@ export default [
     async (rp) => {
       const bonus = processManager('bonus', {
         from: [account],
-        on: { deposited: (e) => (e.amount > 50 ? command(account, 'bank', 'withdraw', { amount: 1 }) : undefined) },
+        on: { deposited: (e) => (e.amount > 50 ? commandTo(account, 'bank', 'withdraw', { amount: 1 }) : undefined) },
       })
       await rp.open(account, 'ann').do('deposit', { amount: 10 })
       const manager = await rp.open(bonus)

@@ -92,7 +92,7 @@ export default [
       [2, 1, 1],
     )
   }),
-  example(['pages', 'keyRange', 'SourceContext.total'], async (rp) => {
+  example(['pages', 'keyRange', 'JobSourceContext.total'], async (rp) => {
     const fetchPage = (page = 1, context: { total(count: number): void }) => {
       context.total(4)
       return { items: [page * 2, page * 2 + 1], next: page < 2 ? page + 1 : null }
@@ -107,7 +107,7 @@ export default [
     })
     assert.deepEqual([(await rp.run(paged).result()).done, (await rp.run(ranged).result()).done], [4, 3])
   }),
-  example(['SourceContext.cursor'], async (rp) => {
+  example(['JobSourceContext.cursor'], async (rp) => {
     const numbers = job('numbers', {
       source: async function* (from: number = 0, context) {
         for (let n = from; n < 3; n++) {

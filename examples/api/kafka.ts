@@ -1,6 +1,6 @@
 // Examples of `reprise/kafka`. They need a broker, and are compiled: test/pipeline/kafka.test.ts runs both on a real one.
 
-import { kafka, kafkaSink } from 'reprise/kafka'
+import { kafkaSink, kafkaSource } from 'reprise/kafka'
 import { json, pipeline, sum, tumbling } from 'reprise/pipeline'
 import { example } from './example.ts'
 
@@ -12,11 +12,11 @@ interface Order {
 
 export default [
   example(
-    ['kafka', 'kafkaSink'],
+    ['kafkaSource', 'kafkaSink'],
     async (rp) => {
       const brokers = ['localhost:9092']
       const revenue = pipeline('revenue', (p) => {
-        p.from('orders', kafka({ brokers, topic: 'orders' }), {
+        p.from('orders', kafkaSource({ brokers, topic: 'orders' }), {
           decode: json<Order>(),
           time: (order) => order.at,
           outOfOrder: '5s',

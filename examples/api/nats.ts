@@ -1,6 +1,6 @@
 // Examples of `reprise/nats`. They need a server, and are compiled: test/pipeline/nats.test.ts runs both on a real one.
 
-import { nats, natsSink } from 'reprise/nats'
+import { natsSink, natsSource } from 'reprise/nats'
 import { json, pipeline } from 'reprise/pipeline'
 import { example } from './example.ts'
 
@@ -11,11 +11,11 @@ interface Order {
 
 export default [
   example(
-    ['nats', 'natsSink'],
+    ['natsSource', 'natsSink'],
     async (rp) => {
       const servers = 'nats://localhost:4222'
       const paid = pipeline('paid', (p) => {
-        p.from('orders', nats({ servers, stream: 'ORDERS', filter: 'orders.>' }), { decode: json<Order>() })
+        p.from('orders', natsSource({ servers, stream: 'ORDERS', filter: 'orders.>' }), { decode: json<Order>() })
           .filter((order) => order.cents > 0)
           // The stream PAID has allow_atomic.
           .to(

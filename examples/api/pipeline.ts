@@ -8,34 +8,34 @@ import {
   average,
   carries,
   checkPipelines,
-  collect,
+  collectSink,
   comparePipelineState,
   count,
-  csv,
-  entries,
+  csvSource,
+  entrySource,
   every,
-  files,
-  generated,
+  fileSink,
+  generatedSource,
   httpSink,
-  iterable,
+  iterableSource,
   json,
-  jsonLines,
+  jsonLineSource,
   keyValue,
-  lines,
+  lineSource,
   list,
   listState,
   logOf,
   mapState,
   max,
   min,
-  paged,
+  pageSource,
   pipeline,
-  print,
+  printSink,
   readPipelineState,
   reduce,
   reducingState,
-  rows,
-  send,
+  rowSink,
+  sendSink,
   session,
   sliding,
   sqlSink,
@@ -44,8 +44,8 @@ import {
   text,
   timelineSink,
   tumbling,
+  valueSource,
   valueState,
-  values,
   type WindowResult,
 } from 'reprise/pipeline'
 import { type Transaction, table } from 'reprise/table'
@@ -67,8 +67,8 @@ export default [
   example(
     [
       'pipeline',
-      'values',
-      'collect',
+      'valueSource',
+      'collectSink',
       'sum',
       'tumbling',
       'PipelineBuilder.from',
@@ -79,9 +79,9 @@ export default [
       'PipelineRun.result',
     ],
     async (rp) => {
-      const totals = collect<WindowResult<number>>()
+      const totals = collectSink<WindowResult<number>>()
       const revenue = pipeline('revenue', (p) => {
-        p.from('orders', values(orders), { time: (order) => order.at })
+        p.from('orders', valueSource(orders), { time: (order) => order.at })
           .keyBy((order) => order.customer)
           .window('per-minute', tumbling('1m'))
           .aggregate(sum((order) => order.cents))
@@ -91,14 +91,14 @@ export default [
       assert.equal(totals.values.length, 3)
     },
   ),
-  example(['Stream.map', 'Stream.filter', 'Stream.flatMap', 'Stream.union', 'iterable'], async (rp) => {
-    const words = collect<string>()
+  example(['Stream.map', 'Stream.filter', 'Stream.flatMap', 'Stream.union', 'iterableSource'], async (rp) => {
+    const words = collectSink<string>()
     const shout = pipeline('shout', (p) => {
       const a = p.from(
         'a',
-        iterable(() => ['to be', 'or not']),
+        iterableSource(() => ['to be', 'or not']),
       )
-      const b = p.from('b', values(['to be']))
+      const b = p.from('b', valueSource(['to be']))
       a.union(b)
         .flatMap((line) => line.split(' '))
         .filter((word) => word !== 'or')
@@ -108,10 +108,10 @@ export default [
     await rp.run(shout, {}).result()
     assert.equal(words.values.length, 5)
   }),
-  example(['Stream.call', 'paged', 'generated', 'print'], async (rp) => {
-    const prices = collect<number>()
+  example(['Stream.call', 'pageSource', 'generatedSource', 'printSink'], async (rp) => {
+    const prices = collectSink<number>()
     const priced = pipeline('priced', (p) => {
-      const pages = paged<number, number>(async (page) => ({
+      const pages = pageSource<number, number>(async (page) => ({
         items: [page ?? 0],
         next: (page ?? 0) < 2 ? (page ?? 0) + 1 : null,
       }))
@@ -120,10 +120,10 @@ export default [
         .to('prices', prices)
       p.from(
         'numbers',
-        generated((n) => n, { count: 3 }),
+        generatedSource((n) => n, { count: 3 }),
       )
         .filter(() => false)
-        .to('printed', print())
+        .to('printed', printSink())
     })
     await rp.run(priced, {}).result()
     assert.deepEqual(prices.values, [0, 100, 200])
@@ -134,7 +134,7 @@ export default [
     const keep = (message: string, fields?: object) => void told.push({ message, ...fields })
     const log = { debug: keep, info: keep, warn: keep, error: keep }
     const logged = pipeline('logged', (p) => {
-      p.from('orders', values(orders.slice(0, 1)))
+      p.from('orders', valueSource(orders.slice(0, 1)))
         .call('price', async (order, call) => {
           keys.push(call.key)
           logOf(call, log).info('asked', { cents: order.cents })
@@ -142,7 +142,7 @@ export default [
         })
         .keyBy((order) => order.customer)
         .process('seen', { onRecord: (_, record) => logOf(record, log).debug('seen') })
-        .to('nothing', collect())
+        .to('nothing', collectSink())
     })
     await rp.run(logged, {}).result()
     const of = { pipeline: 'pipeline/logged' }
@@ -151,29 +151,29 @@ export default [
       { message: 'seen', ...of, operator: 'seen', key: 'ann' },
     ])
   }),
-  example(['lines', 'jsonLines', 'csv', 'files'], async (rp, folder) => {
+  example(['lineSource', 'jsonLineSource', 'csvSource', 'fileSink'], async (rp, folder) => {
     const write = (name: string, text: string) => {
       writeFileSync(join(folder, name), text)
       return join(folder, name)
     }
     const out = join(folder, 'out')
     const reading = pipeline('reading', (p) => {
-      const log = p.from('log', lines(write('a.log', 'one\ntwo\n')))
+      const log = p.from('log', lineSource(write('a.log', 'one\ntwo\n')))
       const json = p
-        .from('json', jsonLines<{ text: string }>(write('a.jsonl', '{"text":"three"}\n')))
+        .from('json', jsonLineSource<{ text: string }>(write('a.jsonl', '{"text":"three"}\n')))
         .map(({ text }) => text)
-      const table = p.from('table', csv(write('a.csv', 'text\nfour\n'))).map((row) => row.text!)
-      log.union(json, table).to('texts', files<string>({ folder: out }))
+      const table = p.from('table', csvSource(write('a.csv', 'text\nfour\n'))).map((row) => row.text!)
+      log.union(json, table).to('texts', fileSink<string>({ folder: out }))
     })
     await rp.run(reading, {}).result()
     assert.ok(readdirSync(out).length > 0)
   }),
-  example(['entries', 'count', 'KeyedStream.aggregate'], async (rp) => {
+  example(['entrySource', 'count', 'KeyedStream.aggregate'], async (rp) => {
     const visits = timeline('visits', { initial: () => 0, apply: (n: number, _: { type: 'seen' }) => n + 1 })
     await rp.open(visits, 'home').append({ type: 'seen' })
-    const seen = collect<{ key: string | number; value: number }>()
+    const seen = collectSink<{ key: string | number; value: number }>()
     const counting = pipeline('counting', (p) => {
-      p.from('visits', entries([visits], { follow: false }))
+      p.from('visits', entrySource([visits], { follow: false }))
         .keyBy((entry) => entry.timeline)
         .aggregate('so-far', count())
         .to('seen', seen)
@@ -184,30 +184,30 @@ export default [
   example(
     ['sliding', 'session', 'every', 'average', 'min', 'max', 'list', 'reduce', 'CountedStream.aggregate'],
     async (rp) => {
-      const out = collect<unknown>()
+      const out = collectSink<unknown>()
       const many = pipeline('many', (p) => {
-        const byCustomer = p.from('orders', values(orders), { time: (o) => o.at }).keyBy((o) => o.customer)
+        const byCustomer = p.from('orders', valueSource(orders), { time: (o) => o.at }).keyBy((o) => o.customer)
         byCustomer
           .window('sliding', sliding('2m', '1m'))
           .aggregate(average((o) => o.cents))
           .to('averages-out', out)
-        byCustomer.window('sessions', session('30s')).aggregate(list()).to('sessions-out', collect())
+        byCustomer.window('sessions', session('30s')).aggregate(list()).to('sessions-out', collectSink())
         byCustomer
           .window('pairs', every(2))
           .aggregate(max((o) => o.cents))
-          .to('largest', collect())
+          .to('largest', collectSink())
         byCustomer
           .aggregate(
             'smallest',
             min((o) => o.cents),
           )
-          .to('smallest-out', collect())
+          .to('smallest-out', collectSink())
         byCustomer
           .aggregate(
             'newest',
             reduce((a, b) => (b.at > a.at ? b : a)),
           )
-          .to('newest-out', collect())
+          .to('newest-out', collectSink())
       })
       await rp.run(many, {}).result()
       assert.ok(out.values.length > 0)
@@ -251,10 +251,10 @@ export default [
       ],
     ],
     async (rp) => {
-      const large = collect<Order>()
+      const large = collectSink<Order>()
       const guard = pipeline('guard', (p) => {
         const checked = p
-          .from('orders', values(orders), { time: (order) => order.at })
+          .from('orders', valueSource(orders), { time: (order) => order.at })
           .keyBy((order) => order.customer)
           .dedupe('once', { within: '1h' })
           .process('check', {
@@ -288,7 +288,7 @@ export default [
               state.total.clear()
             },
           })
-        checked.to('totals', collect())
+        checked.to('totals', collectSink())
         checked.side('large').to('large', large)
       })
       await rp.run(guard, {}).result()
@@ -296,29 +296,29 @@ export default [
     },
   ),
   example(['KeyedStream.joinWindow', 'KeyedStream.joinInterval', 'KeyedStream.joinLatest'], async (rp) => {
-    const joined = collect<string>()
+    const joined = collectSink<string>()
     const names = [{ customer: 'ann', name: 'Ann', at: 500 }]
     const joins = pipeline('joins', (p) => {
-      const a = p.from('orders', values(orders), { time: (o) => o.at }).keyBy((o) => o.customer)
-      const b = p.from('names', values(names), { time: (n) => n.at }).keyBy((n) => n.customer)
+      const a = p.from('orders', valueSource(orders), { time: (o) => o.at }).keyBy((o) => o.customer)
+      const b = p.from('names', valueSource(names), { time: (n) => n.at }).keyBy((n) => n.customer)
       a.joinWindow('same-minute', b, tumbling('1m'), (order, { name }) => `${name}: ${order.cents}`).to(
         'window',
         joined,
       )
       a.joinInterval('near', b, { from: -1000, to: 0 }, (order, { name }) => `${name} ${order.cents}`).to(
         'near-out',
-        collect(),
+        collectSink(),
       )
-      a.joinLatest('latest', b, (order, found) => `${found?.name} ${order.cents}`).to('latest-out', collect())
+      a.joinLatest('latest', b, (order, found) => `${found?.name} ${order.cents}`).to('latest-out', collectSink())
     })
     await rp.run(joins, {}).result()
     assert.deepEqual(joined.values, ['Ann: 500'])
   }),
   example(['Stream.broadcast'], async (rp) => {
-    const priced = collect<string>()
+    const priced = collectSink<string>()
     const rated = pipeline('rated', (p) => {
-      const rates = p.from('rates', values([{ percent: 19 }]))
-      p.from('orders', values(orders))
+      const rates = p.from('rates', valueSource([{ percent: 19 }]))
+      p.from('orders', valueSource(orders))
         .broadcast(
           'rates-known',
           rates,
@@ -337,7 +337,7 @@ export default [
       apply: (n, entry: { type: 'paid'; cents: number }) => n + entry.cents,
     })
     const into = pipeline('into', (p) => {
-      const paid = p.from('orders', values(orders))
+      const paid = p.from('orders', valueSource(orders))
       paid.to(
         'rows',
         tableSink({ table: totals, write: (tx: Transaction<number>, o: Order) => void tx.set(o.customer, o.cents) }),
@@ -359,20 +359,20 @@ export default [
     async (rp) => {
       const posted = pipeline('posted', (p) => {
         // At least once, each time with the same Idempotency-Key.
-        p.from('orders', values(orders)).to('out', httpSink({ url: 'https://example.com/orders' }))
+        p.from('orders', valueSource(orders)).to('out', httpSink({ url: 'https://example.com/orders' }))
       })
       await rp.run(posted, {}).result()
     },
     'compiled',
   ),
   example(
-    ['rows', 'sqlSink', 'send'],
+    ['rowSink', 'sqlSink', 'sendSink'],
     async (rp) => {
       const sent: string[] = []
       const sinks = pipeline('sinks', (p) => {
-        const all = p.from('orders', values(orders))
+        const all = p.from('orders', valueSource(orders))
         // The table is there: CREATE TABLE orders (customer TEXT, cents INTEGER)
-        all.to('rows', rows<Order>({ table: 'orders', row: ({ customer, cents }) => ({ customer, cents }) }))
+        all.to('rows', rowSink<Order>({ table: 'orders', row: ({ customer, cents }) => ({ customer, cents }) }))
         all.to(
           'sql',
           sqlSink<Order>({
@@ -384,7 +384,7 @@ export default [
         )
         all.to(
           'sent',
-          send<Order>(async (order, { key }) => void sent.push(`${order.cents} under ${key}`)),
+          sendSink<Order>(async (order, { key }) => void sent.push(`${order.cents} under ${key}`)),
         )
       })
       const { migrations } = await import('reprise/migrate')
@@ -410,7 +410,7 @@ export default [
       apply: (sum: number, entry: { type: 'paid'; cents: number }) => sum + entry.cents,
     })
     const books = pipeline('books', (p) => {
-      const all = p.from('orders', values(orders))
+      const all = p.from('orders', valueSource(orders))
       all.to('spent', tableSink({ table: spent, write: (tx, order: Order) => tx.set(order.customer, order.cents) }))
       const entry = ({ cents }: Order) => ({ type: 'paid' as const, cents })
       all.to('journal', timelineSink({ timeline: journal, id: (order: Order) => order.customer, entry }))
@@ -423,7 +423,7 @@ export default [
     ['httpSink'],
     async (rp) => {
       const posting = pipeline('posting', (p) => {
-        p.from('orders', values(orders)).to(
+        p.from('orders', valueSource(orders)).to(
           'posted',
           httpSink<Order>({ url: 'https://example.com/orders', retry: { attempts: 5 } }),
         )
@@ -446,12 +446,12 @@ export default [
       const endless = pipeline('endless', (p) => {
         p.from(
           'numbers',
-          generated((n) => n),
+          generatedSource((n) => n),
         )
           .keyBy((n) => n % 2)
           .aggregate('counts', count())
           .filter(() => false)
-          .to('nothing', collect())
+          .to('nothing', collectSink())
       })
       const run = await rp.run(endless, {}).started()
       await run.checkpoint()
@@ -469,14 +469,14 @@ export default [
     const strict = pipeline('strict', (p) => {
       p.from(
         'numbers',
-        generated((n) => n),
+        generatedSource((n) => n),
       )
         .map((n) => {
           if (n === 3) throw new Error('3 is not allowed')
           return n
         })
         .filter(() => false)
-        .to('good', collect())
+        .to('good', collectSink())
     })
     const run = await rp.run(strict, {}, { deadLettersMax: 10 }).started()
     while (run.status.records < 10) await run.checkpoint()
@@ -488,9 +488,9 @@ export default [
   }),
   example(['checkPipelines'], async (rp) => {
     const labelled = pipeline('labelled', (p) => {
-      p.from('orders', values(orders))
+      p.from('orders', valueSource(orders))
         .map((order) => ({ ...order, id: Math.random() }))
-        .to('out', collect())
+        .to('out', collectSink())
     })
     const { ok, checked } = await checkPipelines(rp, [labelled])
     assert.equal(ok, false)
@@ -499,9 +499,9 @@ export default [
   example(['Stream.joinTable'], async (rp) => {
     const rates = table<number>('rates')
     await (await rp.open(rates)).set('ann', 2)
-    const out = collect<number>()
+    const out = collectSink<number>()
     const weighed = pipeline('weighed', (p) => {
-      p.from('orders', values(orders))
+      p.from('orders', valueSource(orders))
         .joinTable(
           rates,
           (order) => order.customer,

@@ -13,13 +13,13 @@ export const flowAdvices: readonly Advice[] = [
       'results are visible with their checkpoint; a sink outside the store gets keys, and may get a result twice',
     ],
     code: `import { open } from 'reprise'
-import { collect, pipeline, sum, tumbling, values } from 'reprise/pipeline'
+import { collectSink, pipeline, sum, tumbling, valueSource } from 'reprise/pipeline'
 
 // Stands for your stream.
 const orders = [{ customer: 'ann', cents: 500, at: 1_000 }, { customer: 'ann', cents: 250, at: 61_000 }]
-const totals = collect()
+const totals = collectSink()
 export const revenue = pipeline('advised-revenue', (p) => {
-  p.from('orders', values(orders), { time: (order) => order.at })
+  p.from('orders', valueSource(orders), { time: (order) => order.at })
     .keyBy((order) => order.customer)
     .window('per-minute', tumbling('1m'))
     .aggregate(sum((order) => order.cents))

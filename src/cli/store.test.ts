@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
-import { pipeline, sqlSink, values } from '../layers/pipeline/index.ts'
+import { pipeline, sqlSink, valueSource } from '../layers/pipeline/index.ts'
 import { openEngine } from './store.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'reprise-cli-store-'))
@@ -24,7 +24,7 @@ it('SQL of a sink may take longer than a store has for an answer: it goes throug
     },
   })
   const drawn = pipeline('numbers', (p) => {
-    p.from('numbers', values([1, 2, 3])).to('rows', slow)
+    p.from('numbers', valueSource([1, 2, 3])).to('rows', slow)
   })
   expect(await engine.run(drawn, {}).result()).toMatchObject({ status: 'done', records: 3 })
   expect(calls).toBe(1)

@@ -1,6 +1,6 @@
 // Reports an action on a timeline: as text, or as facts with --json.
 
-import type { Done } from '../engine/model/model.ts'
+import type { ActionReport } from '../engine/model/model.ts'
 import { exit } from './exit.ts'
 import type { Output } from './output.ts'
 
@@ -8,7 +8,7 @@ import type { Output } from './output.ts'
 const problemsMax = 1000
 
 /** @example return tell(output, await act(engine, head, 'cancel', { reason })) */
-export function tell(output: Output, { said, facts }: Done): number {
+export function tell(output: Output, { said, facts }: ActionReport): number {
   output.result(facts, () => output.line(said))
   return exit.ok
 }

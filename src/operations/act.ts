@@ -5,7 +5,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
-import { actionOf, type Done, type Target, type Verb } from '../engine/model/model.ts'
+import { type ActionReport, actionOf, type Target, type Verb } from '../engine/model/model.ts'
 import { refuseHeld } from '../engine/storage/held.ts'
 import { refuseNotHere } from '../engine/storage/moved.ts'
 import { sleep } from '../lib/waiting.ts'
@@ -26,11 +26,11 @@ export async function act(
   verb: PlainVerb,
   args: Readonly<Record<string, unknown>>,
   key?: string,
-): Promise<Done> {
+): Promise<ActionReport> {
   refuseNotHere(head)
   const action = actionOf(hostOf(engine).models.find(head.timeline), verb, head.timeline)
   const target: Target = { engine, head, ...(key !== undefined && { key }) }
-  return await (action as (target: Target, args: unknown) => Promise<Done>)(target, args)
+  return await (action as (target: Target, args: unknown) => Promise<ActionReport>)(target, args)
 }
 
 /**

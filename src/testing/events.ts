@@ -7,7 +7,7 @@ import { isReprise, RepriseError } from '../core/errors.ts'
 import type { AggregateDefinition } from '../layers/events/aggregate.ts'
 import { toEntry } from '../layers/events/envelope.ts'
 import { validate } from '../layers/events/schema.ts'
-import type { EventOf, InputOf, Metadata } from '../layers/events/types.ts'
+import type { CommandInput, EventOf, Metadata } from '../layers/events/types.ts'
 
 export interface Given<State, Evolve, Decide> {
   /** The state after the given events. */
@@ -15,9 +15,9 @@ export interface Given<State, Evolve, Decide> {
   and(...events: readonly EventOf<Evolve>[]): Given<State, Evolve, Decide>
   when<Name extends keyof Decide & string>(
     command: Name,
-    ...args: unknown extends InputOf<Decide, Name>
+    ...args: unknown extends CommandInput<Decide, Name>
       ? [input?: undefined, options?: WhenOptions]
-      : [input: InputOf<Decide, Name>, options?: WhenOptions]
+      : [input: CommandInput<Decide, Name>, options?: WhenOptions]
   ): When<State, Evolve>
 }
 

@@ -9,7 +9,7 @@ import { type KitOptions, WorkflowKit } from './workflow.ts'
 /** The answer of a step: a value, an error to throw, or a function that decides. Other steps run as usual. */
 export type Answers = Readonly<Record<string, unknown>>
 
-export interface Told<Output> {
+export interface StoryOutcome<Output> {
   readonly result: Output | undefined
   readonly error: Error | null
   /** Each call in order: 'charge', 'charge failed', 'undo charge'. */
@@ -61,7 +61,7 @@ export class Story<Input, Output> {
   }
 
   /** Runs the story to its end; the options may add crashes. */
-  async outcome(options: KitOptions = {}): Promise<Told<Output>> {
+  async outcome(options: KitOptions = {}): Promise<StoryOutcome<Output>> {
     const happened: string[] = []
     const kit = new WorkflowKit(options)
     const { name, options: own, run: code } = this.#definition

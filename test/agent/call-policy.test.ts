@@ -1,7 +1,7 @@
 // Calls that fail for a while, hang, or keep failing; and calls of one answer that run beside one another.
 
 import { describe, expect, it, vi } from 'vitest'
-import { agent, GiveUp, type Model, RetryLater, readTurn, tool } from '../../src/layers/agent/index.ts'
+import { agent, GiveUp, type LanguageModel, RetryLater, readTurn, tool } from '../../src/layers/agent/index.ts'
 import { handClock } from '../support/hand-clock.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -11,9 +11,9 @@ const httpError = (status: number, headers: Record<string, string> = {}) =>
   Object.assign(new Error(`status ${status}`), { status, headers })
 
 /** Throws these, one a call, then answers. */
-function failing(...errors: unknown[]): { model: Model<null>; keys: string[] } {
+function failing(...errors: unknown[]): { model: LanguageModel<null>; keys: string[] } {
   const keys: string[] = []
-  const model: Model<null> = ({ key }) => {
+  const model: LanguageModel<null> = ({ key }) => {
     keys.push(key)
     const error = errors[keys.length - 1]
     if (error) throw error
@@ -23,7 +23,7 @@ function failing(...errors: unknown[]): { model: Model<null>; keys: string[] } {
 }
 
 const wanting =
-  (...requests: { tool: string; args: unknown }[]): Model<null> =>
+  (...requests: { tool: string; args: unknown }[]): LanguageModel<null> =>
   ({ messages }) =>
     messages.at(-1)!.role === 'tool' ? { content: 'done' } : { content: '', requests }
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { agent, type Model } from '../../src/layers/agent/index.ts'
+import { agent, type LanguageModel } from '../../src/layers/agent/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -17,7 +17,7 @@ let files = 0
 
 /** Asks `ledger`, which answers a key that it knows with its first answer. */
 function clerkOf(ledger: OutsideLedger, before: () => void = () => undefined) {
-  const model: Model<object> = async ({ messages, settings, key }) => {
+  const model: LanguageModel<object> = async ({ messages, settings, key }) => {
     const question = [messages.at(-1)!.content, settings.model ?? null]
     const answer = ledger.receive(key, question)
     before()

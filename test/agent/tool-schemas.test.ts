@@ -2,11 +2,11 @@
 
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { agent, type Model, type StandardSchema, tool } from '../../src/layers/agent/index.ts'
+import { agent, type LanguageModel, type StandardSchema, tool } from '../../src/layers/agent/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 /** Asks for the tool with these arguments, one after another, then says what the last result was. */
-function asking(name: string, ...args: unknown[]): Model<null> {
+function asking(name: string, ...args: unknown[]): LanguageModel<null> {
   return ({ messages }) => {
     const answered = messages.filter((message) => message.role === 'tool').length
     if (answered < args.length) return { content: '', requests: [{ tool: name, args: args[answered] }] }

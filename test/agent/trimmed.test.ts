@@ -1,10 +1,10 @@
 // Replay and evaluation of sessions whose history was trimmed: from the oldest capture that is left, and it says so.
 
 import { describe, expect, it } from 'vitest'
-import { agent, evaluateSession, type Model, replaySession, tool } from '../../src/layers/agent/index.ts'
+import { agent, evaluateSession, type LanguageModel, replaySession, tool } from '../../src/layers/agent/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-const model: Model<{ seen: number }> = ({ messages }) => {
+const model: LanguageModel<{ seen: number }> = ({ messages }) => {
   const last = messages.at(-1)!
   if (last.role === 'tool') return { content: `answer to ${messages.length}`, usage: { cost: 1 } }
   return { content: '', requests: [{ tool: 'look', args: messages.length }], usage: { cost: 1 } }

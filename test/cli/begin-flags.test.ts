@@ -14,7 +14,7 @@ afterEach(() => folder.remove())
 
 /** Reads for ever, unless TOTAL is set; OUT is the name of its sink. */
 const module = `
-import { generated, pipeline, run, collect } from 'reprise/pipeline'
+import { generatedSource, pipeline, run, collectSink } from 'reprise/pipeline'
 const total = Number(process.env.TOTAL ?? Infinity)
 const ticks = {
   partitions: async () => ['0', '1'],
@@ -37,7 +37,7 @@ const ticks = {
   },
 }
 export const ticking = pipeline('ticking', (p) => {
-  p.from('ticks', ticks).to(process.env.OUT ?? 'out', collect())
+  p.from('ticks', ticks).to(process.env.OUT ?? 'out', collectSink())
 }, { checkpoint: { every: '50ms' } })
 `.replace('generated, pipeline, run, collect', 'collect, pipeline')
 

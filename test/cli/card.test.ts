@@ -7,7 +7,7 @@ import { afterEach, expect, it } from 'vitest'
 import { cardFacts, isLossy } from '../../src/cli/card-facts.ts'
 import type { Reprise } from '../../src/index.ts'
 import { open, timeline } from '../../src/index.ts'
-import { collect, lines, pipeline } from '../../src/layers/pipeline/index.ts'
+import { collectSink, lineSource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import type { RecoveryCard } from '../../src/tools.ts'
@@ -166,7 +166,9 @@ it('shows how much input a pipeline would read again, which grows while there is
   writeFileSync(path, 'one\ntwo\n')
   const rp = await opened()
   const checkpoint = { each: '1h' } as const
-  const shop = pipeline('shop', (p) => p.from('n', lines(path, { follow: 5 })).to('out', collect()), { checkpoint })
+  const shop = pipeline('shop', (p) => p.from('n', lineSource(path, { follow: 5 })).to('out', collectSink()), {
+    checkpoint,
+  })
   const run = rp.run(shop, {})
   const again = async () => (await rp.card('pipeline/shop').catch(() => null))?.history.again?.ms ?? 0
   while ((await again()) === 0) await new Promise((resolve) => setTimeout(resolve, 10))
@@ -176,7 +178,7 @@ it('shows how much input a pipeline would read again, which grows while there is
   await run.stop()
   await run.result()
   writeFileSync(path, 'one\ntwo\n')
-  const done = pipeline('done', (p) => p.from('n', lines(path)).to('out', collect()), { checkpoint })
+  const done = pipeline('done', (p) => p.from('n', lineSource(path)).to('out', collectSink()), { checkpoint })
   await rp.run(done, {}).result()
   expect((await rp.card('pipeline/done')).history.again).toEqual({ what: 'input is read again', ms: 0 })
 })

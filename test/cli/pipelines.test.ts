@@ -12,16 +12,16 @@ beforeEach(() => {
 afterEach(() => folder.remove())
 
 const module = `
-import { count, generated, pipeline, print, tumbling } from 'reprise/pipeline'
+import { count, generatedSource, pipeline, printSink, tumbling } from 'reprise/pipeline'
 const total = Number(process.env.TOTAL ?? Infinity)
 export const minutes = pipeline('minutes', (p) => {
-  p.from('ticks', generated((n) => n, { count: total }), { time: (n) => n * 1000 })
+  p.from('ticks', generatedSource((n) => n, { count: total }), { time: (n) => n * 1000 })
     .filter((n) => { if (n === 7) throw new Error('seven'); return true })
     .keyBy((n) => \`even-\${n % 2 === 0}\`)
     .window('per-minute', tumbling('1m'))
     .aggregate(count())
     .filter(({ start }) => start === 0)
-    .to('lines', print(({ key, value }) => \`\${key} \${value}\`))
+    .to('lines', printSink(({ key, value }) => \`\${key} \${value}\`))
 })
 `
 

@@ -20,8 +20,8 @@ const [partitions, records] = [4, 150]
 /** A few records at a time, so that it can be met at work; the table says which thread had them. */
 const module = `
 import { threadId } from 'node:worker_threads'
-import { count, generated, pipeline, rows } from 'reprise/pipeline'
-const inner = generated((n, part) => ({ n, part }), { count: ${records}, partitions: ${partitions} })
+import { count, generatedSource, pipeline, rowSink } from 'reprise/pipeline'
+const inner = generatedSource((n, part) => ({ n, part }), { count: ${records}, partitions: ${partitions} })
 const slowly = {
   partitions: (context) => inner.partitions(context),
   async open(from, context) {
@@ -41,14 +41,14 @@ export const clicks = pipeline('clicks', (p) => {
   p.from('ticks', slowly, { keyed: true })
     .keyBy(({ n, part }) => \`\${part}-\${n % 3}\`)
     .aggregate('nth', count())
-    .to('seen', rows({
+    .to('seen', rowSink({
       table: 'seen',
       row: ({ key, value }) => ({ key, nth: value, thread: threadId }),
       setup: 'CREATE TABLE IF NOT EXISTS seen (key TEXT, nth INTEGER, thread INTEGER)',
     }))
 }, { checkpoint: { every: '50ms' } })
 export const crossing = pipeline('crossing', (p) => {
-  p.from('ticks', slowly).keyBy(({ n }) => n).aggregate('nth', count()).to('seen', rows({ table: 'seen', row: () => ({}) }))
+  p.from('ticks', slowly).keyBy(({ n }) => n).aggregate('nth', count()).to('seen', rowSink({ table: 'seen', row: () => ({}) }))
 })
 `
 

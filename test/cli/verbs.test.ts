@@ -186,8 +186,8 @@ it('A8.1: without a server or a setting, everything lies in one SQLite file', as
 it('reprise check needs no store for a module that never ran, but finds one that is named', async () => {
   writeFileSync(
     join(folder.path, 'flow.mjs'),
-    `import { collect, pipeline, values } from 'reprise/pipeline'
-     export const flow = pipeline('flow', (p) => void p.from('in', values([1, 2])).map((n) => n + 1).to('out', collect()))`,
+    `import { collectSink, pipeline, valueSource } from 'reprise/pipeline'
+     export const flow = pipeline('flow', (p) => void p.from('in', valueSource([1, 2])).map((n) => n + 1).to('out', collectSink()))`,
   )
   for (const file of ['pay.mjs', 'flow.mjs']) {
     const checked = await json<{ ok: boolean }>(['check', file], at())
@@ -200,8 +200,8 @@ it('reprise check needs no store for a module that never ran, but finds one that
 it('the cure of an error is that of the place which raised it', async () => {
   writeFileSync(
     join(folder.path, 'flow.mjs'),
-    `import { collect, lines, pipeline } from 'reprise/pipeline'
-     export const flow = pipeline('flow', (p) => void p.from('in', lines('none.txt')).to('out', collect()))`,
+    `import { collectSink, lineSource, pipeline } from 'reprise/pipeline'
+     export const flow = pipeline('flow', (p) => void p.from('in', lineSource('none.txt')).to('out', collectSink()))`,
   )
   const ran = await cli(['run', 'flow.mjs'], at())
   expect([ran.code, ran.stderr]).toEqual([4, expect.stringContaining('cure Check the path')])

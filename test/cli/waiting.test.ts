@@ -12,7 +12,7 @@ beforeEach(() => {
 afterEach(() => folder.remove())
 
 const module = `
-import { generated, pipeline } from 'reprise/pipeline'
+import { generatedSource, pipeline } from 'reprise/pipeline'
 const never = () => new Promise(() => setInterval(() => undefined, 1000))
 const sink = (prepare) => ({
   open: async () => ({
@@ -24,7 +24,7 @@ export const opening = pipeline('opening', (p) => {
   p.from('orders', { open: never }).to('out', sink(async () => null))
 })
 export const cutting = pipeline('cutting', (p) => {
-  p.from('orders', generated((n) => n, { count: 1e9 })).to('out', sink(never))
+  p.from('orders', generatedSource((n) => n, { count: 1e9 })).to('out', sink(never))
 }, { checkpoint: { every: '1h' } })
 `
 

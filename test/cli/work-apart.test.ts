@@ -4,14 +4,14 @@
 import { expect, it } from 'vitest'
 import { takeUp, workable } from '../../src/cli/commands/work.ts'
 import { open } from '../../src/index.ts'
-import { collect, count, pipeline, values } from '../../src/layers/pipeline/index.ts'
+import { collectSink, count, pipeline, valueSource } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 
 const keyed = pipeline('keyed', (p) => {
-  p.from('words', values(['a', 'b', 'a']))
+  p.from('words', valueSource(['a', 'b', 'a']))
     .keyBy((word) => word)
     .aggregate('counts', count())
-    .to('out', collect())
+    .to('out', collectSink())
 })
 const hello = workflow('hello', async (_ctx, name: string) => `hello ${name}`)
 

@@ -4,7 +4,7 @@
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
-import { collect, pipeline, values } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, valueSource } from '../../src/layers/pipeline/index.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { fill } from '../entities/damage-world.ts'
 
@@ -12,9 +12,9 @@ const folder = newFolder(true)
 afterAll(() => removeFolder(folder))
 
 const sums = pipeline('sums', (p) => {
-  p.from('numbers', values([1, 2, 3]))
+  p.from('numbers', valueSource([1, 2, 3]))
     .map((n) => n + 1)
-    .to('sums', collect<number>())
+    .to('sums', collectSink<number>())
 })
 
 it('of pipelines and projections nothing, of an older save the newer ones', async () => {

@@ -7,10 +7,10 @@ import { type ManifestId, timelineId } from '../../src/core/coordinate.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { open } from '../../src/index.ts'
-import { collect, pipeline, reducingState, values } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, reducingState, valueSource } from '../../src/layers/pipeline/index.ts'
 
 const counts = pipeline('counts', (p) => {
-  p.from('numbers', values([1, 2, 3, 4, 5, 6]))
+  p.from('numbers', valueSource([1, 2, 3, 4, 5, 6]))
     .keyBy((n) => n % 3)
     .process('sum', {
       state: { total: reducingState<number>((a, b) => a + b) },
@@ -19,7 +19,7 @@ const counts = pipeline('counts', (p) => {
         emit(state.total.get())
       },
     })
-    .to('out', collect())
+    .to('out', collectSink())
 })
 
 it('verify and drill find a checkpoint with fewer keys than were promised', async () => {

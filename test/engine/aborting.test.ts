@@ -9,7 +9,7 @@ import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
-import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { slowStore } from '../../src/testing/slow-store.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
@@ -111,7 +111,7 @@ const waits: Readonly<Record<string, Begin>> = {
       async (_, signal, world) => {
         const { rp, stick, open } = await stuckAt(world, 'commit')
         const run = await rp.run(
-          pipeline('endless', (p) => p.from('none', endless).to('out', collect())),
+          pipeline('endless', (p) => p.from('none', endless).to('out', collectSink())),
           {},
         )
         await run.started()
@@ -122,7 +122,7 @@ const waits: Readonly<Record<string, Begin>> = {
   ),
   'the result of a pipeline': async (rp, signal) => {
     const run = await rp.run(
-      pipeline('endless', (p) => p.from('none', endless).to('out', collect())),
+      pipeline('endless', (p) => p.from('none', endless).to('out', collectSink())),
       {},
     )
     return { wait: run.result({ signal }) }
@@ -131,7 +131,7 @@ const waits: Readonly<Record<string, Begin>> = {
     const { rp, stick, open } = await stuckAt(world, 'checkpoints')
     stick()
     const run = await rp.run(
-      pipeline('endless', (p) => p.from('none', endless).to('out', collect())),
+      pipeline('endless', (p) => p.from('none', endless).to('out', collectSink())),
       {},
     )
     return { wait: run.started({ signal }), go: open }

@@ -10,7 +10,7 @@ import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
-import { collect, entries, httpSource, pipeline } from '../../src/layers/pipeline/index.ts'
+import { collectSink, entrySource, httpSource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { added, counter } from '../support/definitions.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -34,10 +34,10 @@ async function consumed(rp: Reprise, name: string, forks = false): Promise<strin
 }
 
 async function piped(rp: Reprise): Promise<string[]> {
-  const out = collect<string>()
+  const out = collectSink<string>()
   const flow = pipeline('flow', (p) =>
     p
-      .from('in', entries([counter], { follow: false }))
+      .from('in', entrySource([counter], { follow: false }))
       .map(({ timeline, seq }) => `${timeline}@${seq}`)
       .to('out', out),
   )
@@ -199,8 +199,8 @@ onEveryStore('a reader of the feed that was exported', (world) => {
     const manager = await rp.open(processManager('manager', { from: [account], on: { paid: react } }))
     await manager.catchUp()
     await manager.stop()
-    const out = collect<unknown>()
-    const flow = pipeline('flow', (p) => p.from('in', entries([account])).to('out', out))
+    const out = collectSink<unknown>()
+    const flow = pipeline('flow', (p) => p.from('in', entrySource([account])).to('out', out))
     const run = await (await rp.run(flow)).started()
     const head = await rp.head('job/reads')
     // It stops with a checkpoint of where it is.
@@ -221,7 +221,7 @@ onEveryStore('a reader of the feed that was exported', (world) => {
     const posts = httpSource<number>('orders')
     const take = posts.handler(rp)
     await take(new Request('http://x/', { method: 'POST', body: '1' }))
-    const taken = collect<number>()
+    const taken = collectSink<number>()
     const orders = await (await rp.run(pipeline('orders', (p) => p.from('in', posts).to('out', taken)))).started()
     await expect.poll(() => taken.values.length, { timeout: 20_000 }).toBe(1)
     await orders.stop()

@@ -6,7 +6,7 @@ import { timelineId } from '../../src/core/coordinate.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import {
   aggregate,
-  command,
+  commandTo,
   partitionedProjection,
   processManager,
   projection,
@@ -139,7 +139,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
       setup: (db) => db.run('CREATE TABLE projected (id text)'),
       on: { added: (db, { id }) => db.run('INSERT INTO projected VALUES ($1)', id) },
     })
-    const manager = processManager('copier', { from, on: { added: ({ id }) => command(echo, 'e', 'hear', { id }) } })
+    const manager = processManager('copier', { from, on: { added: ({ id }) => commandTo(echo, 'e', 'hear', { id }) } })
     const seen: string[] = []
     const reader = consumer('reader', {
       from,

@@ -7,7 +7,7 @@ import { hostOf } from '../../src/engine/host/host.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
-import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { controller, informer, resource } from '../../src/layers/resource/index.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { failingTimelines } from '../../src/operations/failures.ts'
@@ -58,7 +58,7 @@ onEveryStore('failure notes', (world) => {
         }
       },
     }
-    const flow = pipeline('flow', (p) => void p.from('items', items).to('out', collect<number>()))
+    const flow = pipeline('flow', (p) => void p.from('items', items).to('out', collectSink<number>()))
     for (let n = 1; n <= 2; n++) {
       const rp = await w.engine()
       await expect((await rp.run(flow, {})).result()).rejects.toThrow('no such topic')
@@ -97,7 +97,7 @@ onEveryStore('failure notes', (world) => {
       },
     }
     const draw = (sink: string) =>
-      pipeline('shared', (p) => void p.from('items', endless).to(sink, collect<number>()), {
+      pipeline('shared', (p) => void p.from('items', endless).to(sink, collectSink<number>()), {
         checkpoint: { every: '20ms' },
       })
     const tasks = ['pipeline/shared/@0', 'pipeline/shared/@1']

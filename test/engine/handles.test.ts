@@ -14,7 +14,7 @@ import { exec } from '../../src/layers/exec/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
-import { collect, pipeline, values } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, valueSource } from '../../src/layers/pipeline/index.ts'
 import { controller, informer, resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
@@ -72,7 +72,7 @@ const handles: Readonly<Record<string, readonly [(rp: Reprise) => PromiseLike<ob
   PipelineRun: [
     (rp) =>
       rp.run(
-        pipeline('flow', (p) => p.from('numbers', values([1])).to('out', collect())),
+        pipeline('flow', (p) => p.from('numbers', valueSource([1])).to('out', collectSink())),
         {},
       ),
     'flow',
@@ -144,7 +144,7 @@ onEveryStore(
           { id: 'o-1' },
         ),
         pipeline: rp.run(
-          pipeline('flow', (p) => p.from('numbers', values([1])).to('out', collect())),
+          pipeline('flow', (p) => p.from('numbers', valueSource([1])).to('out', collectSink())),
           {},
         ),
         exec: rp.run(program),

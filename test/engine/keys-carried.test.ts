@@ -9,7 +9,7 @@ import { afterAll, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { job } from '../../src/layers/job/index.ts'
-import { pipeline, type Source, send } from '../../src/layers/pipeline/index.ts'
+import { pipeline, type Source, sendSink } from '../../src/layers/pipeline/index.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
 import { added, counter } from '../support/definitions.ts'
@@ -74,7 +74,7 @@ function shop(bank: OutsideLedger) {
     pipeline(name, (p) =>
       p.from('numbers', numbers(upTo, isEnd)).to(
         'out',
-        send(async (value, { key }) => {
+        sendSink(async (value, { key }) => {
           if (value === 2) receive('send', key)
         }),
       ),

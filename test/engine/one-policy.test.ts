@@ -83,18 +83,18 @@ const models: Readonly<Record<string, EntryRun>> = {
   },
   async 'a call of a pipeline'(rp, call, retry) {
     const drawn = pipelines.pipeline('calls', (p) => {
-      p.from('in', pipelines.values([1]))
+      p.from('in', pipelines.valueSource([1]))
         .call('call', async () => call(), { retry })
-        .to('out', pipelines.collect())
+        .to('out', pipelines.collectSink())
     })
     const report = await rp.run(drawn, {}).result()
     return report.deadLetters === 0 ? 'done' : 'failed'
   },
   async 'a result that is sent by a pipeline'(rp, call, retry) {
     const drawn = pipelines.pipeline('sends', (p) => {
-      p.from('in', pipelines.values([1])).to(
+      p.from('in', pipelines.valueSource([1])).to(
         'out',
-        pipelines.send(async () => call(), { retry }),
+        pipelines.sendSink(async () => call(), { retry }),
       )
     })
     return await settled(rp.run(drawn, {}).result())
@@ -105,7 +105,7 @@ const models: Readonly<Record<string, EntryRun>> = {
       return { items: [1], next: null }
     }
     const drawn = pipelines.pipeline('pages', (p) => {
-      p.from('in', pipelines.paged<number, string>(page, { retry })).to('out', pipelines.collect())
+      p.from('in', pipelines.pageSource<number, string>(page, { retry })).to('out', pipelines.collectSink())
     })
     return await settled(rp.run(drawn, {}).result())
   },
@@ -191,10 +191,10 @@ onEveryStore(
         onRefused: ({ reason }) => void refused.push(reason),
       })
       rp.work([target, watching])
-      await events.send(hostOf(rp), events.command(target, 't', 'set', 1))
+      await events.sendCommand(hostOf(rp), events.commandTo(target, 't', 'set', 1))
       // The second is sent when the first was refused: a delivery that pauses lets others pass.
       while (refused.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
-      await events.send(hostOf(rp), events.command(target, 't', 'set', 2))
+      await events.sendCommand(hostOf(rp), events.commandTo(target, 't', 'set', 2))
       const held = await rp.open(target, 't')
       while (held.state.n !== 2) {
         await new Promise((resolve) => setTimeout(resolve, 5))

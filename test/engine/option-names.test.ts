@@ -3,9 +3,9 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { record } from '../../src/adapters/ai-sdk/index.ts'
-import { kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
-import { nats, natsSink } from '../../src/adapters/nats/index.ts'
-import { postgresCdc } from '../../src/adapters/postgres-cdc/index.ts'
+import { kafkaSink, kafkaSource } from '../../src/adapters/kafka/index.ts'
+import { natsSink, natsSource } from '../../src/adapters/nats/index.ts'
+import { postgresCdcSource } from '../../src/adapters/postgres-cdc/index.ts'
 import { nearestName } from '../../src/core/options.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { agent, anthropicModel, openAIModel } from '../../src/layers/agent/index.ts'
@@ -37,7 +37,7 @@ const totals = { from: [accounts], initial: () => 0, on: {} }
 type Misspelt = Readonly<Record<string, readonly [make: (wrong: object) => unknown, wrong: object, meant: string]>>
 
 const drawing = (draw: (stream: pipelines.Stream<number>) => unknown) =>
-  pipelines.pipeline('p', (p) => void draw(p.from('in', pipelines.values([1]), { time: (n) => n })))
+  pipelines.pipeline('p', (p) => void draw(p.from('in', pipelines.valueSource([1]), { time: (n) => n })))
 const byKey = (stream: pipelines.Stream<number>) => stream.keyBy((n) => n)
 const brokers = ['localhost:9092']
 const sites = (rp: Reprise) => rp.open(resources.resource('sites'))
@@ -50,13 +50,13 @@ const connected: Misspelt = {
     { evry: '1s' },
     'every',
   ],
-  'lines of a pipeline': [(x) => pipelines.lines('f', x), { folow: true }, 'follow'],
-  'jsonLines of a pipeline': [(x) => pipelines.jsonLines('f', x), { folow: true }, 'follow'],
-  'csv of a pipeline': [(x) => pipelines.csv('f', x), { seperator: ';' }, 'separator'],
-  entries: [(x) => pipelines.entries([counter], x), { folow: true }, 'follow'],
-  paged: [(x) => pipelines.paged(async () => ({ items: [], next: null }), x), { timeot: 5 }, 'timeout'],
+  'lines of a pipeline': [(x) => pipelines.lineSource('f', x), { folow: true }, 'follow'],
+  'jsonLines of a pipeline': [(x) => pipelines.jsonLineSource('f', x), { folow: true }, 'follow'],
+  'csv of a pipeline': [(x) => pipelines.csvSource('f', x), { seperator: ';' }, 'separator'],
+  entries: [(x) => pipelines.entrySource([counter], x), { folow: true }, 'follow'],
+  paged: [(x) => pipelines.pageSource(async () => ({ items: [], next: null }), x), { timeot: 5 }, 'timeout'],
   'retry of pages': [
-    (x) => pipelines.paged(async () => ({ items: [], next: null }), { retry: x }),
+    (x) => pipelines.pageSource(async () => ({ items: [], next: null }), { retry: x }),
     { atempts: 5 },
     'attempts',
   ],
@@ -67,9 +67,9 @@ const connected: Misspelt = {
     { atempts: 5 },
     'attempts',
   ],
-  send: [(x) => pipelines.send(async () => 1, x), { concurency: 5 }, 'concurrency'],
-  'rate of send': [(x) => pipelines.send(async () => 1, { rate: x as never }), { mx: 5 }, 'max'],
-  files: [(x) => pipelines.files({ folder: 'f', ...x }), { extention: '.txt' }, 'extension'],
+  send: [(x) => pipelines.sendSink(async () => 1, x), { concurency: 5 }, 'concurrency'],
+  'rate of send': [(x) => pipelines.sendSink(async () => 1, { rate: x as never }), { mx: 5 }, 'max'],
+  files: [(x) => pipelines.fileSink({ folder: 'f', ...x }), { extention: '.txt' }, 'extension'],
   tableSink: [
     (x) => pipelines.tableSink({ table: table('t'), write: () => undefined, ...x } as never),
     { tabel: 1 },
@@ -107,11 +107,11 @@ const connected: Misspelt = {
   'retry of a memo': [(x) => memos.memo('m', { version: 1, run: () => 1, retry: x }), { atempts: 5 }, 'attempts'],
   'keep of a memo': [(x) => memos.memo('m', { version: 1, run: () => 1, keep: x }), { unusd: '1d' }, 'unused'],
   command: [(x) => memos.command('c', { cmd: 'true', inputs: [], ...x }), { outptus: [] }, 'outputs'],
-  kafka: [(x) => kafka({ brokers, topic: 't', ...x }), { discovr: '1s' }, 'discover'],
+  kafka: [(x) => kafkaSource({ brokers, topic: 't', ...x }), { discovr: '1s' }, 'discover'],
   kafkaSink: [(x) => kafkaSink({ brokers, topic: 't', ...x }), { expird: 'skip' }, 'expired'],
-  nats: [(x) => nats({ servers: 's', stream: 's', ...x }), { strat: 'oldest' }, 'start'],
+  nats: [(x) => natsSource({ servers: 's', stream: 's', ...x }), { strat: 'oldest' }, 'start'],
   natsSink: [(x) => natsSink({ servers: 's', stream: 's', message: 'm', ...x }), { atomc: false }, 'atomic'],
-  postgresCdc: [(x) => postgresCdc({ url: 'u', ...x }), { snapshoot: false }, 'snapshot'],
+  postgresCdc: [(x) => postgresCdcSource({ url: 'u', ...x }), { snapshoot: false }, 'snapshot'],
   recorder: [(x) => record('r', x), { similarCall: 'new' }, 'similarCalls'],
 }
 
@@ -273,7 +273,7 @@ describe('a misspelt option of a call', () => {
       (x) =>
         rp
           .run(
-            pipelines.pipeline('p', (p) => void p.from('in', pipelines.values([1]), x)),
+            pipelines.pipeline('p', (p) => void p.from('in', pipelines.valueSource([1]), x)),
             {},
           )
           .result(),

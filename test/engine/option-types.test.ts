@@ -4,7 +4,7 @@
 import type { Tool } from 'ai'
 import { expect, it } from 'vitest'
 import { type EffectTool, type Recorder, record } from '../../src/adapters/ai-sdk/index.ts'
-import { nats, natsSink } from '../../src/adapters/nats/index.ts'
+import { natsSink, natsSource } from '../../src/adapters/nats/index.ts'
 import { namesOf } from '../../src/core/options.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
@@ -45,12 +45,12 @@ async function unchecked(rp: Reprise, recorder: Recorder): Promise<void> {
   // @ts-expect-error which was not asked for
   await rp.verify({ repair: false, from: 'sqlite:copy.db' })
 
-  nats({ servers: 'nats://localhost', stream: 's', filter: 'a.>' })
-  nats({ servers: 'nats://localhost', stream: 's', partitions: ['a', 'b'] })
+  natsSource({ servers: 'nats://localhost', stream: 's', filter: 'a.>' })
+  natsSource({ servers: 'nats://localhost', stream: 's', partitions: ['a', 'b'] })
   // @ts-expect-error partitions are the subjects
-  nats({ servers: 'nats://localhost', stream: 's', partitions: ['a', 'b'], filter: 'a.>' })
+  natsSource({ servers: 'nats://localhost', stream: 's', partitions: ['a', 'b'], filter: 'a.>' })
   // @ts-expect-error it must be reached somehow
-  nats({ stream: 's' })
+  natsSource({ stream: 's' })
   // @ts-expect-error it must be reached somehow
   natsSink({ stream: 's', message: 'totals' })
 
@@ -73,8 +73,8 @@ it('what the compiler refuses, the call refuses too', async () => {
   for (const options of [{} as ServeOptions, both]) expect(() => serve(rp, options)).toThrow(/tokens or authorize/)
   await expect(rp.verify({ from: 'sqlite:copy.db' } as never)).rejects.toThrow(/set repair/)
   const reading = { servers: 's', stream: 's', partitions: ['a'], filter: 'b' } as never
-  expect(() => nats(reading)).toThrow(/filter or partitions, not both/)
-  expect(() => nats({ stream: 's' } as never)).toThrow(/either .* servers/)
+  expect(() => natsSource(reading)).toThrow(/filter or partitions, not both/)
+  expect(() => natsSource({ stream: 's' } as never)).toThrow(/either .* servers/)
   expect(() => natsSink({ stream: 's', message: 'm' } as never)).toThrow(/either .* servers/)
   expect(() => memo('page', { version: 1, stale: '1d', run: () => 1 } as never)).toThrow(/stale needs a ttl/)
   await recorder.close()

@@ -12,7 +12,7 @@ import { type Occurred, PoisonError } from '../../src/engine/feed/sink.ts'
 import { Subscription } from '../../src/engine/feed/subscription.ts'
 import {
   aggregate,
-  command,
+  commandTo,
   processManager,
   projection,
   sqlProjection,
@@ -271,7 +271,7 @@ onEveryStore(
         on: {
           added: (e) => {
             handler.check(e.amount)
-            return command(echo, 'e', 'hear', { amount: e.amount })
+            return commandTo(echo, 'e', 'hear', { amount: e.amount })
           },
         },
       })

@@ -6,10 +6,10 @@ import { expect, expectTypeOf, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/engine/api/timeline-definition.ts'
 import { agent, type Tool, tool } from '../../src/layers/agent/index.ts'
-import { aggregate, command, projection, send } from '../../src/layers/events/index.ts'
+import { aggregate, commandTo, projection, sendCommand } from '../../src/layers/events/index.ts'
 import { consumer, type JobOptions, job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
-import { csv, generated, lines } from '../../src/layers/pipeline/index.ts'
+import { csvSource, generatedSource, lineSource } from '../../src/layers/pipeline/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { type ScheduleOptions, schedule, workflow } from '../../src/layers/workflow/index.ts'
@@ -49,11 +49,11 @@ async function unchecked(rp: Reprise): Promise<void> {
   // @ts-expect-error no such unit
   await rp.open(counter, 'b', { wait: '1 hourrr' })
   // @ts-expect-error it is called count
-  generated((n) => n, { cuont: 5 })
+  generatedSource((n) => n, { cuont: 5 })
   // @ts-expect-error it is called follow
-  lines('numbers.txt', { folow: true })
+  lineSource('numbers.txt', { folow: true })
   // @ts-expect-error it is called separator
-  csv('numbers.csv', { seperator: ';' })
+  csvSource('numbers.csv', { seperator: ';' })
   // @ts-expect-error a key is text
   await c.append({ type: 'reset' }, { key: 7 })
   expectTypeOf(c.state).toEqualTypeOf<number>()
@@ -70,11 +70,11 @@ async function unchecked(rp: Reprise): Promise<void> {
   await a.do('pay', { cents: 'one' })
   // @ts-expect-error it was called id once
   await a.do('pay', { cents: 1 }, { id: 'once' })
-  await send(rp, command(account, 'ann', 'pay', { cents: 1 }), { key: 'm1' })
+  await sendCommand(rp, commandTo(account, 'ann', 'pay', { cents: 1 }), { key: 'm1' })
   // @ts-expect-error a letter with no such command
-  command(account, 'ann', 'withdraw', { cents: 1 })
+  commandTo(account, 'ann', 'withdraw', { cents: 1 })
   // @ts-expect-error a letter with the wrong input
-  command(account, 'ann', 'pay', { cents: 'one' })
+  commandTo(account, 'ann', 'pay', { cents: 'one' })
   aggregate('wrong', {
     initial: () => 0,
     evolve: { paid: (n: number, e: { cents: number }) => n + e.cents },

@@ -1,7 +1,7 @@
 // A fork is a trial: what happens in it reaches no projection, consumer or process manager, unless they ask for it.
 
 import { expect, it } from 'vitest'
-import { aggregate, command, processManager, projection } from '../../src/layers/events/index.ts'
+import { aggregate, commandTo, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -29,7 +29,7 @@ onEveryStore('forks', (world) => {
     const manager = processManager('thanks', {
       from: [account],
       on: {
-        deposited: (_e, at) => (at.id === 'till' ? undefined : command(account, 'till', 'deposit', { amount: 1 })),
+        deposited: (_e, at) => (at.id === 'till' ? undefined : commandTo(account, 'till', 'deposit', { amount: 1 })),
       },
     })
     const runner = await rp.open(manager)

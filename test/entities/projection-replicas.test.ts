@@ -11,11 +11,11 @@ import { afterEach, describe, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import {
   aggregate,
-  command,
+  commandTo,
   partitionedProjection,
   projection,
   rewrite,
-  send,
+  sendCommand,
   sqlProjection,
 } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
@@ -203,7 +203,7 @@ onEveryStore('projections in several processes', (world) => {
     await expect((await (await w.engine()).open(account, 'x')).do('deposit', { amount: 1 })).rejects.toEqual(
       code('SUPERSEDED'),
     )
-    await send(one, command(account, 'x', 'deposit', { amount: 1 }), { key: 'letter' })
+    await sendCommand(one, commandTo(account, 'x', 'deposit', { amount: 1 }), { key: 'letter' })
     await a.receive()
     expect((await one.head('events/account/x'))!.mail).toBe(0)
     expect((await a.refresh()).balance).toBe(told === 'done' ? 6 : 1)

@@ -6,11 +6,11 @@ import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed } from '../../src/index.ts'
 import {
   aggregate,
-  command,
+  commandTo,
   processManager,
   projection,
   Refused,
-  send,
+  sendCommand,
   sqlProjection,
   tableProjection,
 } from '../../src/layers/events/index.ts'
@@ -184,9 +184,9 @@ onEveryStore('projection', (world) => {
     const transfers = processManager('transfers', {
       from: [account],
       on: {
-        withdrawn: (e) => (e.to === undefined ? undefined : command(account, e.to, 'deposit', { amount: e.amount })),
+        withdrawn: (e) => (e.to === undefined ? undefined : commandTo(account, e.to, 'deposit', { amount: e.amount })),
       },
-      onRefused: () => command(account, 'lost', 'deposit', { amount: 1 }),
+      onRefused: () => commandTo(account, 'lost', 'deposit', { amount: 1 }),
     })
     rp.work([account, transfers])
     const a = await rp.open(account, 'ann')
@@ -202,8 +202,8 @@ onEveryStore('projection', (world) => {
     await a.do('transfer', { amount: 2000, to: 'bob' })
     await expect.poll(() => balance('lost')).toBe(1)
     expect(await balance('bob')).toBe(7)
-    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { key: 'm1' })
-    await send(rp, command(account, 'eve', 'deposit', { amount: 3 }), { key: 'm1' })
+    await sendCommand(rp, commandTo(account, 'eve', 'deposit', { amount: 3 }), { key: 'm1' })
+    await sendCommand(rp, commandTo(account, 'eve', 'deposit', { amount: 3 }), { key: 'm1' })
     await expect.poll(() => balance('eve')).toBe(3)
     const bob = await rp.open(account, 'bob')
     for await (const { meta } of bob.history()) {

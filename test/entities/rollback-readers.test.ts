@@ -6,14 +6,14 @@ import type { Entry } from '../../src/engine/model/entry.ts'
 import { agent, mergeBranch, readTurn, restoreCut } from '../../src/layers/agent/index.ts'
 import {
   aggregate,
-  command,
+  commandTo,
   processManager,
   projection,
   sqlProjection,
   tableProjection,
 } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
-import { collect, entries, pipeline } from '../../src/layers/pipeline/index.ts'
+import { collectSink, entrySource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { tells } from '../../src/layers/workflow/history/journal-rows.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
@@ -141,7 +141,7 @@ onEveryStore('rollbacks and readers', (world) => {
     const manager = processManager('thanks', {
       from: [account],
       on: {
-        deposited: (_e, at) => (at.id === 'till' ? undefined : command(account, 'till', 'deposit', { amount: 1 })),
+        deposited: (_e, at) => (at.id === 'till' ? undefined : commandTo(account, 'till', 'deposit', { amount: 1 })),
       },
     })
     await (await rp.open(manager)).catchUp()
@@ -162,7 +162,7 @@ onEveryStore('rollbacks and readers', (world) => {
       await (await rp.run(consumer(name, { from: [from], follow: false, each: () => undefined }))).result()
       const flow = pipeline(
         name,
-        (p) => void p.from('events', entries([from], { follow: false })).to('out', collect<unknown>()),
+        (p) => void p.from('events', entrySource([from], { follow: false })).to('out', collectSink<unknown>()),
       )
       await (await rp.run(flow)).result()
     }

@@ -7,7 +7,7 @@ import type { Fold } from '../../src/engine/model/definition.ts'
 import { isReprise, type Reprise } from '../../src/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { consumer, readLetters, redriveLetters } from '../../src/layers/job/index.ts'
-import { collect, entries, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, entrySource, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { until } from './support.ts'
@@ -92,9 +92,9 @@ onEveryStore('unreadable events', (world) => {
     const w = await world()
     const rp = await w.engine()
     await given(rp)
-    const out = collect<number>()
+    const out = collectSink<number>()
     const drawn = pipeline('sums', (p) => {
-      p.from('events', entries([account]), { time: ({ time }) => time })
+      p.from('events', entrySource([account]), { time: ({ time }) => time })
         .map(({ event }) => event.cents)
         .to('out', out)
     })
@@ -170,7 +170,7 @@ onEveryStore('unreadable events', (world) => {
       ),
     ).toBe(true)
     const drawn = pipeline('blind', (p) => {
-      p.from('events', entries([older], { follow: false }) as Source<unknown>).to('out', collect())
+      p.from('events', entrySource([older], { follow: false }) as Source<unknown>).to('out', collectSink())
     })
     expect(
       stops(

@@ -15,7 +15,7 @@ import { readValue } from '../../src/engine/writing/stored-value.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { Captures } from '../../src/layers/exec/captures.ts'
 import { type CompleteRule, Completion } from '../../src/layers/exec/complete.ts'
-import type { When } from '../../src/layers/exec/entries.ts'
+import type { CaptureWhen } from '../../src/layers/exec/entries.ts'
 import { type CapturedTree, wantedFiles } from '../../src/layers/exec/file-set.ts'
 import { execKind } from '../../src/layers/exec/model.ts'
 import { writtenNow } from '../../src/layers/exec/processes.ts'
@@ -63,7 +63,7 @@ async function write(path: string, bytes: Buffer, chance: () => number): Promise
 }
 
 /** One set of files after another. Files of a set are only complete together where a marker says so. */
-async function writeSets(where: string, how: When, sets: number, chance: () => number): Promise<void> {
+async function writeSets(where: string, how: CaptureWhen, sets: number, chance: () => number): Promise<void> {
   const names = how === 'marker' ? ['a', 'b', 'c'] : ['a']
   for (let step = 1; step <= sets; step++) {
     if (how === 'marker') await rm(join(where, 'DONE'), { force: true })
@@ -181,7 +181,7 @@ const stamp = (bytes: number, changedNs: bigint, inode = 1n): Stamp => ({
   ...{ device: 1n, inode, bornNs: inode, bytes, mode: 0o644, modifiedNs: changedNs, changedNs, target: null },
 })
 const survey = (files: Record<string, Stamp>): Survey => ({ files: new Map(Object.entries(files)), special: [] })
-const rule = (when: When, more: Partial<CompleteRule> = {}): CompleteRule => ({
+const rule = (when: CaptureWhen, more: Partial<CompleteRule> = {}): CompleteRule => ({
   ...{ when, quietMs: 1000, everyMs: null, marker: when === 'marker' ? 'DONE' : null },
   ...more,
 })
@@ -214,7 +214,7 @@ describe('the rule itself', () => {
 
   it('at the end only what cannot be cut off is taken', () => {
     const half = survey({ a: stamp(1, 51n) })
-    const atEnd = (when: When, isClean: boolean, endedAt: number) => {
+    const atEnd = (when: CaptureWhen, isClean: boolean, endedAt: number) => {
       const completion = new Completion(rule(when), 0)
       completion.see(100, half)
       return completion.decideAtEnd(10_000, { isClean, at: endedAt }).take

@@ -12,11 +12,11 @@ import type { Entry } from '../../src/engine/history/history.ts'
 import { sealEntry } from '../../src/engine/storage/seal/entries.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { config } from '../../src/layers/config/index.ts'
-import { aggregate, command, processManager, projection } from '../../src/layers/events/index.ts'
+import { aggregate, commandTo, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { migrations, type StepContext } from '../../src/layers/migrate/index.ts'
-import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { controller, informer, resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
@@ -72,7 +72,7 @@ const plays: Record<string, Play> = {
     await plays.aggregate!(rp, name)
     const manager = processManager(`after-${name}`, {
       from: [account],
-      on: { deposited: (e) => (e.amount > 3 ? [command(account, `${name}-fee`, 'deposit', { amount: 1 })] : []) },
+      on: { deposited: (e) => (e.amount > 3 ? [commandTo(account, `${name}-fee`, 'deposit', { amount: 1 })] : []) },
       poison: 'quarantine',
     })
     await (await rp.open(manager)).catchUp()
@@ -178,7 +178,7 @@ const plays: Record<string, Play> = {
         }
       },
     }
-    const flow = pipeline(name, (p) => void p.from('items', items).to('out', collect<number>()))
+    const flow = pipeline(name, (p) => void p.from('items', items).to('out', collectSink<number>()))
     await (await rp.run(flow, {})).result()
   },
   async agent(rp, name) {

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import type { Store } from '../../src/core/store/ports.ts'
 import { RepriseError } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
-import { collect, generated, pipeline } from '../../src/layers/pipeline/index.ts'
+import { collectSink, generatedSource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -51,11 +51,11 @@ onEveryStore('a store that is away', (world) => {
     let isOpen = false
     const gate = () => until(() => isOpen)
     const papers = job('papers', { source: [1, 2, 3], concurrency: 1, each: gate })
-    const out = collect<number>()
+    const out = collectSink<number>()
     const flow = pipeline('flow', (p) => {
       p.from(
         'numbers',
-        generated((n) => n, { count: 3 }),
+        generatedSource((n) => n, { count: 3 }),
       )
         .call('wait', async (n) => {
           await gate()

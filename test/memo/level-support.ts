@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { afterEach, expect } from 'vitest'
 import { open, type Reprise, type RepriseError } from '../../src/index.ts'
-import { type CacheLevel, memo, type Remote } from '../../src/layers/memo/index.ts'
+import { type CacheLevel, memo, type RemoteLevel } from '../../src/layers/memo/index.ts'
 import { type AccessToken, serve } from '../../src/server/index.ts'
 
 export const cleanups: (() => Promise<unknown> | unknown)[] = []
@@ -36,7 +36,11 @@ const tokens: readonly AccessToken[] = [
 ]
 
 /** A real server at a real port, with what it was asked. */
-export async function served(): Promise<{ at(name: string): Remote; readonly asked: string[]; stop(): Promise<void> }> {
+export async function served(): Promise<{
+  at(name: string): RemoteLevel
+  readonly asked: string[]
+  stop(): Promise<void>
+}> {
   const rp = await machine()
   const server = serve(rp, { tokens })
   cleanups.push(() => server.close())
@@ -68,7 +72,11 @@ export async function served(): Promise<{ at(name: string): Remote; readonly ask
   return { at: (name) => ({ url: `http://127.0.0.1:${port}`, token: secret(name), timeout: '1h' }), asked, stop }
 }
 
-export const squaring = (remote: Remote | readonly Remote[] | undefined, calls: number[] = [], more: object = {}) =>
+export const squaring = (
+  remote: RemoteLevel | readonly RemoteLevel[] | undefined,
+  calls: number[] = [],
+  more: object = {},
+) =>
   memo('square', {
     version: 1,
     cacheBytes: 0,

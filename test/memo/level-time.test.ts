@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { defaultLimits } from '../../src/core/limits.ts'
 import { GuardedLevel } from '../../src/engine/tools/cache/guarded-level.ts'
 import { writeFrame } from '../../src/layers/memo/frame.ts'
-import { type CacheLevel, LevelError, memo, type Remote } from '../../src/layers/memo/index.ts'
+import { type CacheLevel, LevelError, memo, type RemoteLevel } from '../../src/layers/memo/index.ts'
 import { handClock } from '../support/hand-clock.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -185,7 +185,7 @@ onEveryStore('levels', (world) => {
 
 describe('streams', () => {
   const piece = randomBytes(256 * 1024)
-  const bytes = (remote: Remote) =>
+  const bytes = (remote: RemoteLevel) =>
     memo('bytes', {
       version: 1,
       remote,

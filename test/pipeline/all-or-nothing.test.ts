@@ -6,7 +6,7 @@ import { open, RetryLater } from '../../src/index.ts'
 import {
   type Aggregation,
   carries,
-  collect,
+  collectSink,
   every,
   type KeyedStream,
   listState,
@@ -180,7 +180,7 @@ const shapes: readonly (readonly [string, Shape, number])[] = [
 
 async function results(shape: Shape, items: readonly Item[], at: number | null) {
   const rp = await open('memory:')
-  const out = collect<unknown>()
+  const out = collectSink<unknown>()
   let end: () => void = () => undefined
   const mayEnd = new Promise<void>((resolve) => {
     end = resolve

@@ -6,7 +6,7 @@ import { noCosts } from '../../src/core/checkpoint/costs.ts'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { keptInterval } from '../../src/engine/checkpoint/timing.ts'
 import { open } from '../../src/index.ts'
-import { collect, count, generated, pipeline } from '../../src/layers/pipeline/index.ts'
+import { collectSink, count, generatedSource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { hostOf } from '../support/host.ts'
 import { until } from '../support/until.ts'
 
@@ -17,12 +17,12 @@ it('recoverWithin makes checkpoints by the budget, and measures what decides whe
   const counted = pipeline('counted', (p) => {
     p.from(
       'numbers',
-      generated((n) => n),
+      generatedSource((n) => n),
     )
       .keyBy((n) => n % 10)
       .aggregate('per-key', count())
       .filter(() => false)
-      .to('out', collect())
+      .to('out', collectSink())
   })
   const policy = { recoverWithin: '200ms' } as const
   const run = await rp.run(counted, {}, { checkpoint: policy }).started()

@@ -5,7 +5,14 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'
 import { sha256, systemClock } from '../../src/engine/base/platform.ts'
 import { open, type Reprise } from '../../src/index.ts'
-import { generated, pipeline, type Sink, type SinkWriter, type Source, send } from '../../src/layers/pipeline/index.ts'
+import {
+  generatedSource,
+  pipeline,
+  type Sink,
+  type SinkWriter,
+  type Source,
+  sendSink,
+} from '../../src/layers/pipeline/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { openMemory } from '../../src/stores/memory/index.ts'
 import { until } from '../support/until.ts'
@@ -98,7 +105,7 @@ describe('cancel', () => {
     const keys: string[] = []
     let isHung = true
     const signals: AbortSignal[] = []
-    const sending = send<number>(async (_, { key, signal }) => {
+    const sending = sendSink<number>(async (_, { key, signal }) => {
       keys.push(key)
       signals.push(signal)
       if (isHung) await never()
@@ -159,7 +166,7 @@ it('calls that answer at once leave the event loop to others', async () => {
   opened.push(rp)
   let calls = 0
   const flow = pipeline('flow', (p) => {
-    const numbers = generated((n) => n)
+    const numbers = generatedSource((n) => n)
     p.from('numbers', numbers)
       .call('counted', async (n) => {
         calls += 1
@@ -167,7 +174,7 @@ it('calls that answer at once leave the event loop to others', async () => {
       })
       .to(
         'sent',
-        send(async () => undefined),
+        sendSink(async () => undefined),
       )
   })
   const run = await rp.run(flow, {}).started()

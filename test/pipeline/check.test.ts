@@ -12,7 +12,7 @@ import * as lib from '../../src/layers/pipeline/index.ts'
 import { cli, json, workFolder } from '../cli/support.ts'
 import { hostOf } from '../support/host.ts'
 
-const { carries, checkPipelines, collect, count, pipeline, sum, values, valueState } = lib
+const { carries, checkPipelines, collectSink, count, pipeline, sum, valueSource, valueState } = lib
 
 interface Visit {
   readonly n: number
@@ -23,9 +23,9 @@ interface Visit {
 const visits: readonly Visit[] = Array.from({ length: 60 }, (_, n) => ({ n, user: `u${n % 7}`, at: n * 100 }))
 
 /** A pipeline of which one function is given. */
-function drawn(draw: (all: lib.Stream<Visit>) => lib.Stream<unknown>, source: lib.Source<Visit> = values(visits)) {
+function drawn(draw: (all: lib.Stream<Visit>) => lib.Stream<unknown>, source: lib.Source<Visit> = valueSource(visits)) {
   return pipeline('visits', (p) => {
-    draw(p.from('visits', source, { time: ({ at }) => at })).to('out', collect())
+    draw(p.from('visits', source, { time: ({ at }) => at })).to('out', collectSink())
   })
 }
 
@@ -102,7 +102,7 @@ describe('the check', () => {
     const rp = await open('memory:')
     let clock = 0
     const definition = pipeline('ticking', (p) => {
-      p.from('visits', values(visits), { time: () => clock++ }).to('out', collect())
+      p.from('visits', valueSource(visits), { time: () => clock++ }).to('out', collectSink())
     })
     const [checked] = (await checkPipelines(rp, [definition])).checked
     expect(checked).toMatchObject({ ok: false, step: 'visits' })
@@ -134,11 +134,11 @@ describe('the check', () => {
     const query = queries[name]!
     const rp = await open('memory:')
     const definition = pipeline(name, (p) => {
-      const all = p.from('events', lib.generated(generator(100).event, { count: 400 }), {
+      const all = p.from('events', lib.generatedSource(generator(100).event, { count: 400 }), {
         time: query.time?.bind(query) ?? (({ at }) => at),
         outOfOrder: query.time ? '1m' : 0,
       })
-      query.draw(lib, all).to('out', collect())
+      query.draw(lib, all).to('out', collectSink())
     })
     expect((await checkPipelines(rp, [definition])).checked).toMatchObject([{ ok: true, records: 400, problem: null }])
     await rp.close()
@@ -151,7 +151,7 @@ describe('the check', () => {
       (p) => {
         const all = p.from(
           'visits',
-          lib.generated((n) => ({ ...visits[n % 60]!, n, at: n * 97 }), { count: 80, partitions: 3 }),
+          lib.generatedSource((n) => ({ ...visits[n % 60]!, n, at: n * 97 }), { count: 80, partitions: 3 }),
           {
             time: ({ at }) => at,
             outOfOrder: '1s',
@@ -161,8 +161,8 @@ describe('the check', () => {
         byUser
           .window('sessions', lib.session('300ms'), { late: '1s', early: '10ms' })
           .aggregate(lib.list())
-          .to('a', collect())
-        byUser.window('fives', lib.every(5), { within: '1m' }).aggregate(count()).to('b', collect())
+          .to('a', collectSink())
+        byUser.window('fives', lib.every(5), { within: '1m' }).aggregate(count()).to('b', collectSink())
         byUser
           .joinInterval(
             'near',
@@ -170,7 +170,7 @@ describe('the check', () => {
             { from: -200, to: 200 },
             (a, b) => [a.n, b.n],
           )
-          .to('c', collect())
+          .to('c', collectSink())
         const processed = byUser.process('timers', {
           emits: carries<string>(),
           state: { pages: lib.mapState<number>({ ttl: '1d' }), total: lib.reducingState<number>((a, b) => a + b) },
@@ -187,12 +187,12 @@ describe('the check', () => {
           onTimer: (_, { state, emit }) => emit(`timer ${state.total.get()}`),
           onClock: (_, { state, emit }) => emit(`clock ${state.pages.size}`),
         })
-        processed.to('d', collect())
+        processed.to('d', collectSink())
         processed
           .side('odd')
           .keyBy((n) => n % 5)
           .dedupe('once', { within: '2s' })
-          .to('e', collect())
+          .to('e', collectSink())
         all
           .broadcast(
             'told',
@@ -200,7 +200,7 @@ describe('the check', () => {
             sum((v) => v.n),
             (v, told) => [v.n, told],
           )
-          .to('f', collect())
+          .to('f', collectSink())
       },
       { parallelism: 2 },
     )
@@ -246,17 +246,17 @@ describe('the check', () => {
     const stood = await checkPipelines(rp, [drawn(called)], { calls: { geo: (v: Visit) => v.n } })
     expect(stood.checked).toMatchObject([{ ok: false, step: 'map#1' }])
 
-    const exclusive = { ...values(visits), isExclusive: true }
+    const exclusive = { ...valueSource(visits), isExclusive: true }
     const random = (all: lib.Stream<Visit>) => all.map(() => Math.random())
     const [closed] = (await checkPipelines(rp, [drawn(random, exclusive)])).checked
     expect(closed).toMatchObject({ ok: true, records: 0, notes: [expect.stringContaining('--input visits=FILE')] })
-    const inputs = { visits: values(visits.slice(0, 5)) }
+    const inputs = { visits: valueSource(visits.slice(0, 5)) }
     const given = await checkPipelines(rp, [drawn(random, exclusive)], { inputs })
     expect(given.checked).toMatchObject([{ ok: false, records: 5 }])
 
-    const [none] = (await checkPipelines(rp, [drawn(random, values([]))])).checked
+    const [none] = (await checkPipelines(rp, [drawn(random, valueSource([]))])).checked
     expect(none).toMatchObject({ ok: true, notes: ['not checked: there was no input to replay'] })
-    await expect(checkPipelines(rp, [drawn(random)], { inputs: { visit: values([]) } })).rejects.toThrow('visits')
+    await expect(checkPipelines(rp, [drawn(random)], { inputs: { visit: valueSource([]) } })).rejects.toThrow('visits')
     await rp.close()
   })
 
@@ -270,10 +270,10 @@ describe('the check', () => {
     const shared = pipeline('shared', (p) => {
       p.from(
         'visits',
-        lib.generated((n) => visits[n]!, { count: 20, partitions: 2 }),
+        lib.generatedSource((n) => visits[n]!, { count: 20, partitions: 2 }),
       )
         .map((v) => ({ ...v, chance: v.n === 15 ? Math.random() : 0 }))
-        .to('out', collect())
+        .to('out', collectSink())
     })
     rp.work([shared])
     const tasks = async () =>
@@ -300,9 +300,9 @@ describe('reprise check', () => {
   const folder = workFolder()
   afterAll(() => folder.remove())
 
-  const source = (change: string) => `import { collect, count, jsonLines, pipeline } from 'reprise/pipeline'
+  const source = (change: string) => `import { collectSink, count, jsonLineSource, pipeline } from 'reprise/pipeline'
 export const lines = pipeline('lines', (p) => {
-  p.from('lines', jsonLines('lines.jsonl')).map((line) => ${change}).keyBy((line) => line.user).aggregate('counts', count()).to('out', collect())
+  p.from('lines', jsonLineSource('lines.jsonl')).map((line) => ${change}).keyBy((line) => line.user).aggregate('counts', count()).to('out', collectSink())
 })
 `
 

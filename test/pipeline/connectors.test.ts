@@ -7,20 +7,20 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import {
   type Collected,
-  collect,
-  csv,
-  entries,
-  files,
-  iterable,
-  jsonLines,
-  lines,
+  collectSink,
+  csvSource,
+  entrySource,
+  fileSink,
+  iterableSource,
+  jsonLineSource,
+  lineSource,
   type PipelineOptions,
-  paged,
+  pageSource,
   pipeline,
   type Sink,
   type Source,
-  send,
-  values,
+  sendSink,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 
 let folder: string
@@ -59,31 +59,31 @@ describe('files as sources', () => {
   it('give lines, and JSON whose bad lines are dead letters', async () => {
     const path = join(folder, 'orders.jsonl')
     writeFileSync(path, '{"n":1}\nnot json\n\n{"n":2}')
-    const out = collect<{ n: number }>()
-    const report = await rp.run(copying(jsonLines<{ n: number }>(path), out), {}).result()
+    const out = collectSink<{ n: number }>()
+    const report = await rp.run(copying(jsonLineSource<{ n: number }>(path), out), {}).result()
     expect(out.values).toEqual([{ n: 1 }, { n: 2 }])
     expect(report.deadLetters).toBe(1)
-    const text = collect<string>()
-    await rp.run(copying(lines(path), text), {}, { id: 'text' }).result()
+    const text = collectSink<string>()
+    await rp.run(copying(lineSource(path), text), {}, { id: 'text' }).result()
     expect(text.values).toEqual(['{"n":1}', 'not json', '{"n":2}'])
   })
 
   it('that grow go on where they stood, and are not read again', async () => {
     const path = join(folder, 'growing.log')
     writeFileSync(path, 'one\ntwo\nthr')
-    const out = collect<string>()
-    await some(lines(path, { follow: 5 }), out, 2)
+    const out = collectSink<string>()
+    await some(lineSource(path, { follow: 5 }), out, 2)
     expect(out.values).toEqual(['one', 'two'])
     appendFileSync(path, 'ee\nfour\n')
-    await some(lines(path, { follow: 5 }), out, 4)
+    await some(lineSource(path, { follow: 5 }), out, 4)
     expect(out.values).toEqual(['one', 'two', 'three', 'four'])
   })
 
   it('that stand still for a while are not read again meanwhile', async () => {
     const path = join(folder, 'idle.log')
     writeFileSync(path, 'one\ntwo\n')
-    const out = collect<string>()
-    const run = await rp.run(copying(lines(path, { follow: 1 }), out), {}, { checkpoint: { every: 1 } }).started()
+    const out = collectSink<string>()
+    const run = await rp.run(copying(lineSource(path, { follow: 1 }), out), {}, { checkpoint: { every: 1 } }).started()
     for (const added of ['three\n', 'four\n']) {
       await until(() => out.values.length >= 2)
       await new Promise((resolve) => setTimeout(resolve, 50))
@@ -97,24 +97,24 @@ describe('files as sources', () => {
   it('that were cut short are an error', async () => {
     const path = join(folder, 'cut.log')
     writeFileSync(path, 'one\ntwo\n')
-    await some(lines(path, { follow: 5 }), collect<string>(), 0)
-    await some(lines(path, { follow: 5 }), collect<string>(), 0)
-    const out = collect<string>()
-    const run = await rp.run(copying(lines(path, { follow: 5 }), out), {}, { id: 'cut' }).started()
+    await some(lineSource(path, { follow: 5 }), collectSink<string>(), 0)
+    await some(lineSource(path, { follow: 5 }), collectSink<string>(), 0)
+    const out = collectSink<string>()
+    const run = await rp.run(copying(lineSource(path, { follow: 5 }), out), {}, { id: 'cut' }).started()
     await until(() => run.status.records === 2)
     await run.stop()
     truncateSync(path, 4)
-    const again = rp.run(copying(lines(path, { follow: 5 }), out), {}, { id: 'cut' }).result()
+    const again = rp.run(copying(lineSource(path, { follow: 5 }), out), {}, { id: 'cut' }).result()
     await expect(again).rejects.toMatchObject({ code: 'POSITION_GONE' })
   })
 
   it('of CSV name their columns once, also when they are read from the middle', async () => {
     const path = join(folder, 'orders.csv')
     writeFileSync(path, 'name,note\nann,"a, ""b""\nc"\nbob,\n')
-    const out = collect<Readonly<Record<string, string>>>()
-    await some(csv(path, { follow: 5 }), out, 2)
+    const out = collectSink<Readonly<Record<string, string>>>()
+    await some(csvSource(path, { follow: 5 }), out, 2)
     appendFileSync(path, 'too,many,fields\ncid,x\n')
-    await some(csv(path, { follow: 5 }), out, 3)
+    await some(csvSource(path, { follow: 5 }), out, 3)
     expect(out.values).toEqual([
       { name: 'ann', note: 'a, "b"\nc' },
       { name: 'bob', note: '' },
@@ -123,16 +123,16 @@ describe('files as sources', () => {
   })
 
   it('that are not there are named', async () => {
-    const missing = rp.run(copying(lines(join(folder, 'none')), collect<string>()), {}).result()
+    const missing = rp.run(copying(lineSource(join(folder, 'none')), collectSink<string>()), {}).result()
     await expect(missing).rejects.toMatchObject({ code: 'NOT_FOUND', message: expect.stringContaining('none') })
   })
 })
 
 describe('other sources', () => {
   it('that can be gone through again go on behind what was read', async () => {
-    const out = collect<number>()
+    const out = collectSink<number>()
     const numbers = (last: number, wait: boolean) =>
-      iterable(async function* () {
+      iterableSource(async function* () {
         for (let n = 1; n <= last; n++) yield n
         // One that waits for ever can be stopped all the same.
         if (wait) await new Promise(() => undefined)
@@ -145,12 +145,12 @@ describe('other sources', () => {
   it('of pages ask for a page again and give the rest of it', async () => {
     const all = Array.from({ length: 1300 }, (_, i) => i)
     const asked: (number | null)[] = []
-    const source = paged<number, number>(async (cursor) => {
+    const source = pageSource<number, number>(async (cursor) => {
       asked.push(cursor)
       const at = cursor ?? 0
       return { items: all.slice(at, at + 600), next: at + 600 < all.length ? at + 600 : null }
     })
-    const out = collect<number>()
+    const out = collectSink<number>()
     await rp.run(copying(source, out), {}, { checkpoint: { every: 100 } }).result()
     expect(out.values).toEqual(all)
     expect(asked).toEqual([null, 600, 1200])
@@ -163,9 +163,9 @@ describe('other sources', () => {
     })
     const open1 = await rp.open(notes, 'a')
     await open1.append({ type: 'noted', text: 'x' })
-    const out = collect<unknown>()
+    const out = collectSink<unknown>()
     const read = pipeline('read', (p) => {
-      p.from('notes', entries([notes]))
+      p.from('notes', entrySource([notes]))
         .map(({ type, data }) => [type, data])
         .to('out', out)
     })
@@ -189,12 +189,12 @@ describe('other sources', () => {
 describe('files as a sink', () => {
   it('are whole when they are there, and hold each result once over a restart', async () => {
     const path = join(folder, 'out')
-    const first = await rp.run(copying(values([1, 2, 3]), files<number>({ folder: path })), {}).result()
+    const first = await rp.run(copying(valueSource([1, 2, 3]), fileSink<number>({ folder: path })), {}).result()
     expect(first.status).toBe('done')
     writeFileSync(join(path, 'out@copying@other-00000009-00000009.jsonl.part'), 'half')
     const names = () => readdirSync(path).sort()
     expect(names().filter((name) => name.endsWith('.jsonl'))).toHaveLength(1)
-    const more = copying(values([1, 2, 3, 4]), files<number>({ folder: path, line: (n) => `<${n}>` }))
+    const more = copying(valueSource([1, 2, 3, 4]), fileSink<number>({ folder: path, line: (n) => `<${n}>` }))
     await rp.run(more, {}, { id: 'other' }).result()
     expect(names().some((name) => name.endsWith('.part'))).toBe(false)
     const texts = names().map((name) => readFileSync(join(path, name), 'utf8'))
@@ -207,7 +207,7 @@ describe('the last checkpoint', () => {
     const path = join(folder, 'out')
     const dying: Sink<number> = {
       async open(context, listed) {
-        const writer = await files<number>({ folder: path }).open(context, listed)
+        const writer = await fileSink<number>({ folder: path }).open(context, listed)
         return {
           pending: 0,
           write: (batch) => writer.write(batch),
@@ -218,10 +218,10 @@ describe('the last checkpoint', () => {
         }
       },
     }
-    await expect(rp.run(copying(values([1, 2]), dying), {}).result()).rejects.toThrow('killed')
+    await expect(rp.run(copying(valueSource([1, 2]), dying), {}).result()).rejects.toThrow('killed')
     expect(readdirSync(path).filter((name) => name.endsWith('.jsonl'))).toEqual([])
     for (let times = 0; times < 2; times++) {
-      const { status } = await rp.run(copying(values([1, 2]), files<number>({ folder: path })), {}).result()
+      const { status } = await rp.run(copying(valueSource([1, 2]), fileSink<number>({ folder: path })), {}).result()
       expect(status).toBe('done')
       const names = readdirSync(path)
       expect(names.map((name) => readFileSync(join(path, name), 'utf8'))).toEqual(['1\n2\n'])
@@ -233,7 +233,7 @@ describe('sending', () => {
   it('is at least once, each time with the same key, and a checkpoint waits for it', async () => {
     const sent: [string, number][] = []
     let failures = 2
-    const sink = send<number>(
+    const sink = sendSink<number>(
       async (n, { key }) => {
         await new Promise((resolve) => setTimeout(resolve, 1))
         if (n === 3 && failures-- > 0) throw new Error('not now')
@@ -241,7 +241,7 @@ describe('sending', () => {
       },
       { concurrency: 2, retry: { backoff: 1 } },
     )
-    const report = await rp.run(copying(values([1, 2, 3, 4, 5]), sink), {}).result()
+    const report = await rp.run(copying(valueSource([1, 2, 3, 4, 5]), sink), {}).result()
     expect(report.status).toBe('done')
     expect(sent.map(([, n]) => n).sort()).toEqual([1, 2, 3, 4, 5])
     expect(new Set(sent.map(([key]) => key)).size).toBe(5)
@@ -252,8 +252,8 @@ describe('sending', () => {
     const keys: string[] = []
     const define = (isDown: boolean) =>
       copying(
-        values([1]),
-        send<number>(
+        valueSource([1]),
+        sendSink<number>(
           async (_, { key }) => {
             keys.push(key)
             if (isDown) throw new Error('down')

@@ -6,7 +6,7 @@ import { expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import {
   carries,
-  collect,
+  collectSink,
   count,
   every,
   type KeyedStream,
@@ -288,7 +288,7 @@ async function results(
   outOfOrder: number,
   parallelism: number,
 ): Promise<unknown> {
-  const outs = Array.from({ length: 3 }, () => collect<unknown>())
+  const outs = Array.from({ length: 3 }, () => collectSink<unknown>())
   const drawn = pipeline('cut', (p: PipelineBuilder) => {
     const all = p.from('events', source, { time: ({ at }) => at, outOfOrder })
     const of = (kind: Event['kind']) => all.filter((each) => each.kind === kind).keyBy(keyOf)
@@ -325,7 +325,7 @@ it('50,000 orders of one source meet the price before them', async () => {
     ...{ key: `k${Math.floor(i / 2) % 7}`, at: i, n: Math.floor(i / 2) },
     kind: i % 2 === 0 ? 'price' : 'order',
   }))
-  const out = collect<boolean>()
+  const out = collectSink<boolean>()
   const drawn = pipeline('orders', (p) => {
     const source = p.from('events', inBatches(all, Array(100).fill(1000)))
     const of = (kind: Event['kind']) => source.filter((each) => each.kind === kind).keyBy(keyOf)

@@ -4,7 +4,7 @@
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
-import { generated, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
+import { generatedSource, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -68,7 +68,7 @@ onEveryStore('a displaced run', (world) => {
         void p
           .from(
             'in',
-            generated((n) => n, { count: 1 }),
+            generatedSource((n) => n, { count: 1 }),
           )
           .to('out', outside({ error })),
     )
@@ -80,7 +80,7 @@ onEveryStore('a displaced run', (world) => {
     async (what) => {
       const rp = await (await world()).engine()
       const hanging = { open: never, partitions: async () => ['0'] }
-      const ok = generated((n) => n)
+      const ok = generatedSource((n) => n)
       const flow = pipeline('flow', (p) => {
         p.from('in', what === 'source' ? (hanging as Source<number>) : ok).to(
           'out',
@@ -108,7 +108,7 @@ onEveryStore('a displaced run', (world) => {
         void p
           .from(
             'in',
-            generated((n) => n, { count: 3 }),
+            generatedSource((n) => n, { count: 3 }),
           )
           .to('out', sink),
     )

@@ -10,7 +10,7 @@ import { intentKey } from '../../src/core/history/identity.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { StateTimeline } from '../../src/engine/writing/state-timeline.ts'
-import { entries, pipeline, send } from '../../src/layers/pipeline/index.ts'
+import { entrySource, pipeline, sendSink } from '../../src/layers/pipeline/index.ts'
 import { added, counter } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -36,14 +36,14 @@ async function paid(rp: Reprise): Promise<string[]> {
   }
   const flow = pipeline('pay', (p) =>
     p
-      .from('in', entries([counter], { follow: false }), { decode })
+      .from('in', entrySource([counter], { follow: false }), { decode })
       .call('ask', async (payment, { key }) => {
         keys.push(key)
         return payment
       })
       .to(
         'out',
-        send(async (_, { key }) => void keys.push(key)),
+        sendSink(async (_, { key }) => void keys.push(key)),
       ),
   )
   await (await rp.run(flow)).result()
@@ -79,11 +79,11 @@ onEveryStore('keys of entries in a pipeline', (world) => {
     const flow = () =>
       pipeline('pay', (p) =>
         p
-          .from('in', entries([counter]))
+          .from('in', entrySource([counter]))
           .map(() => 'paid')
           .to(
             'out',
-            send(async (_, { key }) => void keys.push(key)),
+            sendSink(async (_, { key }) => void keys.push(key)),
           ),
       )
     await add(rp, 'x', 5)
@@ -109,9 +109,9 @@ onEveryStore('keys of entries in a pipeline', (world) => {
     await left.release({ status: 'failed' })
     const keys: string[] = []
     const flow = pipeline('pay', (p) =>
-      p.from('in', entries([counter], { follow: false }), { decode: () => 5 }).to(
+      p.from('in', entrySource([counter], { follow: false }), { decode: () => 5 }).to(
         'out',
-        send(async (_, { key }) => void keys.push(key)),
+        sendSink(async (_, { key }) => void keys.push(key)),
       ),
     )
     await (await rp.run(flow)).result()

@@ -5,16 +5,16 @@ import { describe, expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import {
-  collect,
+  collectSink,
   count,
-  generated,
+  generatedSource,
   listState,
   pipeline,
-  rows,
+  rowSink,
   type Sink,
   type Source,
   sqlSink,
-  values,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { discard, finalOf, lettersOf } from '../../src/operations/letters.ts'
@@ -60,7 +60,7 @@ describe('a poison record', () => {
 
   it('is set aside with its reason, survives a restart, and is sent back when the code is mended', async () => {
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     const first = await rp.run(define(false, out), {}).started()
     await until(() => first.status.records === 3)
     const stopped = await first.stop()
@@ -78,7 +78,7 @@ describe('a poison record', () => {
 
   it('is one too many at the limit: the run ends, and nothing is lost', async () => {
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     await expect(rp.run(define(false, out), {}, { deadLettersMax: 0 }).result()).rejects.toMatchObject({
       code: 'LIMIT_EXCEEDED',
     })
@@ -108,7 +108,7 @@ onEveryStore(
       const report = await rp
         .run(
           pipeline('tried', (p) => {
-            p.from('numbers', values([1, 2, 3])).to('rows', sink)
+            p.from('numbers', valueSource([1, 2, 3])).to('rows', sink)
           }),
           {},
         )
@@ -122,12 +122,12 @@ onEveryStore(
     it('that the database never takes end the run with its reason', async () => {
       const rp = await (await world()).engine()
       const refused = pipeline('refused', (p) => {
-        p.from('numbers', values([1])).to('rows', rows<number>({ table: 'no_such_table', row: (n) => ({ n }) }))
+        p.from('numbers', valueSource([1])).to('rows', rowSink<number>({ table: 'no_such_table', row: (n) => ({ n }) }))
       })
       await expect(rp.run(refused, {}).result()).rejects.toMatchObject({ code: 'RIDER_FAILED' })
       // It can be mended and run again.
       const mended = pipeline('refused', (p) => {
-        p.from('numbers', values([1])).to('rows', collect())
+        p.from('numbers', valueSource([1])).to('rows', collectSink())
       })
       expect((await rp.run(mended, {}).result()).status).toBe('done')
     })
@@ -139,7 +139,7 @@ onEveryStore('wishes from another process', (world) => {
   it('send letters back, forget them, and stop with a savepoint', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
-    const out = collect<number>()
+    const out = collectSink<number>()
     let isMended = false
     const drawn = pipeline('asked', (p) => {
       p.from('numbers', endless([1, 2, 3]))
@@ -175,11 +175,11 @@ onEveryStore('a pipeline that is done', (world) => {
     const rp = await (await world()).engine()
     await declareKinds(rp)
     const done = pipeline('over', (p) => {
-      p.from('numbers', values([1]))
+      p.from('numbers', valueSource([1]))
         .map((): number => {
           throw new TypeError('never')
         })
-        .to('out', collect<number>())
+        .to('out', collectSink<number>())
     })
     const run = rp.run(done, {})
     await run.result()
@@ -197,7 +197,7 @@ onEveryStore('a pipeline that was stopped', (world) => {
   it('takes letters back in the run that goes on, not in the one that ended', async () => {
     const rp = await (await world()).engine()
     await declareKinds(rp)
-    const out = collect<number>()
+    const out = collectSink<number>()
     let isMended = false
     const halted = pipeline('halted', (p) => {
       p.from('numbers', endless([1, 2]))
@@ -226,12 +226,12 @@ onEveryStore('an owner', (world) => {
   it('A6.3: that was displaced is fenced, and nothing that it has becomes visible', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
-    const [outOne, outTwo] = [collect<number>(), collect<number>()]
+    const [outOne, outTwo] = [collectSink<number>(), collectSink<number>()]
     const define = (out: Sink<number>) =>
       pipeline('owned', (p) => {
         p.from(
           'numbers',
-          generated((n) => n),
+          generatedSource((n) => n),
         )
           .filter((n) => n % 1000 === 0)
           .to('out', out)
@@ -260,7 +260,7 @@ describe('a newest checkpoint that is damaged', () => {
           .map(({ value }) => value)
           .to('out', out)
       })
-    const out = collect<number>()
+    const out = collectSink<number>()
     const run = await rp.run(define(out), {}).started()
     await until(() => run.status.records === 3)
     const savepoint = await run.savepoint({ label: 'sound' })
@@ -285,7 +285,7 @@ describe('a checkpoint whose chunks are gone', () => {
         p.from('numbers', endless([1, 2, 3]))
           .keyBy((n) => n)
           .aggregate('counts', count())
-          .to('out', collect())
+          .to('out', collectSink())
       })
     const run = await rp.run(define(), {}).started()
     await until(() => run.status.records === 3)
@@ -306,7 +306,7 @@ describe('a checkpoint whose chunks are gone', () => {
 describe('code that changed', () => {
   const draw = (rp: Reprise, names: { source?: string; operator?: string; sink?: string; kind?: 'process' }) => {
     const { source = 'numbers', operator = 'counts', sink = 'out', kind } = names
-    const out = collect<unknown>()
+    const out = collectSink<unknown>()
     const define = pipeline('changed', (p) => {
       const keyed = p.from(source, endless([1, 1, 2])).keyBy((n) => n)
       if (kind) {
@@ -358,7 +358,7 @@ describe('options', () => {
   it('that nobody knows, or that mean nothing, are refused', async () => {
     const rp = await open('memory:')
     const drawn = pipeline('options', (p) => {
-      p.from('numbers', values([1])).to('out', collect())
+      p.from('numbers', valueSource([1])).to('out', collectSink())
     })
     const refused: readonly (readonly [unknown, string])[] = [
       [{ paralelism: 4 }, 'did you mean parallelism'],

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
-import { collect, count, pipeline, type Source, tumbling } from '../../src/layers/pipeline/index.ts'
+import { collectSink, count, pipeline, type Source, tumbling } from '../../src/layers/pipeline/index.ts'
 import { declareKinds } from '../../src/operations/models.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 
@@ -47,7 +47,7 @@ function numbers(each: number, partitions: readonly string[], hasEnd: { value: b
 }
 
 function drawn(name: string, hasEnd: { value: boolean }, partitions: readonly string[] = ['a']) {
-  const out = collect<unknown>()
+  const out = collectSink<unknown>()
   const source = numbers(10, partitions, hasEnd)
   return pipeline(
     name,

@@ -3,7 +3,7 @@
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
-import { collect, generated, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, generatedSource, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
 import { act, mayAct } from '../../src/operations/act.ts'
 import { declareKinds } from '../../src/operations/models.ts'
 import { until } from '../support/until.ts'
@@ -11,7 +11,7 @@ import { onEveryStore, type World } from '../support/worlds.ts'
 
 const slowly = (isSlow = true): Source<number> => ({
   async open(from, context) {
-    const reader = await generated((n) => n, isSlow ? {} : { count: 100 }).open(from, context)
+    const reader = await generatedSource((n) => n, isSlow ? {} : { count: 100 }).open(from, context)
     return {
       partitions: () => reader.partitions(),
       close: () => reader.close(),
@@ -52,7 +52,7 @@ async function other(w: World): Promise<Reprise> {
   return rp
 }
 
-const drawn = (sink: Sink<number> = collect(), source = slowly()) =>
+const drawn = (sink: Sink<number> = collectSink(), source = slowly()) =>
   pipeline('flow', (p) => void p.from('numbers', source).to('out', sink), { checkpoint: { every: '20ms' } })
 
 async function ask(rp: Reprise, verb: 'stop' | 'cancel' | 'terminate', timeline = 'pipeline/flow') {
@@ -79,7 +79,7 @@ onEveryStore('asked from another process', (world) => {
       const [newest] = await there.checkpoints('pipeline/flow')
       expect(newest!.trigger === 'savepoint').toBe(verb === 'stop')
     }
-    const last = await here.run(drawn(collect(), slowly(false)), {}).result()
+    const last = await here.run(drawn(collectSink(), slowly(false)), {}).result()
     expect(last).toMatchObject({ status: 'done' })
     expect(await statusOf(there)).toBe('done')
     const [head] = await there.list({ prefix: 'pipeline/flow' })
@@ -146,7 +146,7 @@ onEveryStore(
       await first.cancel()
       // As if it had been asked in the moment in which the run ended.
       await act(there, head!, 'cancel', { reason: 'late' })
-      const second = await here.run(drawn(collect(), slowly(false)), {}).result()
+      const second = await here.run(drawn(collectSink(), slowly(false)), {}).result()
       expect(second.status).toBe('done')
     }, 60_000)
   },

@@ -7,13 +7,13 @@ import { createEngine } from '../../src/engine/api/open.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import {
-  collect,
+  collectSink,
   httpSink,
   httpSource,
   pipeline,
   tableSink,
   timelineSink,
-  values,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
@@ -42,7 +42,7 @@ describe('posts as a source', () => {
     expect([again.status, await again.json()]).toEqual([200, { isDuplicate: true }])
     const lines = await take(posting('{"n":2}\n{"n":3}\n\n', { 'content-type': 'application/x-ndjson; charset=utf-8' }))
     expect(lines.status).toBe(202)
-    const out = collect<{ n: number }>()
+    const out = collectSink<{ n: number }>()
     const read = pipeline('read', (p) => {
       p.from('orders', orders).to('out', out)
     })
@@ -113,7 +113,7 @@ describe('posts as a sink', () => {
     try {
       const sink = httpSink<number>({ url: there.url, concurrency: 1, retry: { backoff: 1 } })
       const out = pipeline('out', (p) => {
-        p.from('in', values([7, 8])).to('out', sink)
+        p.from('in', valueSource([7, 8])).to('out', sink)
       })
       expect((await rp.run(out, {}).result()).status).toBe('done')
       expect(there.got.map(({ body }) => body)).toEqual(['7', '7', '7', '8'])
@@ -127,7 +127,7 @@ describe('posts as a sink', () => {
     const there = await receiver(() => 422)
     try {
       const out = pipeline('out', (p) => {
-        p.from('in', values([7])).to('out', httpSink<number>({ url: there.url }))
+        p.from('in', valueSource([7])).to('out', httpSink<number>({ url: there.url }))
       })
       await expect(rp.run(out, {}).result()).rejects.toThrow('answered 422')
       expect(there.got).toHaveLength(1)
@@ -146,7 +146,7 @@ describe('results in the store', () => {
     })
     const define = (last: number) =>
       pipeline('kept', (p) => {
-        const numbers = p.from('numbers', values(Array.from({ length: last }, (_, n) => n)))
+        const numbers = p.from('numbers', valueSource(Array.from({ length: last }, (_, n) => n)))
         numbers.to(
           'totals',
           tableSink({

@@ -6,7 +6,7 @@ import { open, type Reprise } from '../../src/index.ts'
 import {
   type Aggregation,
   carries,
-  collect,
+  collectSink,
   type KeyedStream,
   mapState,
   pipeline,
@@ -15,8 +15,8 @@ import {
   session,
   sliding,
   tumbling,
+  valueSource,
   valueState,
-  values,
 } from '../../src/layers/pipeline/index.ts'
 
 interface Item {
@@ -48,10 +48,10 @@ const changes = (all: All, { n }: Item): All => {
 }
 
 async function run(shape: Shape, aggregation: Added = { ...unchanged, add: replaces }) {
-  const out = collect<unknown>()
+  const out = collectSink<unknown>()
   const drawn = pipeline('p', (p) => {
     shape(
-      p.from('items', values(items), { time: ({ at }) => at }).keyBy(() => 'k'),
+      p.from('items', valueSource(items), { time: ({ at }) => at }).keyBy(() => 'k'),
       aggregation,
     ).to('out', out)
   })

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
-import { pipeline, type Source, send } from '../../src/layers/pipeline/index.ts'
+import { pipeline, type Source, sendSink } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/until.ts'
 
 interface Timed {
@@ -87,7 +87,7 @@ async function keysOf(order: Order, size: number, how: { stopped?: boolean; fail
       .filter(() => false)
       .to(
         'nothing',
-        send(async () => undefined),
+        sendSink(async () => undefined),
       )
     left
       .joinInterval('near', right, { from: -1000, to: 1000 }, (one, other) => {
@@ -102,7 +102,7 @@ async function keysOf(order: Order, size: number, how: { stopped?: boolean; fail
       })
       .to(
         'out',
-        send(async (_book, { key }) => {
+        sendSink(async (_book, { key }) => {
           const name = named.shift()!
           keys.set(name, (keys.get(name) ?? new Set()).add(key))
         }),

@@ -3,7 +3,7 @@
 // committed records.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
+import { kafkaSink, kafkaSource } from '../../src/adapters/kafka/index.ts'
 import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 import type { Duration } from '../../src/core/duration.ts'
@@ -90,7 +90,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
     awayFor: Duration,
   ) =>
     pipeline(name, (p) => {
-      p.from('numbers', kafka({ brokers, topic: `${name}-in`, awayFor }), { decode: json<number>() })
+      p.from('numbers', kafkaSource({ brokers, topic: `${name}-in`, awayFor }), { decode: json<number>() })
         .keyBy((n) => n % keys)
         .aggregate('per-key', count())
         .to(

@@ -6,11 +6,11 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { KafkaClient } from '@kafkats/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KafkaStart, kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
+import { type KafkaStart, kafkaSink, kafkaSource } from '../../src/adapters/kafka/index.ts'
 import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 import { open } from '../../src/index.ts'
-import { collect, json, keyValue, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, json, keyValue, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
 import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
@@ -106,7 +106,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
         await add()
         await add()
         return {
-          source: () => decoded(kafka({ brokers, topic, discover: 50 }) as never),
+          source: () => decoded(kafkaSource({ brokers, topic, discover: 50 }) as never),
           expected: () => all,
           ends: false,
           add,
@@ -235,10 +235,10 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     const topic = await newTopic()
     await put(topic, 0, [1, 2, 3])
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     const define = (gone?: 'oldest' | 'newest') =>
       pipeline('gone', (p) => {
-        p.from('in', kafka({ brokers, topic, ...(gone && { gone }) }), { decode: json<number>() }).to('out', out)
+        p.from('in', kafkaSource({ brokers, topic, ...(gone && { gone }) }), { decode: json<number>() }).to('out', out)
       })
     const run = await rp.run(define(), {}, { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 3, run.result())
@@ -267,9 +267,9 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await port.commitOffsets('legacy', topic, new Map([[0, 2]]))
     const rp = await open('memory:')
     const read = async (id: string, start: KafkaStart, count: number) => {
-      const out = collect<number>()
+      const out = collectSink<number>()
       const drawn = pipeline('starts', (p) => {
-        p.from('in', kafka({ brokers, topic, start }), { decode: json<number>() }).to('out', out)
+        p.from('in', kafkaSource({ brokers, topic, start }), { decode: json<number>() }).to('out', out)
       })
       const run = await rp.run(drawn, {}, { id, checkpoint: { every: 1 } }).started()
       await until(() => out.values.length >= count, run.result())
@@ -288,9 +288,9 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await put(topic, 0, [1, 2, 3])
     await put(topic, 1, [4])
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     const watched = pipeline('watched', (p) => {
-      p.from('in', kafka({ brokers, topic, group: 'lag' }), { decode: json<number>() }).to('out', out)
+      p.from('in', kafkaSource({ brokers, topic, group: 'lag' }), { decode: json<number>() }).to('out', out)
     })
     const offsets = async () => {
       // The first group of a broker waits for its topic.
@@ -326,7 +326,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     const to = await newTopic()
     const rp = await open('memory:')
     const copied = pipeline('copied', (p) => {
-      p.from('in', kafka({ brokers, topic }), { decode: json<number>(), time: (n) => n * 10_000, idle: 20 }).to(
+      p.from('in', kafkaSource({ brokers, topic }), { decode: json<number>(), time: (n) => n * 10_000, idle: 20 }).to(
         'out',
         kafkaSink<number>({ brokers, topic: to }),
       )
@@ -354,7 +354,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     expect(await port.end(transaction, 'commit')).toBe('ended')
     const rp = await open('memory:')
     const copied = pipeline('copied', (p) => {
-      p.from('in', kafka({ brokers, topic: from }), { decode: keyValue(json<number>()) })
+      p.from('in', kafkaSource({ brokers, topic: from }), { decode: keyValue(json<number>()) })
         .keyBy(
           ({ key }) => key,
           ({ value }) => value,
@@ -436,7 +436,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
   it('a topic that is not there is named, with advice about topics', async () => {
     const rp = await open('memory:')
     const reading = pipeline('reading', (p) => {
-      p.from('in', kafka({ brokers, topic: 'nobody-made-it' })).to('out', collect())
+      p.from('in', kafkaSource({ brokers, topic: 'nobody-made-it' })).to('out', collectSink())
     })
     await expect(rp.run(reading, {}).result()).rejects.toMatchObject({
       code: 'NOT_FOUND',

@@ -13,7 +13,7 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
-import { httpSink, pipeline, type Source, send } from '../../src/layers/pipeline/index.ts'
+import { httpSink, pipeline, type Source, sendSink } from '../../src/layers/pipeline/index.ts'
 import { hostOf } from '../support/host.ts'
 import { Outside } from '../support/outside.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
@@ -131,7 +131,7 @@ function drawn(where: string, partitions: number, order: number) {
       .flatMap(({ record }) => [`${record} a`, `${record} b`])
       .to(
         'send',
-        send(async (value, { key }) => {
+        sendSink(async (value, { key }) => {
           outside.receive(key, `${where} send ${value}`)
         }),
       )

@@ -3,7 +3,7 @@
 // each record is done once, and no record is answered for another. Two planted bugs are found.
 
 import { expect, it } from 'vitest'
-import { count, pipeline, type Source, send, tumbling } from '../../src/layers/pipeline/index.ts'
+import { count, pipeline, type Source, sendSink, tumbling } from '../../src/layers/pipeline/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -70,7 +70,7 @@ function drawn(ledgers: Record<'call' | 'send' | 'window', OutsideLedger>) {
       ])
       .to(
         'send',
-        send(async (value, { key }) => ledgers.send.receive(key, value)),
+        sendSink(async (value, { key }) => ledgers.send.receive(key, value)),
       )
     all
       .keyBy(({ id }) => id.split('/')[0]!)
@@ -78,7 +78,7 @@ function drawn(ledgers: Record<'call' | 'send' | 'window', OutsideLedger>) {
       .aggregate(count())
       .to(
         'totals',
-        send(async (total, { key }) => ledgers.window.receive(key, total)),
+        sendSink(async (total, { key }) => ledgers.window.receive(key, total)),
       )
   })
 }

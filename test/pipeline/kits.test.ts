@@ -8,24 +8,24 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'
 import {
-  csv,
-  entries,
-  files,
-  generated,
+  csvSource,
+  entrySource,
+  fileSink,
+  generatedSource,
   httpSink,
   httpSource,
-  iterable,
-  jsonLines,
-  lines,
-  paged,
+  iterableSource,
+  jsonLineSource,
+  lineSource,
+  pageSource,
   type Sink,
   type SinkWriter,
   type Source,
   type SourceReader,
-  send,
+  sendSink,
   tableSink,
   timelineSink,
-  values,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import {
@@ -74,26 +74,26 @@ function ofFile<T>(
 
 sourceConformance(
   runner,
-  plain('values', () => values(ten), only(ten)),
+  plain('values', () => valueSource(ten), only(ten)),
 )
 sourceConformance(
   runner,
   plain(
     'generated',
-    () => generated((n, partition) => `${partition}:${n}`, { count: 5, partitions: 3 }),
+    () => generatedSource((n, partition) => `${partition}:${n}`, { count: 5, partitions: 3 }),
     new Map([0, 1, 2].map((p) => [String(p), [0, 1, 2, 3, 4].map((n) => `${p}:${n}`)])),
   ),
 )
 sourceConformance(
   runner,
-  plain('iterable', () => iterable(() => ten), only(ten)),
+  plain('iterable', () => iterableSource(() => ten), only(ten)),
 )
 sourceConformance(
   runner,
   plain(
     'paged',
     () =>
-      paged<number, number>(async (at) => ({
+      pageSource<number, number>(async (at) => ({
         items: ten.slice(at ?? 0, (at ?? 0) + 4),
         next: (at ?? 0) + 4 < 10 ? (at ?? 0) + 4 : null,
       })),
@@ -104,7 +104,7 @@ sourceConformance(
   runner,
   ofFile(
     'lines',
-    (path) => lines(path, { follow: 2 }),
+    (path) => lineSource(path, { follow: 2 }),
     (n) => `line ${n}`,
     (n) => `line ${n}`,
   ),
@@ -113,7 +113,7 @@ sourceConformance(
   runner,
   ofFile(
     'jsonLines',
-    (path) => jsonLines<{ n: number }>(path, { follow: 2 }),
+    (path) => jsonLineSource<{ n: number }>(path, { follow: 2 }),
     (n) => `{"n":${n}}`,
     (n) => ({ n }),
   ),
@@ -122,7 +122,7 @@ sourceConformance(
   runner,
   ofFile(
     'csv',
-    (path) => csv(path, { follow: 2, columns: ['n', 'text'] }),
+    (path) => csvSource(path, { follow: 2, columns: ['n', 'text'] }),
     (n) => `${n},"a\nb"`,
     (n) => ({ n: String(n), text: 'a\nb' }),
   ),
@@ -143,7 +143,7 @@ sourceConformance<number>(runner, {
     return {
       engine: rp,
       source: () => ({
-        open: (from, context) => entries([notes]).open(from, context) as unknown as Promise<SourceReader<number>>,
+        open: (from, context) => entrySource([notes]).open(from, context) as unknown as Promise<SourceReader<number>>,
         decode: ({ data }: { readonly data: { readonly n: number } }) => data.n,
       }),
       expected: () => only(all),
@@ -187,7 +187,7 @@ sinkConformance<number>(runner, {
   async create() {
     const folder = newFolder()
     return {
-      sink: () => files<number>({ folder }),
+      sink: () => fileSink<number>({ folder }),
       value: (n) => n,
       isExactlyOnce: true,
       async visible() {
@@ -205,7 +205,7 @@ sinkConformance<number>(runner, {
     const keys = new Map<string, number>()
     return {
       sink: () =>
-        send<number>(async (n, { key }) => {
+        sendSink<number>(async (n, { key }) => {
           // One key, one result: a receiver that knows keys would lose the other.
           expect(keys.get(key) ?? n).toBe(n)
           keys.set(key, n)
@@ -330,7 +330,7 @@ describe('the kit for sources catches', () => {
     const failed = await failures((other) =>
       sourceConformance(
         other,
-        plain('faulty', () => fault(values(ten)), only(ten)),
+        plain('faulty', () => fault(valueSource(ten)), only(ten)),
       ),
     )
     expect(failed.length).toBeGreaterThan(0)

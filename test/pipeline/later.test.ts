@@ -5,7 +5,7 @@ import { systemClock } from '../../src/engine/base/platform.ts'
 import { open, RetryLater } from '../../src/index.ts'
 import {
   carries,
-  collect,
+  collectSink,
   count,
   list,
   pipeline,
@@ -13,8 +13,8 @@ import {
   type Source,
   type Stream,
   tumbling,
+  valueSource,
   valueState,
-  values,
   type WindowResult,
 } from '../../src/layers/pipeline/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -95,9 +95,9 @@ describe('a function that throws RetryLater', () => {
   it.each(Object.keys(kinds))('gets its record again then, and no window misses it: %s', async (kind) => {
     const rp = await open('memory:')
     const { calls, check } = throwing(later, 3)
-    const out = collect<WindowResult<number>>()
+    const out = collectSink<WindowResult<number>>()
     const drawn = pipeline('again', (p) => {
-      kinds[kind]!(p.from('visits', values(visits), { time: ({ at }) => at }), check)
+      kinds[kind]!(p.from('visits', valueSource(visits), { time: ({ at }) => at }), check)
         .keyBy(({ who }) => who)
         .window('per-second', tumbling('1s'))
         .aggregate(count())
@@ -113,10 +113,10 @@ describe('a function that throws RetryLater', () => {
   it('in the aggregate of a window keeps that window open', async () => {
     const rp = await open('memory:')
     const { calls, check } = throwing(later, 2)
-    const out = collect<WindowResult<readonly Visit[]>>()
+    const out = collectSink<WindowResult<readonly Visit[]>>()
     const gathered = list<Visit>()
     const drawn = pipeline('open', (p) => {
-      p.from('visits', values(visits), { time: ({ at }) => at })
+      p.from('visits', valueSource(visits), { time: ({ at }) => at })
         .keyBy(({ who }) => who)
         .window('per-second', tumbling('1s'))
         .aggregate({ ...gathered, add: (all, visit: Visit) => gathered.add(all, check(visit)) })
@@ -134,9 +134,9 @@ describe('a function that throws RetryLater', () => {
       it('outlives its process: whoever goes on calls it when it is time', async () => {
         const w = await world()
         const rp = await w.engine()
-        const out = collect<Visit>()
+        const out = collectSink<Visit>()
         const { calls, check } = throwing(muchLater, 1)
-        const define = () => pipeline('goes-on', (p) => p.from('visits', values(visits)).map(check).to('out', out))
+        const define = () => pipeline('goes-on', (p) => p.from('visits', valueSource(visits)).map(check).to('out', out))
         const run = await rp.run(define(), {}).started()
         while (run.status.records < visits.length) await pause()
         const stopped = await run.stop()
@@ -160,9 +160,9 @@ describe('a function that throws RetryLater', () => {
     const rp = await open('memory:')
     const many = Array.from({ length: 3000 }, (_, n) => n)
     const seen = new Set<number>()
-    const out = collect<number>()
+    const out = collectSink<number>()
     const drawn = pipeline('busy', (p) => {
-      p.from('numbers', values(many))
+      p.from('numbers', valueSource(many))
         .map((n) => {
           if (seen.has(n)) return n
           seen.add(n)
@@ -185,13 +185,13 @@ describe('a dead letter goes back to where it came from', () => {
     const opened = new Promise<void>((resolve) => {
       release = resolve
     })
-    const out = collect<readonly [number, number | undefined]>()
+    const out = collectSink<readonly [number, number | undefined]>()
     const sum = reduce<number>((a, b) => {
       if (b === 5 && !isMended) throw new Error('five is bad')
       return a + b
     })
     const drawn = pipeline('told', (p) => {
-      const rules = p.from('rules', values([1, 5]))
+      const rules = p.from('rules', valueSource([1, 5]))
       p.from('numbers', gated([1, 2], opened))
         .broadcast('beside', rules, sum, (n, told) => [n, told] as const)
         .to('out', out)
@@ -213,7 +213,7 @@ describe('a dead letter goes back to where it came from', () => {
   it.each(['window', 'interval'] as const)('a pair of a join by %s is joined again', async (kind) => {
     const rp = await open('memory:')
     let isMended = false
-    const out = collect<string>()
+    const out = collectSink<string>()
     const pair = (a: Visit, b: Visit, window?: { readonly start: number; readonly end: number }) => {
       if (a.at === 1000 && !isMended) throw new Error('not this one')
       return `${a.who} ${a.at} ${b.at}${window ? ` in ${window.start}-${window.end}` : ''}`

@@ -2,7 +2,7 @@
 // try; two records have two keys, also where they came from one record and gave the same.
 
 import { expect, it } from 'vitest'
-import { pipeline, type Source, send } from '../../src/layers/pipeline/index.ts'
+import { pipeline, type Source, sendSink } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -46,7 +46,7 @@ onEveryStore(
           )
           .to(
             'out',
-            send(async (charged, { key }) => void sent.set(charged, key)),
+            sendSink(async (charged, { key }) => void sent.set(charged, key)),
           )
       })
       const sent = new Map<string, string>()
@@ -77,7 +77,7 @@ onEveryStore(
           })
           .to(
             'out',
-            send(async (n, { key }) => void (n === 20 && keys.push(key))),
+            sendSink(async (n, { key }) => void (n === 20 && keys.push(key))),
           )
       })
       const options = { checkpoint: { every: 1_000_000 } }
@@ -116,7 +116,7 @@ onEveryStore(
           })
           .to(
             'out',
-            send(async (_part, { key }) => void keys.push(key)),
+            sendSink(async (_part, { key }) => void keys.push(key)),
           )
       })
       const run = await rp.run(twins, {}, { checkpoint: { every: 1 } }).started()

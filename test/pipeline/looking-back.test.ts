@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
-import { collect, comparePipelineState, count, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, comparePipelineState, count, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/until.ts'
 
 /** Numbers from 0, as far as it is let. */
@@ -28,7 +28,7 @@ function numbers(gate: { until: number }): Source<number> {
 it('begins from the newest checkpoint that was made at a time or before, and says what differs between two', async () => {
   const rp = await open('memory:')
   const gate = { until: 3 }
-  const out = collect<string>()
+  const out = collectSink<string>()
   const counted = pipeline('counted', (p) => {
     p.from('numbers', numbers(gate))
       .keyBy((n) => (n % 2 === 0 ? 'even' : n < 5 ? 'odd' : 'high'))

@@ -4,7 +4,7 @@
 import { expect, it } from 'vitest'
 import type { Commit, Store } from '../../src/core/store/ports.ts'
 import { type Reprise, RepriseError } from '../../src/index.ts'
-import { generated, pipeline, rows } from '../../src/layers/pipeline/index.ts'
+import { generatedSource, pipeline, rowSink } from '../../src/layers/pipeline/index.ts'
 import { newSchemaName } from '../support/schema.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
@@ -44,11 +44,11 @@ function draw(table: string) {
     (p) => {
       p.from(
         'ticks',
-        generated((n, part) => ({ n, part }), { count: records, partitions }),
+        generatedSource((n, part) => ({ n, part }), { count: records, partitions }),
         { keyed: true },
       ).to(
         'seen',
-        rows<{ n: number; part: number }>({
+        rowSink<{ n: number; part: number }>({
           table,
           row: ({ n, part }) => ({ n, part }),
           setup: `CREATE TABLE IF NOT EXISTS ${table} (n INTEGER, part INTEGER)`,

@@ -3,10 +3,10 @@
 import { type JetStreamManager, jetstream, jetstreamManager, RetentionPolicy, StorageType } from '@nats-io/jetstream'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { nats, natsSink } from '../../src/adapters/nats/index.ts'
+import { natsSink, natsSource } from '../../src/adapters/nats/index.ts'
 import type { Duration } from '../../src/core/duration.ts'
 import { open } from '../../src/index.ts'
-import { collect, json, pipeline, type Source, values } from '../../src/layers/pipeline/index.ts'
+import { collectSink, json, pipeline, type Source, valueSource } from '../../src/layers/pipeline/index.ts'
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
 import { natsBinary, type RunningPart, startNats } from '../support/parts.ts'
 import { until } from '../support/until.ts'
@@ -65,7 +65,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
         }
         for (let n = 0; n < 7; n++) await more()
         return {
-          source: () => decoded(nats({ connection, stream: name }) as never),
+          source: () => decoded(natsSource({ connection, stream: name }) as never),
           expected: () => new Map([['', all]]),
           ends: false,
           add: more,
@@ -90,7 +90,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
         }
         return {
           source: () =>
-            decoded(nats({ servers: `127.0.0.1:${server.port}`, stream: name, partitions: names }) as never),
+            decoded(natsSource({ servers: `127.0.0.1:${server.port}`, stream: name, partitions: names }) as never),
           expected: () => all,
           ends: false,
           destroy: async () => void (await manager.streams.delete(name)),
@@ -148,7 +148,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     await Promise.all(Array.from({ length: 2500 }, (_, n) => js.publish(`${from.name}.a`, String(n))))
     const rp = await open('memory:')
     const copied = pipeline('copied', (p) => {
-      p.from('in', nats({ connection, stream: from.name }), { decode: json<number>() }).to(
+      p.from('in', natsSource({ connection, stream: from.name }), { decode: json<number>() }).to(
         'out',
         natsSink<number>({
           connection,
@@ -179,9 +179,9 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     }
     await publish([1, 2], true)
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     const reading = pipeline('reading', (p) => {
-      p.from('in', nats({ servers, stream: 'AWAY' }), { decode: json<number>() }).to('out', out)
+      p.from('in', natsSource({ servers, stream: 'AWAY' }), { decode: json<number>() }).to('out', out)
     })
     const run = await rp.run(reading, {}, { checkpoint: { every: 1 } }).started()
     while (out.values.length < 2) await new Promise((resolve) => setTimeout(resolve, 5))
@@ -203,10 +203,10 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     await jetstream(other).publish('in', '1')
     await other.close()
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     const copying = (awayFor: Duration) =>
       pipeline('copying', (p) => {
-        const numbers = p.from('in', nats({ servers, stream: 'GONE', filter: 'in', awayFor }), {
+        const numbers = p.from('in', natsSource({ servers, stream: 'GONE', filter: 'in', awayFor }), {
           decode: json<number>(),
         })
         numbers.to('seen', out)
@@ -239,10 +239,10 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     ] as const) {
       const { name, add } = await newStream()
       for (let n = 0; n < 4; n++) await add(n)
-      const out = collect<number>()
+      const out = collectSink<number>()
       const define = (choice?: 'oldest' | 'newest') =>
         pipeline(`gone-${gone}`, (p) => {
-          p.from('in', nats({ connection, stream: name, ...(choice && { gone: choice }) }), {
+          p.from('in', natsSource({ connection, stream: name, ...(choice && { gone: choice }) }), {
             decode: json<number>(),
           }).to('out', out)
         })
@@ -276,7 +276,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
           message: `${stream}.out`,
           ...(choice && { unknown: choice }),
         })
-        p.from('in', values([1, 2])).to('out', sink)
+        p.from('in', valueSource([1, 2])).to('out', sink)
       })
     for (const { name } of [plain, queue]) {
       await expect(rp.run(into(name), {}, { id: name }).result()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })

@@ -13,7 +13,7 @@ const { event, events } = generator(100)
 /** Fails once at each of these places, after its checkpoints had their time. */
 function failing(): lib.Source<NexmarkEvent> {
   const left = new Set(failsAt)
-  const inner = lib.generated(event, { count })
+  const inner = lib.generatedSource(event, { count })
   return {
     async open(from, context) {
       const reader = await inner.open(from, context)
@@ -103,7 +103,7 @@ it.each(Object.keys(queries))(
   async (name) => {
     const query = queries[name]!
     const rp = await open('memory:')
-    const out = lib.collect<Readonly<Record<string, unknown>>>()
+    const out = lib.collectSink<Readonly<Record<string, unknown>>>()
     const source = failing()
     const drawn = lib.pipeline(name, (p) => {
       const all = p.from('events', source, {

@@ -5,9 +5,9 @@ import { open } from '../../src/index.ts'
 import {
   average,
   carries,
-  collect,
+  collectSink,
   type FromOptions,
-  generated,
+  generatedSource,
   list,
   listState,
   mapState,
@@ -20,8 +20,8 @@ import {
   type Stream,
   session,
   tumbling,
+  valueSource,
   valueState,
-  values,
 } from '../../src/layers/pipeline/index.ts'
 
 interface Item {
@@ -33,9 +33,9 @@ interface Item {
 const item = (key: string, at: number, n = 1): Item => ({ key, at, n })
 const timed: FromOptions<Item, Item> = { time: ({ at }) => at }
 
-async function run<T>(draw: (p: PipelineBuilder, out: ReturnType<typeof collect<T>>) => void) {
+async function run<T>(draw: (p: PipelineBuilder, out: ReturnType<typeof collectSink<T>>) => void) {
   const rp = await open('memory:')
-  const out = collect<T>()
+  const out = collectSink<T>()
   const running = await rp.run(
     pipeline('tried', (p) => draw(p, out)),
     {},
@@ -51,7 +51,7 @@ describe('aggregates', () => {
     const by = (aggregation: 'min' | 'max' | 'average' | 'list' | 'reduce') =>
       run<unknown>((p, out) => {
         const window = p
-          .from('items', values(items), timed)
+          .from('items', valueSource(items), timed)
           .keyBy(({ key }) => key)
           .window('w', tumbling('1s'))
         const n = (each: Item) => each.n
@@ -93,7 +93,7 @@ describe('windows', () => {
   /** One record per batch, so that the watermark moves with each. */
   const slow = (items: readonly Item[]) => ({
     async open(from: ReadonlyMap<string, unknown> | null, context: never) {
-      const reader = await values(items).open(from, context)
+      const reader = await valueSource(items).open(from, context)
       return {
         partitions: () => reader.partitions(),
         close: () => reader.close(),
@@ -106,7 +106,7 @@ describe('windows', () => {
     const items = [item('a', 10), item('a', 1005), item('a', 20), item('a', 1600), item('a', 30)]
     const late: Item[] = []
     const { out, status } = await run<unknown>((p, sink) => {
-      const lateOnes = collect<Item>()
+      const lateOnes = collectSink<Item>()
       p.from('items', slow(items), timed)
         .keyBy(({ key }) => key)
         .window('w', tumbling('1s'), {
@@ -135,7 +135,7 @@ describe('windows', () => {
   it('merge two sessions when a record falls between them', async () => {
     const items = [item('a', 0), item('a', 150), item('a', 80)]
     const { out } = await run<unknown>((p, sink) => {
-      p.from('items', values(items), { ...timed, outOfOrder: 1000 })
+      p.from('items', valueSource(items), { ...timed, outOfOrder: 1000 })
         .keyBy(({ key }) => key)
         .window('w', session(100))
         .aggregate(list())
@@ -147,7 +147,7 @@ describe('windows', () => {
 
   it('need times, and say so', async () => {
     const drawn = run((p, out) => {
-      const keyed = p.from('items', values([item('a', 1)])).keyBy(({ key }) => key)
+      const keyed = p.from('items', valueSource([item('a', 1)])).keyBy(({ key }) => key)
       keyed.window('w', tumbling('1s')).aggregate(list()).to('out', out)
     })
     await expect(drawn).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', message: expect.stringContaining('time') })
@@ -158,8 +158,8 @@ describe('union', () => {
   it('waits for the slower stream, and not for one that is idle', async () => {
     const fast = [item('a', 100), item('a', 5000)]
     const { out } = await run<unknown>((p, sink) => {
-      p.from('fast', values(fast), timed)
-        .union(p.from('slow', values([item('a', 200)]), timed))
+      p.from('fast', valueSource(fast), timed)
+        .union(p.from('slow', valueSource([item('a', 200)]), timed))
         .keyBy(({ key }) => key)
         .window('w', tumbling('1s'))
         .aggregate(list())
@@ -174,7 +174,7 @@ describe('union', () => {
 
   it('B7: a partition that is silent for too long does not stop all windows', async () => {
     const rp = await open('memory:')
-    const out = collect<unknown>()
+    const out = collectSink<unknown>()
     /** One partition speaks, the other never does. */
     const source = {
       async open(_: unknown, { signal }: { readonly signal: AbortSignal }) {
@@ -217,7 +217,7 @@ describe('process', () => {
     const large: number[] = []
     const { out } = await run<unknown>((p, sink) => {
       const done = p
-        .from('items', values(items))
+        .from('items', valueSource(items))
         .keyBy(({ key }) => key)
         .process('keep', {
           state: {
@@ -239,7 +239,7 @@ describe('process', () => {
       done
         .side('large')
         .map((n) => large.push(n))
-        .to('large', collect())
+        .to('large', collectSink())
       done.to('out', sink)
     })
     expect(out).toEqual([
@@ -252,7 +252,7 @@ describe('process', () => {
 
   it('calls timers of event time in order, also those set by a timer', async () => {
     const { out } = await run<unknown>((p, sink) => {
-      p.from('items', values([item('a', 10), item('b', 5)]), { ...timed, outOfOrder: 100 })
+      p.from('items', valueSource([item('a', 10), item('b', 5)]), { ...timed, outOfOrder: 100 })
         .keyBy(({ key }) => key)
         .process('timers', {
           onRecord: (_: Item, context) => {
@@ -277,7 +277,7 @@ describe('process', () => {
 
   it('calls timers of the clock, and forgets what has outlived its time', async () => {
     const rp = await open('memory:')
-    const out = collect<unknown>()
+    const out = collectSink<unknown>()
     let isOver = false
     const source = {
       async open() {
@@ -323,8 +323,8 @@ describe('joins', () => {
 
   it('of windows give every pair of a key', async () => {
     const { out } = await run<unknown>((p, sink) => {
-      const other = p.from('right', values(right), timed).keyBy(({ key }) => key)
-      p.from('left', values(left), { ...timed, outOfOrder: '10s' })
+      const other = p.from('right', valueSource(right), timed).keyBy(({ key }) => key)
+      p.from('left', valueSource(left), { ...timed, outOfOrder: '10s' })
         .keyBy(({ key }) => key)
         .joinWindow('pairs', other, tumbling('1s'), (a, b, { start }) => [start, a.n, b.n])
         .to('out', sink)
@@ -337,8 +337,8 @@ describe('joins', () => {
 
   it('of intervals give what lies near, in both directions', async () => {
     const { out } = await run<unknown>((p, sink) => {
-      const other = p.from('right', values(right), { ...timed, outOfOrder: '10s' }).keyBy(({ key }) => key)
-      p.from('left', values(left), { ...timed, outOfOrder: '10s' })
+      const other = p.from('right', valueSource(right), { ...timed, outOfOrder: '10s' }).keyBy(({ key }) => key)
+      p.from('left', valueSource(left), { ...timed, outOfOrder: '10s' })
         .keyBy(({ key }) => key)
         .joinInterval('near', other, { from: -100, to: 20 }, (a, b) => [a.n, b.n])
         .to('out', sink)
@@ -351,9 +351,9 @@ describe('joins', () => {
 
   it('with the newest give what is known by then', async () => {
     const { out } = await run<unknown>((p, sink) => {
-      const names = p.from('names', values([{ key: 'a', name: 'Ann' }])).keyBy(({ key }) => key)
+      const names = p.from('names', valueSource([{ key: 'a', name: 'Ann' }])).keyBy(({ key }) => key)
       // Sources take turns, batch by batch: the names, drawn first, are read first.
-      p.from('items', values([item('a', 1), item('b', 2)]))
+      p.from('items', valueSource([item('a', 1), item('b', 2)]))
         .keyBy(({ key }) => key)
         .joinLatest('named', names, ({ key }, known) => [key, known?.name ?? null])
         .to('out', sink)
@@ -372,7 +372,7 @@ describe('dedupe', () => {
       const times = [100, 80, 82, 105, 89, 90, 71]
       const { out } = await run<number>((p, sink) =>
         p
-          .from('times', values(times), { time: (at) => at, outOfOrder })
+          .from('times', valueSource(times), { time: (at) => at, outOfOrder })
           .keyBy(() => 'k')
           .dedupe('once', { within: 10 })
           .to('out', sink),
@@ -384,7 +384,7 @@ describe('dedupe', () => {
   it('lets the first through, and the next one when the time is over', async () => {
     const items = [item('a', 0), item('a', 50), item('b', 60), item('a', 99), item('a', 100)]
     const { out } = await run<unknown>((p, sink) => {
-      p.from('items', values(items), timed)
+      p.from('items', valueSource(items), timed)
         .keyBy(({ key }) => key)
         .dedupe('once', { within: 100 })
         .map(({ key, at }) => [key, at])
@@ -407,7 +407,7 @@ describe('calls', () => {
     const { out, report } = await run<number>((p, sink) => {
       p.from(
         'numbers',
-        generated((n) => n, { count: 20 }),
+        generatedSource((n) => n, { count: 20 }),
       )
         .call(
           'double',
@@ -436,7 +436,7 @@ describe('calls', () => {
   it('let no watermark overtake a record', async () => {
     const items = [item('a', 10), item('a', 20), item('a', 1500)]
     const { out, status } = await run<unknown>((p, sink) => {
-      p.from('items', values(items), timed)
+      p.from('items', valueSource(items), timed)
         .call('slow', async (each) => {
           await new Promise((resolve) => setTimeout(resolve, each.at === 10 ? 20 : 1))
           return each

@@ -2,9 +2,9 @@ import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
   carries,
-  collect,
+  collectSink,
   count,
-  generated,
+  generatedSource,
   pipeline,
   readPipelineState,
   type Source,
@@ -38,7 +38,7 @@ function upTo(limit: () => number): Source<number> {
 
 it('A9.3: state, windows and timers of a savepoint are divided anew, and nothing is lost or doubled', async () => {
   const rp = await open('memory:')
-  const out = collect<unknown>()
+  const out = collectSink<unknown>()
   let limit = 150
   const drawn = pipeline('divided', (p) => {
     const numbers = p.from(
@@ -96,11 +96,11 @@ it('A9.3: key groups are for good, and the most that the parallelism can be', as
   const drawn = pipeline('groups', (p) => {
     p.from(
       'numbers',
-      generated((n) => n, { count: 10 }),
+      generatedSource((n) => n, { count: 10 }),
     )
       .keyBy((n) => n % 3)
       .aggregate('counts', count())
-      .to('out', collect())
+      .to('out', collectSink())
   })
   const refused = { code: 'INVALID_ARGUMENT' }
   await expect(rp.run(drawn, {}, { parallelism: 9, keyGroups: 8 }).result()).rejects.toMatchObject(refused)
@@ -119,7 +119,7 @@ it('A9.3: key groups are for good, and the most that the parallelism can be', as
 
 it('a dead letter goes back to the instance that has the state of its key', async () => {
   const rp = await open('memory:')
-  const out = collect<{ readonly key: unknown; readonly value: number }>()
+  const out = collectSink<{ readonly key: unknown; readonly value: number }>()
   let isBroken = true
   let limit = 60
   const drawn = pipeline('letters', (p) => {

@@ -2,9 +2,9 @@
 
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type PostgresChange, postgresCdc, slotLag } from '../../src/adapters/postgres-cdc/index.ts'
+import { type PostgresChange, postgresCdcSource, slotLag } from '../../src/adapters/postgres-cdc/index.ts'
 import { open } from '../../src/index.ts'
-import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { sourceConformance } from '../../src/testing/index.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
 
@@ -66,7 +66,8 @@ sourceConformance<number>(
       await add()
       await add()
       return {
-        source: () => numbersOf(postgresCdc({ url: server.url, slot, publication: `pub_${table}`, tables: [table] })),
+        source: () =>
+          numbersOf(postgresCdcSource({ url: server.url, slot, publication: `pub_${table}`, tables: [table] })),
         expected: () => new Map([['', all]]),
         ends: false,
         add,
@@ -84,9 +85,9 @@ describe('changes of PostgreSQL', () => {
     await client.query(`INSERT INTO ${table} VALUES (1, 'ann', 1.50, '{a,b}', '2026-01-02T03:04:05Z', $1)`, [large])
     await client.query(`ALTER TABLE ${table} ALTER COLUMN big SET STORAGE EXTERNAL`)
     const rp = await open('memory:')
-    const out = collect<PostgresChange>()
+    const out = collectSink<PostgresChange>()
     const read = pipeline('read', (p) => {
-      p.from('in', postgresCdc({ url: server.url, tables: [table] })).to('out', out)
+      p.from('in', postgresCdcSource({ url: server.url, tables: [table] })).to('out', out)
     })
     const run = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 1)
@@ -126,7 +127,12 @@ describe('changes of PostgreSQL', () => {
   it('go on behind any transaction that was not acknowledged, and not before one that was', async () => {
     const table = await newTable()
     const rp = await open('memory:')
-    const source = postgresCdc({ url: server.url, slot: `slot_${table}`, publication: `pub_${table}`, tables: [table] })
+    const source = postgresCdcSource({
+      url: server.url,
+      slot: `slot_${table}`,
+      publication: `pub_${table}`,
+      tables: [table],
+    })
     const context = {
       engine: rp,
       pipeline: 'pipeline/x',
@@ -163,9 +169,9 @@ describe('changes of PostgreSQL', () => {
     const table = await newTable()
     await client.query(`INSERT INTO ${table} VALUES (0)`)
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     const read = pipeline('copied', (p) => {
-      p.from('in', postgresCdc({ url: server.url, tables: [table] }))
+      p.from('in', postgresCdcSource({ url: server.url, tables: [table] }))
         .map(({ row }) => row!.n as number)
         .to('out', out)
     })
@@ -185,9 +191,9 @@ describe('changes of PostgreSQL', () => {
     const table = await newTable()
     const other = await newTable('n int, filler text')
     const rp = await open('memory:')
-    const out = collect<number>()
+    const out = collectSink<number>()
     const silent = pipeline('silent', (p) => {
-      p.from('in', postgresCdc({ url: server.url, tables: [table] }))
+      p.from('in', postgresCdcSource({ url: server.url, tables: [table] }))
         .map(({ row }) => row!.n as number)
         .to('out', out)
     })
@@ -220,19 +226,21 @@ describe('changes of PostgreSQL', () => {
       signal: new AbortController().signal,
       partitions: null,
     }
-    const few = postgresCdc({ url: server.url, ...names, rowsMax: 10 })
+    const few = postgresCdcSource({ url: server.url, ...names, rowsMax: 10 })
     await expect(few.open(null, context)).rejects.toMatchObject({ code: 'LIMIT_EXCEEDED' })
-    const old = await postgresCdc({ url: server.url, ...names }).open(null, context)
+    const old = await postgresCdcSource({ url: server.url, ...names }).open(null, context)
     const { position } = (await old.read(100))!
-    const owner = await postgresCdc({ url: server.url, ...names }).open(new Map([['', position]]), context)
+    const owner = await postgresCdcSource({ url: server.url, ...names }).open(new Map([['', position]]), context)
     await expect(Promise.resolve(old.read(1))).rejects.toThrow()
     await client.query(`INSERT INTO ${table} VALUES (12)`)
     expect((await owner.read(1))!.values[0]!.row).toEqual({ n: 12 })
     await old.close()
     await owner.close()
-    await expect(postgresCdc({ url: server.url, publication: 'none' }).open(null, context)).rejects.toMatchObject({
-      code: 'NOT_FOUND',
-    })
+    await expect(postgresCdcSource({ url: server.url, publication: 'none' }).open(null, context)).rejects.toMatchObject(
+      {
+        code: 'NOT_FOUND',
+      },
+    )
     await rp.close()
   })
 })

@@ -6,7 +6,7 @@ import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
   carries,
-  collect,
+  collectSink,
   count,
   every,
   type KeyedStream,
@@ -20,7 +20,7 @@ import {
   sliding,
   sum,
   tumbling,
-  values,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 
 interface Event {
@@ -171,7 +171,7 @@ const shapes: readonly Shape[] = [
 
 /** Gives few at a time, and fails once at each of these places. */
 function failing(all: readonly Event[], failures: Set<number>, batch: number): Source<Event> {
-  const inner = values(all)
+  const inner = valueSource(all)
   return {
     async open(from, context) {
       const reader = await inner.open(from, context)
@@ -217,7 +217,7 @@ it.each(shapes)(
       fc.asyncProperty(events, failures, numbers.batch, numbers.interval, parallelism, async (...drawnAs) => {
         const [all, places, batch, interval, scales] = drawnAs
         id += 1
-        const out = collect<unknown>()
+        const out = collectSink<unknown>()
         const left = new Set(places)
         const drawn = pipeline('drawn', (p) => {
           const stream = p.from('events', failing(all, left, batch), { time: ({ at }) => at, outOfOrder: jitterMs })

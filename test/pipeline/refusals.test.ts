@@ -5,21 +5,21 @@ import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
-  collect,
+  collectSink,
   count,
   every,
-  generated,
+  generatedSource,
   type KeyedStream,
-  lines,
+  lineSource,
   list,
   pipeline,
-  rows,
-  send,
+  rowSink,
+  sendSink,
   session,
   sqlSink,
   sum,
   tumbling,
-  values,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 import { lettersOf } from '../../src/operations/letters.ts'
 import { declareKinds } from '../../src/operations/models.ts'
@@ -33,7 +33,7 @@ const drawn = (draw: (timed: KeyedStream<number>, untimed: KeyedStream<number>) 
   try {
     const definition = pipeline('refused', (p) => {
       const keyed = (name: string, time?: (n: number) => number) =>
-        p.from(name, values([1]), time ? { time } : {}).keyBy((n) => n)
+        p.from(name, valueSource([1]), time ? { time } : {}).keyBy((n) => n)
       draw(
         keyed('timed', (n) => n),
         keyed('untimed'),
@@ -69,18 +69,18 @@ it('joins name what is wrong: the windows, the side of the interval, the stream 
 })
 
 it.each<[string, (timed: KeyedStream<number>, other: KeyedStream<number>) => unknown]>([
-  ['map#1 needs a function (got undefined)', (s) => s.map(undefined as never).to('out', collect())],
-  ["filter#1 needs a function (got 'n > 1')", (s) => s.filter('n > 1' as never).to('out', collect())],
-  ["keyBy#3 needs a function (got 'user')", (s) => s.keyBy('user' as never).to('out', collect())],
-  ['the function of sum() needs a function', (s) => s.aggregate('a', sum('cents' as never)).to('out', collect())],
-  ['call() needs a function', (s) => s.call('geo', undefined as never).to('out', collect())],
-  ['onRecord of process() needs a function', (s) => s.process('p', {} as never).to('out', collect())],
-  ['latest needs a function', (s, o) => s.joinLatest('latest', o, undefined as never).to('out', collect())],
+  ['map#1 needs a function (got undefined)', (s) => s.map(undefined as never).to('out', collectSink())],
+  ["filter#1 needs a function (got 'n > 1')", (s) => s.filter('n > 1' as never).to('out', collectSink())],
+  ["keyBy#3 needs a function (got 'user')", (s) => s.keyBy('user' as never).to('out', collectSink())],
+  ['the function of sum() needs a function', (s) => s.aggregate('a', sum('cents' as never)).to('out', collectSink())],
+  ['call() needs a function', (s) => s.call('geo', undefined as never).to('out', collectSink())],
+  ['onRecord of process() needs a function', (s) => s.process('p', {} as never).to('out', collectSink())],
+  ['latest needs a function', (s, o) => s.joinLatest('latest', o, undefined as never).to('out', collectSink())],
   ['open() of the sink out needs a function', (s) => s.to('out', undefined as never)],
-  ['send() needs a function', (s) => s.to('out', send(undefined as never))],
+  ['sendSink() needs a function', (s) => s.to('out', sendSink(undefined as never))],
   [
     'latest: the second stream has no keys',
-    (s, o) => s.joinLatest('latest', o.map((n) => n) as never, (n) => n).to('out', collect()),
+    (s, o) => s.joinLatest('latest', o.map((n) => n) as never, (n) => n).to('out', collectSink()),
   ],
 ])('what would make a dead letter of each record, or join nothing, is refused: %s', async (message, draw) => {
   await expect(drawn(draw)).rejects.toMatchObject({
@@ -90,8 +90,8 @@ it.each<[string, (timed: KeyedStream<number>, other: KeyedStream<number>) => unk
 })
 
 it('sources and sinks refuse options that they do not know', () => {
-  expect(() => generated((n) => n, { cuont: 5 } as never)).toThrow('did you mean count?')
-  expect(() => rows({ table: 't', rwo: () => ({}) } as never)).toThrow('did you mean row?')
+  expect(() => generatedSource((n) => n, { cuont: 5 } as never)).toThrow('did you mean count?')
+  expect(() => rowSink({ table: 't', rwo: () => ({}) } as never)).toThrow('did you mean row?')
   expect(() => sqlSink({ writ: () => undefined } as never)).toThrow('did you mean write?')
 })
 
@@ -99,11 +99,11 @@ it('too many dead letters advise to mend the operator, and each letter names it'
   const rp = await open('memory:')
   await declareKinds(rp)
   const failing = pipeline('failing', (p) => {
-    p.from('numbers', values([1, 2, 3]))
+    p.from('numbers', valueSource([1, 2, 3]))
       .map((n): number => {
         throw new TypeError(`not ${n}`)
       })
-      .to('out', collect())
+      .to('out', collectSink())
   })
   const failure = rp.run(failing, {}, { id: 'few', deadLettersMax: 1 }).result()
   await expect(failure).rejects.toMatchObject({
@@ -119,7 +119,9 @@ it('too many dead letters advise to mend the operator, and each letter names it'
 it('a file that is missing, or was cut short, has advice about files', async () => {
   const rp = await open('memory:')
   const path = join(folder, 'input.txt')
-  const reading = pipeline('reading', (p) => p.from('in', lines(path, { follow: '10ms' })).to('out', collect()))
+  const reading = pipeline('reading', (p) =>
+    p.from('in', lineSource(path, { follow: '10ms' })).to('out', collectSink()),
+  )
   await expect(rp.run(reading, {}).result()).rejects.toMatchObject({
     code: 'NOT_FOUND',
     hint: expect.stringContaining('Check the path'),
@@ -139,10 +141,10 @@ it('a file that is missing, or was cut short, has advice about files', async () 
 it('every(n) gives the rest of each key when its source is at its end', async () => {
   const rp = await open('memory:')
   const results = async (id: string, time?: (n: number) => number) => {
-    const out = collect<unknown>()
+    const out = collectSink<unknown>()
     const counting = pipeline('rest', (p) =>
       p
-        .from('numbers', values([1, 2, 3, 4, 5]), time ? { time } : {})
+        .from('numbers', valueSource([1, 2, 3, 4, 5]), time ? { time } : {})
         .keyBy((n) => n % 2)
         .window('twos', every(2))
         .aggregate(list())
@@ -160,10 +162,10 @@ it('every(n) gives the rest of each key when its source is at its end', async ()
 
 it('the rest of every(n) is in time for windows behind it', async () => {
   const rp = await open('memory:')
-  const out = collect<number>()
+  const out = collectSink<number>()
   const counting = pipeline('behind', (p) =>
     p
-      .from('numbers', values([1, 2, 3]), { time: (n) => n })
+      .from('numbers', valueSource([1, 2, 3]), { time: (n) => n })
       .keyBy(() => 'k')
       .window('twos', every(2))
       .aggregate(count())

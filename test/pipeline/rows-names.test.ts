@@ -1,7 +1,7 @@
 // Tables and columns whose names have capitals: the same `setup` and the same `row` serve every database.
 
 import { afterAll, expect, inject, it } from 'vitest'
-import { pipeline, rows, values } from '../../src/layers/pipeline/index.ts'
+import { pipeline, rowSink, valueSource } from '../../src/layers/pipeline/index.ts'
 import { newSchemaName, query } from '../support/schema.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -23,9 +23,9 @@ onEveryStore(
       const rp = await (await world()).engine()
       const table = how.startsWith('not') ? tables[0]! : tables[1]!
       const totals = pipeline(`totals-${suffix}`, (p) => {
-        p.from('numbers', values([1, 2, 1])).to(
+        p.from('numbers', valueSource([1, 2, 1])).to(
           'rows',
-          rows<number>({
+          rowSink<number>({
             table,
             key: ['customerId'],
             row: (n) => ({ customerId: n, Cents: 10 * n }),

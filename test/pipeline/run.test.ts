@@ -3,13 +3,13 @@
 
 import { expect, it } from 'vitest'
 import {
-  collect,
+  collectSink,
   count,
-  generated,
+  generatedSource,
   pipeline,
   sum,
   tumbling,
-  values,
+  valueSource,
   type WindowResult,
 } from '../../src/layers/pipeline/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -31,9 +31,9 @@ const orders: readonly Order[] = [
 onEveryStore('a pipeline', (world) => {
   it('B7: gives the sums of windows, and is done', async () => {
     const rp = await (await world()).engine()
-    const totals = collect<WindowResult<number>>()
+    const totals = collectSink<WindowResult<number>>()
     const revenue = pipeline('revenue', (p) => {
-      p.from('orders', values(orders), { time: (order) => order.at })
+      p.from('orders', valueSource(orders), { time: (order) => order.at })
         .filter((order) => order.cents > 0)
         .keyBy((order) => order.customer)
         .window('per-minute', tumbling('1m'))
@@ -55,11 +55,11 @@ onEveryStore('a pipeline', (world) => {
   it('is drained also when that is asked before records flow, and says why it did not start', async () => {
     const rp = await (await world()).engine()
     const define = (name: string) => {
-      const out = collect<WindowResult<number>>()
+      const out = collectSink<WindowResult<number>>()
       const counted = pipeline('drained', (p) => {
         p.from(
           'numbers',
-          generated((n) => n),
+          generatedSource((n) => n),
           { time: () => 0 },
         )
           .keyBy(() => 'all')
@@ -86,11 +86,11 @@ onEveryStore('a pipeline', (world) => {
     const w = await world()
     const rp = await w.engine()
     const seen: number[] = []
-    const define = (total: number, out = collect<{ key: string | number; value: number }>()) => {
+    const define = (total: number, out = collectSink<{ key: string | number; value: number }>()) => {
       const counts = pipeline('counts', (p) => {
         p.from(
           'numbers',
-          generated((n) => n, { count: total }),
+          generatedSource((n) => n, { count: total }),
         )
           .map((n) => {
             seen.push(n)
@@ -127,10 +127,10 @@ onEveryStore('a pipeline', (world) => {
     const endless = pipeline('endless', (p) => {
       p.from(
         'numbers',
-        generated((n) => n),
+        generatedSource((n) => n),
       )
         .filter((n) => n < 0)
-        .to('out', collect())
+        .to('out', collectSink())
     })
     for (let i = 0; i < 3; i++) expect((await (await rp.run(endless, {}).started()).stop()).status).toBe('suspended')
     expect((await rp.checkpoints('pipeline/endless')).filter(({ isPinned }) => isPinned)).toHaveLength(1)
@@ -147,10 +147,10 @@ onEveryStore('a pipeline', (world) => {
       pipeline('standby', (p) => {
         p.from(
           'numbers',
-          generated((n) => n),
+          generatedSource((n) => n),
         )
           .filter((n) => n < 0)
-          .to('out', collect())
+          .to('out', collectSink())
       })
     const first = await one.run(define(), {}).started()
     const waiting = await two.run(define(), {}, { wait: '1m' })

@@ -2,7 +2,7 @@
 // first checkpoint.
 
 import { expect, it } from 'vitest'
-import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -33,7 +33,7 @@ onEveryStore('shared work', (world) => {
   it('goes back to a time once, and another process goes on from there', async () => {
     const w = await world()
     const gate: Gate = { limit: 3 }
-    const out = collect<number>()
+    const out = collectSink<number>()
     const flow = pipeline('flow', (p) => void p.from('in', gated(gate)).to('out', out), {
       checkpoint: { every: '20ms' },
     })

@@ -4,13 +4,13 @@ import { afterEach, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
   carries,
-  collect,
-  generated,
+  collectSink,
+  generatedSource,
   pipeline,
-  rows,
+  rowSink,
   type Source,
+  valueSource,
   valueState,
-  values,
 } from '../../src/layers/pipeline/index.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 
@@ -78,7 +78,7 @@ function draw(gate: Gate, isKeyed = true) {
         : items.map(({ key, n }) => ({ key, nth: n, n }))
       numbered.to(
         'out',
-        rows({
+        rowSink({
           table: 'numbered',
           row: ({ key, nth, n }) => ({ name: key, nth, n }),
           setup: 'CREATE TABLE IF NOT EXISTS numbered (name TEXT, nth BIGINT, n BIGINT)',
@@ -227,7 +227,7 @@ it('a pipeline is shared or run whole, never both', async () => {
   const rp = await open('memory:')
   const gate: Gate = { limit: 5, count: 5, partitions: 2 }
   const drawn = pipeline('either', (p) => {
-    p.from('items', gated(gate)).to('out', collect())
+    p.from('items', gated(gate)).to('out', collectSink())
   })
   rp.work([drawn])
   await until(
@@ -236,7 +236,7 @@ it('a pipeline is shared or run whole, never both', async () => {
   )
   await expect(rp.run(drawn).result()).rejects.toMatchObject({ code: 'CONFLICT' })
   const whole = pipeline('whole', (p) => {
-    p.from('items', gated(gate)).to('out', collect())
+    p.from('items', gated(gate)).to('out', collectSink())
   })
   await rp.run(whole).result()
   const problem = new Promise<unknown>((resolve) => {
@@ -258,9 +258,9 @@ it('a pipeline whose keys cross partitions is refused with what stands against i
     }
     return null
   }
-  expect(refusal((p) => p.from('list', values([1])).to('out', collect()))).toBeNull()
-  const numbers = generated((n) => n, { count: 1, partitions: 2 })
-  expect(refusal((p) => p.from('list', { open: values([1]).open }).to('out', collect()))).toMatch(
+  expect(refusal((p) => p.from('list', valueSource([1])).to('out', collectSink()))).toBeNull()
+  const numbers = generatedSource((n) => n, { count: 1, partitions: 2 })
+  expect(refusal((p) => p.from('list', { open: valueSource([1]).open }).to('out', collectSink()))).toMatch(
     'list has no partitions',
   )
   expect(
@@ -269,7 +269,7 @@ it('a pipeline whose keys cross partitions is refused with what stands against i
         .from('n', numbers)
         .keyBy((n) => n)
         .dedupe('once', { within: '1m' })
-        .to('out', collect()),
+        .to('out', collectSink()),
     ),
   ).toMatch('{ keyed: true } on n')
   expect(
@@ -279,7 +279,7 @@ it('a pipeline whose keys cross partitions is refused with what stands against i
         .map((n) => n)
         .keyBy(() => 'all')
         .dedupe('once', { within: '1m' })
-        .to('out', collect())
+        .to('out', collectSink())
     }),
   ).toMatch('second key')
   await rp.close()

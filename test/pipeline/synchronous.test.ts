@@ -7,20 +7,20 @@ import { open, timeline } from '../../src/index.ts'
 import {
   average,
   carries,
-  collect,
+  collectSink,
   every,
   type FromOptions,
-  files,
-  generated,
+  fileSink,
+  generatedSource,
   type KeyedStream,
   max,
   min,
   type PipelineBuilder,
   pipeline,
-  print,
+  printSink,
   reduce,
   reducingState,
-  rows,
+  rowSink,
   type Stream,
   session,
   sliding,
@@ -28,8 +28,8 @@ import {
   tableSink,
   timelineSink,
   tumbling,
+  valueSource,
   valueState,
-  values,
 } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
@@ -40,7 +40,7 @@ interface Item {
 }
 
 const items: readonly Item[] = [1, 2, 3].map((n) => ({ at: n * 10, n }))
-const out = collect<unknown>()
+const out = collectSink<unknown>()
 
 /** Each draws one function that is async, and says how the refusal names it. */
 const drawings: Record<string, (p: PipelineBuilder) => void> = {}
@@ -50,7 +50,7 @@ function drawing(
   draw: (keyed: KeyedStream<Item>, all: Stream<Item>, p: PipelineBuilder) => Stream<unknown>,
 ) {
   drawings[place] = (p) => {
-    const all = p.from('items', values(items), { time: ({ at }) => at })
+    const all = p.from('items', valueSource(items), { time: ({ at }) => at })
     draw(
       all.keyBy(() => 'k'),
       all,
@@ -155,20 +155,20 @@ drawing('side other of p', (keyed) =>
 )
 
 function sourceOf(options: FromOptions<Item, unknown>): (p: PipelineBuilder) => void {
-  return (p) => void p.from('items', values(items), options as FromOptions<Item, Item>).to('out', out)
+  return (p) => void p.from('items', valueSource(items), options as FromOptions<Item, Item>).to('out', out)
 }
 // @ts-expect-error: refused by the compiler
 drawings['time of items'] = sourceOf({ time: async () => 1 })
 drawings['decode of items'] = (p) => {
   // @ts-expect-error: refused by the compiler
-  const decoded = p.from('items', values(items), { decode: async ({ n }) => n })
+  const decoded = p.from('items', valueSource(items), { decode: async ({ n }) => n })
   decoded.to('out', out)
 }
-drawings['the function of generated()'] = (p) => {
+drawings['the function of generatedSource()'] = (p) => {
   const made = p.from(
     'items',
     // @ts-expect-error: refused by the compiler
-    generated(async (n: number) => n, { count: 3 }),
+    generatedSource(async (n: number) => n, { count: 3 }),
   )
   made.to('out', out)
 }
@@ -180,18 +180,19 @@ const journal = timeline<number, { readonly type: string }>('journal', {
   initial: () => 0,
   apply: (state) => state + 1,
 })
-// @ts-expect-error: refused by the compiler
-drawings['line of files()'] = (p) => p.from('items', values(items)).to('out', files({ folder, line: async () => 'x' }))
-drawings['the function of print()'] = (p) =>
-  p.from('items', values(items)).to(
+drawings['line of fileSink()'] = (p) =>
+  // @ts-expect-error: refused by the compiler
+  p.from('items', valueSource(items)).to('out', fileSink({ folder, line: async () => 'x' }))
+drawings['the function of printSink()'] = (p) =>
+  p.from('items', valueSource(items)).to(
     'out',
     // @ts-expect-error: refused by the compiler
-    print<Item>(async () => 'x'),
+    printSink<Item>(async () => 'x'),
   )
-drawings['row of rows()'] = (p) =>
-  p.from('items', values(items)).to(
+drawings['row of rowSink()'] = (p) =>
+  p.from('items', valueSource(items)).to(
     'out',
-    rows<Item>({
+    rowSink<Item>({
       table: 'made',
       setup: 'CREATE TABLE IF NOT EXISTS made (n INTEGER)',
       // @ts-expect-error: refused by the compiler
@@ -199,13 +200,13 @@ drawings['row of rows()'] = (p) =>
     }),
   )
 drawings['write of tableSink()'] = (p) =>
-  p.from('items', values(items)).to(
+  p.from('items', valueSource(items)).to(
     'out',
     // @ts-expect-error: refused by the compiler
     tableSink({ table: rowsOf, write: async (tx, { n }: Item) => void tx.set('k', n) }),
   )
 drawings['entry of timelineSink()'] = (p) =>
-  p.from('items', values(items)).to(
+  p.from('items', valueSource(items)).to(
     'out',
     // @ts-expect-error: refused by the compiler
     timelineSink({ timeline: journal, id: () => 'k', entry: async () => ({ type: 'x' }) }),
@@ -213,7 +214,7 @@ drawings['entry of timelineSink()'] = (p) =>
 
 it.each(Object.entries(drawings))('%s refuses an async function by name', async (title, draw) => {
   const place = title.trim()
-  const rp = await open(place === 'row of rows()' ? `sqlite:${join(folder, 'rows.db')}` : 'memory:')
+  const rp = await open(place === 'row of rowSink()' ? `sqlite:${join(folder, 'rows.db')}` : 'memory:')
   const failure: unknown = await rp
     .run(pipeline('tried', draw), {})
     .result()

@@ -7,12 +7,12 @@ import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
   checkPipelines,
-  collect,
+  collectSink,
   count,
-  generated,
+  generatedSource,
   pipeline,
   type Source,
-  values,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
@@ -50,7 +50,7 @@ it('a record meets the row that it names, as the table has it by then', async ()
   const rp = await open('memory:')
   const prices = table<number>('prices')
   const { source, end } = asking('pear')
-  const out = collect<readonly [string, number | undefined]>()
+  const out = collectSink<readonly [string, number | undefined]>()
   const asked = pipeline('asked', (p) => {
     p.from('skus', source)
       .joinTable(
@@ -86,11 +86,11 @@ it('reads one of several tables, in every instance, and sets poison aside', asyn
   const prices = table<{ readonly cents: number }>('prices')
   const rows = await rp.open(prices, 'shop-1')
   for (let n = 0; n < 40; n++) await rows.set(`sku-${n}`, { cents: n })
-  const out = collect<{ readonly key: string | number; readonly value: number }>()
+  const out = collectSink<{ readonly key: string | number; readonly value: number }>()
   const priced = pipeline('priced', (p) => {
     p.from(
       'orders',
-      generated((n) => ({ sku: `sku-${n % 50}`, n }), { count: 200 }),
+      generatedSource((n) => ({ sku: `sku-${n % 50}`, n }), { count: 200 }),
     )
       .keyBy(({ sku }) => sku)
       .joinTable(
@@ -117,21 +117,21 @@ it('is refused what is no table, and checked against rows that stand still', asy
   const rp = await open('memory:')
   const prices = table<number>('prices')
   const drawn = pipeline('checked', (p) => {
-    p.from('skus', values(['pear', 'plum', 'pear']))
+    p.from('skus', valueSource(['pear', 'plum', 'pear']))
       .joinTable(
         prices,
         (sku) => sku,
         (sku, price) => ({ sku, price }),
       )
-      .to('out', collect())
+      .to('out', collectSink())
   })
   const rows = await rp.open(prices)
   await rows.set('pear', 1)
   expect(await checkPipelines(rp, [drawn])).toMatchObject({ ok: true, checked: [{ records: 3 }] })
   const wrong = pipeline('wrong', (p) => {
-    p.from('skus', values(['pear']))
+    p.from('skus', valueSource(['pear']))
       .joinTable({ name: 'prices' } as never, String, (sku) => sku)
-      .to('out', collect())
+      .to('out', collectSink())
   })
   await expect(rp.run(wrong, {})).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   await rp.close()

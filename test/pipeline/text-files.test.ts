@@ -21,7 +21,7 @@ function write(name: string, text: string): string {
   return path
 }
 
-async function ofJob<T>(source: jobs.Source<T>): Promise<T[]> {
+async function ofJob<T>(source: jobs.JobSource<T>): Promise<T[]> {
   const reader = await source.open(undefined, {} as never)
   const items: T[] = []
   for (let chunk = await reader.next(); chunk; chunk = await reader.next()) items.push(...chunk.items)
@@ -63,7 +63,7 @@ describe.each(['a.csv', 'a.csv.gz'])('CSV in %s', (name) => {
     const path = write(name, text)
     const options = separator === undefined ? {} : { separator }
     expect(await ofJob(jobs.csv(path, options))).toEqual(rows)
-    for (const max of [1, 2, 1000]) expect(await ofPipeline(pipelines.csv(path, options), max)).toEqual(rows)
+    for (const max of [1, 2, 1000]) expect(await ofPipeline(pipelines.csvSource(path, options), max)).toEqual(rows)
   })
 })
 
@@ -71,7 +71,7 @@ it.each(['a.jsonl', 'a.jsonl.gz'])('JSON Lines in %s are read alike, with a mark
   for (const start of ['', mark]) {
     const path = write(name, `${start}{"n":1}\r\n\r\n{"n":2}\n`)
     expect(await ofJob(jobs.jsonLines(path))).toEqual([{ n: 1 }, { n: 2 }])
-    expect(await ofPipeline(pipelines.jsonLines(path), 1)).toEqual([{ n: 1 }, { n: 2 }])
+    expect(await ofPipeline(pipelines.jsonLineSource(path), 1)).toEqual([{ n: 1 }, { n: 2 }])
   }
 })
 
@@ -79,15 +79,17 @@ it.each(['a.txt', 'a.txt.gz'])('lines in %s are read alike, with a mark and with
   for (const start of ['', mark]) {
     const path = write(name, `${start}one\r\n${mark}two\nthree`)
     expect(await ofJob(jobs.lines(path))).toEqual(['one', `${mark}two`, 'three'])
-    expect(await ofPipeline(pipelines.lines(path), 1)).toEqual(['one', `${mark}two`, 'three'])
+    expect(await ofPipeline(pipelines.lineSource(path), 1)).toEqual(['one', `${mark}two`, 'three'])
   }
 })
 
 it('separators that cannot work are refused by both, and following a gzipped file too', () => {
   for (const separator of ['', '"', '\n', 'a\r']) {
-    for (const { csv } of [jobs, pipelines]) {
+    for (const csv of [jobs.csv, pipelines.csvSource]) {
       expect(() => csv('a.csv', { separator })).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }))
     }
   }
-  expect(() => pipelines.lines('a.gz', { follow: true })).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }))
+  expect(() => pipelines.lineSource('a.gz', { follow: true })).toThrow(
+    expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
+  )
 })

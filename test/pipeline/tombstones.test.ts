@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { afterAll, expect, inject, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import {
-  collect,
+  collectSink,
   count,
   every,
   json,
@@ -12,13 +12,13 @@ import {
   keyValue,
   list,
   pipeline,
-  rows,
+  rowSink,
   type Source,
   session,
   sliding,
   sum,
   tumbling,
-  values,
+  valueSource,
 } from '../../src/layers/pipeline/index.ts'
 import { newSchemaName, query } from '../support/schema.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -77,7 +77,7 @@ it('joinLatest deletes a key at its tombstone, for every cut of batches and acro
       else if (value === null) prices.delete(key)
       else prices.set(key, value)
     }
-    const out = collect<[string, number | null, number | undefined]>()
+    const out = collectSink<[string, number | null, number | undefined]>()
     const source = inBatches(all, cuts, failBefore)
     const drawn = pipeline('priced', (p) => {
       const read = p.from('changes', source)
@@ -129,7 +129,7 @@ it.each(Object.entries(gathering))('%s skips tombstones, for every cut of batche
   const rp = await open('memory:')
   let id = 0
   const results = async (all: readonly Change[], cuts: readonly number[]) => {
-    const out = collect<unknown>()
+    const out = collectSink<unknown>()
     const drawn = pipeline('gathered', (p) => {
       const stream = p.from('changes', inBatches(all, cuts), { time: ({ at }) => at, outOfOrder: 0 }).keyBy(
         ({ key }) => key,
@@ -161,10 +161,10 @@ it('keyValue() passes a tombstone as null with its key; a record without a key i
     { key: null, value: bytes('2') },
     { key: bytes('b'), value: bytes('no json') },
   ]
-  const [changed, plain] = [collect<{ key: string; value: number | null }>(), collect<number>()]
+  const [changed, plain] = [collectSink<{ key: string; value: number | null }>(), collectSink<number>()]
   const drawn = pipeline('decoded', (p) => {
-    p.from('changed', values(records), { decode: keyValue(json<number>()) }).to('changed-out', changed)
-    p.from('plain', values(records), { decode: json<number>() }).to('plain-out', plain)
+    p.from('changed', valueSource(records), { decode: keyValue(json<number>()) }).to('changed-out', changed)
+    p.from('plain', valueSource(records), { decode: json<number>() }).to('plain-out', plain)
   })
   const run = await rp.run(drawn, {})
   await run.result()
@@ -209,16 +209,16 @@ onEveryStore(
       ]
       const sink = { table, key: ['shop', 'sku'], setup }
       const drawn = pipeline(`priced-${table}`, (p) => {
-        const read = p.from('changes', values(given))
+        const read = p.from('changes', valueSource(given))
         read
           .keyBy(
             ({ key }) => key,
             ({ value }) => value,
           )
-          .to('keyed', rows<number | null>({ ...sink, row: (cents, sku) => ({ shop: 1, sku, cents }) }))
+          .to('keyed', rowSink<number | null>({ ...sink, row: (cents, sku) => ({ shop: 1, sku, cents }) }))
         read.to(
           'named',
-          rows<(typeof given)[number]>({
+          rowSink<(typeof given)[number]>({
             ...sink,
             row: ({ key, value }) => ({ shop: 2, sku: key, cents: value }),
             deletes: ({ value }) => value === null || value === 3,
@@ -239,7 +239,7 @@ onEveryStore(
 
 it('rows refuses `deletes` without `key`', () => {
   const deletes = () => true
-  expect(() => rows<number>({ table: 't', row: (n) => ({ n }), deletes })).toThrow(
+  expect(() => rowSink<number>({ table: 't', row: (n) => ({ n }), deletes })).toThrow(
     expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
   )
 })

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import type { Batch } from '../../src/layers/pipeline/batch.ts'
 import {
-  collect,
+  collectSink,
   count,
   every,
   pipeline,
@@ -53,7 +53,7 @@ it.each([
   async (_, windows, bounds) => {
     const rp = await open('memory:')
     const source = new Pushed<number>()
-    const out = collect<WindowResult<number>>()
+    const out = collectSink<WindowResult<number>>()
     const drawn = pipeline('early', (p) => {
       p.from('times', source, { time: (n) => n })
         .keyBy(() => 'all')
@@ -89,7 +89,7 @@ it.each([
 it('a window of so many records ends with what it has when its first one is too old, also over a restart', async () => {
   const rp = await open('memory:')
   const source = new Pushed<number>()
-  const out = collect<{ readonly key: unknown; readonly value: number }>()
+  const out = collectSink<{ readonly key: unknown; readonly value: number }>()
   const drawn = pipeline('counted', (p) => {
     p.from('numbers', source)
       .keyBy((n) => n % 2)
@@ -119,7 +119,7 @@ it('every record meets what another stream has told, whatever its key, also over
   const rp = await open('memory:')
   const orders = new Pushed<{ readonly currency: string; readonly cents: number }>()
   const rates = new Pushed<Readonly<Record<string, number>>>()
-  const out = collect<number | null>()
+  const out = collectSink<number | null>()
   const drawn = pipeline('rates', (p) => {
     const told = p.from('rates', rates)
     p.from('orders', orders)

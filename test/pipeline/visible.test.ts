@@ -6,7 +6,15 @@ import { RepriseError } from '../../src/core/errors.ts'
 import { reportOf } from '../../src/engine/base/worker.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
-import { collect, count, pipeline, type Sink, type Source, tumbling, values } from '../../src/layers/pipeline/index.ts'
+import {
+  collectSink,
+  count,
+  pipeline,
+  type Sink,
+  type Source,
+  tumbling,
+  valueSource,
+} from '../../src/layers/pipeline/index.ts'
 
 async function until(isMet: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await isMet())) await new Promise((resolve) => setTimeout(resolve, 5))
@@ -44,7 +52,7 @@ it.each([{ every: '20ms' as const }, { every: 100 }])(
   'windows that are final because their input is idle are shown without another record, with %o',
   async (checkpoint) => {
     const rp = await open('memory:')
-    const [first, second] = [collect<unknown>(), collect<unknown>()]
+    const [first, second] = [collectSink<unknown>(), collectSink<unknown>()]
     const drawn = pipeline('idle', (p) => {
       const busy = p.from('busy', silentAfter([1000, 2500]), { time: (n) => n })
       const slow = p.from('slow', silentAfter<number>([]), { time: (n) => n, idle: '150ms' })
@@ -113,9 +121,9 @@ it('A3.4: who holds records up is told by name', async () => {
     }),
   }
   const drawn = pipeline('held-up', (p) => {
-    const numbers = p.from('numbers', values([1, 2, 3]), { time: (n) => n })
+    const numbers = p.from('numbers', valueSource([1, 2, 3]), { time: (n) => n })
     numbers.to('slow', slow)
-    numbers.map((n) => n).to('quick', collect())
+    numbers.map((n) => n).to('quick', collectSink())
   })
   const run = await rp.run(drawn, {})
   await run.result()
@@ -131,9 +139,9 @@ it('many calls at a time draw no warning', async () => {
   const onWarning = ({ name }: Error) => void warnings.push(name)
   process.on('warning', onWarning)
   const rp = await open('memory:')
-  const out = collect<number>()
+  const out = collectSink<number>()
   const drawn = pipeline('calls', (p) => {
-    p.from('numbers', values(Array.from({ length: 200 }, (_, n) => n)))
+    p.from('numbers', valueSource(Array.from({ length: 200 }, (_, n) => n)))
       .call(
         'slow',
         async (n) => {

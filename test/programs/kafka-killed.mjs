@@ -3,7 +3,7 @@
 // node kafka-killed.mjs '{"url": "sqlite:file.db", "brokers": [], "from": "a", "to": "b", "total": 10}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { kafka, kafkaSink } from '../../dist/adapters/kafka/index.js'
+import { kafkaSink, kafkaSource } from '../../dist/adapters/kafka/index.js'
 import { open } from '../../dist/index.js'
 import { count, json, pipeline } from '../../dist/layers/pipeline/index.js'
 
@@ -32,7 +32,7 @@ function slowly(source) {
 }
 
 const counted = pipeline('counted', (p) => {
-  p.from('numbers', slowly(kafka({ brokers, topic: from })), { decode: json() })
+  p.from('numbers', slowly(kafkaSource({ brokers, topic: from })), { decode: json() })
     .keyBy((n) => n % 7)
     .aggregate('per-key', count())
     .to(

@@ -3,11 +3,11 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
-import { generated, pipeline, rows } from '../../dist/layers/pipeline/index.js'
+import { generatedSource, pipeline, rowSink } from '../../dist/layers/pipeline/index.js'
 import { table } from '../../dist/layers/table/index.js'
 
 const { url, records } = JSON.parse(process.argv[2])
-const numbers = generated((n) => n, { count: records })
+const numbers = generatedSource((n) => n, { count: records })
 
 /** A few at a time, so that a kill finds it at work. */
 const slowly = {
@@ -33,7 +33,7 @@ const joined = pipeline('joined', (p) => {
     )
     .to(
       'seen',
-      rows({
+      rowSink({
         table: 'seen',
         row: ({ n, version }) => ({ n, version }),
         setup: 'CREATE TABLE IF NOT EXISTS seen (n BIGINT, version BIGINT)',

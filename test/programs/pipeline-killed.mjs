@@ -5,7 +5,7 @@
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
-import { generated, pipeline, rows, send, sum, tumbling } from '../../dist/layers/pipeline/index.js'
+import { generatedSource, pipeline, rowSink, sendSink, sum, tumbling } from '../../dist/layers/pipeline/index.js'
 
 const { url, tables: suffix = '', records, pipelines, sent } = JSON.parse(process.argv[2])
 
@@ -36,7 +36,7 @@ const audited = (number) =>
     const tables = `_${number}${suffix}`
     const numbers = p.from(
       'numbers',
-      slowly(generated((n) => ({ n, at: n * 7 + ((n * 31) % 50) }), { count: records })),
+      slowly(generatedSource((n) => ({ n, at: n * 7 + ((n * 31) % 50) }), { count: records })),
       {
         time: ({ at }) => at,
         outOfOrder: 50,
@@ -44,7 +44,7 @@ const audited = (number) =>
     )
     numbers.to(
       'seen',
-      rows({
+      rowSink({
         table: `seen${tables}`,
         row: ({ n }) => ({ n }),
         setup: `CREATE TABLE IF NOT EXISTS seen${tables} (n BIGINT)`,
@@ -55,7 +55,7 @@ const audited = (number) =>
         .filter(({ n }) => n % 5 === 0)
         .to(
           'sent',
-          send(({ n }, { key }) => void writeSync(calls, `${key} ${n}\n`)),
+          sendSink(({ n }, { key }) => void writeSync(calls, `${key} ${n}\n`)),
         )
     }
     numbers
@@ -64,7 +64,7 @@ const audited = (number) =>
       .aggregate(sum(({ n }) => n))
       .to(
         'totals',
-        rows({
+        rowSink({
           table: `totals${tables}`,
           row: ({ key, start, value }) => ({ name: key, start_ms: start, total: value }),
           setup: `CREATE TABLE IF NOT EXISTS totals${tables} (name TEXT, start_ms BIGINT, total BIGINT)`,

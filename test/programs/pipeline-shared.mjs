@@ -4,7 +4,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
-import { carries, generated, pipeline, rows, valueState } from '../../dist/layers/pipeline/index.js'
+import { carries, generatedSource, pipeline, rowSink, valueState } from '../../dist/layers/pipeline/index.js'
 
 const { url, records, partitions } = JSON.parse(process.argv[2])
 
@@ -29,7 +29,7 @@ function slowly(source) {
 const shared = pipeline(
   'shared',
   (p) => {
-    p.from('numbers', slowly(generated((n, partition) => ({ n, partition }), { count: records, partitions })), {
+    p.from('numbers', slowly(generatedSource((n, partition) => ({ n, partition }), { count: records, partitions })), {
       keyed: true,
     })
       .keyBy(({ n, partition }) => `${partition}/${n % 5}`)
@@ -44,7 +44,7 @@ const shared = pipeline(
       })
       .to(
         'seen',
-        rows({
+        rowSink({
           table: 'seen',
           row: ({ n, partition, nth }) => ({ n, part: partition, nth }),
           setup: 'CREATE TABLE IF NOT EXISTS seen (n BIGINT, part BIGINT, nth BIGINT)',

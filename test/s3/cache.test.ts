@@ -10,7 +10,7 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ObjectEntries } from '../../src/engine/storage/open-store.ts'
 import { ObjectLevel } from '../../src/engine/tools/cache/object-level.ts'
-import { memo, type Remote } from '../../src/layers/memo/index.ts'
+import { memo, type RemoteLevel } from '../../src/layers/memo/index.ts'
 import { S3Client } from '../../src/stores/s3/client.ts'
 import { S3Entries } from '../../src/stores/s3/entries.ts'
 import { joinUrl, locate } from '../../src/stores/s3/location.ts'
@@ -37,12 +37,12 @@ beforeEach(() => {
 })
 
 const fresh = () => joinUrl(bucket, `cache ${++places}`)
-const patient = (url: string): Remote => ({ url, timeout: '1h' })
+const patient = (url: string): RemoteLevel => ({ url, timeout: '1h' })
 const client = async (url: string) => S3Client.open(await locate(url))
 const keysIn = async (url: string) => (await (await client(url)).list('')).map(({ key }) => key)
 
 /** What a machine of its own does with it. */
-async function on(remote: Remote | readonly Remote[], n: number, more: object = {}) {
+async function on(remote: RemoteLevel | readonly RemoteLevel[], n: number, more: object = {}) {
   const calls: number[] = []
   const rp = await machine()
   const here = await rp.open(squaring(remote, calls, more))

@@ -11,11 +11,11 @@ import { job } from '../../src/layers/job/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import {
-  collect,
+  collectSink,
   count as counted,
-  jsonLines,
+  jsonLineSource,
   pipeline,
-  rows,
+  rowSink,
   type Source,
   tumbling,
 } from '../../src/layers/pipeline/index.ts'
@@ -130,9 +130,9 @@ export const support = agent('support', {
 
 const revenueOf = (file: string) =>
   pipeline('revenue', (p) => {
-    p.from('orders', jsonLines<{ customer: string; cents: number }>(file)).to(
+    p.from('orders', jsonLineSource<{ customer: string; cents: number }>(file)).to(
       'totals',
-      rows({
+      rowSink({
         table: 'revenue',
         row: ({ customer, cents }) => ({ customer, cents }),
         setup: 'CREATE TABLE IF NOT EXISTS revenue (customer TEXT, cents BIGINT)',
@@ -186,8 +186,8 @@ export const visitsOf = (name: string, faucet: Faucet) =>
       .keyBy(({ room }) => room)
       .window('per-minute', tumbling('1m'))
       .aggregate(counted())
-      .to('counts', collect())
-    visits.map(({ room }) => room).to('rooms', collect())
+      .to('counts', collectSink())
+    visits.map(({ room }) => room).to('rooms', collectSink())
   })
 
 export const square = memo('square', { version: 1, run: (side: number) => side * side })

@@ -9,7 +9,7 @@ import { createEngine } from '../../src/engine/api/open.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { job } from '../../src/layers/job/index.ts'
-import { collect, generated, pipeline, send, values } from '../../src/layers/pipeline/index.ts'
+import { collectSink, generatedSource, pipeline, sendSink, valueSource } from '../../src/layers/pipeline/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import fc from '../support/properties.ts'
 import { idOf, linksOf, parentOf, spans, traceOf } from './spans.ts'
@@ -210,7 +210,7 @@ describe('a run of a pipeline', () => {
     const { rp } = processes()()
     const sent: unknown[] = []
     const flow = pipeline('flow', (p) => {
-      p.from('numbers', values([1, 2]))
+      p.from('numbers', valueSource([1, 2]))
         .call(
           'doubled',
           async (n: number, { attempt }) => {
@@ -221,7 +221,7 @@ describe('a run of a pipeline', () => {
         )
         .to(
           'out',
-          send(async (_n, { traceparent }) => void sent.push(traceparent)),
+          sendSink(async (_n, { traceparent }) => void sent.push(traceparent)),
         )
     })
     const asked = await asking(() => rp.run(flow))
@@ -252,11 +252,11 @@ describe('a run of a pipeline', () => {
 
   it('that goes on stays in its trace; from a savepoint it has its own; both are linked', async () => {
     const start = processes()
-    const out = collect<number>()
+    const out = collectSink<number>()
     const flow = pipeline('flow', (p) => {
       p.from(
         'numbers',
-        generated((n) => n),
+        generatedSource((n) => n),
       ).to('out', out)
     })
     const first = await asking(() => start().rp.run(flow))
@@ -287,7 +287,7 @@ describe('a run of a pipeline', () => {
   it('shows a checkpoint that failed as such', async () => {
     const { rp } = processes()()
     const flow = pipeline('flow', (p) => {
-      p.from('numbers', values([1])).to('out', {
+      p.from('numbers', valueSource([1])).to('out', {
         open: async () => ({
           pending: 0,
           write: () => undefined,
@@ -351,10 +351,10 @@ it('no span stays open after a run has stopped, was cancelled, or its process di
           pipeline('p', (p) => {
             p.from(
               'numbers',
-              generated((n) => n, { count: 64 }),
+              generatedSource((n) => n, { count: 64 }),
             )
               .call('called', calls, { retry, concurrency: 2 })
-              .to('sent', send(act, { retry, concurrency: 2 }))
+              .to('sent', sendSink(act, { retry, concurrency: 2 }))
           }),
       }[model]()
       const options = model === 'pipeline' ? { checkpointTimeout: '20ms' } : {}

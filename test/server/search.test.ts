@@ -2,7 +2,7 @@
 
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { startServer, type TestServer } from './support.ts'
 
@@ -81,7 +81,7 @@ it('sees a pipeline that runs and has no checkpoint yet, and one that runs again
       read: () => new Promise((resolve) => signal.addEventListener('abort', () => resolve(null), { once: true })),
     }),
   }
-  const flow = pipeline('quiet', (p) => void p.from('nothing', quiet).to('out', collect()))
+  const flow = pipeline('quiet', (p) => void p.from('nothing', quiet).to('out', collectSink()))
   const found = async () => {
     const { value } = await here.ask('/v1/search?kind=pipeline&status=running')
     return value.timelines.map(({ timeline, seq }: { timeline: string; seq: number }) => [timeline, seq])

@@ -3,7 +3,7 @@
 // state before it, every acknowledged command is in history once, a refusal was right, and nobody is told of a fence.
 
 import { isReprise } from '../../dist/index.js'
-import { aggregate, command, Refused, send } from '../../dist/layers/events/index.js'
+import { aggregate, commandTo, Refused, sendCommand } from '../../dist/layers/events/index.js'
 import { createEngine } from '../../dist/store.js'
 import { Disk } from './disk.mjs'
 import { Faults } from './faults.mjs'
@@ -197,7 +197,7 @@ class Replicas {
   async #mail(process) {
     const id = `letter-${this.#nextId++}`
     this.#adds.unknown += 1
-    await send(process.engine, command(this.seats, 'x', 'add', undefined), { key: id })
+    await sendCommand(process.engine, commandTo(this.seats, 'x', 'add', undefined), { key: id })
   }
 
   // Faults

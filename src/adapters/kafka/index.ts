@@ -13,4 +13,4 @@ export type {
 } from '../../layers/pipeline/source.ts'
 export type { KafkaConnecting, KafkaOut, KafkaRecord } from './port.ts'
 export { type KafkaSinkOptions, kafkaSink } from './sink.ts'
-export { type KafkaOptions, type KafkaStart, kafka } from './source.ts'
+export { type KafkaOptions, type KafkaStart, kafkaSource } from './source.ts'

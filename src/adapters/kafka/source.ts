@@ -49,9 +49,9 @@ const noOffsets: ReadonlyMap<number, number> = new Map()
 /** Batches of one partition that are read ahead. */
 const aheadMax = 2
 
-/** @example p.from('orders', kafka({ brokers: ['localhost:9092'], topic: 'orders' }), { decode: json<Order>() }) */
-export function kafka(options: KafkaOptions): Source<KafkaRecord> {
-  checkOptions('kafka', options, known)
+/** @example p.from('orders', kafkaSource({ brokers: ['localhost:9092'], topic: 'orders' }), { decode: json<Order>() }) */
+export function kafkaSource(options: KafkaOptions): Source<KafkaRecord> {
+  checkOptions('kafkaSource', options, known)
   checkValues('kafka', options, { gone: ['fail', 'oldest', 'newest'] })
   const { topic } = options
   if (typeof topic !== 'string' || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'kafka needs { topic }')
@@ -287,7 +287,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
 function checkStart(start: KafkaStart): void {
   if (start === 'oldest' || start === 'newest') return
   if (typeof start === 'object' && start !== null) {
-    checkOptions('start of kafka', start, new Set(['time', 'offsets', 'group']))
+    checkOptions('start of kafkaSource', start, new Set(['time', 'offsets', 'group']))
     const [only, ...others] = Object.entries(start as Readonly<Record<string, unknown>>)
     const isOne = only !== undefined && others.length === 0
     const offsets = isOne && only[0] === 'offsets' && typeof only[1] === 'object' && only[1] !== null ? only[1] : null

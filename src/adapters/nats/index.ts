@@ -13,4 +13,4 @@ export type {
 } from '../../layers/pipeline/source.ts'
 export type { NatsConnecting, NatsPatience, NatsServers } from './connecting.ts'
 export { type NatsOut, type NatsSinkOptions, type NatsWriting, natsSink } from './sink.ts'
-export { type NatsOptions, type NatsReading, type NatsRecord, nats } from './source.ts'
+export { type NatsOptions, type NatsReading, type NatsRecord, natsSource } from './source.ts'

@@ -66,9 +66,9 @@ const goneHint =
 const fetchMs = 1000
 const fetchMessages = 512
 
-/** @example p.from('orders', nats({ servers, stream: 'ORDERS' }), { decode: json<Order>() }) */
-export function nats(options: NatsOptions): Source<NatsRecord> {
-  checkOptions('nats', options, known)
+/** @example p.from('orders', natsSource({ servers, stream: 'ORDERS' }), { decode: json<Order>() }) */
+export function natsSource(options: NatsOptions): Source<NatsRecord> {
+  checkOptions('natsSource', options, known)
   checkValues('nats', options, { gone: ['fail', 'oldest', 'newest'] })
   checkConnecting('nats', options)
   const { stream, partitions, filter } = options

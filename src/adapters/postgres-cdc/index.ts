@@ -10,4 +10,4 @@ export type {
 } from '../../layers/pipeline/source.ts'
 export type { ChangedRow, PostgresChange } from './decode.ts'
 export { type SlotLag, type SlotLagOptions, slotLag } from './slot.ts'
-export { type PostgresCdcOptions, postgresCdc } from './source.ts'
+export { type PostgresCdcOptions, postgresCdcSource } from './source.ts'

@@ -28,9 +28,9 @@ export interface PostgresCdcOptions {
 
 const known = new Set(['url', 'publication', 'tables', 'slot', 'snapshot', 'rowsMax'])
 
-/** @example p.from('orders', postgresCdc({ url, tables: ['orders'] })) */
-export function postgresCdc(options: PostgresCdcOptions): Source<PostgresChange> {
-  checkOptions('postgresCdc', options, known)
+/** @example p.from('orders', postgresCdcSource({ url, tables: ['orders'] })) */
+export function postgresCdcSource(options: PostgresCdcOptions): Source<PostgresChange> {
+  checkOptions('postgresCdcSource', options, known)
   if (typeof options.url !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'postgresCdc needs { url }')
   return {
     kind: 'postgresCdc',

@@ -6,7 +6,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import {
   type CheckedPipeline,
   checkPipelines,
-  jsonLines,
+  jsonLineSource,
   type PipelineCheckOptions,
   type PipelineDefinition,
 } from '../../layers/pipeline/index.ts'
@@ -90,7 +90,7 @@ function pipelineOptions(options: Parameters<Command>[0]['options']): PipelineCh
     if (at < 1) throw new UsageError(`--input takes SOURCE=FILE (got ${given})`)
     const file = given.slice(at + 1)
     if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
-    return [given.slice(0, at), jsonLines(file)] as const
+    return [given.slice(0, at), jsonLineSource(file)] as const
   })
   return {
     ...(typeof from === 'string' && { from }),

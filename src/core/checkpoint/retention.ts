@@ -40,14 +40,14 @@ export interface RetentionInput {
   readonly now: number
 }
 
-export interface Verdict {
+export interface RetentionVerdict {
   readonly id: ManifestId
   readonly because: string
 }
 
 export interface RetentionPlan {
-  readonly keep: readonly Verdict[]
-  readonly drop: readonly Verdict[]
+  readonly keep: readonly RetentionVerdict[]
+  readonly drop: readonly RetentionVerdict[]
   /** History up to `seq`, inclusive, may be removed; the engine rounds down to the end of a run. At least the current floor. */
   readonly floor: {
     readonly seq: number

@@ -49,6 +49,7 @@ export class Reprise extends StoreTools {
   readonly #groups: Groups
   #letEnd: (() => void) | null = null
 
+  /** @internal */
   constructor(host: Host) {
     super(host)
     this.#host = host

@@ -184,6 +184,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   readonly #own: OpenTimeline<State>
   readonly #shared: SharedWriting<State> | null
 
+  /** @internal */
   constructor(prefix: string, open: OpenTimeline<State>, shared: SharedWriting<State> | null = null) {
     this.id = open.id.slice(prefix.length)
     this.#own = open

@@ -45,6 +45,7 @@ export class Replica<State, Handle = unknown> {
   #stopLooking: readonly (() => void)[] = []
   #isClosed = false
 
+  /** @internal */
   constructor(
     kernel: Kernel,
     fold: Fold<State>,

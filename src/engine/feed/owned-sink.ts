@@ -7,11 +7,11 @@ import { isReprise } from '../../core/errors.ts'
 import type { FeedPosition } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { ShareGate } from './fair-share.ts'
-import type { Occurred, Quarantined, Sink } from './sink.ts'
+import type { Occurred, Quarantined, SubscriptionSink } from './sink.ts'
 
 const quietMs = 30_000
 
-export abstract class OwnedSink<Item extends Occurred, Held extends object> implements Sink<Item> {
+export abstract class OwnedSink<Item extends Occurred, Held extends object> implements SubscriptionSink<Item> {
   protected readonly kernel: Kernel
   readonly #gate: ShareGate
   #held: Held | null = null

@@ -34,7 +34,7 @@ export interface Handling {
   readonly since: number
 }
 
-export interface Sink<Item extends Occurred> {
+export interface SubscriptionSink<Item extends Occurred> {
   /** The timeline that holds its position, for people. */
   readonly where: string
   /** The current item, if it applies items one by one. */

@@ -12,7 +12,7 @@ import { onAbort } from '../../lib/waiting.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
 import type { UnderWay } from '../base/worker.ts'
 import type { Kernel } from '../storage/kernel.ts'
-import { isSame, type Occurred, PoisonError, type Quarantined, type Sink } from './sink.ts'
+import { isSame, type Occurred, PoisonError, type Quarantined, type SubscriptionSink } from './sink.ts'
 import { WakeUp } from './wake-up.ts'
 
 export interface Page<Item> {
@@ -38,7 +38,7 @@ export interface SubscriptionOptions<Item extends Occurred> {
   /** For errors and events: `projection totals`. */
   readonly name: string
   readonly reading: Reading<Item>
-  readonly sink: Sink<Item>
+  readonly sink: SubscriptionSink<Item>
   readonly poison: 'stop' | 'quarantine'
   /** How often an item is retried before it counts as poison. */
   readonly retry: ResolvedRetry
@@ -77,7 +77,7 @@ const longestPauseMs = 5000
 
 export class Subscription<Item extends Occurred = Occurred> {
   readonly name: string
-  readonly sink: Sink<Item>
+  readonly sink: SubscriptionSink<Item>
   readonly #kernel: Kernel
   readonly #reading: Reading<Item>
   readonly #poison: 'stop' | 'quarantine'
@@ -103,6 +103,7 @@ export class Subscription<Item extends Occurred = Occurred> {
   #waiters: readonly Waiter[] = []
   #loop: Promise<void>
 
+  /** @internal */
   constructor(kernel: Kernel, options: SubscriptionOptions<Item>) {
     const { name, reading, sink, poison, retry } = options
     this.name = name

@@ -94,6 +94,7 @@ export class Effects {
   readonly #planted: Planted
   readonly #running = new Set<string>()
 
+  /** @internal */
   constructor(timeline: EffectsTimeline, kernel: Kernel) {
     this.#timeline = timeline
     this.#kernel = kernel

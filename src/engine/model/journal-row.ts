@@ -21,7 +21,7 @@ export type RowSort = 'start' | 'step' | 'wait' | 'child' | 'message' | 'undo' |
 /** The event of the row: it began, sent a heartbeat, failed and will be retried, waits for a person, or ended. */
 export type RowPhase = 'begins' | 'beats' | 'retries' | 'waits' | 'ends' | 'fails' | 'is'
 
-export interface Told {
+export interface JournalRow {
   /** Entries with the same `about` form one row. */
   readonly about: string
   readonly title: string
@@ -57,8 +57,8 @@ export function told(
   about: string,
   sort: RowSort,
   phase: RowPhase,
-  more: Partial<Omit<Told, 'about' | 'sort' | 'phase'>> = {},
-): Told {
+  more: Partial<Omit<JournalRow, 'about' | 'sort' | 'phase'>> = {},
+): JournalRow {
   return { about, title: about, sort, phase, ...more }
 }
 
@@ -81,7 +81,7 @@ function plainly(_: string, value: unknown): unknown {
 }
 
 /** The row of an entry for which its model has none: by the effect that it belongs to, or by its type and data. */
-export function toldPlainly(entry: Entry): Told {
+export function toldPlainly(entry: Entry): JournalRow {
   const { type, data, seq } = entry
   if (isEffectType(type)) return toldEffect(entry) ?? told(`~${seq}`, 'note', 'is', { title: type })
   if (type === rolledBackType) return toldRollback(entry)
@@ -89,7 +89,7 @@ export function toldPlainly(entry: Entry): Told {
   return told(`~${seq}`, 'note', 'is', { title: type, ...(isWorthIt && { note: brief(data) }) })
 }
 
-function toldRollback({ seq, data }: Entry): Told {
+function toldRollback({ seq, data }: Entry): JournalRow {
   const { to, archive, consumed = [] } = data as RolledBack
   const forced = consumed.length > 0 ? `, ${although(consumed)}` : ''
   return told(`~${seq}`, 'note', 'is', {
@@ -106,11 +106,11 @@ export function although(consumed: readonly Consumer[]): string {
   return `forced: ${named.join('; ')}${more}`
 }
 
-function toldEffect({ type, data }: Entry): Told | null {
+function toldEffect({ type, data }: Entry): JournalRow | null {
   const { id, name, error, ...more } = data as EffectIntended & EffectDone & EffectFailed & EffectSettled
-  const call = (phase: RowPhase, rest: Partial<Told> = {}) =>
+  const call = (phase: RowPhase, rest: Partial<JournalRow> = {}) =>
     told(`effect:${id}`, 'step', phase, { title: name ?? '', ...rest })
-  const undo = (phase: RowPhase, rest: Partial<Told> = {}) =>
+  const undo = (phase: RowPhase, rest: Partial<JournalRow> = {}) =>
     told(`undo:${id}`, 'undo', phase, { title: `undo ${id}`, ...rest })
   const failure = { error: brief(error ?? 'failed') }
   switch (type as EffectType) {

@@ -14,7 +14,7 @@ import type { Entry, NewEntry } from './entry.ts'
 import type { ExchangeReader } from './exchange-reader.ts'
 import type { FlowView } from './flow-metrics.ts'
 import type { ForkEdit, ForkEdits, ForkMark } from './fork-edit.ts'
-import type { StatusLine, Told } from './journal-row.ts'
+import type { JournalRow, StatusLine } from './journal-row.ts'
 import type { Consumer, Rollback } from './rollback-report.ts'
 import type { StateIo } from './state-io.ts'
 
@@ -68,7 +68,7 @@ export interface Model {
   /** Metrics of the records that flow through it, for kinds that process records. Null: none known yet. */
   flows?(target: Target): Promise<FlowView | null>
   /** The journal row of an entry. Null: the row shows the type alone. */
-  tells?(entry: Entry): Told | null
+  tells?(entry: Entry): JournalRow | null
   /** The timelines that belong to this one (shards, partitions) and are moved with it. */
   family?(engine: Engine, head: Head): Promise<readonly string[]>
   /** The outside action that an entry records, for people who consider a rollback. Null: none. */
@@ -183,7 +183,7 @@ export interface Target {
 }
 
 /** The result of a verb: as text, and as facts for programs. */
-export interface Done {
+export interface ActionReport {
   readonly said: string
   readonly facts: Readonly<Record<string, unknown>>
 }
@@ -195,7 +195,7 @@ export interface Instead {
   readonly isForGood?: true
 }
 
-export type Act<Args = void, Result = Done> = ((target: Target, args: Args) => Promise<Result>) | Instead
+export type Act<Args = void, Result = ActionReport> = ((target: Target, args: Args) => Promise<Result>) | Instead
 
 export interface Actions {
   /** Resumes the remaining work, and resolves once it is done. Needs the user's code. */

@@ -65,6 +65,7 @@ export class StoreTools implements Engine {
   readonly #shipsTo = new Set<string>()
   #breath: Yielder | null = null
 
+  /** @internal */
   constructor(host: Host) {
     this.#host = host
   }

@@ -16,7 +16,7 @@ import { writeTo } from '../../engine/writing/write-to.ts'
 import { differences } from '../../lib/differences.ts'
 import type { AgentDefinition } from './definition.ts'
 import type { Message, Usage } from './message.ts'
-import type { RollbackOptions } from './options.ts'
+import type { SessionRollbackOptions } from './options.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
 
@@ -32,7 +32,7 @@ export interface BranchView<Data> {
   readonly effects: readonly { readonly tool: string; readonly outcome: string | null }[]
 }
 
-export interface Comparison<Data> {
+export interface SessionComparison<Data> {
   /** The last sequence that both histories share. */
   readonly commonSeq: number
   readonly a: BranchView<Data>
@@ -47,7 +47,7 @@ export async function compareSessions<Data>(
   definition: AgentDefinition<Data>,
   a: string,
   b: string,
-): Promise<Comparison<Data>> {
+): Promise<SessionComparison<Data>> {
   const engine = hostOf(rp)
   const [one, other] = await Promise.all([load(engine, definition, a), load(engine, definition, b)])
   const commonSeq = common(one.lineage, other.lineage)
@@ -106,7 +106,7 @@ function view<Data>(id: string, { state, effects }: Loaded<Data>, shared: number
   }
 }
 
-const mergeOptions = namesOf<Pick<RollbackOptions, 'consumed'>>()('consumed')
+const mergeOptions = namesOf<Pick<SessionRollbackOptions, 'consumed'>>()('consumed')
 
 /**
  * Merges a branch into the session it was forked from: the session is rolled back to the fork point (its later effects
@@ -118,7 +118,7 @@ export async function mergeBranch<Data>(
   definition: AgentDefinition<Data>,
   into: string,
   from: string,
-  options: Pick<RollbackOptions, 'consumed'> = {},
+  options: Pick<SessionRollbackOptions, 'consumed'> = {},
 ): Promise<{ readonly entries: number; readonly undone: number }> {
   checkOptions('mergeBranch', options, mergeOptions)
   const engine = hostOf(rp)

@@ -7,13 +7,14 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { getEffect, type Reversal } from '../../core/history/effects.ts'
 import { intentKey } from '../../core/history/identity.ts'
 import { ownerOf } from '../../core/history/inheritance.ts'
+import { logPlace } from '../../engine/base/log.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import { sleep } from '../../lib/waiting.ts'
 import type { SimilarCalls } from './message.ts'
 import type { CallGuard, CallGuards } from './policy.ts'
-import { type CallRecord, entry, type SessionState, type Standing, type Waiting } from './state.ts'
-import { type AnyTool, checkArgs, retriesInDoubt, type Tools } from './tool.ts'
+import { type AwaitedDecision, type CallRecord, entry, type SessionState, type StandingCall } from './state.ts'
+import { type AnyTool, checkArgs, retriesInDoubt, type Tools, toolPlace } from './tool.ts'
 import { CallWatch } from './watch.ts'
 
 /** The parts of a session that calls use. */
@@ -32,7 +33,7 @@ export interface CallHost {
 export type CallOutcome =
   | { readonly kind: 'result'; readonly result: unknown; readonly wasRecorded: boolean }
   | { readonly kind: 'failed'; readonly error: string; readonly wasRecorded: boolean }
-  | { readonly kind: 'waiting'; readonly waiting: Waiting }
+  | { readonly kind: 'waiting'; readonly waiting: AwaitedDecision }
 
 export function digestOf(kernel: Pick<Kernel, 'codec' | 'hash'>, tool: string, args: unknown): string {
   return toHex(kernel.hash(kernel.codec.encode([tool, args]))).slice(0, 32)
@@ -114,11 +115,16 @@ async function settleSimilar(
   return await conflict(host, wanted, tool, { tool: name, digest, args, result, key })
 }
 
-function findStanding(state: SessionState<unknown>, tool: string, digest: string): Standing | undefined {
+function findStanding(state: SessionState<unknown>, tool: string, digest: string): StandingCall | undefined {
   return state.standing.find((one) => one.digest === digest) ?? state.standing.find((one) => one.tool === tool)
 }
 
-async function replayStanding(host: CallHost, wanted: Wanted, tool: AnyTool, standing: Standing): Promise<CallOutcome> {
+async function replayStanding(
+  host: CallHost,
+  wanted: Wanted,
+  tool: AnyTool,
+  standing: StandingCall,
+): Promise<CallOutcome> {
   await host.open.write([
     entry('called', { ...callOf(wanted, tool), state: 'intended' }),
     entry('returned', { id: wanted.id, result: standing.result, by: 'replay' }),
@@ -126,15 +132,15 @@ async function replayStanding(host: CallHost, wanted: Wanted, tool: AnyTool, sta
   return { kind: 'result', result: standing.result, wasRecorded: true }
 }
 
-async function conflict(host: CallHost, wanted: Wanted, tool: AnyTool, standing: Standing): Promise<CallOutcome> {
+async function conflict(host: CallHost, wanted: Wanted, tool: AnyTool, standing: StandingCall): Promise<CallOutcome> {
   const reason = `${wanted.name} was already called with different arguments; the first call counts`
   if (host.similarCalls !== 'fork') return await wait(host, wanted, tool, { kind: 'conflict', reason, standing })
   const fork = await host.fork()
   return await wait(host, wanted, tool, { kind: 'conflict', reason: `${reason}; forked as ${fork}`, standing })
 }
 
-async function wait(host: CallHost, wanted: Wanted, tool: AnyTool, why: Waiting): Promise<CallOutcome> {
-  const waiting: Waiting = { ...why, call: wanted.id, tool: wanted.name, args: wanted.args }
+async function wait(host: CallHost, wanted: Wanted, tool: AnyTool, why: AwaitedDecision): Promise<CallOutcome> {
+  const waiting: AwaitedDecision = { ...why, call: wanted.id, tool: wanted.name, args: wanted.args }
   await host.open.write(
     [entry('called', { ...callOf(wanted, tool), state: 'waiting' }), entry('interrupted', waiting)],
     { status: 'waiting' },
@@ -240,7 +246,7 @@ async function attempt(
   const watch = new CallWatch(host.kernel.clock, timeoutMs, signal)
   const told = tell(host, `tool ${wanted.name}`, timeoutMs)
   try {
-    const place = { session: host.open.id, turn: wanted.turn, tool: wanted.name }
+    const place = { [logPlace]: toolPlace, session: host.open.id, turn: wanted.turn, tool: wanted.name }
     const until = timeoutMs === null ? signal : watch.signal
     return await watch.wait(tool.run(wanted.args, { key, attempt, ...place, signal: until }))
   } finally {

@@ -13,13 +13,13 @@ import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { entry, type SessionState } from './state.ts'
 
 /** Make the call, refuse it, use the recorded result of the similar call, treat it as done, or call again. */
-export type Verdict = 'approve' | 'refuse' | 'replay' | 'done' | 'retry'
+export type ToolVerdict = 'approve' | 'refuse' | 'replay' | 'done' | 'retry'
 
 /** The kind of mail that carries a decision. */
 export const decisionKind = 'decision'
 
-export interface Decision {
-  readonly verdict: Verdict
+export interface ToolDecision {
+  readonly verdict: ToolVerdict
   readonly by: string
   readonly reason?: string
   readonly args?: unknown
@@ -28,7 +28,7 @@ export interface Decision {
 
 export async function writeDecision(
   open: OpenTimeline<SessionState<unknown>>,
-  decision: Decision,
+  decision: ToolDecision,
   consume: readonly MessageId[],
 ): Promise<void> {
   const { waiting } = open.state
@@ -62,7 +62,7 @@ export async function writeDecision(
 }
 
 /** A decision as it is sent: with the position in history that it is about. Earlier versions sent none. */
-interface SentDecision extends Decision {
+interface SentDecision extends ToolDecision {
   readonly about?: { readonly seq: number; readonly digest: string }
 }
 
@@ -71,7 +71,7 @@ interface SentDecision extends Decision {
  * the session's current wait: a repetition is accepted, a different decision is rejected with CONFLICT, and none is
  * kept for a later wait.
  */
-export async function sendDecision(rp: Engine, session: string, decision: Decision, key?: string): Promise<void> {
+export async function sendDecision(rp: Engine, session: string, decision: ToolDecision, key?: string): Promise<void> {
   const engine = hostOf(rp)
   const timeline = timelineId(session)
   const head = await engine.head(timeline)
@@ -96,7 +96,7 @@ export async function nextDecision(
   engine: Host,
   timeline: TimelineId,
   messages: readonly Message[],
-): Promise<{ readonly decision: Decision | null; readonly consume: readonly MessageId[] }> {
+): Promise<{ readonly decision: ToolDecision | null; readonly consume: readonly MessageId[] }> {
   const decisions = messages.filter(({ kind }) => kind === decisionKind)
   const consume = decisions.map(({ id }) => id)
   for (const message of decisions) {
@@ -124,13 +124,13 @@ async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDec
 async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
   const { kernel } = engine
   for (const { data, at } of await unreadOf(kernel, head.timeline, decisionKind)) {
-    const { verdict, by } = data as Decision
+    const { verdict, by } = data as ToolDecision
     if (!(await isPast(engine, head.timeline, data as SentDecision))) return { outcome: verdict, by, at }
   }
   if (head.status === 'waiting') return null
   let word: Word | null = null
   for await (const { type, data, time } of entriesBelow(kernel, head)) {
-    const { verdict, by } = data as Decision
+    const { verdict, by } = data as ToolDecision
     if (type === 'decided') word = { outcome: verdict, by, at: time }
     if (type === 'turn.started' || type === 'rolled-back') word = null
   }
@@ -140,7 +140,7 @@ async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
 /** History uses fewer verdicts: 'retry' is recorded as an approval, and a call that did not happen as failed. */
 const recordedAs: Readonly<Record<string, string>> = { retry: 'approve', refuse: 'failed' }
 
-function agree(head: Head, { verdict }: Decision, before: Word): void {
+function agree(head: Head, { verdict }: ToolDecision, before: Word): void {
   const plain = (word: string) => recordedAs[word] ?? word
   if (plain(verdict) === plain(before.outcome)) return
   if (head.status !== 'waiting') throw waitsForNothing(head, before)

@@ -5,17 +5,17 @@ export type { CallPolicy } from '../../core/calls/call-policy.ts'
 export type { RatePolicy } from '../../core/calls/rate.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export type { RecoveryLine } from '../../core/history/recovery-line.ts'
+export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
 export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
-export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
+export { type BranchView, compareSessions, mergeBranch, type SessionComparison } from './branches.ts'
 export type { CallOutcome } from './calls.ts'
-export { type Decision, sendDecision, type Verdict } from './decision.ts'
+export { sendDecision, type ToolDecision, type ToolVerdict } from './decision.ts'
 export { type AgentDefinition, agent } from './definition.ts'
 export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './group.ts'
 export { type Guardrail, type GuardrailView, noLoops, withinBudget } from './guardrail.ts'
-export { type LogFields, type Logger, logOf } from './log.ts'
 export type {
+  LanguageModel,
   Message,
-  Model,
   ModelAnswer,
   ModelCall,
   ModelInDoubt,
@@ -28,21 +28,21 @@ export type {
 export { type AnthropicModelOptions, anthropicModel } from './models/anthropic.ts'
 export { type HttpModelOptions, ModelHttpError, type ModelPrice } from './models/http.ts'
 export { openAIModel } from './models/openai.ts'
-export type { RollbackOptions, SessionRollback, TurnOptions, TurnResult } from './options.ts'
+export type { SessionRollback, SessionRollbackOptions, TurnOptions, TurnResult } from './options.ts'
 export type { EvaluatedStep } from './replay.ts'
 export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'
 export type { PlannedCall, SessionRollbackPlan } from './rollback.ts'
 export type { Session } from './session.ts'
 export type { AgentOptions, AgentSpec } from './spec.ts'
 export type {
+  AwaitedDecision,
   CallRecord,
-  CutState,
   FileRecord,
   RollbackAsked,
+  SessionCut,
   SessionState,
-  Standing,
+  StandingCall,
   TurnRecord,
-  Waiting,
 } from './state.ts'
 export { readTurn, type StreamEvent, type StreamPosition } from './stream.ts'
 export type { AnyTool, NoToolCompensation, ToolCommon, ToolCompensation, Tools } from './tool.ts'

@@ -121,4 +121,6 @@ export interface ModelAnswer {
 /** A streamed answer: text in pieces, and at any point the other fields. */
 export type ModelPart = { readonly text: string } | Omit<Partial<ModelAnswer>, 'content'>
 
-export type Model<Data> = (call: ModelCall<Data>) => Promise<ModelAnswer> | ModelAnswer | AsyncIterable<ModelPart>
+export type LanguageModel<Data> = (
+  call: ModelCall<Data>,
+) => Promise<ModelAnswer> | ModelAnswer | AsyncIterable<ModelPart>

@@ -11,7 +11,7 @@ import type { Entity, Fold } from '../../engine/model/definition.ts'
 import type { Exchanged, ExchangeReader, SentMail } from '../../engine/model/exchange-reader.ts'
 import type { Actions, describes, Instead, Model, ModelEffect, Target } from '../../engine/model/model.ts'
 import { type Consumer, noEffects, type Rollback } from '../../engine/model/rollback-report.ts'
-import { sendDecision, type Verdict } from './decision.ts'
+import { sendDecision, type ToolVerdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
 import type { SessionRollback } from './options.ts'
 import type { AgentSpec } from './spec.ts'
@@ -19,7 +19,7 @@ import type { SessionState } from './state.ts'
 import { refuses, stands, tells } from './tells.ts'
 
 const needsCode: Instead = { instead: "it takes the agent's own tools: name the module that exports the agent" }
-const verdicts: readonly Verdict[] = ['approve', 'refuse', 'replay', 'done', 'retry']
+const verdicts: readonly ToolVerdict[] = ['approve', 'refuse', 'replay', 'done', 'retry']
 
 const actions: Actions = {
   rollback: needsCode,

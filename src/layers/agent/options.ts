@@ -1,15 +1,15 @@
 // Options and results of a session's methods.
 
 import { namesOf } from '../../core/options.ts'
-import type { Message, Model, Settings, Usage } from './message.ts'
+import type { LanguageModel, Message, Settings, Usage } from './message.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
-import { messagesOfTurn, place, type SessionState, type Waiting } from './state.ts'
+import { type AwaitedDecision, messagesOfTurn, place, type SessionState } from './state.ts'
 import type { WorkspaceOptions } from './workspace-ignore.ts'
 
 export interface TurnOptions<Data> {
   /** A call with the same key is the same turn: repeated after a disconnect, it returns the existing turn. */
   readonly key?: string
-  readonly model?: Model<Data>
+  readonly model?: LanguageModel<Data>
   /** Captured when the turn ends. A rollback restores it if it is called with the same workspace. */
   readonly workspace?: WorkspaceOptions
   readonly signal?: AbortSignal
@@ -22,10 +22,10 @@ export interface TurnResult {
   readonly status: 'done' | 'waiting'
   readonly content: unknown
   readonly usage: Usage
-  readonly waiting: Waiting | null
+  readonly waiting: AwaitedDecision | null
 }
 
-export interface RollbackOptions {
+export interface SessionRollbackOptions {
   /** The session continues with these. */
   readonly settings?: Settings
   readonly because?: string
@@ -42,7 +42,7 @@ export interface RollbackOptions {
   readonly consumed?: 'force'
 }
 
-export const rollbackOptions = namesOf<RollbackOptions>()('settings because again workspace undo consumed')
+export const rollbackOptions = namesOf<SessionRollbackOptions>()('settings because again workspace undo consumed')
 
 export interface SessionRollback {
   readonly plan: SessionRollbackPlan

@@ -13,7 +13,7 @@ import { TimelineState } from '../../engine/history/state.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import { digestOf } from './calls.ts'
-import type { Message, Model, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
+import type { LanguageModel, Message, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
 import { addUsage, noUsage } from './message.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
@@ -138,7 +138,7 @@ export async function evaluateSession<Data>(
   rp: Engine,
   definition: AgentSpec<Data>,
   id: string,
-  candidate: { readonly model: Model<Data>; readonly settings?: Settings },
+  candidate: { readonly model: LanguageModel<Data>; readonly settings?: Settings },
 ): Promise<Evaluation> {
   const engine = hostOf(rp)
   const { steps } = await replaySession(engine, definition, id)

@@ -26,7 +26,7 @@ import {
   place,
   type RollbackAsked,
   type SessionState,
-  type Standing,
+  type StandingCall,
   spentInTurn,
 } from './state.ts'
 import type { Tools } from './tool.ts'
@@ -218,7 +218,7 @@ function spending(past: SessionState<unknown>, now: SessionState<unknown>, asked
 }
 
 /** Calls that were done after the target and not undone, whether an undo was planned or not. */
-function standingAfter(state: SessionState<unknown>, ledger: EffectLedger, seq: number): Standing[] {
+function standingAfter(state: SessionState<unknown>, ledger: EffectLedger, seq: number): StandingCall[] {
   const { compensate, cannot } = compensationPlan(ledger, seq)
   return [...compensate, ...cannot]
     .sort((a, b) => a.endedSeq! - b.endedSeq!)

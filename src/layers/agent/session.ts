@@ -14,14 +14,14 @@ import type { OpenOptions } from '../../engine/model/definition.ts'
 import type { Consumer } from '../../engine/model/rollback-report.ts'
 import { type CaptureOptions, type GroupCut, Groups } from '../../engine/tools/group/groups.ts'
 import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './calls.ts'
-import { type Verdict, writeDecision } from './decision.ts'
+import { type ToolVerdict, writeDecision } from './decision.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
-import { type Message, type Model, type Settings, settingValues, type Usage } from './message.ts'
+import { type LanguageModel, type Message, type Settings, settingValues, type Usage } from './message.ts'
 import {
-  type RollbackOptions,
   resultOf,
   rollbackOptions,
   type SessionRollback,
+  type SessionRollbackOptions,
   type TurnOptions,
   type TurnResult,
   turnOptions,
@@ -182,7 +182,7 @@ export class Session<Data> {
 
   /** Records a person's decision on the current wait; `resume` then continues. */
   async decide(
-    verdict: Verdict,
+    verdict: ToolVerdict,
     by: string,
     options: { readonly reason?: string; readonly args?: unknown; readonly result?: unknown } = {},
   ): Promise<void> {
@@ -190,17 +190,17 @@ export class Session<Data> {
   }
 
   /** Lists the calls that a rollback would undo, and those it could not. Changes nothing. */
-  planRollback(toTurn: number, options: Pick<RollbackOptions, 'undo'> = {}): SessionRollbackPlan {
+  planRollback(toTurn: number, options: Pick<SessionRollbackOptions, 'undo'> = {}): SessionRollbackPlan {
     return this.#line.plan({ turn: toTurn }, options.undo)
   }
 
   /** Rolls back to the end of a turn: undoes later calls in reverse, and continues as a branch. */
-  async rollback(toTurn: number, options: RollbackOptions = {}): Promise<SessionRollback> {
+  async rollback(toTurn: number, options: SessionRollbackOptions = {}): Promise<SessionRollback> {
     return await this.#rollback(this.planRollback(toTurn, options), options)
   }
 
   /** Rolls back to a sequence, which may be inside a turn: that turn is then unfinished. */
-  async rollbackTo(seq: number, options: RollbackOptions = {}): Promise<SessionRollback> {
+  async rollbackTo(seq: number, options: SessionRollbackOptions = {}): Promise<SessionRollback> {
     return await this.#rollback(this.#line.plan({ seq }, options.undo), options)
   }
 
@@ -208,14 +208,14 @@ export class Session<Data> {
   async rollbackDecided(
     seq: number,
     consumed: readonly Consumer[] | undefined,
-    options: RollbackOptions,
+    options: SessionRollbackOptions,
   ): Promise<SessionRollback> {
     return await this.#rollback(this.#line.plan({ seq }, options.undo), options, consumed)
   }
 
   async #rollback(
     plan: SessionRollbackPlan,
-    options: RollbackOptions,
+    options: SessionRollbackOptions,
     decided?: readonly Consumer[],
   ): Promise<SessionRollback> {
     checkOptions('rollback', options, rollbackOptions)
@@ -306,7 +306,7 @@ export class Session<Data> {
     }
   }
 
-  #host(signal: AbortSignal | undefined, model?: Model<Data>): TurnHost<Data> {
+  #host(signal: AbortSignal | undefined, model?: LanguageModel<Data>): TurnHost<Data> {
     const { options } = this.definition
     const line = this.#line
     const settings = { ...options.settings, ...this.state.settings }

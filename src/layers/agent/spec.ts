@@ -7,7 +7,7 @@ import type { Validity } from '../../core/history/validity.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Model as Described, describes } from '../../engine/model/model.ts'
 import type { Guardrail } from './guardrail.ts'
-import type { Model, ModelInDoubt, Settings, SimilarCalls } from './message.ts'
+import type { LanguageModel, ModelInDoubt, Settings, SimilarCalls } from './message.ts'
 import type { CallGuards } from './policy.ts'
 import type { SessionState } from './state.ts'
 import type { Tools } from './tool.ts'
@@ -15,7 +15,7 @@ import type { Tools } from './tool.ts'
 export interface AgentOptions<Data> {
   /** The user's part of the state. */
   readonly initial?: () => Data
-  readonly model?: Model<Data>
+  readonly model?: LanguageModel<Data>
   readonly tools?: Tools
   readonly guardrails?: readonly Guardrail<Data>[]
   readonly settings?: Settings

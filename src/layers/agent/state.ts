@@ -40,7 +40,7 @@ export interface TurnRecord {
 }
 
 /** A call that a rollback could not undo: its effect exists, although this branch never made the call. */
-export interface Standing {
+export interface StandingCall {
   readonly tool: string
   readonly digest: string
   readonly args: unknown
@@ -49,14 +49,14 @@ export interface Standing {
 }
 
 /** A decision that the session waits for. */
-export interface Waiting {
+export interface AwaitedDecision {
   readonly kind: 'approval' | 'conflict' | 'in-doubt' | 'handover' | 'interrupt'
   readonly reason: string
   readonly call?: string
   readonly tool?: string
   readonly args?: unknown
   /** The recorded call that is almost the same. */
-  readonly standing?: Standing
+  readonly standing?: StandingCall
 }
 
 export interface FileRecord {
@@ -80,7 +80,7 @@ export interface SessionState<Data> {
   /** The turn for which a person overruled a handover. */
   overruled?: number
   settings: Settings
-  waiting: Waiting | null
+  waiting: AwaitedDecision | null
   rollbacks: Readonly<Record<string, number>>
   /** A rollback that was decided and may not be finished: its target and how the session continues. */
   rollingBack: RollbackAsked | null
@@ -88,8 +88,8 @@ export interface SessionState<Data> {
   merged?: { readonly into: string; readonly seq: number }
   /** The archive of the history before the rollback, once the branch has recorded it. */
   archive: string | null
-  standing: readonly Standing[]
-  cuts: Readonly<Record<string, CutState>>
+  standing: readonly StandingCall[]
+  cuts: Readonly<Record<string, SessionCut>>
   readonly messages: Keyed<Message>
   readonly calls: Keyed<CallRecord>
   readonly turns: Keyed<TurnRecord>
@@ -118,7 +118,7 @@ export interface RollbackAsked {
   readonly consumed?: readonly Consumer[]
 }
 
-export interface CutState {
+export interface SessionCut {
   readonly members: readonly string[]
   readonly seq: number
   /** Members whose marker has arrived. */
@@ -187,7 +187,7 @@ export interface Entries {
   planned: { plan: unknown; by?: string }
   noted: { note: string }
   configured: { settings: Settings }
-  interrupted: Waiting
+  interrupted: AwaitedDecision
   decided: { verdict: string; by: string; reason?: string; args?: unknown }
   'rollback.asked': RollbackAsked
   /** Another session took over the entries. */
@@ -195,7 +195,7 @@ export interface Entries {
   'rolled-back': {
     archive: string
     rollbacks: Record<string, number>
-    standing: readonly Standing[]
+    standing: readonly StandingCall[]
     settings: Settings
     lost?: Usage
     carried?: { readonly turn: number; readonly usage: Usage }

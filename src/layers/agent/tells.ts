@@ -4,16 +4,16 @@
 import type { EffectIntended, EffectSettled } from '../../core/history/effects.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { although, brief, type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
+import { although, brief, type JournalRow, type StatusLine, told } from '../../engine/model/journal-row.ts'
 import type { Refusals } from '../../engine/model/model.ts'
 import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
 
-export function tells({ type, data, seq }: Entry): Told | null {
+export function tells({ type, data, seq }: Entry): JournalRow | null {
   const fields = data as Entries['retry'] & Entries['decided'] & Entries['turn.ended'] & { readonly tool?: string }
-  const call = (phase: Told['phase'], more: Partial<Told> = {}) =>
+  const call = (phase: JournalRow['phase'], more: Partial<JournalRow> = {}) =>
     told(`call:${fields.id}`, 'step', phase, { title: '', ...more })
-  const note = (title: string, more: Partial<Told> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
+  const note = (title: string, more: Partial<JournalRow> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
   // The kernel's effect markers are part of the call's row; the call's own entries add the rest.
   if (type === '$effect.intended') return call('begins', { title: (data as EffectIntended).name })
   if (type === '$effect.settled') return call('beats', { note: settled(data as EffectSettled) })

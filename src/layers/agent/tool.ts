@@ -5,10 +5,11 @@ import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.t
 import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { aFunction, checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import type { Logged, LogPlace } from '../../engine/base/log.ts'
 import type { Probed } from '../../engine/history/effects.ts'
 import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/model/schema.ts'
 
-export interface ToolContext {
+export interface ToolContext extends Logged {
   /** The same for every attempt. Pass it to the outside system. */
   readonly key: string
   readonly attempt: number
@@ -18,6 +19,15 @@ export interface ToolContext {
   /** The name of the tool. */
   readonly tool: string
   readonly signal: AbortSignal | undefined
+}
+
+export const toolPlace: LogPlace = {
+  fields: ({ session, turn, tool, attempt }: Pick<ToolContext, 'session' | 'turn' | 'tool' | 'attempt'>) => ({
+    session,
+    turn,
+    tool,
+    attempt,
+  }),
 }
 
 /**

@@ -16,8 +16,8 @@ import {
   throwIfAborted,
   untilDue,
 } from './calls.ts'
-import type { Model, ModelAnswer, ModelCall, ModelInDoubt, ModelPart, ToolRequest } from './message.ts'
-import { type CallRecord, entry, messagesOfTurn, place, type SessionState, type Waiting } from './state.ts'
+import type { LanguageModel, ModelAnswer, ModelCall, ModelInDoubt, ModelPart, ToolRequest } from './message.ts'
+import { type AwaitedDecision, type CallRecord, entry, messagesOfTurn, place, type SessionState } from './state.ts'
 import { StreamWriter } from './stream.ts'
 import { allowedTools, retriesInDoubt, toolDefinitions } from './tool.ts'
 import { CallWatch } from './watch.ts'
@@ -56,7 +56,7 @@ export function nextStep(state: SessionState<unknown>): NextStep {
 }
 
 export interface TurnHost<Data> extends CallHost {
-  readonly model: Model<Data> | undefined
+  readonly model: LanguageModel<Data> | undefined
   readonly modelInDoubt: ModelInDoubt
   readonly settings: ModelCall<Data>['settings']
   readonly signal: AbortSignal | undefined
@@ -65,9 +65,9 @@ export interface TurnHost<Data> extends CallHost {
 /** Takes one step of the current turn; a waiting turn needs a person first. */
 export async function takeStep<Data>(
   host: TurnHost<Data>,
-  model: Model<Data>,
+  model: LanguageModel<Data>,
   step: Exclude<NextStep, { kind: 'end' }>,
-): Promise<Waiting | null> {
+): Promise<AwaitedDecision | null> {
   if (step.kind === 'model') return await callModel(host, model, step.id)
   const { turn } = host.open.state
   const outcomes = await Promise.allSettled(
@@ -99,7 +99,11 @@ function mayRunBeside(host: CallHost, id: string, name: string): boolean {
   return record.state === 'intended' && !tool.probe && retriesInDoubt(tool)
 }
 
-async function callModel<Data>(host: TurnHost<Data>, model: Model<Data>, id: string): Promise<Waiting | null> {
+async function callModel<Data>(
+  host: TurnHost<Data>,
+  model: LanguageModel<Data>,
+  id: string,
+): Promise<AwaitedDecision | null> {
   const guard = host.guards.model
   const call = {}
   for (;;) {
@@ -179,7 +183,7 @@ async function writeAnswer(host: CallHost, { id, begun }: Asked, answer: ModelAn
   }
 }
 
-async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, asked: Asked): Promise<ModelAnswer> {
+async function askModel<Data>(host: TurnHost<Data>, model: LanguageModel<Data>, asked: Asked): Promise<ModelAnswer> {
   const { id, key, attempt, partial, begun } = asked
   const state = host.open.state as SessionState<Data>
   const names = allowedTools(host.tools, host.settings)
@@ -210,8 +214,8 @@ async function askModel<Data>(host: TurnHost<Data>, model: Model<Data>, asked: A
   }
 }
 
-async function holdModel(host: CallHost, record: CallRecord): Promise<Waiting> {
-  const waiting: Waiting = {
+async function holdModel(host: CallHost, record: CallRecord): Promise<AwaitedDecision> {
+  const waiting: AwaitedDecision = {
     kind: 'in-doubt',
     reason: 'the model was called, and its answer was cut off',
     call: record.id,

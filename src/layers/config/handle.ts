@@ -18,7 +18,7 @@ import { type RequestMail, requestKind } from './runner.ts'
 import { type ClientView, type ConfigStatus, statusOf, viewOf } from './status.ts'
 import { type AnswerReceipt, answer, type ClientOptions, ClientStream } from './stream.ts'
 
-export interface SetOptions {
+export interface ConfigSetOptions {
   /**
    * Sets the value once under this key: a repeated call returns the version it made before; a different value is KEY_REUSED.
    */
@@ -35,7 +35,7 @@ export interface ReachedOptions {
 
 export type EndedOptions = Omit<ReachedOptions, 'share'>
 
-const knownSet = namesOf<SetOptions>()('key')
+const knownSet = namesOf<ConfigSetOptions>()('key')
 const knownReached = namesOf<ReachedOptions>()('share timeout signal')
 const knownEnded = namesOf<EndedOptions>()('timeout signal')
 const knownClient = namesOf<ClientOptions>()('has stream')
@@ -56,7 +56,7 @@ export class ConfigHandle<Value = unknown> {
   }
 
   /** Sets a new version for every client at once. A rollout under way is superseded. */
-  async set(value: Value, options: SetOptions = {}): Promise<number> {
+  async set(value: Value, options: ConfigSetOptions = {}): Promise<number> {
     checkOptions('set', options, knownSet)
     return await this.#set(value, null, options)
   }
@@ -65,7 +65,7 @@ export class ConfigHandle<Value = unknown> {
    * Sets a new version for one share of the clients after another. A process that works for this configuration runs the
    * rollout.
    */
-  async rollout(value: Value, options: RolloutOptions & SetOptions = {}): Promise<number> {
+  async rollout(value: Value, options: RolloutOptions & ConfigSetOptions = {}): Promise<number> {
     const { key, ...plan } = options
     return await this.#set(value, planOf(plan), key === undefined ? {} : { key })
   }
@@ -189,7 +189,7 @@ export class ConfigHandle<Value = unknown> {
     await this.close()
   }
 
-  async #set(value: Value, plan: ConfigVersion['plan'], options: SetOptions): Promise<number> {
+  async #set(value: Value, plan: ConfigVersion['plan'], options: ConfigSetOptions): Promise<number> {
     const config = this.#config
     config.check()
     const checked = await this.#check(value)

@@ -1,7 +1,7 @@
 // Pushed configuration: versions that clients accept or refuse, and rollouts in stages. Part of reprise/resources.
 
 export { type ConfigDefinition, type ConfigOptions, config } from './definition.ts'
-export type { ConfigHandle, EndedOptions, ReachedOptions, SetOptions } from './handle.ts'
+export type { ConfigHandle, ConfigSetOptions, EndedOptions, ReachedOptions } from './handle.ts'
 export type { RolloutOptions } from './rules/plan.ts'
 export type { Tally } from './rules/rollout.ts'
 export type { Rollout, RolloutEnd, RolloutStatus } from './rules/state.ts'

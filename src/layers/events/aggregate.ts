@@ -39,7 +39,7 @@ import { Mailroom } from './mailroom.ts'
 import { aggregateModel } from './model.ts'
 import { holdsPersonal, sealPersonal } from './personal.ts'
 import { validate } from './schema.ts'
-import type { DecideMap, EventOf, EvolveMap, Metadata, Model, Valid } from './types.ts'
+import type { AggregateModel, DecideMap, EventOf, EvolveMap, Metadata, Valid } from './types.ts'
 
 /** SQL in the same transaction as the events: a projection that is never behind. */
 export type Inline<Event> = (sql: Sql, event: Event, at: { readonly id: string; readonly seq: number }) => unknown
@@ -93,7 +93,7 @@ export interface AggregateDefinition<State, Evolve, Decide>
   readonly prefix: string
   readonly fold: Fold<State>
   /** @internal */
-  readonly model: Model<State>
+  readonly model: AggregateModel<State>
   readonly evolve: Evolve
   readonly decide: Decide
   /** Reads the newest state; ownership does not change. */
@@ -178,9 +178,9 @@ const known = namesOf<AggregateOptions<unknown, never, never>>()(
 
 /** The options without the author's types. */
 type PlainOptions<State> = Omit<AggregateOptions<State, never, never>, 'evolve' | 'decide' | 'inline'> &
-  Pick<Model<State>, 'evolve' | 'decide'> & { readonly inline?: Inline<unknown> }
+  Pick<AggregateModel<State>, 'evolve' | 'decide'> & { readonly inline?: Inline<unknown> }
 
-function modelOf<State>(name: string, prefix: string, options: PlainOptions<State>): Model<State> {
+function modelOf<State>(name: string, prefix: string, options: PlainOptions<State>): AggregateModel<State> {
   const { evolve, decide, inline } = options
   const upcasters = wrapUpcasters(options.upcasters ?? {})
   const step = (state: State, entry: Entry, event: (entry: Entry) => object): State => {

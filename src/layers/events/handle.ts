@@ -7,24 +7,25 @@ import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { StateAt } from '../../engine/model/definition.ts'
-import { type Happened, historyOf, stateAt, type When } from './history.ts'
+import { type Happened, historyOf, type PastMoment, stateAt } from './history.ts'
 import type { Mailroom } from './mailroom.ts'
 import type { OpenAggregate } from './open-aggregate.ts'
 import { type Personal, reveal, shred } from './personal.ts'
-import type { CommandOptions, Done, EventOf, InputArgs, Model } from './types.ts'
+import type { AggregateModel, DoOptions, DoResult, EventOf, InputArgs } from './types.ts'
 
-const known = namesOf<CommandOptions>()('key expect meta signal')
+const known = namesOf<DoOptions>()('key expect meta signal')
 
 export class AggregateHandle<State, Evolve, Decide> {
   readonly id: string
   readonly timeline: string
   readonly #engine: Host
-  readonly #model: Model<State>
+  readonly #model: AggregateModel<State>
   readonly #live: OpenAggregate<State>
   readonly #room: Mailroom<State>
   #isClosed = false
 
-  constructor(engine: Host, model: Model<State>, live: OpenAggregate<State>, room: Mailroom<State>) {
+  /** @internal */
+  constructor(engine: Host, model: AggregateModel<State>, live: OpenAggregate<State>, room: Mailroom<State>) {
     this.#engine = engine
     this.#model = model
     this.#live = live
@@ -64,8 +65,8 @@ export class AggregateHandle<State, Evolve, Decide> {
   do<Name extends keyof Decide & string>(
     command: Name,
     ...args: InputArgs<Decide, Name>
-  ): Promise<Done<State, EventOf<Evolve>>> {
-    const [input, options = {}] = args as [unknown, CommandOptions?]
+  ): Promise<DoResult<State, EventOf<Evolve>>> {
+    const [input, options = {}] = args as [unknown, DoOptions?]
     checkOptions(`command ${command}`, options, known)
     this.#check()
     return this.#live.command(command, input, options)
@@ -76,8 +77,8 @@ export class AggregateHandle<State, Evolve, Decide> {
     seq: number,
     events: EventOf<Evolve> | readonly EventOf<Evolve>[],
     reason: string,
-    options: CommandOptions = {},
-  ): Promise<Done<State, EventOf<Evolve>>> {
+    options: DoOptions = {},
+  ): Promise<DoResult<State, EventOf<Evolve>>> {
     this.#check()
     if (!Number.isSafeInteger(seq) || seq < 1 || seq > this.seq) {
       throw new RepriseError('OUT_OF_RANGE', `${this.timeline} has no event ${seq} to correct`, { seq, head: this.seq })
@@ -95,7 +96,7 @@ export class AggregateHandle<State, Evolve, Decide> {
   }
 
   /** The state at a sequence or a time (ms since 1970 or a Date). */
-  at(when: When): Promise<StateAt<State>> {
+  at(when: PastMoment): Promise<StateAt<State>> {
     return stateAt(this.#engine, this.#model, this.id, when)
   }
 

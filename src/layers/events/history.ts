@@ -11,9 +11,9 @@ import type { Host } from '../../engine/host/host.ts'
 import type { StateAt } from '../../engine/model/definition.ts'
 import { systemPrefix } from '../../engine/model/definition.ts'
 import { eventOf, infoOf, layerPrefix } from './envelope.ts'
-import type { EventInfo, Model } from './types.ts'
+import type { AggregateModel, EventInfo } from './types.ts'
 
-export type When = { readonly seq: number } | { readonly time: number | Date }
+export type PastMoment = { readonly seq: number } | { readonly time: number | Date }
 
 export interface Happened<Event> extends EventInfo {
   readonly event: Event
@@ -21,9 +21,9 @@ export interface Happened<Event> extends EventInfo {
 
 export async function stateAt<State>(
   engine: Host,
-  model: Model<State>,
+  model: AggregateModel<State>,
   id: string,
-  when: When,
+  when: PastMoment,
 ): Promise<StateAt<State>> {
   const { kernel } = engine
   const head = await existing(kernel, timelineId(model.prefix + id))
@@ -51,7 +51,7 @@ async function seqAt(engine: Host, lineage: Awaited<ReturnType<typeof lineageOf>
 
 export async function* historyOf<State>(
   engine: Host,
-  model: Model<State>,
+  model: AggregateModel<State>,
   id: string,
   range: { readonly after?: number; readonly to?: number },
 ): AsyncGenerator<Happened<unknown>> {

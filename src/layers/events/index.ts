@@ -2,15 +2,16 @@
 
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export type { MissingPath } from '../../core/history/fold.ts'
-export type { Handling, Occurred, Quarantined, Sink } from '../../engine/feed/sink.ts'
+export type { Handling, Occurred, Quarantined, SubscriptionSink } from '../../engine/feed/sink.ts'
 export type { CatchUpOptions, Subscription, SubscriptionStatus } from '../../engine/feed/subscription.ts'
 export type { Readable } from '../../engine/model/definition.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
 export type { NewEntry } from '../../engine/writing/timeline.ts'
 export type { Inline } from './aggregate.ts'
 export { type AggregateDefinition, type AggregateOptions, aggregate, type EventEntry } from './aggregate.ts'
 export { checkEvents, type EventsCheck } from './check.ts'
 export type { AggregateHandle } from './handle.ts'
-export type { Happened, When } from './history.ts'
+export type { Happened, PastMoment } from './history.ts'
 export type { Unsealed } from './personal.ts'
 export { type Personal, personal } from './personal.ts'
 export type {
@@ -21,12 +22,12 @@ export type {
   Reactions,
 } from './process-manager.ts'
 export {
-  command,
+  commandTo,
   type Outgoing,
   type ProcessManager,
   processManager,
   type RefusedLetter,
-  send,
+  sendCommand,
 } from './process-manager.ts'
 export type { CommonOptions, SqlProjectionOptions, TableProjectionOptions } from './projection.ts'
 export {
@@ -42,28 +43,27 @@ export {
 } from './projection.ts'
 export type { ProjectionHandle, ProjectionStatus, RebuildOptions } from './projection-handle.ts'
 export { Refused } from './refused.ts'
-export { type Rewritten, rewrite } from './rewrite.ts'
-export type { SchemaResult, WithSchema } from './schema.ts'
-export { checked, type StandardSchema } from './schema.ts'
+export { type RewriteReport, rewrite } from './rewrite.ts'
+export { checked, type WithSchema } from './schema.ts'
 export type { EventAt, EventFrom, EventSource, Handlers, Occurrence } from './source.ts'
 export { partitionOf } from './source.ts'
 export type { SqlAt } from './sql-sink.ts'
-export type { OffsetTx, TableTarget } from './table-sink.ts'
+export type { OffsetTx, ProjectedTable } from './table-sink.ts'
 export type {
+  AggregateModel,
   AnyEvent,
   CommandInfo,
-  CommandOptions,
+  CommandInput,
   DecideMap,
   Decision,
-  Done,
+  DoOptions,
+  DoResult,
   EventInfo,
   EventOf,
   EvolveMap,
   Flat,
   InputArgs,
-  InputOf,
   Metadata,
-  Model,
   Second,
   Valid,
 } from './types.ts'

@@ -17,7 +17,7 @@ import { sleep } from '../../lib/waiting.ts'
 import { refusedType } from './envelope.ts'
 import { aggregateModel } from './model.ts'
 import { OpenAggregate } from './open-aggregate.ts'
-import type { CommandOptions, Metadata, Model } from './types.ts'
+import type { AggregateModel, DoOptions, Metadata } from './types.ts'
 
 /** A command as it is sent. */
 export interface Letter {
@@ -38,13 +38,13 @@ export function queueOf(name: string): string {
 
 export class Mailroom<State> {
   readonly #engine: Host
-  readonly #model: Model<State>
+  readonly #model: AggregateModel<State>
   readonly #openAggregates = new Map<string, Promise<OpenAggregate<State>>>()
   /** Commands that threw an error other than a refusal, by message. */
   readonly #postponed = new Map<string, { readonly failures: number; readonly until: number }>()
   #isServing = false
 
-  constructor(engine: Host, model: Model<State>) {
+  constructor(engine: Host, model: AggregateModel<State>) {
     this.#engine = engine
     this.#model = model
     engine.declare(aggregateModel(model.name, model.prefix, model.fold as Fold<never>))
@@ -140,7 +140,7 @@ export class Mailroom<State> {
       await this.#refuse(live, { command: null, input: null }, error, consume)
       return
     }
-    const options: CommandOptions = { key: `mail:${message.id}`, meta: letter.meta ?? {} }
+    const options: DoOptions = { key: `mail:${message.id}`, meta: letter.meta ?? {} }
     try {
       await live.command(letter.command, letter.input, options, { consume })
       this.#postponed.delete(message.id)
@@ -244,7 +244,7 @@ export async function address(engine: Host, prefix: string, name: string, id: st
 }
 
 /** @example await send(rp, account, 'bob', 'deposit', { amount: 5 }, { id: 'transfer-17' }) */
-export async function sendCommand(
+export async function postCommand(
   engine: Host,
   to: { readonly name: string; readonly prefix: string },
   id: string,

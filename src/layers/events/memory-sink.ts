@@ -14,7 +14,15 @@ import { isBehind } from '../../core/store/shards.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'
 import { CheckpointTiming } from '../../engine/checkpoint/timing.ts'
 import type { ShareGate } from '../../engine/feed/fair-share.ts'
-import { isAside, isSame, PoisonError, placeOf, type Quarantined, type Sink, without } from '../../engine/feed/sink.ts'
+import {
+  isAside,
+  isSame,
+  PoisonError,
+  placeOf,
+  type Quarantined,
+  type SubscriptionSink,
+  without,
+} from '../../engine/feed/sink.ts'
 import { readManifest } from '../../engine/history/recover.ts'
 import { invalidState } from '../../engine/history/validity.ts'
 import {
@@ -52,7 +60,7 @@ const askMs = 1000
 /** Without new events, the position is still written at this interval, so that history can be trimmed. */
 const idleMs = 60_000
 
-export class MemorySink<State> implements Sink<Occurrence> {
+export class MemorySink<State> implements SubscriptionSink<Occurrence> {
   readonly #kernel: Kernel
   readonly #timeline: TimelineId
   readonly #model: MemoryModel<State>

@@ -20,7 +20,7 @@ import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { entryOf, supersededStatus, toEntry } from './envelope.ts'
 import { validate } from './schema.ts'
-import type { CommandOptions, Done, Metadata, Model } from './types.ts'
+import type { AggregateModel, DoOptions, DoResult, Metadata } from './types.ts'
 
 /** The maximum number of entries of one batch of commands. */
 const batchEntries = 1000
@@ -29,9 +29,9 @@ interface Request<State> {
   readonly decide: (state: State, seq: number, now: number) => readonly unknown[]
   /** Entries of this layer itself: nothing is decided. */
   readonly entries?: readonly NewEntry[]
-  readonly options: CommandOptions
+  readonly options: DoOptions
   readonly along: CommitExtras | null
-  resolve(done: Done<State, never>): void
+  resolve(done: DoResult<State, never>): void
   reject(error: unknown): void
 }
 
@@ -62,14 +62,20 @@ export class OpenAggregate<State> {
   readonly timeline: TimelineId
   readonly id: string
   readonly #engine: Host
-  readonly #model: Model<State>
+  readonly #model: AggregateModel<State>
   readonly #turns: TurnTimeline<State>
   readonly #waitMs: number
   #queue: (Request<State> | Task)[] = []
   #isBusy = false
   holders = 0
 
-  constructor(engine: Host, model: Model<State>, id: string, turns: TurnTimeline<State>, options: OpenOptions) {
+  constructor(
+    engine: Host,
+    model: AggregateModel<State>,
+    id: string,
+    turns: TurnTimeline<State>,
+    options: OpenOptions,
+  ) {
     this.#engine = engine
     this.#model = model
     this.id = id
@@ -108,7 +114,7 @@ export class OpenAggregate<State> {
     return this.#inTurn(() => this.#turns.close())
   }
 
-  command(name: string, input: unknown, options: CommandOptions, along: CommitExtras | null = null) {
+  command(name: string, input: unknown, options: DoOptions, along: CommitExtras | null = null) {
     const decision = this.#model.decide[name]
     if (!decision || !Object.hasOwn(this.#model.decide, name)) {
       const what = `${this.#model.name} has no command ${String(name).slice(0, 80)}`
@@ -123,7 +129,7 @@ export class OpenAggregate<State> {
   }
 
   /** Appends events without a command: corrections, imports. */
-  append(events: readonly unknown[], options: CommandOptions, along: CommitExtras | null = null) {
+  append(events: readonly unknown[], options: DoOptions, along: CommitExtras | null = null) {
     return this.#submit({ decide: () => events, options, along })
   }
 
@@ -132,7 +138,7 @@ export class OpenAggregate<State> {
     await this.#submit({ decide: () => [], entries: [entryOf(type, fields, meta, undefined)], options: {}, along })
   }
 
-  #submit(request: Omit<Request<State>, 'resolve' | 'reject'>): Promise<Done<State, never>> {
+  #submit(request: Omit<Request<State>, 'resolve' | 'reject'>): Promise<DoResult<State, never>> {
     return new Promise((resolve, reject) => this.#enqueue({ ...request, resolve, reject }))
   }
 

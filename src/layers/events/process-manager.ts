@@ -24,7 +24,7 @@ import { messageContext } from '../../engine/storage/message.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { refusedType } from './envelope.ts'
-import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
+import { address, type Letter, letterKind, postCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
 import {
   checkReading,
@@ -35,7 +35,7 @@ import {
   type Occurrence,
   poisonValues,
 } from './source.ts'
-import type { InputOf, Metadata } from './types.ts'
+import type { CommandInput, Metadata } from './types.ts'
 
 /** A command to an aggregate, before it is sent. */
 export interface Outgoing {
@@ -51,12 +51,12 @@ export interface Commanded<Decide> {
   readonly decide: Decide
 }
 
-/** @example command(account, 'bob', 'deposit', { amount: 5 }) */
-export function command<Decide, Name extends keyof Decide & string>(
+/** @example commandTo(account, 'bob', 'deposit', { amount: 5 }) */
+export function commandTo<Decide, Name extends keyof Decide & string>(
   to: Commanded<Decide>,
   id: string,
   name: Name,
-  ...[input]: unknown extends InputOf<Decide, Name> ? [input?: undefined] : [input: InputOf<Decide, Name>]
+  ...[input]: unknown extends CommandInput<Decide, Name> ? [input?: undefined] : [input: CommandInput<Decide, Name>]
 ): Outgoing {
   return { to: { name: to.name, prefix: to.prefix }, id, command: name, input }
 }
@@ -65,7 +65,7 @@ export function command<Decide, Name extends keyof Decide & string>(
  * Sends a command by mail, from anywhere. It is applied when its aggregate is next open in a process that works for its
  * kind.
  */
-export async function send(
+export async function sendCommand(
   rp: Engine,
   outgoing: Outgoing,
   options: { readonly key?: string; readonly meta?: Metadata } = {},
@@ -75,7 +75,7 @@ export async function send(
     input: outgoing.input,
     ...(options.meta && { meta: options.meta }),
   }
-  return await sendCommand(hostOf(rp), outgoing.to, outgoing.id, letter, options.key)
+  return await postCommand(hostOf(rp), outgoing.to, outgoing.id, letter, options.key)
 }
 
 /** A command that arrived by mail and was refused. */

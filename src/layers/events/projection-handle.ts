@@ -6,7 +6,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { throwIfAborted } from '../../engine/base/aborting.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
-import { isSame, type Quarantined, type Sink } from '../../engine/feed/sink.ts'
+import { isSame, type Quarantined, type SubscriptionSink } from '../../engine/feed/sink.ts'
 import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/feed/subscription.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -23,8 +23,8 @@ export interface Build<State> {
   readonly poison: 'stop' | 'quarantine'
   readonly retry: ResolvedRetry
   events(partition: number): Events
-  open(partition: number): Promise<Sink<Occurrence>>
-  stateOf(sinks: readonly Sink<Occurrence>[]): State
+  open(partition: number): Promise<SubscriptionSink<Occurrence>>
+  stateOf(sinks: readonly SubscriptionSink<Occurrence>[]): State
   /** The generation is live from here on: other processes share it. */
   begin(): void
   stop(): void
@@ -413,7 +413,7 @@ async function run<State>(
 }
 
 /** Whether this process writes the sink's data. */
-function isWrittenBy(sink: Sink<Occurrence>): boolean {
+function isWrittenBy(sink: SubscriptionSink<Occurrence>): boolean {
   return sink instanceof MemorySink ? sink.isWriter : sink.isOwned
 }
 

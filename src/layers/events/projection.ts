@@ -13,7 +13,7 @@ import { isBehind } from '../../core/store/shards.ts'
 import type { Nothing } from '../../core/synchronous.ts'
 import { FairShare } from '../../engine/feed/fair-share.ts'
 import { progressFold } from '../../engine/feed/position-sink.ts'
-import type { Sink } from '../../engine/feed/sink.ts'
+import type { SubscriptionSink } from '../../engine/feed/sink.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import {
@@ -40,7 +40,7 @@ import {
   poisonValues,
 } from './source.ts'
 import { type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
-import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
+import { type OffsetTx, type ProjectedTable, type TableHandlers, TableSink } from './table-sink.ts'
 
 export interface CommonOptions<Sources extends readonly EventSource[]> {
   readonly from: Sources
@@ -96,7 +96,7 @@ export interface SqlProjectionOptions<Sources extends readonly EventSource[], On
 export interface TableProjectionOptions<Tx extends OffsetTx, Sources extends readonly EventSource[], On>
   extends CommonOptions<Sources> {
   /** A definition from reprise/table. */
-  readonly into: Entity<TableTarget<Tx>>
+  readonly into: Entity<ProjectedTable<Tx>>
   readonly on: On
 }
 
@@ -221,7 +221,7 @@ function inMemory<State, Shown>(
 
 /** The shared setup of partitions for every kind of projection. */
 function shareOut(engine: Host, name: string, version: string, generation: number, partitions: number) {
-  const sinks: Sink<Occurrence>[] = []
+  const sinks: SubscriptionSink<Occurrence>[] = []
   const countOwned = () => sinks.filter((sink) => sink.isOwned).length
   const share = new FairShare(engine.kernel, `projection ${name}`, partitions, countOwned)
   const timelines = Array.from({ length: partitions }, (_, p) =>
@@ -230,7 +230,7 @@ function shareOut(engine: Host, name: string, version: string, generation: numbe
   return {
     share,
     build: { partitions, timelines, begin: () => share.begin(), stop: () => share.stop() },
-    add<One extends Sink<Occurrence>>(sink: One): One {
+    add<One extends SubscriptionSink<Occurrence>>(sink: One): One {
       sinks.push(sink)
       return sink
     },
@@ -301,7 +301,7 @@ export function tableProjection<
   Tx extends OffsetTx,
   Sources extends readonly EventSource[],
   On extends Handlers<Tx, Sources, Nothing>,
->(name: string, options: TableProjectionOptions<Tx, Sources, On>): ProjectionDefinition<TableTarget<Tx> | null> {
+>(name: string, options: TableProjectionOptions<Tx, Sources, On>): ProjectionDefinition<ProjectedTable<Tx> | null> {
   return intoTables(name, options as unknown as AnyTableOptions<Tx>, null, (sinks) => sinks[0]!.table)
 }
 
@@ -316,10 +316,10 @@ export function partitionedTableProjection<
 >(
   name: string,
   options: TableProjectionOptions<Tx, Sources, On> & { readonly partitions: number },
-): ProjectionDefinition<ReadonlyMap<number, TableTarget<Tx>>> {
+): ProjectionDefinition<ReadonlyMap<number, ProjectedTable<Tx>>> {
   checkPartitions(options.partitions)
   return intoTables(name, options as unknown as AnyTableOptions<Tx>, options.partitions, (sinks) => {
-    const owned = new Map<number, TableTarget<Tx>>()
+    const owned = new Map<number, ProjectedTable<Tx>>()
     for (const [partition, { isOwned, table }] of sinks.entries()) if (isOwned && table) owned.set(partition, table)
     return owned
   })

@@ -16,7 +16,7 @@ import { supersededStatus, toEntry } from './envelope.ts'
 import { type Happened, historyOf } from './history.ts'
 import type { EventOf } from './types.ts'
 
-export interface Rewritten {
+export interface RewriteReport {
   readonly from: string
   readonly to: string
   readonly kept: number
@@ -37,7 +37,7 @@ export async function rewrite<State, Evolve, Decide>(
   to: string,
   map: (happened: Happened<EventOf<Evolve>>) => EventOf<Evolve> | readonly EventOf<Evolve>[] | null,
   reason: string,
-): Promise<Rewritten> {
+): Promise<RewriteReport> {
   const engine = hostOf(rp)
   const { model } = definition
   const target = timelineId(model.prefix + to)

@@ -1,27 +1,14 @@
-// The parts of Standard Schema that an aggregate needs: any library's schema can describe the data of a command or an
-// event. Only the interface is here (standardschema.dev), no library.
+// Schemas of the data of commands and events: those of any library that implements Standard Schema.
 
 import { RepriseError } from '../../core/errors.ts'
-
-export interface StandardSchema<Output = unknown> {
-  readonly '~standard': {
-    readonly version: 1
-    readonly vendor: string
-    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>
-    readonly types?: { readonly input: unknown; readonly output: Output } | undefined
-  }
-}
-
-export type SchemaResult<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] }
+import type { StandardSchema } from '../../engine/model/schema.ts'
 
 /** A decision or evolution whose data has a schema. */
 export type WithSchema<F> = F & { readonly schema: StandardSchema }
 
 /** @example decide: { deposit: checked(z.object({ amount: z.number() }), (s, c) => ({ type: 'deposited', ...c })) } */
 export function checked<State, Data, Info, Result>(
-  schema: StandardSchema<Data>,
+  schema: StandardSchema<unknown, Data>,
   call: (state: State, data: Data, info: Info) => Result,
 ): WithSchema<(state: State, data: Data, info: Info) => Result> {
   return Object.assign((state: State, data: Data, info: Info) => call(state, data, info), { schema })

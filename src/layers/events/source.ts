@@ -13,14 +13,14 @@ import { systemPrefix } from '../../engine/model/definition.ts'
 import { rolledBackType } from '../../engine/model/rollback-report.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { layerPrefix, metaOf, refusedType } from './envelope.ts'
-import type { EventInfo, EventOf, Model } from './types.ts'
+import type { AggregateModel, EventInfo, EventOf } from './types.ts'
 
 /** The parts of an aggregate's definition that a projection uses. */
 export interface EventSource {
   readonly prefix: string
   readonly name: string
   /** @internal */
-  readonly model: Pick<Model<never>, 'upcasters'>
+  readonly model: Pick<AggregateModel<never>, 'upcasters'>
   readonly evolve: unknown
 }
 

@@ -22,7 +22,7 @@ import type { Entity } from '../../engine/model/definition.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
 /** The parts of a table that a projection uses. */
-export interface TableTarget<Tx extends OffsetTx> {
+export interface ProjectedTable<Tx extends OffsetTx> {
   readonly timeline: string
   readonly coordinate: Coordinate
   transaction(
@@ -39,10 +39,10 @@ export interface OffsetTx {
 
 export type TableHandlers<Tx> = Readonly<Record<string, ((tx: Tx, event: never, at: EventAt) => void) | undefined>>
 
-export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableTarget<Tx>> {
+export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, ProjectedTable<Tx>> {
   readonly #engine: Host
   readonly #name: string
-  readonly #into: Entity<TableTarget<Tx>>
+  readonly #into: Entity<ProjectedTable<Tx>>
   readonly #id: string | undefined
   readonly #on: TableHandlers<Tx>
   #quarantine: readonly Quarantined[] = []
@@ -51,7 +51,7 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
   constructor(
     engine: Host,
     name: string,
-    into: Entity<TableTarget<Tx>>,
+    into: Entity<ProjectedTable<Tx>>,
     id: string | undefined,
     on: TableHandlers<Tx>,
     gate: ShareGate,
@@ -64,7 +64,7 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
     this.#on = on
   }
 
-  get table(): TableTarget<Tx> | null {
+  get table(): ProjectedTable<Tx> | null {
     return this.held
   }
 
@@ -112,7 +112,7 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
     return String(this.held?.offset(this.#name) ?? feedStart)
   }
 
-  protected async take(): Promise<TableTarget<Tx>> {
+  protected async take(): Promise<ProjectedTable<Tx>> {
     const table = await this.#engine.open(this.#into, this.#id)
     this.#isBroken = false
     return table
@@ -122,11 +122,11 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
     return this.#isBroken
   }
 
-  protected leave(table: TableTarget<Tx>): Promise<void> {
+  protected leave(table: ProjectedTable<Tx>): Promise<void> {
     return table.close()
   }
 
-  protected async advance(table: TableTarget<Tx>, events: readonly Occurrence[], next: FeedPosition): Promise<void> {
+  protected async advance(table: ProjectedTable<Tx>, events: readonly Occurrence[], next: FeedPosition): Promise<void> {
     const cursors = { [`${table.timeline}/${this.#name}`]: next }
     const run = (tx: Tx) => {
       for (const event of events) if (!isAside(this.#quarantine, event)) this.#handle(tx, event)
@@ -135,7 +135,7 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, TableT
     await this.#write(table, run, { cursors })
   }
 
-  async #write(table: TableTarget<Tx>, run: (tx: Tx) => void, along = {}): Promise<void> {
+  async #write(table: ProjectedTable<Tx>, run: (tx: Tx) => void, along = {}): Promise<void> {
     try {
       await table.transaction(run, along)
     } catch (error) {

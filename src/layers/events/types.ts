@@ -77,14 +77,14 @@ export type EventOf<Evolve> = {
 }[keyof Evolve & string]
 
 /** The input of the command; `unknown` if its decision uses the state only. */
-export type InputOf<Decide, Name extends keyof Decide> = Second<Decide[Name]>
+export type CommandInput<Decide, Name extends keyof Decide> = Second<Decide[Name]>
 
 export type InputArgs<Decide, Name extends keyof Decide> =
-  unknown extends InputOf<Decide, Name>
-    ? [input?: undefined, options?: CommandOptions]
-    : [input: InputOf<Decide, Name>, options?: CommandOptions]
+  unknown extends CommandInput<Decide, Name>
+    ? [input?: undefined, options?: DoOptions]
+    : [input: CommandInput<Decide, Name>, options?: DoOptions]
 
-export interface CommandOptions {
+export interface DoOptions {
   /** Applied once in this aggregate: the same key again changes nothing. */
   readonly key?: string
   /** Reject with CONFLICT unless this is still the last sequence. */
@@ -93,7 +93,7 @@ export interface CommandOptions {
   readonly signal?: AbortSignal
 }
 
-export interface Done<State, Event> {
+export interface DoResult<State, Event> {
   /** The events of the command; empty if its key was used before. */
   readonly events: readonly Event[]
   readonly seq: number
@@ -102,7 +102,7 @@ export interface Done<State, Event> {
 }
 
 /** An aggregate as the parts of this layer use it, without the author's types. */
-export interface Model<State> {
+export interface AggregateModel<State> {
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<State>

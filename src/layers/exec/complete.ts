@@ -2,10 +2,10 @@
 // compares the folder with it before and after reading, and takes nothing that changed.
 
 import { isSameStamp, isSameSurvey, type Survey, settleMsOf } from '../../engine/base/tree/survey.ts'
-import type { Trigger, When } from './entries.ts'
+import type { CaptureWhen, Trigger } from './entries.ts'
 
 export interface CompleteRule {
-  readonly when: When
+  readonly when: CaptureWhen
   readonly quietMs: number
   readonly everyMs: number | null
   /** The path of the marker file in the folder. */

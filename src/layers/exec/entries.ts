@@ -47,7 +47,7 @@ export const foldersAttribute = '$folders'
 
 /** The settings that a later start without a command line takes over. */
 export interface Settings {
-  readonly when: When
+  readonly when: CaptureWhen
   readonly quietMs: number
   readonly everyMs: number | null
   readonly marker: string | null
@@ -58,9 +58,9 @@ export interface Settings {
 }
 
 /** The condition under which the files form a complete set: no change, a rename, a marker file, or a word from the program. */
-export type When = 'quiet' | 'rename' | 'marker' | 'word'
+export type CaptureWhen = 'quiet' | 'rename' | 'marker' | 'word'
 
-export type Trigger = 'begin' | When | 'every' | 'end' | 'asked'
+export type Trigger = 'begin' | CaptureWhen | 'every' | 'end' | 'asked'
 
 /**
  * `exit`: by itself. `stopped`: on request. `killed`: it did not stop on request. `lost`: its supervisor died. `fenced`:

@@ -1,7 +1,7 @@
 // reprise/exec: a program in any language, with verified checkpoints of the files it writes.
 
 export type { Capture, Restored } from './captures.ts'
-export type { EndReason, Trigger, When } from './entries.ts'
+export type { CaptureWhen, EndReason, Trigger } from './entries.ts'
 export type { ExecEvent, ExecResult, RunEnd } from './events.ts'
 export { type ExecDefinition, type ExecRun, exec } from './exec.ts'
 export type { ExecRunOptions } from './execution.ts'

@@ -3,7 +3,7 @@
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type Told, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, told } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import type { ExecEntries } from './entries.ts'
 import { type CapturedTree, checkCapture } from './file-set.ts'
@@ -56,7 +56,7 @@ function execFold(keep: number): Fold<unknown> {
   }
 }
 
-function tells({ type, data, seq }: Entry): Told | null {
+function tells({ type, data, seq }: Entry): JournalRow | null {
   if (type === 'started') {
     const { run, command, restored } = data as ExecEntries['started']
     const note = restored === null ? '' : `from capture ${restored}`

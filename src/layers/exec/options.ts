@@ -5,7 +5,7 @@ import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Settings, When } from './entries.ts'
+import type { CaptureWhen, Settings } from './entries.ts'
 import { keepUsually } from './model.ts'
 
 export interface ExecOptions {
@@ -26,7 +26,7 @@ export interface ExecOptions {
    * The condition under which its files form a complete set: unchanged for `quiet`, a rename, the file `marker` newer than
    * all others, or only a word from the program. Words are accepted in every case. Default: `quiet`.
    */
-  readonly when?: When
+  readonly when?: CaptureWhen
   /** Default: 1 second. */
   readonly quiet?: Duration
   /** After this long without a capture, captures as soon as no file is being written. For `quiet` and `rename`. */
@@ -56,7 +56,7 @@ export interface ExecSpec extends Settings {
 const known = namesOf<ExecOptions>()(
   'command state directory env keep when quiet every marker ignore grace retries backoff',
 )
-const whens: readonly When[] = ['quiet', 'rename', 'marker', 'word']
+const whens: readonly CaptureWhen[] = ['quiet', 'rename', 'marker', 'word']
 
 export function specOf(name: string, options: ExecOptions): ExecSpec {
   checkOptions(`exec ${name}`, options, known)

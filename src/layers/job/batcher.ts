@@ -2,9 +2,10 @@
 // Outcomes are reported per item, so the rest of a job does not depend on batches.
 
 import type { Clock } from '../../core/store/ports.ts'
+import { logPlace } from '../../engine/base/log.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { isPromise, within } from './attempt.ts'
-import { recallFor } from './context.ts'
+import { batchPlace, recallFor } from './context.ts'
 import type { ResolvedJob } from './options.ts'
 import type { UserSql } from './shard.ts'
 import type { Task } from './task.ts'
@@ -62,6 +63,7 @@ export class Batcher<T> {
       const items = tasks.map((task) => task.item)
       const result = this.#outcomes.around(tasks, attempt, (traceparent) =>
         this.#job.eachBatch!(items, {
+          [logPlace]: batchPlace,
           job: this.#job.name,
           keys: tasks.map((task) => task.key),
           attempt,

@@ -11,7 +11,7 @@ import { hostOf } from '../../engine/host/host.ts'
 import { checkName, type Engine, type Readable, reads } from '../../engine/model/definition.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
 import { type JobEach, type JobEachBatch, type JobSettings, resolveJob } from './options.ts'
-import type { Source } from './source.ts'
+import type { JobSource } from './source.ts'
 import { feedSource } from './sources/feed.ts'
 import { jobFold } from './state.ts'
 
@@ -90,7 +90,7 @@ export function consumer<const Sources extends readonly From[]>(
     forks,
     types: types && new Set(types),
     readers,
-  }) as unknown as Source<Item>
+  }) as unknown as JobSource<Item>
   const policies = { ...(checkpoint && { checkpoint }), ...(retain && { retain }) }
   const resolved = {
     ...resolveJob<Item>(name, { ...rest, ...policies, source }),

@@ -1,13 +1,14 @@
 // The context of `each` and `eachBatch`. Cheap to create: the signal is created on first access.
 
 import type { Sql } from '../../core/store/ports.ts'
+import { type Logged, type LogPlace, logPlace } from '../../engine/base/log.ts'
 import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
 import type { LayerHost } from '../../engine/model/definition.ts'
 import { type Recallable, recallingOf } from '../../engine/model/memo-protocol.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
 
-export interface ItemContext {
+export interface ItemContext extends Logged {
   /** The name of the job. */
   readonly job: string
   readonly key: string
@@ -40,7 +41,7 @@ export interface ItemContext {
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
-export interface BatchContext<T> {
+export interface BatchContext<T> extends Logged {
   /** The name of the job. */
   readonly job: string
   readonly keys: readonly string[]
@@ -59,6 +60,18 @@ export interface BatchContext<T> {
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
+const itemPlace: LogPlace = {
+  fields: ({ job, key, attempt }: Pick<ItemContext, 'job' | 'key' | 'attempt'>) => ({ job, item: key, attempt }),
+}
+
+export const batchPlace: LogPlace = {
+  fields: ({ job, keys, attempt }: Pick<BatchContext<unknown>, 'job' | 'keys' | 'attempt'>) => ({
+    job,
+    items: keys,
+    attempt,
+  }),
+}
+
 export class TaskContext<T> implements ItemContext {
   readonly job: string
   readonly #task: Task<T>
@@ -70,6 +83,10 @@ export class TaskContext<T> implements ItemContext {
     this.#task = task
     this.#shard = shard
     this.#engine = engine
+  }
+
+  get [logPlace](): LogPlace {
+    return itemPlace
   }
 
   get key(): string {

@@ -13,7 +13,7 @@ import { attachReporter, type ReporterName } from './report/index.ts'
 import { timelinesOf } from './rounds.ts'
 import { JobRun, type RunStart } from './run.ts'
 import { stopOnSignals } from './signals.ts'
-import type { InputOf, SourceLike } from './source.ts'
+import type { SourceInput, SourceLike } from './source.ts'
 import { type JobState, jobFold } from './state.ts'
 
 export interface RunOptions {
@@ -50,7 +50,7 @@ export interface JobDefinition<T, Input = unknown> extends Process<Input, JobRun
 export function job<T, Result = unknown, Given = SourceLike<T>>(
   name: string,
   options: JobOptions<T, Result> & { readonly source: Given },
-): JobDefinition<T, InputOf<Given>> {
+): JobDefinition<T, SourceInput<Given>> {
   checkName('job', name)
   const resolved = resolveJob(name, options)
   return defineJob(name, resolved, jobFold({ checkpoint: options.checkpoint, retain: options.retain }))

@@ -8,7 +8,7 @@ export interface Cursor {
 }
 
 /** An error as history stores it. */
-export interface Failure {
+export interface ItemFailure {
   readonly name: string
   readonly message: string
   readonly code?: string
@@ -43,7 +43,7 @@ export interface FailedData {
   readonly key: string
   readonly version?: string
   readonly attempts: number
-  readonly error: Failure
+  readonly error: ItemFailure
   /** Database time; the item is not retried before it. */
   readonly retryAt: number
 }
@@ -57,7 +57,7 @@ export interface DeadData {
   /** The item could not be read and is in the source's stored form. */
   readonly unread?: true
   readonly attempts: number
-  readonly error: Failure
+  readonly error: ItemFailure
   readonly cursor?: Cursor | null
 }
 
@@ -102,7 +102,7 @@ export function entry<Type extends EntryType>(type: Type, data: EntryData[Type])
 const textMax = 2000
 const framesMax = 6
 
-export function toFailure(error: unknown): Failure {
+export function toFailure(error: unknown): ItemFailure {
   if (!(error instanceof Error)) return { name: 'Error', message: cut(`a value was thrown: ${String(error)}`) }
   const { code } = error as { code?: unknown }
   const stack = error.stack

@@ -5,6 +5,7 @@ export type { CallPolicy } from '../../core/calls/call-policy.ts'
 export type { RatePolicy, RateSettings } from '../../core/calls/rate.ts'
 export type { ResolvedRetry } from '../../core/calls/retry.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
 export type { Lag } from '../../engine/feed/feed-stream.ts'
 export type { Readable } from '../../engine/model/definition.ts'
 export type { AnyConsumer, From, ItemOf } from './consumer.ts'
@@ -18,32 +19,31 @@ export {
 } from './consumer.ts'
 export type { BatchContext, ItemContext } from './context.ts'
 export { type JobDefinition, job, type RunOptions } from './definition.ts'
-export type { Cursor, Failure } from './entries.ts'
+export type { Cursor, ItemFailure } from './entries.ts'
 export { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
-export { type LogFields, type Logger, logOf } from './log.ts'
 export { jobKind } from './model.ts'
 export type { JobEach, JobEachBatch, JobOptions, JobSettings, ResolvedJob } from './options.ts'
 export type { JobEvent, JobProgress, JobReport } from './progress.ts'
 export {
   exportProgress,
-  type ImportOptions,
-  type ImportReport,
+  type ImportProgressOptions,
+  type ImportProgressReport,
   importProgress,
   type ProgressLine,
 } from './progress-file.ts'
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
 export type { JobRun } from './run.ts'
 export { stopOnSignals } from './signals.ts'
-export type { Chunk, InputOf, PlainSource, Produced, ReadContext, SourceFunction } from './source.ts'
+export type { Chunk, PlainSource, Produced, ReadContext, SourceFunction, SourceInput } from './source.ts'
 export {
+  type JobSource,
+  type JobSourceContext,
   keyRange,
   type PageOf,
   pages,
   type Reader,
-  type Source,
-  type SourceContext,
   type SourceLike,
 } from './source.ts'
 export { type CsvOptions, csv, type JsonLineOptions, jsonLines, type LineOptions, lines } from './sources/lines.ts'
-export type { JobFoldOptions, JobStatus, Redrive, Waiting } from './state.ts'
+export type { JobFoldOptions, JobStatus, Redrive, WaitingItem } from './state.ts'
 export { type DeadLetter, type JobState, jobFold } from './state.ts'

@@ -12,7 +12,7 @@ import { type Allowed, aFunction, aNumber, checkOptions, checkValues, namesOf } 
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Reads } from '../../engine/branch/consumers.ts'
 import type { BatchContext, ItemContext } from './context.ts'
-import { type Source, type SourceLike, toSource } from './source.ts'
+import { type JobSource, type SourceLike, toSource } from './source.ts'
 
 export interface JobSettings<T> extends CallPolicy {
   /**
@@ -74,7 +74,7 @@ export type JobOptions<T, Result = unknown> = JobSettings<T> & { readonly source
 
 export interface ResolvedJob<T> {
   readonly name: string
-  readonly source: Source<T>
+  readonly source: JobSource<T>
   readonly key: ((item: T) => string | number) | null
   readonly version: ((item: T) => string) | null
   readonly each: ((item: T, context: ItemContext) => unknown) | null

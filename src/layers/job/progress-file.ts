@@ -61,7 +61,7 @@ function* linesOf(type: string, data: unknown, at: number): Generator<ProgressLi
   }
 }
 
-export interface ImportOptions {
+export interface ImportProgressOptions {
   /** The field that holds the key. Default: `key`, `id`, or the whole line if it is plain text. */
   readonly key?: string
   readonly shards?: number
@@ -69,9 +69,9 @@ export interface ImportOptions {
   readonly from?: string
 }
 
-const known = namesOf<ImportOptions>()('key shards from')
+const known = namesOf<ImportProgressOptions>()('key shards from')
 
-export interface ImportReport {
+export interface ImportProgressReport {
   readonly lines: number
   readonly added: number
   /** The number of lines without a key. */
@@ -85,8 +85,8 @@ export async function importProgress(
   rp: Engine,
   job: string,
   lines: AsyncIterable<string> | Iterable<string>,
-  options: ImportOptions = {},
-): Promise<ImportReport> {
+  options: ImportProgressOptions = {},
+): Promise<ImportProgressReport> {
   const engine = hostOf(rp)
   checkName('job', job)
   checkOptions(`progress of ${job}`, options, known)

@@ -2,7 +2,7 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
-import type { Failure } from './entries.ts'
+import type { ItemFailure } from './entries.ts'
 
 export interface JobReport {
   readonly status: 'finished' | 'stopped'
@@ -49,14 +49,14 @@ export type JobEvent =
       readonly type: 'failure'
       readonly key: string
       readonly attempt: number
-      readonly error: Failure
+      readonly error: ItemFailure
       readonly next: 'retry' | 'dead'
     }
   | {
       /** The source failed and is read again from its last position, or its retries are used up and the run ends. */
       readonly type: 'source-failure'
       readonly attempt: number
-      readonly error: Failure
+      readonly error: ItemFailure
       readonly next: 'retry' | 'stop'
     }
   | {

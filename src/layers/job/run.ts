@@ -82,6 +82,7 @@ export class JobRun<T = unknown> {
   #isFresh = true
   #endedMs: number | null = null
 
+  /** @internal */
   constructor(engine: Host, name: string, job: ResolvedJob<T>, fold: Fold<JobState>, options: RunStart = {}) {
     this.name = name
     this.id = name

@@ -37,7 +37,7 @@ export interface ReadContext {
 }
 
 /** A source with positions. Make one with lines(), jsonLines(), csv(), pages(), keyRange() or by hand. */
-export interface Source<T> {
+export interface JobSource<T> {
   readonly kind: string
   open(position: unknown, context: ReadContext): Promise<Reader<T>> | Reader<T>
   /** The position stays valid after the end: the next round resumes from it (a file or table that only grows). */
@@ -49,20 +49,20 @@ export interface Source<T> {
 }
 
 /** A source that ignores the input of run(). */
-export interface PlainSource<T> extends Source<T> {
+export interface PlainSource<T> extends JobSource<T> {
   readonly takesInput: false
 }
 
 /** The input that run() accepts for a source: none for a list, an iterable or a plain source. */
 // biome-ignore lint/suspicious/noExplicitAny: only whether it is a function matters.
-export type InputOf<Given> = Given extends ((...given: any) => unknown) | { open(...given: any): unknown }
+export type SourceInput<Given> = Given extends ((...given: any) => unknown) | { open(...given: any): unknown }
   ? Given extends { readonly takesInput: false }
     ? void
     : unknown
   : void
 
 /** The context of a source function, beside the cursor. */
-export interface SourceContext {
+export interface JobSourceContext {
   readonly signal: AbortSignal
   /** The input of run(). */
   readonly input: unknown
@@ -83,17 +83,17 @@ export type Produced<T> = Iterable<T> | AsyncIterable<T> | PageOf<T>
 
 // A method, so that a function that declares its cursor as a string is accepted too.
 export type SourceFunction<T> = {
-  read(cursor: unknown, context: SourceContext): Produced<T> | Promise<Produced<T>>
+  read(cursor: unknown, context: JobSourceContext): Produced<T> | Promise<Produced<T>>
 }['read']
 
-export type SourceLike<T> = Iterable<T> | AsyncIterable<T> | Source<T> | SourceFunction<T>
+export type SourceLike<T> = Iterable<T> | AsyncIterable<T> | JobSource<T> | SourceFunction<T>
 
 const chunkItems = 512
 
 /** @example pages(async (cursor?: string) => { const r = await api.list(cursor); return { items: r.items, next: r.next } }) */
 export function pages<T, Cursor = string>(
-  fetchPage: (cursor: Cursor | undefined, context: SourceContext) => Promise<PageOf<T>> | PageOf<T>,
-): Source<T> {
+  fetchPage: (cursor: Cursor | undefined, context: JobSourceContext) => Promise<PageOf<T>> | PageOf<T>,
+): JobSource<T> {
   return { kind: 'pages', open: (position, context) => new FunctionReader(fetchPage, position, context) }
 }
 
@@ -130,7 +130,7 @@ export function keyRange<T, Key>(options: {
   }
 }
 
-export function toSource<T>(given: SourceLike<T>): Source<T> {
+export function toSource<T>(given: SourceLike<T>): JobSource<T> {
   if (given === undefined || given === null) throw noSource()
   if (typeof given === 'function') {
     const read = given as SourceFunction<T>
@@ -202,7 +202,7 @@ function asyncReader<T>(given: AsyncIterable<T>): Reader<T> {
 /** A user's function: it returns an iterable, or one page after another. */
 class FunctionReader<T> implements Reader<T> {
   readonly #read: SourceFunction<T>
-  readonly #context: SourceContext
+  readonly #context: JobSourceContext
   #position: unknown
   #inner: Reader<T> | null = null
   #isPaged = false
@@ -302,7 +302,7 @@ function isPage<T>(value: unknown): value is PageOf<T> {
   return typeof value === 'object' && value !== null && Array.isArray((value as { items?: unknown }).items)
 }
 
-function isSource<T>(value: object): value is Source<T> {
+function isSource<T>(value: object): value is JobSource<T> {
   return typeof (value as { open?: unknown }).open === 'function'
 }
 

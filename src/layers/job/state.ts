@@ -9,15 +9,15 @@ import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { fingerprint, fromHexText, versionPrint } from './digest.ts'
-import type { Cursor, EntryData, EntryType, Failure } from './entries.ts'
+import type { Cursor, EntryData, EntryType, ItemFailure } from './entries.ts'
 import { FinishedSet } from './finished.ts'
 
-export interface Waiting {
+export interface WaitingItem {
   readonly attempts: number
   /** How often the item was in flight when the process died. */
   readonly crashes: number
   readonly retryAt: number
-  readonly error: Failure | null
+  readonly error: ItemFailure | null
 }
 
 export interface DeadLetter {
@@ -28,7 +28,7 @@ export interface DeadLetter {
   /** The item could not be read and is in the source's stored form. */
   readonly unread?: true
   readonly attempts: number
-  readonly error: Failure
+  readonly error: ItemFailure
   readonly at: number
 }
 
@@ -43,7 +43,7 @@ export type JobStatus = 'new' | 'running' | 'stopped' | 'finished'
 export interface JobState {
   finished: Keyed<Uint8Array>
   versions: Keyed<Uint8Array>
-  waiting: Keyed<Waiting>
+  waiting: Keyed<WaitingItem>
   dead: Keyed<DeadLetter>
   redrive: Keyed<Redrive>
   /** If keys behind the cursor are dropped: the finished keys ahead of it. */

@@ -2,14 +2,14 @@
 
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, type StatusLine, told } from '../../engine/model/journal-row.ts'
 import type { DeadData, DoneData, EntryData, FailedData } from './entries.ts'
 import type { JobState } from './state.ts'
 
 const keysShown = 3
 
-export function tells({ type, data, seq }: Entry): Told | null {
-  const row = (title: string, more: Partial<Told> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
+export function tells({ type, data, seq }: Entry): JournalRow | null {
+  const row = (title: string, more: Partial<JournalRow> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
   switch (type as keyof EntryData) {
     case 'started':
       return told(`~${seq}`, 'start', 'is', { title: `round ${(data as EntryData['started']).round} started` })
@@ -45,7 +45,7 @@ export function tells({ type, data, seq }: Entry): Told | null {
   }
 }
 
-function item(key: string, phase: Told['phase'], more: Partial<Told>): Told {
+function item(key: string, phase: JournalRow['phase'], more: Partial<JournalRow>): JournalRow {
   return told(`item:${key}`, 'step', phase, { title: key, ...more })
 }
 

@@ -110,6 +110,7 @@ export class CommandHandle {
   readonly #directory: string
   readonly #remembering: Remembering
 
+  /** @internal */
   constructor(host: Host, name: string, options: CommandOptions) {
     this.name = name
     this.#options = options

@@ -41,13 +41,13 @@ export interface Origin {
   readonly at: number
 }
 
-export type Outcome =
+export type MemoOutcome =
   | { readonly kind: 'value'; readonly value: unknown }
   | { readonly kind: 'bytes' }
   | { readonly kind: 'error'; readonly name: string; readonly message: string }
 
 export interface Envelope extends Provenance {
-  readonly outcome: Outcome
+  readonly outcome: MemoOutcome
 }
 
 export interface Remembered {

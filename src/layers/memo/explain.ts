@@ -5,7 +5,7 @@ import type { Head } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { usedAttribute } from '../../engine/tools/cache/uses.ts'
 import { type Envelope, entryId, readEntry } from './entry.ts'
-import { type Change, changesBetween, type Key, type KeyParts } from './key.ts'
+import { changesBetween, type Key, type KeyChange, type KeyParts } from './key.ts'
 
 export interface Explanation {
   readonly isHit: boolean
@@ -13,7 +13,7 @@ export interface Explanation {
   /** The explanation as text. */
   readonly why: string
   /** Changes relative to `comparedWith`. */
-  readonly changes: readonly Change[]
+  readonly changes: readonly KeyChange[]
   /** The entry that is a hit, or the most recently used one that the key was compared with; null: there is none. */
   readonly comparedWith: {
     readonly timeline: string
@@ -115,13 +115,13 @@ export function told({ timeline, envelope, usedAt }: Seen): NonNullable<Explanat
 
 const nouns = { env: 'variable', file: 'file', tool: 'tool' } as const
 
-function howWords(how: Change['how']): string {
+function howWords(how: KeyChange['how']): string {
   if (how === 'declared') return 'is declared now, and not there'
   if (how === 'undeclared') return 'is not declared any more, and was not there'
   return how === 'changed' ? how : `was ${how}`
 }
 
-function inWords(changes: readonly Change[]): string {
+function inWords(changes: readonly KeyChange[]): string {
   // Only a damaged or removed entry has equal parts.
   if (changes.length === 0) return 'it was remembered, and is damaged or was forgotten'
   const words = changes.slice(0, shownMax).map(({ part, name, how }) => {

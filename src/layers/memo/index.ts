@@ -11,13 +11,12 @@ export {
   command,
 } from './command.ts'
 export type { CommandOptions } from './command-options.ts'
-export type { Origin, Outcome, Provenance } from './entry.ts'
+export type { MemoOutcome, Origin, Provenance } from './entry.ts'
 export type { Said } from './execute.ts'
 export type { Explanation } from './explain.ts'
-export type { Change, KeyParts } from './key.ts'
-export type { Remote, RemoteCache } from './levels.ts'
+export type { KeyChange, KeyParts } from './key.ts'
+export type { RemoteCache, RemoteLevel } from './levels.ts'
 export {
-  type CallOptions,
   type MemoDefinition,
   type MemoHandle,
   type MemoOptions,
@@ -25,5 +24,6 @@ export {
   type MemoSettings,
   memo,
   type Recalled,
+  type RecallOptions,
 } from './memo.ts'
 export type { Remembrance } from './remembering.ts'

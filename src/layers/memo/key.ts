@@ -119,7 +119,7 @@ function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]
 /** Prefix for tools among the variables: no variable has such a name. */
 export const toolPart = 'tool:'
 
-export interface Change {
+export interface KeyChange {
   readonly part: 'version' | 'args' | 'file' | 'env' | 'tool'
   /** Name of the file, the variable or the tool. */
   readonly name: string | null
@@ -128,8 +128,8 @@ export interface Change {
 }
 
 /** The differences between two sets of parts, the most relevant first. */
-export function changesBetween(before: KeyParts, now: KeyParts): Change[] {
-  const changes: Change[] = []
+export function changesBetween(before: KeyParts, now: KeyParts): KeyChange[] {
+  const changes: KeyChange[] = []
   if (before.version !== now.version) changes.push({ part: 'version', name: null, how: 'changed' })
   if (before.args !== now.args) changes.push({ part: 'args', name: null, how: 'changed' })
   changes.push(...namedChanges('env', before.env, now.env), ...namedChanges('file', before.files, now.files))
@@ -140,9 +140,9 @@ function namedChanges(
   part: 'file' | 'env',
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
-): Change[] {
+): KeyChange[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].sort()
-  return names.flatMap((name): Change[] => {
+  return names.flatMap((name): KeyChange[] => {
     const [was, is] = [before[name] ?? '', now[name] ?? '']
     const isTool = part === 'env' && name.startsWith(toolPart)
     const named = isTool ? ({ part: 'tool', name: name.slice(toolPart.length) } as const) : { part, name }

@@ -31,14 +31,14 @@ export interface RemoteCache {
 }
 
 /** An address alone is a `RemoteCache` without options. */
-export type Remote = string | RemoteCache | CacheLevel
+export type RemoteLevel = string | RemoteCache | CacheLevel
 
 const known = namesOf<RemoteCache>()('url token timeout')
 const usualTimeout = '10s'
 /** The space below /cache that holds the entries. */
 const space = 'memo'
 
-export function checkRemote(what: string, remote: Remote | readonly Remote[]): void {
+export function checkRemote(what: string, remote: RemoteLevel | readonly RemoteLevel[]): void {
   for (const each of listed(remote).map(spelledOut)) {
     if (isLevel(each)) continue
     if (typeof each !== 'object' || each === null || typeof each.url !== 'string') {
@@ -80,7 +80,7 @@ export class Levels {
   readonly #scope: string
   readonly #levels: readonly GuardedLevel[]
 
-  constructor(host: Host, name: string, scope: string, remote: Remote | readonly Remote[] | undefined) {
+  constructor(host: Host, name: string, scope: string, remote: RemoteLevel | readonly RemoteLevel[] | undefined) {
     this.#host = host
     this.#name = name
     this.#scope = scope
@@ -154,11 +154,11 @@ function keyAt(name: string, hex: string): string {
   return `${hex}/${name}`
 }
 
-function listed(remote: Remote | readonly Remote[]): readonly Remote[] {
-  return Array.isArray(remote) ? remote : [remote as Remote]
+function listed(remote: RemoteLevel | readonly RemoteLevel[]): readonly RemoteLevel[] {
+  return Array.isArray(remote) ? remote : [remote as RemoteLevel]
 }
 
-function spelledOut(remote: Remote): RemoteCache | CacheLevel {
+function spelledOut(remote: RemoteLevel): RemoteCache | CacheLevel {
   return typeof remote === 'string' ? { url: remote } : remote
 }
 

@@ -15,7 +15,7 @@ import { type Asker, type Recallable, recalls } from '../../engine/model/memo-pr
 import { type Described, describes } from '../../engine/model/model.ts'
 import type { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { readStream } from '../../engine/writing/stored-value.ts'
-import type { Envelope, Outcome, Provenance, Remembered } from './entry.ts'
+import type { Envelope, MemoOutcome, Provenance, Remembered } from './entry.ts'
 import type { Explanation } from './explain.ts'
 import { FileDigests, type Look } from './files.ts'
 import { argsPrint, isSteady, type Key, keyOf } from './key.ts'
@@ -146,7 +146,7 @@ export interface Recalled<Result> {
   readonly provenance: Provenance
 }
 
-export interface CallOptions {
+export interface RecallOptions {
   readonly signal?: AbortSignal
   /** Recomputes the result even if one is stored. */
   readonly refresh?: boolean
@@ -156,7 +156,7 @@ export interface CallOptions {
   readonly asker?: Asker
 }
 
-const knownCall = namesOf<CallOptions>()('signal refresh for asker')
+const knownCall = namesOf<RecallOptions>()('signal refresh for asker')
 
 /** A result in memory. Outcome and provenance are encoded separately, so a caller of `call` decodes only the outcome. */
 interface Held {
@@ -176,6 +176,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   readonly #told = new Set<string>()
   readonly #caller: Caller
 
+  /** @internal */
   constructor(host: Host, name: string, options: MemoOptions<Args, Result>) {
     this.name = name
     this.#options = options
@@ -193,12 +194,12 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     const made = this.#key(args)
     const key = made instanceof Promise ? await made : made
     const held = this.#held(key, {})
-    if (held) return this.#result(this.#kernel.codec.decode(held.outcome) as Outcome, null)
+    if (held) return this.#result(this.#kernel.codec.decode(held.outcome) as MemoOutcome, null)
     return (await this.#beyondMemory(key, args, {})).result
   }
 
   /** The same, with the source of the result. */
-  async recall(args: Args, options: CallOptions = {}): Promise<Recalled<MemoResult<Result>>> {
+  async recall(args: Args, options: RecallOptions = {}): Promise<Recalled<MemoResult<Result>>> {
     this.#remembering.check()
     checkOptions(`memo ${this.name}`, options, knownCall)
     const key = await this.#key(args)
@@ -206,7 +207,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       const held = this.#held(key, options)
       if (held) {
         const { codec } = this.#kernel
-        const result = this.#result(codec.decode(held.outcome) as Outcome, null)
+        const result = this.#result(codec.decode(held.outcome) as MemoOutcome, null)
         return {
           result,
           from: 'memory',
@@ -219,7 +220,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   }
 
   /** The result in memory, recorded as used; null if there is no valid one. */
-  #held(key: Key, options: CallOptions): Held | null {
+  #held(key: Key, options: RecallOptions): Held | null {
     const held = this.#recent.get(key.hex, this.#kernel.clock.elapsed())
     if (!held || this.#remembering.judgeAge(held.computedAt, held.isFailure) !== 'fresh') return null
     this.#remembering.used(held)
@@ -227,7 +228,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return held
   }
 
-  async #beyondMemory(key: Key, args: Args, options: CallOptions): Promise<Recalled<MemoResult<Result>>> {
+  async #beyondMemory(key: Key, args: Args, options: RecallOptions): Promise<Recalled<MemoResult<Result>>> {
     if (!options.refresh) {
       const found = await this.#remembering.find(key)
       if (found) return this.#found(found, key, args, options)
@@ -287,7 +288,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return this.#remembering.host.kernel
   }
 
-  #found({ remembered, judged }: Judged, key: Key, args: Args, options: CallOptions) {
+  #found({ remembered, judged }: Judged, key: Key, args: Args, options: RecallOptions) {
     this.#remembering.used(remembered)
     this.#remembering.recalled(judged === 'fresh' ? 'store' : 'stale', options)
     if (judged === 'fresh') {
@@ -340,15 +341,15 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     }
   }
 
-  #compute(key: Key, args: Args, options: CallOptions): Promise<Remembered> {
+  #compute(key: Key, args: Args, options: RecallOptions): Promise<Remembered> {
     return this.#remembering.compute(key, options, (id, taken) => this.#run(id, taken, key, args, options))
   }
 
-  async #run(id: TimelineId, taken: StateTimeline, key: Key, args: Args, options: CallOptions): Promise<Remembered> {
+  async #run(id: TimelineId, taken: StateTimeline, key: Key, args: Args, options: RecallOptions): Promise<Remembered> {
     const kernel = this.#kernel
     const parts = await key.parts()
     const started = kernel.clock.elapsed()
-    let outcome: Outcome
+    let outcome: MemoOutcome
     let source: ByteSource | null = null
     try {
       const result = await this.#caller.call(async () => await this.#options.run(...args))
@@ -395,7 +396,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return { result: this.#result(outcome, stream), from, entry: timeline, provenance }
   }
 
-  #result(outcome: Outcome, stream: Remembered['stream']): MemoResult<Result> {
+  #result(outcome: MemoOutcome, stream: Remembered['stream']): MemoResult<Result> {
     if (outcome.kind === 'error') throw Object.assign(new Error(outcome.message), { name: outcome.name })
     return (outcome.kind === 'bytes' ? readStream(this.#kernel, stream) : outcome.value) as MemoResult<Result>
   }

@@ -15,7 +15,7 @@ import { type Explanation, explain, explainMissed, overWords, told } from './exp
 import { Flights } from './flight.ts'
 import type { Frame } from './frame.ts'
 import type { Key } from './key.ts'
-import { checkRemote, type FromLevel, Levels, type Remote } from './levels.ts'
+import { checkRemote, type FromLevel, Levels, type RemoteLevel } from './levels.ts'
 import { type Computed, type Published, publishEntry } from './publish.ts'
 
 /** Options that the definitions of functions and commands share. */
@@ -32,7 +32,7 @@ export interface Remembrance {
   /** Automatic removal: entries unused for this long, or beyond this size. */
   readonly keep?: CacheKeep
   /** Further levels of the cache, in order, such as a server: read on a miss, and sent the results computed here. */
-  readonly remote?: Remote | readonly Remote[]
+  readonly remote?: RemoteLevel | readonly RemoteLevel[]
 }
 
 export interface Judged {

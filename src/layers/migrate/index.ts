@@ -75,4 +75,11 @@ export type { MigrateEvent, MigrateOptions, MigrateReport, MigrateRun } from './
 export { splitSql } from './split.ts'
 export type { AppliedStep } from './state.ts'
 export { type MigrateState, migrateFold } from './state.ts'
-export { type CodeStep, type SqlStep, type Step, type StepContext, type StepSettings, stepsFrom } from './steps.ts'
+export {
+  type CodeStep,
+  type MigrationStepSettings,
+  type SqlStep,
+  type Step,
+  type StepContext,
+  stepsFrom,
+} from './steps.ts'

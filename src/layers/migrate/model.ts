@@ -1,7 +1,7 @@
 // Model of migrations, for tools.
 
 import type { Fold } from '../../engine/model/definition.ts'
-import { type Told, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, told } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import { type MigrateEntries, type MigrateState, migrateFold } from './state.ts'
 
@@ -29,7 +29,7 @@ export const migrateKind: Model = {
     const text = `${steps}, ${error === null ? `${id} is under way` : `${id} failed: ${error}`}`
     return { text, ...(retryAt !== undefined && { at: retryAt }) }
   },
-  tells({ type, data }): Told | null {
+  tells({ type, data }): JournalRow | null {
     const { id, error, n, at } = data as MigrateEntries['retry']
     if (type === 'began') return told(id, 'step', 'begins')
     if (type === 'saved') return told(id, 'step', 'beats')

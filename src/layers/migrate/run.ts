@@ -73,6 +73,7 @@ export class MigrateRun {
   readonly #calls = new AbortController()
   #isStopping = false
 
+  /** @internal */
   constructor(
     engine: Host,
     name: string,

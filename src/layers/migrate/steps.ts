@@ -22,7 +22,7 @@ export interface StepContext {
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
-export interface StepSettings {
+export interface MigrationStepSettings {
   /** Begins with its number: '001-create-users'. */
   readonly id: string
   /** Changes when the step changes; for SQL it is the text itself. */
@@ -43,7 +43,7 @@ export interface CodeStep {
 }
 
 /** A step is SQL or code. */
-export type Step = StepSettings & (SqlStep | CodeStep)
+export type Step = MigrationStepSettings & (SqlStep | CodeStep)
 
 const known = new Set(['id', 'sql', 'run', 'version', 'retry'])
 

@@ -2,6 +2,7 @@
 
 export type { PipelineKey } from '../../core/key-groups.ts'
 export type { Nothing, Synchronous } from '../../core/synchronous.ts'
+export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
 export type { Readable } from '../../engine/model/definition.ts'
 export { type Aggregation, average, count, list, max, min, reduce, sum } from './aggregate.ts'
 export type { Batch } from './batch.ts'
@@ -12,7 +13,6 @@ export {
   type PipelineCheckReport,
 } from './check/check.ts'
 export { type PipelineDefaults, type PipelineDefinition, pipeline } from './definition.ts'
-export { type LogFields, type LoggedRecord, type Logger, logOf } from './log.ts'
 export type { CallContext, CallOptions } from './operators/calls.ts'
 export {
   type ListState,
@@ -51,11 +51,11 @@ export type { PipelineReport, PipelineStatus, PipelineWaitOptions, SourceStatus 
 export type { PipelineRun } from './run/run.ts'
 export type { CheckpointFacts, PipelineStage, PipelineState } from './run/state.ts'
 export type { CutId, Prepared, Sink, SinkContext, SinkWriter } from './sink.ts'
-export { type Collected, collect, print } from './sinks/collect.ts'
-export { type FilesOptions, files } from './sinks/files.ts'
+export { type Collected, collectSink, printSink } from './sinks/collect.ts'
+export { type FilesOptions, fileSink } from './sinks/files.ts'
 export { type HttpSinkOptions, httpSink } from './sinks/http.ts'
-export { type RowsOptions, rows, type SqlSinkOptions, sqlSink } from './sinks/rows.ts'
-export { type SendContext, type SendOptions, send } from './sinks/send.ts'
+export { type RowsOptions, rowSink, type SqlSinkOptions, sqlSink } from './sinks/rows.ts'
+export { type SendContext, type SendOptions, sendSink } from './sinks/send.ts'
 export {
   type TableSinkOptions,
   type TableSinkTx,
@@ -67,11 +67,17 @@ export {
 } from './sinks/store.ts'
 export type { PartitionsContext, Positions, Source, SourceBatch, SourceContext, SourceReader } from './source.ts'
 export { type ByteRecord, json, type KeyedByteRecord, keyValue, text } from './sources/decoders.ts'
-export { type EntriesOf, type EntriesOptions, entries } from './sources/entries.ts'
-export { type CsvOptions, csv, type FileOptions, jsonLines, lines } from './sources/files.ts'
+export { type EntriesOf, type EntriesOptions, entrySource } from './sources/entries.ts'
+export {
+  type CsvSourceOptions,
+  csvSource,
+  type FileSourceOptions,
+  jsonLineSource,
+  lineSource,
+} from './sources/files.ts'
 export { type HttpSource, type HttpSourceOptions, httpSource } from './sources/http.ts'
-export { type AskPage, paged, type SourcePage } from './sources/pages.ts'
-export { type GeneratedOptions, generated, iterable, values } from './sources/values.ts'
+export { type AskPage, pageSource, type SourcePage } from './sources/pages.ts'
+export { type GeneratedOptions, generatedSource, iterableSource, valueSource } from './sources/values.ts'
 export type {
   CountedStream,
   CountWindowOptions,

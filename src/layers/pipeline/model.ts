@@ -6,7 +6,7 @@ import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type Told, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, told } from '../../engine/model/journal-row.ts'
 import type { Actions, Model, Refusals, Target, Verb } from '../../engine/model/model.ts'
 import { withoutFailure } from '../../engine/storage/failure-notes.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
@@ -159,7 +159,7 @@ function refuses(state: unknown, head: Head): Refusals {
 }
 
 /** Describes an entry for people. History has one entry per checkpoint. */
-function tells({ type, data, seq }: Entry): Told | null {
+function tells({ type, data, seq }: Entry): JournalRow | null {
   if (type !== 'checkpoint') return null
   const { checkpoint, kind, stage, records } = data as {
     readonly checkpoint: number

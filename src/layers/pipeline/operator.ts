@@ -3,6 +3,7 @@
 
 import type { PipelineKey } from '../../core/key-groups.ts'
 import type { Clock, Random } from '../../core/store/ports.ts'
+import type { LogPlace } from '../../engine/base/log.ts'
 import type { RunTrace } from '../../engine/base/tracing.ts'
 import type { Batch, Output } from './batch.ts'
 import type { StateTable } from './rules/state-table.ts'
@@ -128,4 +129,24 @@ export const everyInstanceHas = 'progress'
 /** Builds the map of tables and erases the type of their values. */
 export function tablesOf(tables: Readonly<Record<string, unknown>>): Operator['tables'] {
   return new Map(Object.entries(tables) as [string, StateTable<unknown>][])
+}
+
+/** In `process`, one context serves all records, so the key is read when a line is logged. */
+export const recordPlace: LogPlace = {
+  fields: ({
+    pipeline,
+    operator,
+    key,
+    attempt,
+  }: {
+    pipeline: string
+    operator: string
+    key: unknown
+    attempt?: number
+  }) => ({
+    pipeline,
+    operator,
+    key,
+    ...(attempt !== undefined && { attempt }),
+  }),
 }

@@ -95,6 +95,7 @@ export function controller<Spec = unknown, Status = unknown>(
 export class ControllerHandle extends FollowerHandle {
   readonly #leading: Leading
 
+  /** @internal */
   constructor(name: string, engine: Host, handles: readonly ResourceHandle[], leading: Leading) {
     super(name, `controller/${name}`, engine, handles, leading)
     this.#leading = leading

@@ -28,6 +28,7 @@ export abstract class FollowerHandle {
   readonly #leading: Leading | null
   #isClosed = false
 
+  /** @internal */
   constructor(
     id: string,
     timeline: string,

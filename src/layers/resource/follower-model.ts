@@ -3,8 +3,8 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type Told, told } from '../../engine/model/journal-row.ts'
-import type { Done, Instead, Model } from '../../engine/model/model.ts'
+import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import type { ActionReport, Instead, Model } from '../../engine/model/model.ts'
 import { type FollowerLetter, type FollowerState, followerFold, type ResourceEvent } from './follower-state.ts'
 import { askFor, chosen, readLetters } from './letters.ts'
 
@@ -37,7 +37,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
     actions: {
       rollback: forward,
       fork: forward,
-      async redrive({ engine, head, key }, { keys, items }): Promise<Done> {
+      async redrive({ engine, head, key }, { keys, items }): Promise<ActionReport> {
         if (Object.keys(items ?? {}).length > 0) {
           const what = `${head.timeline} works on objects as they are, not on a stored item: change the object instead`
           throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline })
@@ -58,7 +58,7 @@ export function followerModel(kind: Model, name: string): Model {
   return { ...kind, name, scope: `${kind.scope}${name}` }
 }
 
-function tells({ type, seq, data }: Entry): Told | null {
+function tells({ type, seq, data }: Entry): JournalRow | null {
   const row = (title: string, note = '') => told(`~${seq}`, 'step', 'is', { title, note })
   switch (type) {
     case 'handled': {

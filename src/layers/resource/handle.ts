@@ -63,6 +63,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   readonly #leave: () => Promise<void>
   #isClosed = false
 
+  /** @internal */
   constructor(
     id: string,
     resource: SharedResource,

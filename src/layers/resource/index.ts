@@ -31,6 +31,7 @@ export type { Json } from './rules/json.ts'
 export { mergePatch } from './rules/merge-patch.ts'
 export type {
   Condition,
+  Draft,
   NewCondition,
   NewObject,
   ObjectChange,

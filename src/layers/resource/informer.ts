@@ -95,6 +95,7 @@ export class InformerHandle<Spec = unknown, Status = unknown> extends FollowerHa
   readonly #indexes: ResourceIndexes
   readonly #unfollow: () => void
 
+  /** @internal */
   constructor(
     name: string,
     engine: Host,

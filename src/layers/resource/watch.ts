@@ -61,6 +61,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   #toldAt: number
   #isClosed = false
 
+  /** @internal */
   constructor(resource: SharedResource, options: WatchOptions) {
     this.#resource = resource
     this.#kernel = resource.engine.kernel

@@ -51,7 +51,7 @@ export interface Difference {
 
 const differencesMax = 100
 
-export interface Comparison {
+export interface SaveComparison {
   readonly chunksSame: number
   readonly chunksOnlyInFirst: number
   readonly chunksOnlyInSecond: number
@@ -90,6 +90,7 @@ export class SaveReader<T> {
   protected readonly kernel: Kernel
   protected readonly model: SaveModel
 
+  /** @internal */
   constructor(kernel: Kernel, model: SaveModel, timeline: TimelineId) {
     this.kernel = kernel
     this.model = model
@@ -149,7 +150,7 @@ export class SaveReader<T> {
   }
 
   /** The common chunks and the differences of two saves; chunks of common parts are not read. */
-  async compare(first: string, second: string): Promise<Comparison> {
+  async compare(first: string, second: string): Promise<SaveComparison> {
     const [a, b] = [await this.find(first), await this.find(second)]
     const [inA, inB] = [await this.#refs(a), await this.#refs(b)]
     const count = (refs: Map<string, ChunkRef>, other: Map<string, ChunkRef>, wantsShared: boolean) => {

@@ -137,6 +137,7 @@ export class SaveHandle<T> extends SaveReader<T> {
   #holders = 1
   #isClosed = false
 
+  /** @internal */
   constructor(kernel: Kernel, model: SaveModel, taken: StateTimeline, onClosed: () => void) {
     super(kernel, model, taken.id)
     this.#taken = taken

@@ -16,7 +16,7 @@ import { Index, type IndexFunction, type Term, type TermRange } from './indexes.
 import { tablePrefix } from './layout.ts'
 import { type Offset, observer, type RowObserver, type TableState } from './state.ts'
 import { knownSet, type SetOptions, type Transaction, type View } from './transaction.ts'
-import { type Change, Watchers } from './watchers.ts'
+import { type TableChange, Watchers } from './watchers.ts'
 import { TableWriter } from './writer.ts'
 
 export interface TableModel<V> {
@@ -39,6 +39,7 @@ export class TableHandle<V> {
   #holders = 1
   #isClosed = false
 
+  /** @internal */
   constructor(kernel: Kernel, model: TableModel<V>, open: OpenTimeline<TableState<V>>) {
     this.#kernel = kernel
     this.#model = model
@@ -173,7 +174,7 @@ export class TableHandle<V> {
   }
 
   /** Calls `call` after changes to one key or a range became durable. */
-  watch(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
+  watch(range: string | KeyedRange, call: (changes: readonly TableChange<V>[]) => void): () => void {
     return this.#watchers.add(range, call)
   }
 

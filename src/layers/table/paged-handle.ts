@@ -25,7 +25,7 @@ import { PagedWriter } from './paged-writer.ts'
 import type { PageStats } from './pages.ts'
 import { type Offset, observer, type TableState } from './state.ts'
 import { knownSet, type SetOptions } from './transaction.ts'
-import { type Change, Watchers } from './watchers.ts'
+import { type TableChange, Watchers } from './watchers.ts'
 
 /** Maximum number of concurrent page reads for rows about to change. */
 const readsAtOnce = 64
@@ -48,6 +48,7 @@ export class PagedTable<V> {
   /** For the definition: called after the close. */
   onShut: () => void = () => undefined
 
+  /** @internal */
   constructor(
     kernel: Kernel,
     opened: OpenedPaged<V>,
@@ -209,7 +210,7 @@ export class PagedTable<V> {
   }
 
   /** Calls `call` after changes to one key or a range became durable, starting with changes submitted after this call. */
-  watch(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
+  watch(range: string | KeyedRange, call: (changes: readonly TableChange<V>[]) => void): () => void {
     return this.#watchers.add(range, call)
   }
 

@@ -35,7 +35,7 @@ import type { TableState } from './state.ts'
 import { handleOf, openTable, type TableOptions, tableOptions, tableParts } from './table.ts'
 import type { SetOptions, Transaction } from './transaction.ts'
 
-export interface StoreOptions<V> extends TableOptions<V> {
+export interface StateStoreOptions<V> extends TableOptions<V> {
   /**
    * Number of partitions; recorded when the first one is opened. Another number is refused until `rescale` has moved the
    * rows, because keys would be looked up in the wrong partitions.
@@ -67,7 +67,7 @@ const storeOptions = new Set([...tableOptions, 'partitions'])
 const knownRescale = namesOf<RescaleOptions>()('onProgress offsets signal')
 
 /** @example const store = await rp.open(stateStore<number>('counts', { partitions: 8 })) */
-export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefinition<V> {
+export function stateStore<V>(name: string, options: StateStoreOptions<V>): StoreDefinition<V> {
   checkName('state store', name)
   checkOptions(`state store ${name}`, options, storeOptions)
   const { partitions, ...rows } = options

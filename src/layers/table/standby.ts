@@ -22,7 +22,7 @@ export class TableStandby<V> {
   readonly #handleOf: HandleOf<V>
   readonly #confirm: () => Promise<void>
 
-  /** `confirm` throws if this table may no longer be written: a partition of a rescaled store. */
+  /** @internal `confirm` throws if this table may no longer be written: a partition of a rescaled store. */
   constructor(
     engine: Host,
     replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>,

@@ -1,12 +1,12 @@
 // The journal rows of a table, for people: the keys that each transaction set and deleted.
 
 import type { Entry } from '../../engine/model/entry.ts'
-import { brief, type Told, told } from '../../engine/model/journal-row.ts'
+import { brief, type JournalRow, told } from '../../engine/model/journal-row.ts'
 import type { Ops } from './state.ts'
 
 const keysShown = 4
 
-export function tells({ type, data, seq }: Entry): Told | null {
+export function tells({ type, data, seq }: Entry): JournalRow | null {
   const row = (title: string, note: string) => told(`~${seq}`, 'step', 'is', { title, note })
   switch (type) {
     case 'w':

@@ -3,7 +3,7 @@
 
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 
-export interface Change<V> {
+export interface TableChange<V> {
   readonly key: string
   /** Undefined: the row was deleted. */
   readonly value: V | undefined
@@ -11,14 +11,14 @@ export interface Change<V> {
 }
 
 export class Watchers<V> {
-  readonly #watchers = new Set<{ readonly range: KeyedRange; call(changes: readonly Change<V>[]): void }>()
-  #changes: Change<V>[] = []
+  readonly #watchers = new Set<{ readonly range: KeyedRange; call(changes: readonly TableChange<V>[]): void }>()
+  #changes: TableChange<V>[] = []
 
   get isEmpty(): boolean {
     return this.#watchers.size === 0
   }
 
-  add(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
+  add(range: string | KeyedRange, call: (changes: readonly TableChange<V>[]) => void): () => void {
     const watcher = { range: typeof range === 'string' ? { from: range, to: `${range}\u0000` } : range, call }
     this.#watchers.add(watcher)
     return () => this.#watchers.delete(watcher)
@@ -29,7 +29,7 @@ export class Watchers<V> {
     return false
   }
 
-  note(change: Change<V>): void {
+  note(change: TableChange<V>): void {
     this.#changes.push(change)
   }
 

@@ -6,7 +6,7 @@ import { isWithin } from '../../core/history/scope.ts'
 import { readManifest } from '../../engine/history/recover.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { checkSameKind } from '../../engine/model/kinds.ts'
-import type { Done, Target } from '../../engine/model/model.ts'
+import type { ActionReport, Target } from '../../engine/model/model.ts'
 import { stateIo } from '../../engine/snapshot/kernel-io.ts'
 import { liveChunks } from '../../engine/snapshot/restore.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
@@ -77,7 +77,7 @@ async function copyRecord(
 }
 
 /** Calls onComplete again, with a fresh set of attempts. */
-export async function retryUpload({ engine, head }: Target): Promise<Done> {
+export async function retryUpload({ engine, head }: Target): Promise<ActionReport> {
   const { kernel } = hostOf(engine)
   if (head.status !== 'failed') throw notFailed(head.timeline, head.status)
   const writer = await UploadWriter.take(kernel, head.timeline, { writers: 0 })

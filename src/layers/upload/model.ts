@@ -4,8 +4,8 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
-import type { Act, Done, Model } from '../../engine/model/model.ts'
+import { type JournalRow, type StatusLine, told } from '../../engine/model/journal-row.ts'
+import type { Act, ActionReport, Model } from '../../engine/model/model.ts'
 import { forkUpload, retryUpload } from './actions.ts'
 import { headOf, retention } from './place.ts'
 import { isExpired } from './rules/state.ts'
@@ -39,7 +39,7 @@ export const uploadKind: Model = {
   actions: {
     rollback: forward,
     fork: forkUpload as Act<{ readonly seq: number; readonly to: string }, Coordinate & { readonly parent: string }>,
-    retry: retryUpload as Act<void, Done>,
+    retry: retryUpload as Act<void, ActionReport>,
   },
 }
 
@@ -83,9 +83,9 @@ function standing(state: StoredState): StatusLine {
   }
 }
 
-function tells({ type, data, seq }: Entry): Told | null {
+function tells({ type, data, seq }: Entry): JournalRow | null {
   const { offset, error, by, from } = (data ?? {}) as { offset?: number; error?: string; by?: string; from?: string }
-  const row = (title: string, note?: string, sort: Told['sort'] = 'step', phase: Told['phase'] = 'is') =>
+  const row = (title: string, note?: string, sort: JournalRow['sort'] = 'step', phase: JournalRow['phase'] = 'is') =>
     told(`~${seq}`, sort, phase, { title, ...(note && { note }) })
   const bytes = offset === undefined ? undefined : `${offset.toLocaleString('en')} bytes`
   switch (type) {

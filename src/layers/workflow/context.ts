@@ -6,6 +6,8 @@ import type { RetryPolicy } from '../../core/calls/retry.ts'
 import type { Duration } from '../../core/duration.ts'
 import type { Attribute, Sql } from '../../core/store/ports.ts'
 import type { Nothing } from '../../core/synchronous.ts'
+import type { Logged } from '../../engine/base/log.ts'
+import type { Probed } from '../../engine/history/effects.ts'
 import type { Recallable } from '../../engine/model/memo-protocol.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { WorkflowOptions } from './options.ts'
@@ -31,9 +33,6 @@ export interface UndoCall extends StepCall {
   /** The key of the step's own calls. The outside system can check by it whether there is anything to undo. */
   readonly stepKey: string
 }
-
-/** The result of a probe: the call happened (with its result), or it did not. */
-export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
 
 /** All runs of the workflow in this process share the rate limit and breaker, by the name of the step. */
 export interface StepSettings<T> extends CallPolicy {
@@ -116,7 +115,7 @@ export interface LoopContext extends WorkflowContext {
   stop<R>(result: R): Stop<R>
 }
 
-export interface WorkflowContext {
+export interface WorkflowContext extends Logged {
   /** The id of the run. */
   readonly id: string
   readonly workflow: string

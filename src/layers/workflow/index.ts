@@ -4,13 +4,14 @@ export type { BreakerPolicy } from '../../core/calls/breaker.ts'
 export type { CallPolicy } from '../../core/calls/call-policy.ts'
 export type { RatePolicy } from '../../core/calls/rate.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
+export type { Probed } from '../../engine/history/effects.ts'
 export type {
   AnyWorkflow,
   Branch,
   ChildArguments,
   ChildOptions,
   LoopContext,
-  Probed,
   RaceOptions,
   StepCall,
   StepOptions,
@@ -32,13 +33,12 @@ export type { UpdateOptions } from './handle/questions.ts'
 export type { RunCancelOptions, RunRollbackOptions } from './handle/rollback-options.ts'
 export { type RunForkOptions, WorkflowRun } from './handle/run.ts'
 export type { ResultOptions, RunStatus } from './handle/run-view.ts'
-export type { Outcome } from './handle/settle.ts'
-export type { End, Item, NotedWait, ParentLink, Standing, Started } from './history/entries.ts'
+export type { StepOutcome } from './handle/settle.ts'
+export type { End, Item, NotedWait, ParentLink, StandingStep, Started } from './history/entries.ts'
 export type { Failure } from './history/failure.ts'
 export type { Journal } from './history/journal.ts'
 export type { OpenCommand, RunState, Undo } from './history/state.ts'
 export { summarizeWorkflow, type Wait, type WorkflowSummary } from './history/summary.ts'
-export { type LogFields, type Logger, logOf } from './log.ts'
 export type { Carried } from './messages.ts'
 export {
   type QueryDefinition,

@@ -10,7 +10,7 @@ import { HttpFailure, isTransient, toStoreError } from './failure.ts'
 import type { S3Location } from './location.ts'
 import { type Meter, newMeter, type ObjectRow, type Objects, type Range } from './objects.ts'
 
-export interface ClientOptions {
+export interface S3ClientOptions {
   readonly env?: NodeJS.ProcessEnv
   /** Concurrent requests. Default: 12. */
   readonly concurrency?: number
@@ -72,7 +72,7 @@ export class S3Client implements Objects {
   #aheadMs = 0
   #typicalMs = hedgeMsMin
 
-  private constructor(location: S3Location, driver: SigningDriver, options: ClientOptions) {
+  private constructor(location: S3Location, driver: SigningDriver, options: S3ClientOptions) {
     this.name = location.name
     this.#location = location
     this.#driver = driver
@@ -83,7 +83,7 @@ export class S3Client implements Objects {
   }
 
   /** @example const client = await S3Client.open(await locate('s3://backups/app')) */
-  static async open(location: S3Location, options: ClientOptions = {}): Promise<S3Client> {
+  static async open(location: S3Location, options: S3ClientOptions = {}): Promise<S3Client> {
     return new S3Client(location, await loadSigner(), options)
   }
 

@@ -2,7 +2,7 @@
 // request, a larger one in parts that are joined at the end; either way it exists as a whole or not at all.
 
 import { RepriseError } from '../../core/errors.ts'
-import { type ClientOptions, S3Client } from './client.ts'
+import { S3Client, type S3ClientOptions } from './client.ts'
 import { locate } from './location.ts'
 import { Multipart } from './multipart.ts'
 
@@ -20,7 +20,7 @@ export class S3Entries {
     this.#client = client
   }
 
-  static async open(url: string, options: ClientOptions = {}): Promise<S3Entries> {
+  static async open(url: string, options: S3ClientOptions = {}): Promise<S3Entries> {
     return new S3Entries(await S3Client.open(await locate(url, options.env), options))
   }
 

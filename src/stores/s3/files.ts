@@ -4,7 +4,7 @@
 
 import { type FileHandle, open as openFile } from 'node:fs/promises'
 import { RepriseError } from '../../core/errors.ts'
-import { type ClientOptions, S3Client } from './client.ts'
+import { S3Client, type S3ClientOptions } from './client.ts'
 import { locate } from './location.ts'
 import { Multipart } from './multipart.ts'
 
@@ -15,7 +15,7 @@ const rangeBytes = 8 * 1024 * 1024
 /** How many parts or ranges are in memory at once. */
 const atOnce = 4
 
-export interface FileOptions extends ClientOptions {
+export interface FileOptions extends S3ClientOptions {
   /** Throws EXISTS if the object exists already. */
   readonly onlyNew?: boolean
 }
@@ -37,7 +37,7 @@ export async function uploadFile(path: string, url: string, options: FileOptions
 }
 
 /** @example await downloadFile('s3://backups/app.rpb', '/tmp/app.rpb') */
-export async function downloadFile(url: string, path: string, options: ClientOptions = {}): Promise<void> {
+export async function downloadFile(url: string, path: string, options: S3ClientOptions = {}): Promise<void> {
   const { client, key } = await openObject(url, options)
   const what = `read ${key}`
   const head = await client.send({ method: 'HEAD', key, accepts: [404], what })
@@ -63,12 +63,12 @@ export async function downloadFile(url: string, path: string, options: ClientOpt
   }
 }
 
-export async function objectExists(url: string, options: ClientOptions = {}): Promise<boolean> {
+export async function objectExists(url: string, options: S3ClientOptions = {}): Promise<boolean> {
   const { client, key } = await openObject(url, options)
   return (await client.send({ method: 'HEAD', key, accepts: [404], what: `look for ${key}` })).status !== 404
 }
 
-async function openObject(url: string, options: ClientOptions): Promise<{ client: S3Client; key: string }> {
+async function openObject(url: string, options: S3ClientOptions): Promise<{ client: S3Client; key: string }> {
   const location = await locate(url)
   const cut = location.prefix.lastIndexOf('/')
   const key = location.prefix.slice(cut + 1)

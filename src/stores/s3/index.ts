@@ -3,13 +3,13 @@
 
 import { createHash } from 'node:crypto'
 import type { Blobs } from '../../core/store/ports.ts'
-import type { ClientOptions } from './client.ts'
+import type { S3ClientOptions } from './client.ts'
 import { openS3Place } from './place.ts'
 
 export type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/store/ports.ts'
-export type { ClientOptions } from './client.ts'
+export type { S3ClientOptions } from './client.ts'
 
-export interface S3Options extends ClientOptions {
+export interface S3Options extends S3ClientOptions {
   /**
    * How long the bytes of deleted chunks are kept. Tolerates lists that are outdated by up to half of it. Default: 10
    * minutes.

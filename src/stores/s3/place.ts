@@ -6,7 +6,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Blobs, Hash } from '../../core/store/ports.ts'
 import { S3Blobs } from './blobs.ts'
-import { type ClientOptions, S3Client } from './client.ts'
+import { S3Client, type S3ClientOptions } from './client.ts'
 import { locate } from './location.ts'
 import { type Meter, type Objects, probeConditions } from './objects.ts'
 
@@ -23,7 +23,7 @@ export interface S3Place {
   setShared(): Promise<void>
 }
 
-export interface S3PlaceOptions extends ClientOptions {
+export interface S3PlaceOptions extends S3ClientOptions {
   readonly hash: Hash
   readonly graceMs?: number
 }

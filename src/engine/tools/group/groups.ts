@@ -67,6 +67,7 @@ export interface GroupRestore {
 export class Groups {
   readonly #engine: Host
 
+  /** @internal */
   constructor(engine: Host) {
     this.#engine = engine
   }

@@ -2,7 +2,7 @@
 // interrupted answer. No package needed. Thinking is kept as a note; its blocks are not sent back.
 
 import { checkOptions } from '../../../core/options.ts'
-import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
+import type { LanguageModel, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
 import {
   cutOff,
   type HttpModelOptions,
@@ -62,7 +62,7 @@ const known = new Set([...httpModelOptions, 'maxTokens', 'version'])
  * A model over Anthropic's Messages API.
  * @example agent('support', { model: anthropicModel({ model: 'claude-sonnet-4-5', apiKey: process.env.ANTHROPIC_API_KEY }) })
  */
-export function anthropicModel<Data = unknown>(options: AnthropicModelOptions): Model<Data> {
+export function anthropicModel<Data = unknown>(options: AnthropicModelOptions): LanguageModel<Data> {
   checkOptions('anthropicModel', options, known)
   const url = `${(options.url ?? 'https://api.anthropic.com').replace(/\/$/, '')}/v1/messages`
   const send = async (call: ModelCall<Data>): Promise<Response> => {

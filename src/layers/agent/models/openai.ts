@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import type { Model, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
+import type { LanguageModel, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
 import {
   cutOff,
   type HttpModelOptions,
@@ -44,7 +44,7 @@ interface ChatChunk {
  * A model over chat completions, of OpenAI or of any compatible service.
  * @example agent('support', { model: openAIModel({ model: 'gpt-5', apiKey: process.env.OPENAI_API_KEY }) })
  */
-export function openAIModel<Data = unknown>(options: HttpModelOptions): Model<Data> {
+export function openAIModel<Data = unknown>(options: HttpModelOptions): LanguageModel<Data> {
   checkOptions('openAIModel', options, httpModelOptions)
   const url = `${(options.url ?? 'https://api.openai.com/v1').replace(/\/$/, '')}/chat/completions`
   const send = async (call: ModelCall<Data>): Promise<Response> => {

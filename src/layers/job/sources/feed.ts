@@ -10,7 +10,7 @@ import type { Entry } from '../../../engine/history/history.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import { type Readable, reads, systemPrefix } from '../../../engine/model/definition.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
-import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
+import type { Chunk, JobSource, ReadContext, Reader } from '../source.ts'
 
 const pageRuns = 200
 
@@ -24,7 +24,7 @@ export interface FeedSourceOptions {
   readonly readers?: readonly Readable[]
 }
 
-export function feedSource(options: FeedSourceOptions): Source<Entry> {
+export function feedSource(options: FeedSourceOptions): JobSource<Entry> {
   return {
     kind: 'feed',
     goesOn: true,

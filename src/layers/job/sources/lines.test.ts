@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import type { ReadContext, Source } from '../source.ts'
+import type { JobSource, ReadContext } from '../source.ts'
 import { csv, jsonLines, lines } from './lines.ts'
 
 let folder = ''
@@ -19,7 +19,7 @@ interface Read<T> {
   position: unknown
 }
 
-async function readAll<T>(source: Source<T>, position?: unknown): Promise<Read<T>> {
+async function readAll<T>(source: JobSource<T>, position?: unknown): Promise<Read<T>> {
   const reader = await source.open(position, {} as ReadContext)
   const read: Read<T> = { items: [], keys: [], position }
   for (let chunk = await reader.next(); chunk; chunk = await reader.next()) {

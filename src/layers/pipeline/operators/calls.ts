@@ -7,8 +7,9 @@ import { RepriseError } from '../../../core/errors.ts'
 import { formerCallKey } from '../../../core/history/identity.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/base/caller.ts'
+import { type Logged, logPlace } from '../../../engine/base/log.ts'
 import type { Batch } from '../batch.ts'
-import { batchOf, type MakeOperator, type PoisonRecord, recordOf, tablesOf } from '../operator.ts'
+import { batchOf, type MakeOperator, type PoisonRecord, recordOf, recordPlace, tablesOf } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 
 export interface CallOptions extends CallPolicy {
@@ -18,7 +19,7 @@ export interface CallOptions extends CallPolicy {
   readonly ordered?: boolean
 }
 
-export interface CallContext {
+export interface CallContext extends Logged {
   /** The same for every call for this record: for services that accept idempotency keys. */
   readonly key: string
   readonly attempt: number
@@ -54,7 +55,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
     const ending = new AbortController()
     const { clock, random, name, trace = null } = context
     const traced = { name, run: () => trace }
-    const place = { pipeline: context.pipeline, operator: name }
+    const place = { [logPlace]: recordPlace, pipeline: context.pipeline, operator: name }
     const caller = new Caller(options, { clock, random, ending: ending.signal, traced })
     const queue: Item[] = []
     const toStart: Waiting[] = []

@@ -4,9 +4,10 @@
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkFunction, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
+import { type Logged, logPlace } from '../../../engine/base/log.ts'
 import type { Output } from '../batch.ts'
 import { ChangedInPlace } from '../in-place.ts'
-import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { keepsOrder, type MakeOperator, recordOf, recordPlace, tablesOf } from '../operator.ts'
 import { lastWatermark } from '../rules/watermarks.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
 import { Timers } from './timers.ts'
@@ -31,7 +32,7 @@ export function carries<T>(): Carries<T> {
 export type SideSpecs = Readonly<Record<string, Carries<unknown>>>
 export type SideValue<S> = S extends Carries<infer T> ? T : never
 
-export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
+export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> extends Logged {
   readonly pipeline: string
   /** The operator's name in the pipeline. */
   readonly operator: string
@@ -92,6 +93,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
     const emitters = new Map([...sideOutputs].map(([name, output]) => [name, new Emitter(output)]))
     const at: Place = { key: '', time: null, order: undefined }
     const given: ProcessContext<R, S, O> = {
+      [logPlace]: recordPlace,
       pipeline: context.pipeline,
       operator: context.name,
       get key() {

@@ -1,23 +1,23 @@
 import { expect, it } from 'vitest'
 import { type Aggregation, average, count, list, sum } from '../aggregate.ts'
 import { Graph } from '../graph.ts'
-import { collect } from '../sinks/collect.ts'
+import { collectSink } from '../sinks/collect.ts'
 import type { Source } from '../source.ts'
-import { entries } from '../sources/entries.ts'
-import { jsonLines, lines } from '../sources/files.ts'
-import { generated, iterable, values } from '../sources/values.ts'
+import { entrySource } from '../sources/entries.ts'
+import { jsonLineSource, lineSource } from '../sources/files.ts'
+import { generatedSource, iterableSource, valueSource } from '../sources/values.ts'
 import { type KeyedStream, PipelineBuilder } from '../stream.ts'
 import { session, sliding, tumbling } from '../windows.ts'
 import { matchNames, namedParts } from './changes.ts'
 import { emptyState, type PipelineState } from './state.ts'
 
-type Draw = (keyed: KeyedStream<number>) => { to(name: string, sink: ReturnType<typeof collect>): void }
+type Draw = (keyed: KeyedStream<number>) => { to(name: string, sink: ReturnType<typeof collectSink>): void }
 
 function graphOf(draw: Draw): Graph {
   const graph = new Graph()
   const builder = new PipelineBuilder(graph)
-  const keyed = builder.from('numbers', values([1]), { time: (n) => n }).keyBy((n) => n)
-  draw(keyed).to('out', collect())
+  const keyed = builder.from('numbers', valueSource([1]), { time: (n) => n }).keyBy((n) => n)
+  draw(keyed).to('out', collectSink())
   return graph
 }
 
@@ -81,13 +81,20 @@ it('refuses another aggregation, another version of it, and windows of another l
 
 function reading(source: Source<unknown>): Graph {
   const graph = new Graph()
-  new PipelineBuilder(graph).from('numbers', source).to('out', collect())
+  new PipelineBuilder(graph).from('numbers', source).to('out', collectSink())
   return graph
 }
 
 it('refuses a source of another kind under one name, and reads checkpoints that have no kinds of sources', () => {
   const own: Source<unknown> = { open: () => Promise.reject(new Error('not opened')) }
-  const sources = [values([1]), generated((n) => n), iterable(() => [1]), lines('a'), entries([{ prefix: 'a/' }]), own]
+  const sources = [
+    valueSource([1]),
+    generatedSource((n) => n),
+    iterableSource(() => [1]),
+    lineSource('a'),
+    entrySource([{ prefix: 'a/' }]),
+    own,
+  ]
   for (const before of sources) {
     const positions = new Map([['numbers', new Map([['', 2]])]])
     const stored: PipelineState = { ...emptyState, ...namedParts(reading(before), positions), sinks: { out: null } }
@@ -102,9 +109,9 @@ it('refuses a source of another kind under one name, and reads checkpoints that 
   }
   const file = {
     ...emptyState,
-    ...namedParts(reading(lines('a')), new Map()),
+    ...namedParts(reading(lineSource('a')), new Map()),
     sources: { numbers: [] },
     sinks: { out: null },
   }
-  expect(matchNames(reading(jsonLines('a')), file).get('numbers')).toBe('numbers')
+  expect(matchNames(reading(jsonLineSource('a')), file).get('numbers')).toBe('numbers')
 })

@@ -67,7 +67,7 @@ export class PipelineRun {
   #stopLimit: () => void = () => undefined
   #trace: RunTrace | null = null
 
-  /** `partitions`: the only partitions to read; null: all. */
+  /** @internal `partitions`: the only partitions to read; null: all. */
   constructor(
     engine: Host,
     name: string,

@@ -9,15 +9,15 @@ export interface Collected<T> extends Sink<T> {
   readonly values: readonly T[]
 }
 
-/** @example const totals = collect<Total>() */
-export function collect<T>(): Collected<T> {
+/** @example const totals = collectSink<Total>() */
+export function collectSink<T>(): Collected<T> {
   const visible: T[] = []
   return { values: visible, open: async () => new Shown<T>((value) => void visible.push(value)) }
 }
 
 /** Prints each result when its checkpoint is published. Default: one line of JSON. */
-export function print<T>(format: (value: T) => string = (value) => JSON.stringify(value)): Sink<T> {
-  const text = synchronous(format, 'the function of print()', 'use call() before the sink')
+export function printSink<T>(format: (value: T) => string = (value) => JSON.stringify(value)): Sink<T> {
+  const text = synchronous(format, 'the function of printSink()', 'use call() before the sink')
   return { open: async () => new Shown<T>((value) => console.log(text(value))) }
 }
 

@@ -27,9 +27,9 @@ interface PreparedFile {
   readonly final: string
 }
 
-/** @example files<Total>({ folder: 'out' }) // out/totals@revenue-00000001-00000003.jsonl, … */
-export function files<T>(options: FilesOptions<T>): Sink<T> {
-  checkOptions('files', options, new Set(['folder', 'line', 'extension']))
+/** @example fileSink<Total>({ folder: 'out' }) // out/totals@revenue-00000001-00000003.jsonl, … */
+export function fileSink<T>(options: FilesOptions<T>): Sink<T> {
+  checkOptions('fileSink', options, new Set(['folder', 'line', 'extension']))
   const { folder, extension = '.jsonl' } = options
   return {
     async open({ pipeline, name }, listed) {
@@ -59,7 +59,7 @@ class FilesWriter<T> implements SinkWriter {
     this.#folder = options.folder
     this.#extension = options.extension
     const line = options.line ?? ((value: T) => JSON.stringify(value))
-    this.#line = synchronous(line, 'line of files()', 'use call() before the sink')
+    this.#line = synchronous(line, 'line of fileSink()', 'use call() before the sink')
   }
 
   get pending(): number {

@@ -4,7 +4,7 @@
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
 import type { Sink } from '../sink.ts'
-import { type SendOptions, send } from './send.ts'
+import { type SendOptions, sendSink } from './send.ts'
 
 export interface HttpSinkOptions<T> extends SendOptions {
   /** The URL for a result. */
@@ -38,5 +38,5 @@ export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {
     const { status, headers: answered } = answer
     throw Object.assign(new Error(`${to} answered ${status}`), { status, headers: answered })
   }
-  return send<T>(post, { timeout: '30s', ...policy })
+  return sendSink<T>(post, { timeout: '30s', ...policy })
 }

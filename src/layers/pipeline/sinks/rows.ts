@@ -43,13 +43,13 @@ const valuesPerStatement = 900
 /** The maximum number of values in a DELETE: its conditions are one expression, whose depth SQLite limits. */
 const valuesPerDelete = 200
 
-/** @example rows<Total>({ table: 'totals', row: (t) => ({ customer: t.key, cents: t.value }) }) */
-export function rows<T>(options: RowsOptions<T>): Sink<T> {
-  checkOptions('rows', options, new Set(['table', 'row', 'key', 'deletes', 'setup']))
+/** @example rowSink<Total>({ table: 'totals', row: (t) => ({ customer: t.key, cents: t.value }) }) */
+export function rowSink<T>(options: RowsOptions<T>): Sink<T> {
+  checkOptions('rowSink', options, new Set(['table', 'row', 'key', 'deletes', 'setup']))
   const { table, key = [], setup } = options
   for (const name of [table, ...key]) checkIdentifier(name)
   if (options.deletes && key.length === 0) {
-    throw new RepriseError('INVALID_ARGUMENT', 'rows: deletes needs `key`, the columns that identify a row')
+    throw new RepriseError('INVALID_ARGUMENT', 'rowSink: deletes needs `key`, the columns that identify a row')
   }
   const write = async (sql: Sql, results: readonly Result<T>[]) => {
     const groups = groupsOf(results, options)
@@ -105,7 +105,7 @@ function groupsOf<T>(results: readonly Result<T>[], options: RowsOptions<T>): Gr
   let seen = new Set<string>()
   for (const { value, key: of } of results) {
     const given = options.row(value, of)
-    refuseThenable(given, 'row of rows()', 'use call() before the sink')
+    refuseThenable(given, 'row of rowSink()', 'use call() before the sink')
     const isDeleted = key.length > 0 && (options.deletes?.(value) ?? value === null)
     const columns = isDeleted ? key : Object.keys(given)
     if (isDeleted) checkKeyOf(given, key)
@@ -161,7 +161,7 @@ async function remove(
 function checkKeyOf(given: Readonly<Record<string, unknown>>, key: readonly string[]): void {
   const missing = key.find((name) => given[name] === undefined || given[name] === null)
   if (missing === undefined) return
-  const what = `row of rows() must return the key column ${missing} for a result that deletes its row`
+  const what = `row of rowSink() must return the key column ${missing} for a result that deletes its row`
   throw new RepriseError('INVALID_ARGUMENT', what, { column: missing })
 }
 

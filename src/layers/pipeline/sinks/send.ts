@@ -13,14 +13,15 @@ import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/base/caller.ts'
+import { type Logged, logPlace } from '../../../engine/base/log.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { Batch } from '../batch.ts'
-import { recordOf } from '../operator.ts'
+import { recordOf, recordPlace } from '../operator.ts'
 import { Origins } from '../run/origins.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
 
-export interface SendContext {
+export interface SendContext extends Logged {
   /** The same if this result is sent again: pass it on as the idempotency key. */
   readonly key: string
   readonly attempt: number
@@ -37,15 +38,15 @@ export interface SendOptions extends CallPolicy {
   readonly concurrency?: number
 }
 
-/** @example send<Total>((total, { key }) => post('/totals', total, { 'Idempotency-Key': key })) */
-export function send<T>(
+/** @example sendSink<Total>((total, { key }) => post('/totals', total, { 'Idempotency-Key': key })) */
+export function sendSink<T>(
   call: (value: T, context: SendContext) => Promise<unknown>,
   options: SendOptions = {},
 ): Sink<T> {
   const { concurrency = 16, ...policy } = options
-  checkOptions('send', options, new Set(['concurrency', 'retry', 'timeout', 'rate', 'breaker']))
+  checkOptions('sendSink', options, new Set(['concurrency', 'retry', 'timeout', 'rate', 'breaker']))
   checkCallPolicy(policy)
-  checkFunction(call, 'send()')
+  checkFunction(call, 'sendSink()')
   if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `concurrency must be at least 1 (got ${String(concurrency)})`)
   }
@@ -70,7 +71,7 @@ class Sender<T> implements SinkWriter {
   readonly #kernel: Kernel
   readonly #name: string
   readonly #origins: NonNullable<SinkContext['origins']>
-  readonly #place: Pick<SendContext, 'pipeline' | 'operator'>
+  readonly #place: Pick<SendContext, 'pipeline' | 'operator' | typeof logPlace>
   readonly #ending = new AbortController()
   readonly #waiting: Waiting<T>[] = []
   /** Results after a cut whose checkpoint is not published yet. */
@@ -95,7 +96,7 @@ class Sender<T> implements SinkWriter {
     const traced = { name, run: () => this.#kernel.tracing?.traceOf(pipeline) ?? null }
     this.#caller = new Caller(policy, { clock, random, ending: this.#ending.signal, traced })
     this.#name = name
-    this.#place = { pipeline, operator: name }
+    this.#place = { [logPlace]: recordPlace, pipeline, operator: name }
     this.#origins = origins ?? new Origins(this.#kernel, { timeline: timelineId(pipeline), life: 0, base: null })
     if (typeof listed === 'object' && listed) this.#origins.restore(listed.counts)
   }

@@ -20,14 +20,17 @@ export interface EntriesOptions {
 /** A definition whose timelines can be read: stored entries, or the definition's own form of them (aggregates). */
 export type EntriesOf<Item extends Entry> = Readable<Item> | { readonly prefix: string }
 
-/** The entries of every timeline of these definitions. @example p.from('orders', entries([order]), { time: (e) => e.time }) */
-export function entries<Item extends Entry = Entry>(
+/**
+ * The entries of every timeline of these definitions.
+ * @example p.from('orders', entrySource([order]), { time: (e) => e.time })
+ */
+export function entrySource<Item extends Entry = Entry>(
   definitions: readonly EntriesOf<Item>[],
   options: EntriesOptions = {},
 ): Source<Item> {
-  checkOptions('entries', options, new Set(['follow']))
+  checkOptions('entrySource', options, new Set(['follow']))
   if (!Array.isArray(definitions) || definitions.length === 0 || definitions.some((each) => !each?.prefix)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'entries() needs a list of definitions, such as [orders]')
+    throw new RepriseError('INVALID_ARGUMENT', 'entrySource() needs a list of definitions, such as [orders]')
   }
   const readers = definitions.filter((each): each is Readable<Item> => reads in each)
   return {

@@ -11,14 +11,14 @@ import { realTime, sleep } from '../../../lib/waiting.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
 import { positionOf } from './values.ts'
 
-export interface FileOptions {
+export interface FileSourceOptions {
   /** Waits for the file to grow, checking at this interval (true: every second). Default: the source ends with the file. */
   readonly follow?: boolean | Duration
   /** Default: true if the name ends in .gz. A gzipped file cannot be followed. */
   readonly gzip?: boolean
 }
 
-export interface CsvOptions extends FileOptions {
+export interface CsvSourceOptions extends FileSourceOptions {
   /** Names of the columns. Default: the first record. */
   readonly columns?: readonly string[]
   /** The field separator. Default: a comma. */
@@ -28,20 +28,20 @@ export interface CsvOptions extends FileOptions {
 /** A position is a number of bytes, whatever the meaning of the lines. */
 const fileKind = 'file'
 
-/** @example p.from('log', lines('server.log', { follow: '1s' })) */
-export function lines(path: string, options: FileOptions = {}): Source<string> {
+/** @example p.from('log', lineSource('server.log', { follow: '1s' })) */
+export function lineSource(path: string, options: FileSourceOptions = {}): Source<string> {
   checkOptions(`lines ${path}`, options, new Set(['follow', 'gzip']))
   return fileSource(path, options)
 }
 
-/** One JSON value per line. An invalid line is a dead letter. @example p.from('orders', jsonLines<Order>('orders.jsonl')) */
-export function jsonLines<T>(path: string, options: FileOptions = {}): Source<T> {
+/** One JSON value per line. An invalid line is a dead letter. @example p.from('orders', jsonLineSource<Order>('orders.jsonl')) */
+export function jsonLineSource<T>(path: string, options: FileSourceOptions = {}): Source<T> {
   checkOptions(`jsonLines ${path}`, options, new Set(['follow', 'gzip']))
   return { ...fileSource<T>(path, options), decode: (line: string) => JSON.parse(line) as T }
 }
 
 /** Each record as an object with one string per column. Quoted fields may contain separators and line ends. */
-export function csv(path: string, options: CsvOptions = {}): Source<Readonly<Record<string, string>>> {
+export function csvSource(path: string, options: CsvSourceOptions = {}): Source<Readonly<Record<string, string>>> {
   checkOptions(`csv ${path}`, options, new Set(['follow', 'gzip', 'columns', 'separator']))
   const { separator = ',', gzip } = options
   const fault = separatorFault(separator)
@@ -62,7 +62,7 @@ export function csv(path: string, options: CsvOptions = {}): Source<Readonly<Rec
   }
 }
 
-function fileSource<T>(path: string, { follow, gzip }: FileOptions, separator?: string): Source<T> {
+function fileSource<T>(path: string, { follow, gzip }: FileSourceOptions, separator?: string): Source<T> {
   const followMs = follow === undefined || follow === false ? null : follow === true ? 1000 : toMs(follow, 'follow')
   if (followMs !== null && (gzip ?? path.endsWith('.gz'))) {
     throw new RepriseError('INVALID_ARGUMENT', `${path} is gzipped and cannot be followed: leave out follow`, { path })

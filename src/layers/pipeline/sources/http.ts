@@ -10,7 +10,7 @@ import type { Entry } from '../../../engine/history/history.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import type { Source, SourceReader } from '../source.ts'
-import { entries } from './entries.ts'
+import { entrySource } from './entries.ts'
 
 export interface HttpSourceOptions {
   /** The maximum size of a body, in bytes. Default: 1 MB. */
@@ -49,7 +49,7 @@ export function httpSource<T>(name: string, options: HttpSourceOptions = {}): Ht
     checkpoint: { every: 1000 },
     retain: { checkpoints: 2, history: 'needed', keys },
   })
-  const source = entries<Entry>([{ prefix: `posts/${name}` }])
+  const source = entrySource<Entry>([{ prefix: `posts/${name}` }])
   return {
     kind: 'http',
     open: (from, context) => source.open(from, context) as unknown as Promise<SourceReader<T>>,

@@ -22,9 +22,9 @@ interface Place<Cursor> {
 
 export type AskPage<T, Cursor> = (cursor: Cursor | null, signal: AbortSignal) => Promise<SourcePage<T, Cursor>>
 
-/** @example paged<Order, string>((cursor, signal) => fetchOrders({ after: cursor, signal }), { timeout: '30s' }) */
-export function paged<T, Cursor>(page: AskPage<T, Cursor>, options: CallPolicy = {}): Source<T> {
-  checkOptions('paged', options, new Set(callPolicyNames))
+/** @example pageSource<Order, string>((cursor, signal) => fetchOrders({ after: cursor, signal }), { timeout: '30s' }) */
+export function pageSource<T, Cursor>(page: AskPage<T, Cursor>, options: CallPolicy = {}): Source<T> {
+  checkOptions('pageSource', options, new Set(callPolicyNames))
   checkCallPolicy(options)
   return {
     kind: 'pages',

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 import type { Engine } from '../../../engine/model/definition.ts'
-import { generated } from './values.ts'
+import { generatedSource } from './values.ts'
 
 const context = { engine: {} as Engine, pipeline: 'pipeline/p', name: 'n', signal: new AbortController().signal }
 
 it('a generated source gives a task only the partitions that it asks for, with the numbers they have among all', async () => {
-  const source = generated((n, partition) => `${partition}/${n}`, { count: 2, partitions: 4 })
+  const source = generatedSource((n, partition) => `${partition}/${n}`, { count: 2, partitions: 4 })
   expect(await source.partitions!(context)).toEqual(['0', '1', '2', '3'])
   const reader = await source.open(new Map([['3', 1]]), { ...context, partitions: ['1', '3'] })
   expect(reader.partitions()).toEqual(['1', '3'])

@@ -6,9 +6,12 @@ import { checkOptions } from '../../../core/options.ts'
 import { refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
 import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
-/** The same values after every restart, in the same order. @example p.from('orders', values([{ cents: 5 }, { cents: 7 }])) */
-export function values<T>(all: readonly T[]): Source<T> {
-  return { ...generated((n) => all[n] as Synchronous<T>, { count: all.length }), kind: 'values' }
+/**
+ * The same values after every restart, in the same order.
+ * @example p.from('orders', valueSource([{ cents: 5 }, { cents: 7 }]))
+ */
+export function valueSource<T>(all: readonly T[]): Source<T> {
+  return { ...generatedSource((n) => all[n] as Synchronous<T>, { count: all.length }), kind: 'values' }
 }
 
 export interface GeneratedOptions {
@@ -18,11 +21,11 @@ export interface GeneratedOptions {
 }
 
 /** The nth value is a function of n: the same after every restart. */
-export function generated<T>(
+export function generatedSource<T>(
   make: (n: number, partition: number) => Synchronous<T>,
   options: GeneratedOptions = {},
 ): Source<T> {
-  checkOptions('generated', options, new Set(['count', 'partitions']))
+  checkOptions('generatedSource', options, new Set(['count', 'partitions']))
   const { count = Number.POSITIVE_INFINITY, partitions = 1 } = options
   if (!Number.isSafeInteger(partitions) || partitions < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `partitions must be at least 1 (got ${String(partitions)})`)
@@ -37,9 +40,9 @@ export function generated<T>(
 
 /**
  * Anything that can be iterated again from its beginning, in the same order: a restart iterates again and skips values already
- * read. @example iterable(() => readRows())
+ * read. @example iterableSource(() => readRows())
  */
-export function iterable<T>(begin: () => Iterable<T> | AsyncIterable<T>): Source<T> {
+export function iterableSource<T>(begin: () => Iterable<T> | AsyncIterable<T>): Source<T> {
   return {
     kind: 'iterable',
     async open(from) {
@@ -85,7 +88,11 @@ class GeneratedReader<T> implements SourceReader<T> {
       const made = new Array<T>(size)
       const number = this.#numbers[partition]!
       for (let i = 0; i < size; i++) made[i] = this.#make(first + i, number)
-      refuseThenable(made[0], 'the function of generated()', 'use iterable() for values that are waited for')
+      refuseThenable(
+        made[0],
+        'the function of generatedSource()',
+        'use iterableSource() for values that are waited for',
+      )
       this.#next[partition] = first + size
       return { partition: this.#names[partition]!, values: made, position: first + size }
     }

@@ -9,7 +9,7 @@ import { isReprise } from '../../../core/errors.ts'
 import { type Inherited, ownerOf } from '../../../core/history/inheritance.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { StepCall } from '../context.ts'
-import type { Standing } from '../history/entries.ts'
+import type { StandingStep } from '../history/entries.ts'
 import { type Failure, toFailure } from '../history/failure.ts'
 import { type ClaimHost, claimUndo } from '../history/inherited.ts'
 import { itemsOf } from '../history/journal.ts'
@@ -166,7 +166,7 @@ export class Saga {
     const items = itemsOf(journal)
     const since = items.slice(items.findIndex((item) => 'id' in item && item.id === to))
     const registered = new Set(due.map(({ command }) => command.id))
-    const stands = since.flatMap((item): Standing[] => {
+    const stands = since.flatMap((item): StandingStep[] => {
       if (item.kind !== 'done' || Object.hasOwn(undone, item.id)) return []
       const isFailed = item.id === failed.command.id
       const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it says of no way to undo it'

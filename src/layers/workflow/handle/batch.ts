@@ -42,6 +42,7 @@ export function workflows(rp: Engine): Workflows {
 export class Workflows {
   readonly #engine: Host
 
+  /** @internal */
   constructor(engine: Host) {
     this.#engine = engine
   }
@@ -60,6 +61,7 @@ export class WorkflowRuns<Output> {
   readonly #engine: Host
   readonly #definition: AnyWorkflow
 
+  /** @internal */
   constructor(engine: Host, definition: AnyWorkflow) {
     this.#engine = engine
     this.#definition = definition

@@ -32,7 +32,7 @@ import { forkRun, stepEdits } from './fork.ts'
 import { askQuery, awaitUpdate, type UpdateOptions } from './questions.ts'
 import type { RunCancelOptions, RunRollbackOptions } from './rollback-options.ts'
 import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
-import { checkSettleable, type Outcome, settleOnce } from './settle.ts'
+import { checkSettleable, type StepOutcome, settleOnce } from './settle.ts'
 
 const knownSignal = namesOf<{ readonly key?: string }>()('key')
 const knownCancel = namesOf<RunCancelOptions>()('key undo')
@@ -269,7 +269,7 @@ export class WorkflowRun<Output = unknown> {
    */
   async settle(
     step: string,
-    outcome: Outcome,
+    outcome: StepOutcome,
     options: {
       readonly by?: string
       readonly result?: unknown

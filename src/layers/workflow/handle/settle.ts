@@ -13,7 +13,7 @@ import { workflowFold } from '../history/fold.ts'
 import { noCommand, own, type RunState } from '../history/state.ts'
 import { readableId } from '../run/scope.ts'
 
-export type Outcome = 'done' | 'failed' | 'retry' | 'compensated'
+export type StepOutcome = 'done' | 'failed' | 'retry' | 'compensated'
 
 interface Said {
   readonly id: string
@@ -22,7 +22,7 @@ interface Said {
 }
 
 /** A held step accepts every decision; a stuck compensation accepts only these. */
-const ofStuck: ReadonlySet<string> = new Set<Outcome>(['compensated', 'retry'])
+const ofStuck: ReadonlySet<string> = new Set<StepOutcome>(['compensated', 'retry'])
 
 /**
  * Sends the decision unless it was sent before; rejects with CONFLICT if a different one was. `check` refuses a

@@ -158,7 +158,7 @@ export type Item =
     }
 
 /** A step that was done and not undone when the run was restored to before it. */
-export interface Standing {
+export interface StandingStep {
   readonly step: string
   readonly why: string
 }

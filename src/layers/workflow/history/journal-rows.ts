@@ -2,7 +2,7 @@
 
 import type { Head } from '../../../core/store/ports.ts'
 import type { Entry } from '../../../engine/model/entry.ts'
-import { although, brief, type StatusLine, type Told, told } from '../../../engine/model/journal-row.ts'
+import { although, brief, type JournalRow, type StatusLine, told } from '../../../engine/model/journal-row.ts'
 import type { SharedFrom } from '../../../engine/model/memo-protocol.ts'
 import type { Refusals } from '../../../engine/model/model.ts'
 import type { Consumer } from '../../../engine/model/rollback-report.ts'
@@ -41,7 +41,7 @@ interface Fields {
 const letsGo = { letsGo: true } as const
 const cuts = { cuts: true } as const
 
-type Teller = (fields: Fields, entry: Entry) => Told
+type Teller = (fields: Fields, entry: Entry) => JournalRow
 
 /** Entries of other types are shown by their type alone. */
 const tellers: Readonly<Record<string, Teller>> = {
@@ -99,15 +99,15 @@ const tellers: Readonly<Record<string, Teller>> = {
   terminated: ({ reason }) => told('~end', 'end', 'fails', { title: 'terminated', note: reason ?? '', ...letsGo }),
 }
 
-export function tells(entry: Entry): Told | null {
+export function tells(entry: Entry): JournalRow | null {
   return tellers[entry.type]?.((entry.data ?? {}) as Fields, entry) ?? null
 }
 
-function took(ms: number | undefined): Partial<Told> {
+function took(ms: number | undefined): Partial<JournalRow> {
   return ms === undefined ? {} : { ms }
 }
 
-function step(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told {
+function step(id: string, phase: JournalRow['phase'], more: Partial<JournalRow> = {}): JournalRow {
   const kind = /~(child|start|signal|sleep)\b/.exec(id)?.[1]
   const sort = kind === 'child' || kind === 'start' ? 'child' : kind ? 'wait' : 'step'
   const name = readableId(id.replace(/~(child|start|signal):/, '').replace('~sleep', 'sleep'))
@@ -124,16 +124,16 @@ function editedWords(replaces: number, by = 'somebody'): string {
   return `edited by ${by}, in place of entry ${replaces} of its parent`
 }
 
-function undo(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told {
+function undo(id: string, phase: JournalRow['phase'], more: Partial<JournalRow> = {}): JournalRow {
   return told(`~undo:${id}`, 'undo', phase, { title: `undo ${readableId(id)}`, ...more })
 }
 
-function remark(seq: number, title: string, more: Partial<Told> = {}): Told {
+function remark(seq: number, title: string, more: Partial<JournalRow> = {}): JournalRow {
   return told(`~note:${seq}`, 'note', 'is', { title, ...more })
 }
 
 /** The run may have no owner until the retry is due. */
-function retries(row: Told, attempt: number, error: Failure | undefined, at: number | undefined): Told {
+function retries(row: JournalRow, attempt: number, error: Failure | undefined, at: number | undefined): JournalRow {
   return { ...row, attempt, ...failing(error), ...(at && { at }), ...letsGo }
 }
 

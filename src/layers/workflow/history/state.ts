@@ -2,7 +2,7 @@
 // boundary drops the outcomes of the last iteration, so the journal is only as long as the code since that boundary.
 
 import type { Entry } from '../../../engine/history/history.ts'
-import type { End, Item, NotedWait, Standing, Started } from './entries.ts'
+import type { End, Item, NotedWait, StandingStep, Started } from './entries.ts'
 import type { Failure } from './failure.ts'
 import type { Journal } from './journal.ts'
 
@@ -61,7 +61,7 @@ export interface RunState {
    */
   readonly restored?: {
     readonly to: string
-    readonly stands: readonly Standing[]
+    readonly stands: readonly StandingStep[]
     readonly undone: readonly string[]
     readonly error: Failure
     readonly isHeld: boolean

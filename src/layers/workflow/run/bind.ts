@@ -6,6 +6,7 @@ import type { Limits } from '../../../core/limits.ts'
 import { aFunction, checkOptions, checkValues, namesOf } from '../../../core/options.ts'
 import type { Attribute } from '../../../core/store/ports.ts'
 import { checkAttributes } from '../../../core/store/shapes.ts'
+import { type LogPlace, logPlace } from '../../../engine/base/log.ts'
 import type { Recallable } from '../../../engine/model/memo-protocol.ts'
 import { askChild, askStart, type ParentRun } from '../commands/children.ts'
 import { type BranchingRun, loop, parallel, race } from '../commands/flow.ts'
@@ -27,7 +28,7 @@ import { messageName } from '../messages.ts'
 import { tolerated } from './command.ts'
 import { ContinueAsNew } from './ending.ts'
 import type { Recorder } from './recorder.ts'
-import { commandName, currentPlace, type Scope } from './scope.ts'
+import { commandName, currentPlace, leaveScope, type Scope } from './scope.ts'
 
 /** The run as the context uses it: all kinds of commands, queries and updates. */
 export interface BoundRun extends SharingRun, TransactionRun, ParentRun, BranchingRun {
@@ -173,6 +174,25 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
 // A symbol instead of a private field: code may wrap its context, and objects that inherit from it must work too.
 const binding = Symbol('binding')
 
+/** A replay does not write lines again. A step's call runs once, so its lines are written even during a replay. */
+const runPlace: LogPlace = {
+  fields(context: Pick<WorkflowContext, 'id' | 'workflow' | 'isReplaying'>) {
+    const step = currentPlace()?.step
+    if (!step && context.isReplaying) return null
+    const of = { workflow: context.workflow, run: context.id }
+    if (!step) return of
+    const { name, attempt, isUndo } = step
+    return {
+      ...of,
+      ...(name !== undefined && { step: name }),
+      ...(attempt !== undefined && { attempt }),
+      ...(isUndo && { compensates: true }),
+    }
+  },
+  // A logger may write to a file or read the clock, which workflow code may not.
+  around: leaveScope,
+}
+
 class BoundContext {
   readonly id: string
   readonly workflow: string
@@ -182,6 +202,10 @@ class BoundContext {
     this.id = bound.run.id
     this.workflow = bound.run.definition.name
     this[binding] = bound
+  }
+
+  get [logPlace](): LogPlace {
+    return runPlace
   }
 
   get isReplaying(): boolean {

@@ -222,3 +222,43 @@ export class Slots {
     }
   }
 }
+
+/**
+ * A read that callers share, one at a time. A read under way may have begun before a new caller's question: one more read
+ * then serves all callers that arrive meanwhile.
+ */
+export class SharedRead {
+  readonly #read: () => Promise<void>
+  #current: Promise<void> | null = null
+  #next: Promise<void> | null = null
+
+  constructor(read: () => Promise<void>) {
+    this.#read = read
+  }
+
+  /** Null: no read is under way. */
+  get current(): Promise<void> | null {
+    return this.#current
+  }
+
+  get hasNext(): boolean {
+    return this.#next !== null
+  }
+
+  run(): Promise<void> {
+    if (!this.#current) return this.#start()
+    this.#next ??= this.#current.catch(() => undefined).then(() => this.#start())
+    return this.#next
+  }
+
+  #start(): Promise<void> {
+    this.#next = null
+    const read = this.#read()
+    this.#current = read
+    const done = () => {
+      if (this.#current === read) this.#current = null
+    }
+    read.then(done, done)
+    return read
+  }
+}

@@ -5,6 +5,7 @@ import { equalBytes, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { SharedRead } from '../../lib/waiting.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { erasureOf } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../history/history.ts'
@@ -40,8 +41,7 @@ export class Replica<State, Handle = unknown> {
   #point: Point
   /** The checkpoint from which its state was restored: the first checkpoint after a takeover need only add to it. */
   #base: Recovered<State>['base']
-  #look: Promise<void> | null = null
-  #next: Promise<void> | null = null
+  readonly #reads = new SharedRead(() => this.#catchUp())
   #stopLooking: readonly (() => void)[] = []
   #isClosed = false
 
@@ -108,12 +108,7 @@ export class Replica<State, Handle = unknown> {
   /** Reads new entries. Resolves when the state has caught up with the head as of this call. */
   refresh(): Promise<void> {
     if (this.#isClosed) return Promise.reject(new RepriseError('CLOSED', 'the replica was closed'))
-    // The refresh under way may have read the head before this call: one more refresh then serves all callers since.
-    if (this.#look) {
-      this.#next ??= this.#look.catch(() => undefined).then(() => this.#start())
-      return this.#next
-    }
-    return this.#start()
+    return this.#reads.run()
   }
 
   /**
@@ -153,15 +148,6 @@ export class Replica<State, Handle = unknown> {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.close()
-  }
-
-  #start(): Promise<void> {
-    this.#next = null
-    const look = this.#catchUp().finally(() => {
-      if (this.#look === look) this.#look = null
-    })
-    this.#look = look
-    return look
   }
 
   async #catchUp(): Promise<void> {

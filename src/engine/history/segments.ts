@@ -60,7 +60,9 @@ export function chained(
 ): NamedSegment[] {
   const chain: NamedSegment[] = []
   for (let at: Point = { seq: floor, digest: floorDigest }; ; at = chain[0]!.from) {
-    const before = segments.find(({ from, to }) => from.seq < at.seq && to.seq === at.seq && same(to.digest, at.digest))
+    const before = segments.find(
+      ({ from, to }) => from.seq < at.seq && to.seq === at.seq && equalBytes(to.digest, at.digest),
+    )
     // A fork may have left in the middle of the last one.
     const last = chain.length > 0 ? undefined : segments.find(({ from, to }) => from.seq < at.seq && to.seq > at.seq)
     const found = before ?? last
@@ -131,9 +133,5 @@ export async function readSegment(
 }
 
 function isAt(a: Point, b: Point): boolean {
-  return a.seq === b.seq && same(a.digest, b.digest)
-}
-
-function same(a: Uint8Array, b: Uint8Array): boolean {
-  return equalBytes(a, b)
+  return a.seq === b.seq && equalBytes(a.digest, b.digest)
 }

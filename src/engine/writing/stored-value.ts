@@ -40,7 +40,18 @@ export async function writeValue(
 ): Promise<StoredParts> {
   const writer = new ChunkWriter(stateIo(kernel, hold), held)
   const streamed = source ? await writer.stream(source, signal) : null
-  const main = await writer.value(kernel.codec.encode({ shape: 'value', value: value() }))
+  return await finishValue(kernel, hold, writer, streamed, value())
+}
+
+/** Writes the value behind its stream, and ends the output. */
+export async function finishValue(
+  kernel: Kernel,
+  hold: ChunkHold,
+  writer: ChunkWriter,
+  streamed: Awaited<ReturnType<ChunkWriter['stream']>> | null,
+  value: unknown,
+): Promise<StoredParts> {
+  const main = await writer.value(kernel.codec.encode({ shape: 'value', value }))
   await writer.output.finish()
   const totalBytes = main.storedBytes + (streamed?.storedBytes ?? 0)
   return {

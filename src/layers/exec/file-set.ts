@@ -17,7 +17,7 @@ import { stateIo } from '../../engine/snapshot/kernel-io.ts'
 import { ChunkInput } from '../../engine/snapshot/restore-input.ts'
 import type { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
-import { type StoredParts, streamPart } from '../../engine/writing/stored-value.ts'
+import { finishValue, type StoredParts, streamPart } from '../../engine/writing/stored-value.ts'
 
 export interface CapturedFile {
   readonly path: string
@@ -67,7 +67,6 @@ export class ChangedWhileRead extends Error {
 /** Smaller files share a segment. */
 const smallBytes = 256 * 1024
 const packBytes = 8 * 1024 * 1024
-const readBackBytes = 8 * 1024 * 1024
 
 export async function writeTree(
   kernel: Kernel,
@@ -106,21 +105,10 @@ export async function writeTree(
     segments: segments.map(({ size, refs }) => ({ bytes: size, chunks: refs.length })),
   }
   const streamed = segments.length > 0 ? await writer.join(segments) : null
-  const main = await writer.value(kernel.codec.encode({ shape: 'value', value: tree }))
-  await writer.output.finish()
-  const totalBytes = main.storedBytes + (streamed?.storedBytes ?? 0)
   return {
     tree,
     known: { stamps: survey.files, files, segments, paths: plan },
-    parts: [
-      { kind: 'value', name: null, content: main.content },
-      ...(streamed ? [{ kind: 'stream' as const, name: streamPart, content: streamed.content }] : []),
-    ],
-    totalBytes,
-    addedBytes: writer.output.addedBytes,
-    readsBackAll: totalBytes <= readBackBytes,
-    addedChunks: writer.output.added,
-    hold,
+    ...(await finishValue(kernel, hold, writer, streamed, tree)),
   }
 }
 

@@ -14,6 +14,7 @@ import { isLost } from '../../engine/writing/contest.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
 import { TurnWriter } from '../../engine/writing/turn-writer.ts'
+import { SharedRead } from '../../lib/waiting.ts'
 import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
 import { Revisions } from './revisions.ts'
 import type { Draft, ResourceObject } from './rules/object.ts'
@@ -57,8 +58,7 @@ export class OpenResource implements SharedResource {
   #suspect: Point | null = null
   /** Incremented when history turned out to be a different one. */
   #branch = 0
-  #look: Promise<void> | null = null
-  #nextLook: Promise<void> | null = null
+  readonly #reads = new SharedRead(() => this.#read())
   #followers = 0
   #stopFollowing: (() => void) | null = null
   #isClosed = false
@@ -128,13 +128,7 @@ export class OpenResource implements SharedResource {
 
   /** Reads the commits of other processes; takes over no ownership. */
   refresh(): Promise<void> {
-    // A read under way may have started before those commits: then one more read, shared by all callers that arrive
-    // meanwhile.
-    if (this.#look) {
-      this.#nextLook ??= this.#look.catch(() => undefined).then(() => this.#startLook())
-      return this.#nextLook
-    }
-    return this.#startLook()
+    return this.#reads.run()
   }
 
   async read(name: string): Promise<ResourceObject | undefined> {
@@ -283,9 +277,8 @@ export class OpenResource implements SharedResource {
     return rest
   }
 
-  #startLook(): Promise<void> {
-    this.#nextLook = null
-    const look = this.#writer.inTurn(async () => {
+  #read(): Promise<void> {
+    return this.#writer.inTurn(async () => {
       await this.#turns.refresh()
       const suspect = this.#suspect
       if (!suspect) return
@@ -293,12 +286,6 @@ export class OpenResource implements SharedResource {
       if (this.#suspect === suspect) this.#suspect = null
       this.#wake()
     })
-    this.#look = look
-    const done = () => {
-      if (this.#look === look) this.#look = null
-    }
-    look.then(done, done)
-    return look
   }
 
   #startFollowing(): () => void {

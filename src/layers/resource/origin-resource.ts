@@ -7,7 +7,7 @@ import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host/host.ts'
-import { sleep } from '../../lib/waiting.ts'
+import { SharedRead, sleep } from '../../lib/waiting.ts'
 import { type ChangePage, type ReadPoint, revisionGone } from './history.ts'
 import type { ListOptions, ResourceList } from './list.ts'
 import type { OriginCollection, OriginEvent, OriginObject } from './origin.ts'
@@ -38,8 +38,7 @@ export class OriginResource implements SharedResource {
   #revision = 0
   #branch = 0
   #hasListed = false
-  #look: Promise<void> | null = null
-  #nextLook: Promise<void> | null = null
+  readonly #reads = new SharedRead(() => this.#relist())
   #followers = 0
   /** The watch under way. */
   #stream: { readonly stop: AbortController; readonly over: Promise<void> } | null = null
@@ -115,11 +114,12 @@ export class OriginResource implements SharedResource {
   }
 
   refresh(): Promise<void> {
-    if (this.#look) {
-      this.#nextLook ??= this.#look.catch(() => undefined).then(() => this.#startLook())
-      return this.#nextLook
+    const read = this.#reads.run()
+    const done = () => {
+      if (this.#followers > 0 && this.#hasListed && !this.#reads.current && !this.#reads.hasNext) this.#startStream()
     }
-    return this.#startLook()
+    read.then(done, done)
+    return read
   }
 
   async read(name: string): Promise<ResourceObject | undefined> {
@@ -136,7 +136,7 @@ export class OriginResource implements SharedResource {
 
   follow(): () => void {
     this.#followers += 1
-    if (this.#hasListed && !this.#look) this.#startStream()
+    if (this.#hasListed && !this.#reads.current) this.#startStream()
     let isOver = false
     return () => {
       if (isOver) return
@@ -155,7 +155,7 @@ export class OriginResource implements SharedResource {
     this.#closing.abort()
     this.#wake()
     await this.#stopStream()
-    await this.#look?.catch(() => undefined)
+    await this.#reads.current?.catch(() => undefined)
   }
 
   /** Selectors of fields and names are evaluated here, those of labels by the server. */
@@ -193,18 +193,6 @@ export class OriginResource implements SharedResource {
     const fences = initialResources().fences
     fences.set(by, head?.epoch ?? 0)
     checkFence({ fences }, { by, epoch })
-  }
-
-  #startLook(): Promise<void> {
-    this.#nextLook = null
-    const look = this.#relist()
-    this.#look = look
-    const done = () => {
-      if (this.#look === look) this.#look = null
-      if (this.#followers > 0 && this.#hasListed && !this.#nextLook) this.#startStream()
-    }
-    look.then(done, done)
-    return look
   }
 
   /** Lists all objects in pages of one revision; starts over if that revision is gone before the last page. */

@@ -3,10 +3,10 @@
 // none is lost, and in a sink that is exactly-once, none is doubled. It needs no particular test runner.
 
 import assert from 'node:assert/strict'
-import { open as openEngine } from '../../engine/api/open.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import type { Prepared, Sink, SinkWriter } from '../../layers/pipeline/index.ts'
 import type { Runner } from '../conformance/suite.ts'
+import { inWorld } from './source-kit.ts'
 
 /** The world of one test: an outside system, and the sink that writes to it. */
 export interface SinkWorld<T> {
@@ -33,18 +33,7 @@ export interface SinkHarness<T> {
 /** @example sinkConformance({ describe, it }, { name: 'my queue', create: async () => ({ … }) }) */
 export function sinkConformance<T>(runner: Runner, harness: SinkHarness<T>): void {
   const test = (title: string, body: (kit: SinkKit<T>) => Promise<void>) =>
-    runner.it(title, async () => {
-      const world = await harness.create()
-      const engine = world.engine ?? (await openEngine('memory:'))
-      const kit = new SinkKit<T>(world, engine)
-      try {
-        await body(kit)
-      } finally {
-        await kit.end()
-        await world.destroy()
-        if (!world.engine) await (engine as { close(): Promise<void> } & Engine).close()
-      }
-    })
+    runner.it(title, () => inWorld(harness, (world, engine) => new SinkKit<T>(world, engine), body))
   runner.describe(`the sink ${harness.name}`, () => {
     test('shows records when their checkpoint is committed, and no others', (kit) => kit.commits())
     test('shows records once when a commit is asked for again', (kit) => kit.commitsAgain())

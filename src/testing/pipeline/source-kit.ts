@@ -50,18 +50,7 @@ const placesMax = 12
 /** @example sourceConformance({ describe, it }, { name: 'my queue', create: async () => ({ … }) }) */
 export function sourceConformance<T>(runner: Runner, harness: SourceHarness<T>): void {
   const test = (title: string, body: (kit: SourceKit<T>) => Promise<void>) =>
-    runner.it(title, async () => {
-      const world = await harness.create()
-      const engine = world.engine ?? (await openEngine('memory:'))
-      const kit = new SourceKit<T>(world, engine)
-      try {
-        await body(kit)
-      } finally {
-        await kit.end()
-        await world.destroy()
-        if (!world.engine) await (engine as { close(): Promise<void> } & Engine).close()
-      }
-    })
+    runner.it(title, () => inWorld(harness, (world, engine) => new SourceKit<T>(world, engine), body))
   runner.describe(`the source ${harness.name}`, () => {
     test('gives every record once, in the order of its partition', (kit) => kit.everything())
     test('goes on behind any position, with no gap and no repeat', (kit) => kit.resumes())
@@ -74,6 +63,29 @@ export function sourceConformance<T>(runner: Runner, harness: SourceHarness<T>):
     test('refuses a position that is no position of its own', (kit) => kit.refuses())
     test('refuses a position that is gone', (kit) => kit.gone())
   })
+}
+
+interface PipelineWorld {
+  readonly engine?: Engine
+  destroy(): Promise<void>
+}
+
+/** One test in a world of its own, which is removed afterwards. */
+export async function inWorld<World extends PipelineWorld, Kit extends { end(): Promise<void> }>(
+  harness: { create(): Promise<World> },
+  kitOf: (world: World, engine: Engine) => Kit,
+  body: (kit: Kit) => Promise<void>,
+): Promise<void> {
+  const world = await harness.create()
+  const engine = world.engine ?? (await openEngine('memory:'))
+  const kit = kitOf(world, engine)
+  try {
+    await body(kit)
+  } finally {
+    await kit.end()
+    await world.destroy()
+    if (!world.engine) await (engine as { close(): Promise<void> } & Engine).close()
+  }
 }
 
 class SourceKit<T> {

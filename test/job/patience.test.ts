@@ -2,9 +2,11 @@
 // with the right things.
 
 import { expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { failureOf } from '../../src/engine/storage/failure-notes.ts'
 import { consumer, GiveUp, job, keyRange, readLetters, redriveLetters } from '../../src/layers/job/index.ts'
+import { jobFold } from '../../src/layers/job/state.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const numbers = (count: number) => Array.from({ length: count }, (_, i) => i)
@@ -26,6 +28,28 @@ onEveryStore('a job', (world) => {
     const keys = (await readLetters(engine, 'job/missing')).map((letter) => letter.key)
     await redriveLetters(engine, 'job/missing', keys)
     expect(await (await engine.run(work)).result()).toMatchObject({ done: 0, failed: 40 })
+  })
+
+  it('takes a request for its dead letters while another process is becoming its owner', async () => {
+    const { engine: another } = await world()
+    const [sender, owner] = [await another(), await another()]
+    const work = job('taken', {
+      source: [1],
+      retry: { attempts: 1 },
+      each: async () => {
+        throw new GiveUp('404')
+      },
+    })
+    await (await owner.run(work)).result()
+    const [letter] = await readLetters(sender, 'job/taken')
+    // The head as the sender read it, just before the other process became the owner.
+    const host = hostOf(sender)
+    const before = await host.head('job/taken')
+    const open = await hostOf(owner).openTimeline(timelineId('job/taken'), jobFold())
+    host.head = async () => before
+    await redriveLetters(sender, 'job/taken', [letter!.key])
+    expect(await open.inbox()).toHaveLength(1)
+    await open.close()
   })
 
   it('lets the next item probe when the probe says nothing about the service', async () => {

@@ -1,9 +1,12 @@
 // Mail of a known shape: any program may send a message of any kind to any timeline. The owner reports and drops a
 // message that its model does not know, or whose data has another shape; it never stops the timeline.
 
+import { timelineId } from '../../core/coordinate.ts'
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Message } from '../../core/store/ports.ts'
+import type { Fold } from '../model/definition.ts'
+import type { OpenTimeline } from '../writing/timeline.ts'
 import type { Host } from './host.ts'
 
 /** Null: the message was reported, and only has to be removed from the inbox. */
@@ -16,4 +19,24 @@ export function readShaped(engine: Host, message: Message, shapes: Shapes): unkn
   const what = `${to}: the message ${id} of the kind ${kind} was dropped: ${fault}`
   engine.events.emit('problem', { where: to, error: new RepriseError('MALFORMED', what, { id, kind }) })
   return null
+}
+
+/** Applies mail that was just sent, for a timeline that may have no owner. An owner reads its mail by itself. */
+export async function applyHere<State>(
+  engine: Host,
+  timeline: string,
+  fold: Fold<State>,
+  apply: (open: OpenTimeline<State>) => Promise<void>,
+): Promise<void> {
+  try {
+    const open = await engine.openTimeline(timelineId(timeline), fold, { mustExist: true })
+    try {
+      await apply(open)
+    } finally {
+      await open.close()
+    }
+  } catch (error) {
+    // Another process owns the timeline, or took it over meanwhile: if both applied the mail, history contains it once.
+    if (!isReprise(error, 'OWNED', 'FENCED', 'CONFLICT')) throw error
+  }
 }

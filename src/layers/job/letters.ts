@@ -1,12 +1,11 @@
 // Dead letters: items that could not be processed, with their last error. People read, edit, redrive or discard them.
 // Requests are sent as mail, so that they reach a job whether it is running or not.
 
-import { timelineId } from '../../core/coordinate.ts'
 import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { recover } from '../../engine/history/recover.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
-import { readShaped } from '../../engine/host/shaped-mail.ts'
+import { applyHere, readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { type EntryData, entry } from './entries.ts'
@@ -97,10 +96,5 @@ async function applyIfFree(engine: Host, timeline: string): Promise<void> {
   const head = await engine.head(timeline)
   // A live owner finds the mail by itself.
   if (!head || (head.owner && head.isOwnerAlive)) return
-  const open = await engine.openTimeline(timelineId(timeline), jobFold())
-  try {
-    await applyMail(engine, open)
-  } finally {
-    await open.close()
-  }
+  await applyHere(engine, timeline, jobFold(), (open) => applyMail(engine, open))
 }

@@ -1,12 +1,11 @@
 // Dead letters of informers and controllers: objects whose handler failed as often as its policy allows. Requests to redrive
 // or discard them travel as mail, so that they reach both a running process and one that starts later.
 
-import { timelineId } from '../../core/coordinate.ts'
 import type { Shapes } from '../../core/data-shape.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { recover } from '../../engine/history/recover.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
-import { readShaped } from '../../engine/host/shaped-mail.ts'
+import { applyHere, readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import type { Target } from '../../engine/model/model.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
@@ -41,17 +40,7 @@ export async function askFor(
   const engine = hostOf(rp)
   await engine.send(timeline, kinds[what], { keys }, key === undefined ? {} : { id: `${kinds[what]}:${key}` })
   // No process may be doing the work: then the request is applied here.
-  try {
-    const open = await engine.openTimeline(timelineId(timeline), followerFold, { mustExist: true })
-    try {
-      await applyMail(engine, open)
-    } finally {
-      await open.close()
-    }
-  } catch (error) {
-    // The owner reads its mail as well: if both applied it, history contains it once.
-    if (!isReprise(error, 'OWNED', 'FENCED', 'CONFLICT')) throw error
-  }
+  await applyHere(engine, timeline, followerFold, (open) => applyMail(engine, open))
 }
 
 const mailShapes: Shapes = { [kinds.redrive]: { keys: 'list?' }, [kinds.discard]: { keys: 'list?' } }

@@ -10,6 +10,8 @@ export interface DevChannel {
   readonly over: Promise<void>
   /** Reports that everything is loaded, and resolves when this server may start. */
   turn(): Promise<void>
+  /** Reports that the server answers requests. */
+  serves(): void
   close(): void
 }
 
@@ -29,6 +31,7 @@ export function devChannel(): DevChannel | null {
         process.once('message', () => resolve())
         process.send!('loaded')
       }),
+    serves: () => void process.send!('serving'),
     close: () => {
       if (process.connected) process.disconnect()
     },

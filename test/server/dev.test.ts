@@ -2,9 +2,10 @@
 
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
-import { bin, root } from '../cli/support.ts'
+import { bin, cli, root } from '../cli/support.ts'
 import { type Cleanups, Client, placeOn, tokenIn } from './serving.ts'
 
 const cleanups: Cleanups = []
@@ -74,3 +75,17 @@ it('starts anew when a file changes: runs go on, broken code is not taken, and a
   child.kill('SIGINT')
   expect(await closed).toBe(0)
 }, 180_000)
+
+it('ends with the reason where the port is taken', async () => {
+  const place = await placeOn('sqlite', cleanups)
+  writeFileSync(join(place.folder, 'flow.mjs'), flow('one', 'hello'))
+  const taken = createServer()
+  await new Promise<void>((resolve) => taken.listen(place.port, '127.0.0.1', resolve))
+  cleanups.push(() => taken.close())
+  const args = ['dev', 'flow.mjs', '--port', String(place.port), '--url', place.url, '--token-file', 'tokens.json']
+  const ended = await cli(args, { cwd: place.folder })
+  expect([ended.code, ended.stderr]).toEqual([
+    2,
+    expect.stringMatching(/127\.0\.0\.1:\d+ is taken: choose another port/),
+  ])
+})

@@ -10,6 +10,7 @@ import { type Command, flag, type Options, text } from '../command.ts'
 import { devEnvironment } from '../dev-channel.ts'
 import { exit } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
+import { loadServer } from './serve.ts'
 
 /** Editors write a file in several steps. */
 const settleMs = 100
@@ -18,16 +19,24 @@ const foldersMax = 1000
 interface Server {
   readonly child: ChildProcess
   readonly loaded: Promise<boolean>
+  /** False: the process ended before it answered requests. */
+  readonly serves: Promise<boolean>
   readonly closed: Promise<number>
 }
 
 const dev: Command = async ({ args, options, output }) => {
   const file = args[0]!
   if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
+  await loadServer()
   const interruption = onInterrupt(output, 'finishing the work in flight')
   const argv = serveArguments(file, options)
   /** At most one: the code that runs. */
   const running: Server[] = []
+  const isRunning = (server: Server) => running.includes(server) && !interruption.isAsked
+  let end: (code: number) => void = () => undefined
+  const ended = new Promise<number>((resolve) => {
+    end = resolve
+  })
   let isPending = false
   const replace = async () => {
     isPending = false
@@ -43,6 +52,12 @@ const dev: Command = async ({ args, options, output }) => {
     }
     running.push(next)
     next.child.send('go')
+    // A port that is taken, or a store that cannot be opened: no edit of the code helps.
+    if (!(await next.serves)) end(await next.closed)
+    else
+      void next.closed.then(
+        (code) => isRunning(next) && output.note(`the server ended (exit code ${code}); save again`),
+      )
   }
   let turn = replace()
   const tokens = resolve(text(options, 'token-file') ?? '')
@@ -52,12 +67,13 @@ const dev: Command = async ({ args, options, output }) => {
     output.note(`${relative(process.cwd(), changed)} changed`)
     turn = turn.then(replace)
   })
-  await interruption.asked
+  const failed = await Promise.race([interruption.asked, ended])
   watching.close()
   await turn
   for (const { child } of running) child.kill('SIGTERM')
   const codes = await Promise.all(running.map(({ closed }) => closed))
   interruption.off()
+  if (typeof failed === 'number') return failed
   return codes.every((code) => code === 0) ? exit.ok : exit.interrupted
 }
 
@@ -82,11 +98,12 @@ function start(argv: readonly string[], isReload: boolean): Server {
     detached: true,
   })
   const closed = new Promise<number>((done) => void child.once('close', (code) => done(code ?? 1)))
-  const loaded = new Promise<boolean>((done) => {
-    child.once('message', () => done(true))
-    void closed.then(() => done(false))
-  })
-  return { child, loaded, closed }
+  const reported = (wanted: string) =>
+    new Promise<boolean>((done) => {
+      child.on('message', (message) => message === wanted && done(true))
+      void closed.then(() => done(false))
+    })
+  return { child, loaded: reported('loaded'), serves: reported('serving'), closed }
 }
 
 /**

@@ -58,7 +58,7 @@ async function write(
     writeFileSync(file.path, file.content)
   }
   const main = relative('.', files[0]!.path)
-  const next = `${template.runsWith?.(language) ?? 'reprise run'} ${main}${template.name === 'workflow' ? ' --id first' : ''}`
+  const next = `${template.runsWith?.(language) ?? 'npx reprise run'} ${main}${template.name === 'workflow' ? ' --id first' : ''}`
   output.result({ template: template.name, files: files.map((file) => file.path), next }, () => {
     for (const file of files) output.line(`wrote ${file.path}`)
     output.lines(`\nrun it:  ${next}\nthen kill it, and run it again`)

@@ -75,6 +75,7 @@ const serve: Command = async ({ options, output }) => {
     if (isWorking) workHere(engine, definitions, module!, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits })
+    dev?.serves()
     // The code in the link works once: it is printed only for a person who is present.
     const isSeen = (output.isTerminal || flag(options, 'open')) && !dev?.isReload
     const link = isSeen ? `${listening.url}${handler.link(tokens[0]!.name)}` : null

@@ -52,11 +52,12 @@ export function exact(time: number): string {
   return offset.slice(0, 23).replace('T', ' ')
 }
 
-/** A colour for every id: the same one wherever it is shown. */
-export function hueOf(id: string): number {
-  let hash = 2166136261
-  for (let i = 0; i < id.length; i += 1) hash = Math.imul(hash ^ id.charCodeAt(i), 16777619)
-  return (hash >>> 0) % 360
+/** Marks of writing direction and invisible characters, which can make one id look like another. */
+const unseen = /[\u200b-\u200f\u2028-\u202e\u2060-\u2069\u061c\ufeff]/g
+
+/** @example visible('a\u202eb') // 'a\\u202eb' */
+export function visible(text: string): string {
+  return text.replace(unseen, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 export type Tone = 'good' | 'bad' | 'warn' | 'busy' | 'calm'

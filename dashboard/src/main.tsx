@@ -1,9 +1,10 @@
 // The page: the person, the screen that the address names, and the frame around it.
 
 import { effect, signal } from '@preact/signals'
-import { render } from 'preact'
+import { options, render } from 'preact'
 import { useState } from 'preact/hooks'
 import { at, beginSession, get, getEarly, mayPass, type Problem, problemOf } from './api.ts'
+import { visible } from './format.ts'
 import { heardAt } from './heard.ts'
 import { firstPage } from './history.ts'
 import { useKeys } from './keys.ts'
@@ -258,6 +259,13 @@ function askEarly(): void {
   if ((query.get('tab') ?? 'journal') === 'journal') getEarly(at(id, 'history'), firstPage)
 }
 
+// Everything on the page that is text goes through here: no text can turn itself around or hide.
+const { vnode: before } = options
+options.vnode = (node) => {
+  const text = node as unknown as { type: unknown; props: unknown }
+  if (text.type === null && typeof text.props === 'string') text.props = visible(text.props)
+  before?.(node)
+}
 startTheme()
 let entered: string | null | undefined
 effect(() => {

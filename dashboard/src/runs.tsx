@@ -10,7 +10,7 @@ import { useGet } from './loading.ts'
 import { go, hrefOf, place, withQuery } from './route.ts'
 import { about, whyNot } from './session.ts'
 import type { SearchAnswer, TimelineRow } from './types.ts'
-import { Button, Chip, CommandLine, Dot, Empty, Icon, OpenJson, Problems, Status, Time } from './ui.tsx'
+import { Button, Chip, CommandLine, Empty, Icon, OpenJson, Problems, Status, Time } from './ui.tsx'
 
 const pageRows = 50
 const spans: readonly (readonly [string, string, number])[] = [
@@ -213,7 +213,6 @@ function Line(props: {
       </td>
       <td class="id-cell">
         <a id={`run-${index}`} href={hrefOf(['t', timeline])} onFocus={() => onFocus(index)} title={timeline}>
-          <Dot id={timeline} />
           <span class="id">{timeline}</span>
         </a>
         {kind === null && <Chip title="no model here knows it">unknown kind</Chip>}

@@ -12,7 +12,7 @@ import { about } from './session.ts'
 import { type Setting, Settings } from './settings.tsx'
 import { Table } from './table.tsx'
 import type { Letter, SearchAnswer, Worker } from './types.ts'
-import { Chip, CommandLine, Dot, OpenJson, Problems, Status, Time, TimelineLink } from './ui.tsx'
+import { Chip, CommandLine, OpenJson, Problems, Status, Time, TimelineLink } from './ui.tsx'
 
 interface Queue {
   readonly queue: string
@@ -326,7 +326,6 @@ function Workers({ workers }: { workers: readonly Worker[] }) {
         key: worker.id,
         cells: [
           <span key="w" title={`${worker.host} ${worker.process}`}>
-            <Dot id={worker.id} />
             <b>{worker.name}</b> <code>{worker.id}</code>
           </span>,
           worker.isStuck ? (

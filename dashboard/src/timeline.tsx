@@ -21,7 +21,7 @@ import { StandsText } from './runs.tsx'
 import { about } from './session.ts'
 import { Travel } from './travel.tsx'
 import type { Timeline, Worker } from './types.ts'
-import { Chip, CommandLine, Copy, Dot, Empty, Facts, OpenJson, Problems, Status, Time } from './ui.tsx'
+import { Chip, CommandLine, Copy, Empty, Facts, OpenJson, Problems, Status, Time } from './ui.tsx'
 
 const tabs = [
   ['journal', 'Journal'],
@@ -117,7 +117,6 @@ function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker 
         </a>
         <span aria-hidden="true">/</span>
         <h1>
-          <Dot id={id} />
           <span>{id}</span>
         </h1>
         <Copy text={id} label="Copy the id" />

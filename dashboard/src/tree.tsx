@@ -2,7 +2,7 @@
 
 import { hrefOf } from './route.ts'
 import type { Relative } from './travel.tsx'
-import { Chip, Dot, Time } from './ui.tsx'
+import { Chip, Time } from './ui.tsx'
 
 const lineHeight = 46
 const laneWidth = 18
@@ -71,7 +71,6 @@ export function Tree({ relatives, current, seq }: { relatives: readonly Relative
               title={each.timeline}
               aria-current={each.timeline === current ? 'true' : undefined}
             >
-              <Dot id={each.timeline} />
               <span class="id">{each.timeline}</span>
             </a>
             <span class="dim">

@@ -4,7 +4,7 @@ import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { download, type Problem, problemOf } from './api.ts'
-import { exact, hueOf, relative, type Tone, toneOf } from './format.ts'
+import { exact, relative, type Tone, toneOf } from './format.ts'
 import { now } from './live.ts'
 import { hrefOf } from './route.ts'
 
@@ -35,22 +35,11 @@ export function Time({ at }: { at: number | null | undefined }) {
   )
 }
 
-/** The colour of an id. */
-export function Dot({ id }: { id: string }) {
-  const hue = hueOf(id)
-  return (
-    <svg class="dot" viewBox="0 0 10 10" width="10" height="10" aria-hidden="true">
-      <circle cx="5" cy="5" r="4.5" fill={`hsl(${hue} 62% 52%)`} />
-    </svg>
-  )
-}
-
 /** A link to the page of a timeline. */
 export function TimelineLink({ id, tab = null }: { id: string; tab?: string | null }) {
   return (
     <span class="id-cell">
       <a href={hrefOf(['t', id], { tab })} title={id}>
-        <Dot id={id} />
         <span class="id">{id}</span>
       </a>
     </span>

@@ -40,6 +40,16 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await third.close()
   })
 
+  it('shows marks of direction in an id, which would make it look like another, as what they are', async () => {
+    const { rp, page } = board
+    const turned = await rp.open(counter, 'a\u202eb\u2066c')
+    await turned.append({ type: 'added', by: 1 })
+    await turned.close()
+    await board.show('#/runs?all=1&text=counter')
+    await page.getByRole('link', { name: 'counter/a\\u202eb\\u2066c' }).waitFor()
+    expect(await page.locator('main').innerText()).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/)
+  })
+
   it('has scripts and styles of its own only, under a policy that allows no others', async () => {
     const response = await fetch(`${board.url}/`)
     const policy = response.headers.get('content-security-policy')!

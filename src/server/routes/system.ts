@@ -160,7 +160,7 @@ export const systemRoutes: readonly Route[] = [
       if (code === undefined && asked.header('authorization') === null) {
         throw new RepriseError('INVALID_ARGUMENT', 'pass the code of a link, or a token in the header', {})
       }
-      const what = code === undefined ? 'only a token begins a session' : 'the link was used already, or is too old'
+      const what = code === undefined ? 'only a token begins a session' : 'the link was already used, or has expired'
       throw new RepriseError('UNAUTHENTICATED', what, {})
     },
   },

@@ -44,7 +44,9 @@ export function JournalView({ timeline, journal, worker, onAct }: JournalViewPro
     e: () => troubleIndex >= 0 && choose(troubleIndex),
     Escape: () => (chosen >= 0 ? go(withQuery({ row: null }), 'replace') : go(hrefOf(['runs']))),
   })
-  const inHand = worker?.underWay.filter((each) => each.timeline === timeline.timeline) ?? []
+  // The last report of a worker that is gone names calls that no process makes any more.
+  const reported = timeline.isOwnerAlive ? (worker?.underWay ?? []) : []
+  const inHand = reported.filter((each) => each.timeline === timeline.timeline)
   const barWidth = Math.max(120, Math.floor(width * (chosen >= 0 ? 0.4 : 0.5)))
   return (
     <div class="journal">

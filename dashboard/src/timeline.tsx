@@ -209,7 +209,9 @@ function Owner({ timeline, worker }: { timeline: Timeline; worker: Worker | null
   return (
     <p class={`owner ${isUnfinished ? 'gone' : ''}`}>
       <i aria-hidden="true" />
-      {isUnfinished ? `stopped: its worker ${name} is gone; another one takes it over` : `last on worker ${name}`}
+      {isUnfinished
+        ? `stopped: its worker ${name} is gone; the next worker that has its definition resumes it`
+        : `last on worker ${name}`}
     </p>
   )
 }

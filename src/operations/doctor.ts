@@ -14,6 +14,7 @@ import { failuresHealth } from './failures.ts'
 import {
   type Check,
   checkpointsHealth,
+  dueHealth,
   failingHealth,
   housekeepingHealth,
   pagesHealth,
@@ -21,6 +22,7 @@ import {
   type WorkerFacts,
   workersHealth,
 } from './health.ts'
+import { queuesOf } from './queues.ts'
 import { shippingHealth } from './shipping.ts'
 import { bytes } from './words.ts'
 import { workersNow } from './workers.ts'
@@ -49,6 +51,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...(facts.isReadOnly ? [ownClock] : [await checkClock(engine), ...(await checkShardClocks(engine))]))
   checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)), ...(await checkLosses(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
+  checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).kernel.worker.now()))
   checks.push(...(await failuresHealth(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { stuckAfterMs } from '../operations/workers.ts'
 import {
   checkpointsHealth,
+  dueHealth,
   failingHealth,
   pagesHealth,
   type TimelineFacts,
@@ -188,5 +189,22 @@ describe('checkpoints', () => {
     const old = { ...sound, createdAt: now - 31 * day }
     expect(verdict({ checkpoints: [old] })).toEqual(['checkpoints ok', 'drills warning'])
     expect(verdict({ checkpoints: [{ ...old, drilledAt: now - 29 * day }] })).toEqual(['checkpoints ok', 'drills ok'])
+  })
+})
+
+describe('due work', () => {
+  const row = { queue: 'mail', timelines: 3, running: 1, due: 2, mail: 0, nextAt: null, oldestAt: now - 60_000 }
+
+  it('is reported with its age once it has waited for a minute, and names the command that does it', () => {
+    expect(dueHealth([row], now)).toEqual([])
+    expect(dueHealth([{ ...row, due: 0, oldestAt: null }], now + day)).toEqual([])
+    const [check] = dueHealth([row, { ...row, queue: 'idle', due: 0, oldestAt: null }], now + 1)
+    expect(check).toMatchObject({
+      name: 'due work',
+      state: 'warning',
+      what: 'no worker takes it: mail: 2 timelines due, the first 1m ago',
+      data: { queues: [{ queue: 'mail', due: 2, since: now - 60_000 }] },
+    })
+    expect(check!.cure).toContain('reprise work FILE')
   })
 })

@@ -5,6 +5,7 @@ import { formatMs, toMs } from '../core/duration.ts'
 import type { WorkerRow } from '../core/store/ports.ts'
 import type { WorkerReport } from '../engine/base/worker.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
+import type { QueueRow } from './queues.ts'
 import { count, relative } from './words.ts'
 import { stuckOn } from './workers.ts'
 
@@ -48,6 +49,27 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
     })
   if (checks.length > 0) return checks
   return [{ name: 'workers', state: 'ok', what: `${count(alive.length, 'worker')} alive` }]
+}
+
+/** Due work of a queue that has been waiting this long is reported. */
+const dueMs = 60_000
+
+/** Due work that no worker takes: since when, and the command that executes it. */
+export function dueHealth(queues: readonly QueueRow[], now: number): Check[] {
+  const late = queues.filter(({ oldestAt }) => oldestAt !== null && now - oldestAt > dueMs)
+  if (late.length === 0) return []
+  const words = late.map(({ queue, due, oldestAt }) => {
+    return `${queue}: ${count(due, 'timeline')} due, the first ${relative(oldestAt!, now)}`
+  })
+  return [
+    {
+      name: 'due work',
+      state: 'warning',
+      what: `no worker takes it: ${words.join('; ')}`,
+      cure: 'start a worker that has the definitions: reprise work FILE',
+      data: { queues: late.map(({ queue, due, oldestAt }) => ({ queue, due, since: oldestAt })) },
+    },
+  ]
 }
 
 /** Failing checkpoints, as reported by live workers. */

@@ -272,7 +272,7 @@ const sessions = [
           const opened = await time(() => rp.open(makeAgent(0), 's'))
           const session = opened.result
           const resumed = await time(() => session.resume())
-          if (session.state.turn !== turns + 1 || resumed.result.status !== 'done')
+          if (session.state.turn !== turns + 1 || resumed.result.status !== 'completed')
             throw new Error('it was not resumed')
           return { value: opened.elapsedMs + resumed.elapsedMs, details: { open: opened.elapsedMs } }
         })

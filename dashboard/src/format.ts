@@ -67,7 +67,7 @@ export function toneOf(status: string, needsPerson = false): Tone {
   if (needsPerson || /held|stuck|diverged|quarantined/.test(status)) return 'warn'
   if (/fail|terminated|cancelled|dead/.test(status)) return 'bad'
   if (/running|compensating/.test(status)) return 'busy'
-  return /completed|finished|done|ended/.test(status) ? 'good' : 'calm'
+  return /completed|ended/.test(status) ? 'good' : 'calm'
 }
 
 /** A word for the shell, quoted if necessary. */

@@ -49,7 +49,7 @@ export default [
   example(['agent', 'Session.turn', 'Session.close'], async (rp) => {
     const session = await rp.open(echo, 'ticket-42')
     const result = await session.turn('Hi')
-    assert.equal(result.status, 'done')
+    assert.equal(result.status, 'completed')
     assert.equal(session.messages.length, 2)
     await session.close()
   }),
@@ -78,7 +78,7 @@ export default [
     const session = await rp.open(support, 'ticket-1')
     assert.equal((await session.turn('5000')).status, 'waiting')
     await session.approve('ann')
-    assert.equal((await session.resume()).status, 'done')
+    assert.equal((await session.resume()).status, 'completed')
     await session.turn('6000')
     await session.refuse('ann', 'too much')
     await session.resume()
@@ -153,7 +153,7 @@ export default [
       model: () => ({ content: 'Hello', usage: { inputTokens: 10, outputTokens: 5, cost: 0.01 } }),
       guardrails: [withinBudget({ turnCost: 0.5 }), noLoops({ repeatsMax: 3 })],
     })
-    assert.equal((await rp.open(careful, 'c').turn('Hi')).status, 'done')
+    assert.equal((await rp.open(careful, 'c').turn('Hi')).status, 'completed')
   }),
   example(['RetryLater', 'GiveUp'], async (rp) => {
     let calls = 0
@@ -165,7 +165,7 @@ export default [
         return { content: 'Hello' }
       },
     })
-    assert.equal((await rp.open(busy, 'b').turn('Hi')).status, 'done')
+    assert.equal((await rp.open(busy, 'b').turn('Hi')).status, 'completed')
   }),
   example(
     ['anthropicModel', 'openAIModel', 'ModelHttpError'],

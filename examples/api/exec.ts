@@ -40,6 +40,6 @@ export default [
     assert.match(await run.savepoint('before the new data'), /^captured \d+$/)
     run.signal('SIGCONT')
     const { status, exitCode } = await run.stop('SIGTERM')
-    assert.deepEqual([status, exitCode], ['interrupted', 143])
+    assert.deepEqual([status, exitCode], ['stopped', 143])
   }),
 ]

@@ -65,7 +65,7 @@ export default [
           },
         },
       ]
-      assert.equal((await rp.run(migrations('indexes', { steps })).result()).status, 'finished')
+      assert.equal((await rp.run(migrations('indexes', { steps })).result()).status, 'completed')
     },
     'sqlite',
   ),

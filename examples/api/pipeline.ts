@@ -87,7 +87,7 @@ export default [
           .aggregate(sum((order) => order.cents))
           .to('totals', totals)
       })
-      assert.equal((await rp.run(revenue, {}).result()).status, 'done')
+      assert.equal((await rp.run(revenue, {}).result()).status, 'completed')
       assert.equal(totals.values.length, 3)
     },
   ),
@@ -457,7 +457,7 @@ export default [
       await run.checkpoint()
       await run.savepoint({ label: 'before the sale' })
       const { status, checkpoint } = await run.stop()
-      assert.equal(status, 'suspended')
+      assert.equal(status, 'stopped')
       assert.equal((await readPipelineState(rp, 'pipeline/endless', 'counts', 1)).length, 1)
       const since = { before: checkpoint!, key: 1 }
       assert.deepEqual(await comparePipelineState(rp, 'pipeline/endless', 'counts', since), [])

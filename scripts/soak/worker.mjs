@@ -23,7 +23,7 @@ for (;;) await runBatch(Math.floor(Date.now() / batchEveryMs))
 async function runBatch(n) {
   try {
     const { status, failed } = await rp.run(batch(n)).result()
-    process.send({ batch: n, isDone: status === 'finished' && failed === 0, status })
+    process.send({ batch: n, isDone: status === 'completed' && failed === 0, status })
     await pause((n + 1) * batchEveryMs - Date.now())
   } catch (error) {
     process.send({ problem: `batch ${n}: ${error.code} ${error.message}` })

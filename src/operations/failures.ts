@@ -12,7 +12,7 @@ import { count, relative } from './words.ts'
 const listedMax = 1000
 const shownMax = 5
 /** A compensation failed for good: the run stays half undone until a person decides. */
-const stuckStatus = 'compensation-stuck'
+const stuckStatus = 'stuck'
 
 export interface FailingTimeline extends FailureNote {
   readonly timeline: string

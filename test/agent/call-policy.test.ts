@@ -39,7 +39,7 @@ describe('calls of a session', () => {
           agent('a', { model, modelCalls: { retry: { ...quick, attempts: 4 } } }),
           's',
         )
-        expect(await session.turn('go')).toMatchObject({ status: 'done', content: 'done' })
+        expect(await session.turn('go')).toMatchObject({ status: 'completed', content: 'done' })
         expect(keys).toHaveLength(4)
         expect(new Set(keys).size).toBe(1)
         expect(session.state.calls.get('00000001.0000')).toMatchObject({ state: 'done', attempt: 4 })
@@ -59,7 +59,7 @@ describe('calls of a session', () => {
           const session = await rp.open(agent(name, { model, modelCalls: { retry: quick } }), `${Math.random()}`)
           await expect(session.turn('go')).rejects.toBe(errors[calls - 1])
           expect(keys).toHaveLength(calls)
-          expect(await session.resume()).toMatchObject({ status: 'done' })
+          expect(await session.resume()).toMatchObject({ status: 'completed' })
         }
       })
 
@@ -67,7 +67,7 @@ describe('calls of a session', () => {
         const w = await world()
         const { model, keys } = failing(...Array.from({ length: 9 }, () => new RetryLater(1)))
         const session = await (await w.engine()).open(agent('a', { model }), 's')
-        expect(await session.turn('go')).toMatchObject({ status: 'done' })
+        expect(await session.turn('go')).toMatchObject({ status: 'completed' })
         expect(keys).toHaveLength(10)
       })
 
@@ -92,7 +92,7 @@ describe('calls of a session', () => {
         })
         const rp = await w.engine({ ports: { clock: time.clock } })
         const session = await rp.open(definition, 's')
-        expect(await session.turn('go')).toMatchObject({ status: 'done', content: '0 1 2 3 4 5 6 7 ' })
+        expect(await session.turn('go')).toMatchObject({ status: 'completed', content: '0 1 2 3 4 5 6 7 ' })
         expect(signals.map((signal) => signal?.aborted)).toEqual([true, false])
         const texts: string[] = []
         for await (const event of readTurn(rp, definition, 's', { turn: 1 })) {
@@ -123,8 +123,8 @@ describe('calls of a session', () => {
         expect(asked).toBe(3)
         isDown = false
         time.pass(3_600_000)
-        expect(await one.resume()).toMatchObject({ status: 'done', content: 'up' })
-        expect(await two.resume()).toMatchObject({ status: 'done', content: 'up' })
+        expect(await one.resume()).toMatchObject({ status: 'completed', content: 'up' })
+        expect(await two.resume()).toMatchObject({ status: 'completed', content: 'up' })
         expect(asked).toBe(5)
       })
 
@@ -167,7 +167,7 @@ describe('calls of a session', () => {
           }
           await vi.waitFor(() => expect(calls).toEqual(soFar), 120_000)
           await settled()
-          if (soFar[0] === 'pay 2') expect(await going).toMatchObject({ status: 'done' })
+          if (soFar[0] === 'pay 2') expect(await going).toMatchObject({ status: 'completed' })
         }
       })
 
@@ -208,7 +208,7 @@ describe('calls of a session', () => {
           model: wanting({ tool: 'flaky', args: 2 }, { tool: 'flaky', args: 9 }),
         })
         const session = await (await w.engine()).open(definition, 's')
-        expect(await session.turn('go')).toMatchObject({ status: 'done' })
+        expect(await session.turn('go')).toMatchObject({ status: 'completed' })
         const answers = session.messages.filter((message) => message.role === 'tool')
         expect(answers).toMatchObject([{ content: 'ok' }, { content: 'not yet', isError: true }])
         expect(keys).toHaveLength(6)
@@ -236,7 +236,7 @@ describe('calls of a session', () => {
         const answers = session.messages.filter((message) => message.role === 'tool')
         expect(answers).toMatchObject([{ isError: true }, { content: 'it did' }])
         await session.decide('done', 'ann', { result: 'paid' })
-        expect(await session.resume()).toMatchObject({ status: 'done' })
+        expect(await session.resume()).toMatchObject({ status: 'completed' })
       })
 
       it('that may runs beside the others of its answer; one that acts waits for its turn', async () => {
@@ -268,7 +268,7 @@ describe('calls of a session', () => {
           ),
         })
         const session = await (await w.engine()).open(definition, 's')
-        expect(await session.turn('go')).toMatchObject({ status: 'done' })
+        expect(await session.turn('go')).toMatchObject({ status: 'completed' })
         expect(Math.max(...together.slice(0, 3))).toBe(3)
         expect(order).toEqual(['look', 'note', 'look', 'pay', 'pay', 'look', 'look', 'alone'])
         expect(together[3]).toBe(1)
@@ -295,7 +295,7 @@ describe('calls of a session', () => {
           model: wanting({ tool: 'good', args: 1 }, { tool: 'bad', args: 2 }, { tool: 'good', args: 3 }),
         })
         const session = await (await w.engine()).open(definition, 's')
-        expect(await session.turn('go')).toMatchObject({ status: 'done' })
+        expect(await session.turn('go')).toMatchObject({ status: 'completed' })
         expect(session.messages.filter((message) => message.isError)).toMatchObject([{ content: 'broken' }])
         expect(runs.sort()).toEqual(['good 1', 'good 3'])
       })

@@ -50,7 +50,7 @@ onEveryStore(
       expect((await session.resume()).status).toBe('waiting')
       expect(paid).toEqual([1])
       await decide(tools, 'refuse', 'bob')
-      expect((await session.resume()).status).toBe('done')
+      expect((await session.resume()).status).toBe('completed')
       expect(paid).toEqual([1])
       expect(await listed()).toEqual(['model done', 'pay done', 'model done', 'model done', 'pay failed'])
       await decide(tools, 'refuse', 'bob')

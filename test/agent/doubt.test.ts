@@ -97,7 +97,7 @@ describe('G5 a call in doubt is held for a person', () => {
         by: 'ann',
         ...(verdict === 'done' && { result: 'it came' }),
       })
-      expect(JSON.parse((await play('resume')).out)).toMatchObject({ status: 'done', content: last })
+      expect(JSON.parse((await play('resume')).out)).toMatchObject({ status: 'completed', content: last })
       const report = await service.report(run)
       expect(countOf(report, 'gift')).toBe(gifts)
       expect(repeatsOf(report)).toBe(0)
@@ -156,7 +156,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     const { rp, client, result, report } = await play('continue')
     await using _rp = rp
     expect(client).toMatchObject({ text: whole, restarts: 0, outcome: 'done' })
-    expect(result).toMatchObject({ status: 'done', content: whole, usage: { outputTokens: words, cost: 1 } })
+    expect(result).toMatchObject({ status: 'completed', content: whole, usage: { outputTokens: words, cost: 1 } })
     const [first, second] = (await report()).models
     expect(second!.key).toBe(first!.key)
     // What was durable when the writer died was not generated again.
@@ -168,7 +168,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     const { rp, client, result, report } = await play('retry')
     await using _rp = rp
     expect(client).toMatchObject({ text: whole, restarts: 1, outcome: 'done' })
-    expect(result).toMatchObject({ status: 'done', content: whole, usage: { outputTokens: words, cost: 1 } })
+    expect(result).toMatchObject({ status: 'completed', content: whole, usage: { outputTokens: words, cost: 1 } })
     const { models } = await report()
     expect(models).toHaveLength(2)
     expect(new Set(models.map(({ key }) => key)).size).toBe(1)
@@ -180,7 +180,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     expect(result).toMatchObject({ status: 'waiting', waiting: { kind: 'in-doubt', tool: 'model' } })
     expect(client.outcome).toBe('waiting')
     await sendDecision(rp, 'agent/streamed/s', { verdict: 'done', by: 'ann', result: 'as ann says' })
-    expect(JSON.parse((await start()).out)).toMatchObject({ status: 'done', content: 'as ann says' })
+    expect(JSON.parse((await start()).out)).toMatchObject({ status: 'completed', content: 'as ann says' })
     expect((await report()).models).toHaveLength(1)
   })
 })

@@ -90,7 +90,7 @@ describe('G1 killed with SIGKILL', () => {
     const before = ['/quick', '/slow', '/mail', '/late'].map((path) => service.keys(path))
     expect(before.map((calls) => calls.length)).toEqual([1, 1, 1, 0])
     const { status, content, effects } = JSON.parse((await program('go')).out)
-    expect([status, content]).toEqual(['done', 'done'])
+    expect([status, content]).toEqual(['completed', 'done'])
     const calls = ['/quick', '/slow', '/mail', '/late'].map((path) => service.keys(path))
     // One key each: what came twice is the same to the outside. What was recorded, or found by a probe, is not called again.
     expect(calls.map((each) => each.map(([, count]) => count))).toEqual([[1], [2], [1], [1]])

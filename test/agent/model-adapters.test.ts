@@ -55,7 +55,7 @@ for (const kind of kinds) {
             const definition = agent('adder', { tools: { add }, model, settings: { prompt: 'You add.' } })
             const session = await (await w.engine()).open(definition, 's')
             const first = await session.turn('1 + 2?')
-            expect(first).toMatchObject({ status: 'done', content: 'answer 3' })
+            expect(first).toMatchObject({ status: 'completed', content: 'answer 3' })
             // 40 of each 100 tokens of input come from the prompt cache of the service, which has a price of its own.
             const read = kind === 'anthropic' ? 0.3 : 3
             expect(first.usage).toEqual({
@@ -118,7 +118,7 @@ for (const kind of kinds) {
             await serve(kind, (_body, count) => (count === 1 ? { text, [trouble]: 4 } : { text }))
             const definition = agent('cut', { model: modelOf(kind, true), modelCalls: quick })
             const session = await (await w.engine()).open(definition, 's')
-            expect(await session.turn('go')).toMatchObject({ status: 'done', content: text })
+            expect(await session.turn('go')).toMatchObject({ status: 'completed', content: text })
             expect(server!.requests).toHaveLength(2)
           })
         }

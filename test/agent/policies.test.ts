@@ -100,7 +100,7 @@ describe('what a session is told', () => {
         await session.rollback(0, { settings, again: true })
         // The turn was begun anew, with its own input; resume runs it.
         expect(session.isUnfinished).toBe(true)
-        expect(await session.resume()).toMatchObject({ turn: 1, status: 'done', content: 'be brief' })
+        expect(await session.resume()).toMatchObject({ turn: 1, status: 'completed', content: 'be brief' })
         expect(session.messages[0]).toMatchObject({ role: 'user', content: 'hello' })
         expect(seen).toEqual([
           { settings: { prompt: 'be kind' }, tools: ['pay', 'look'] },
@@ -120,7 +120,7 @@ describe('what a session is told', () => {
         })
         const session = await (await w.engine()).open(definition, 's')
         await session.configure({ tools: [] })
-        expect(await session.turn('pay')).toMatchObject({ status: 'done', content: 'done' })
+        expect(await session.turn('pay')).toMatchObject({ status: 'completed', content: 'done' })
         expect(session.messages.at(-2)).toMatchObject({ role: 'tool', isError: true })
         expect(paid.size).toBe(0)
       })
@@ -136,7 +136,7 @@ describe('what a session is told', () => {
         expect(await session.resume()).toMatchObject({ turn: 1 })
         expect(asked).toBe(1)
         await session.approve('ann')
-        expect(await session.turn('two')).toMatchObject({ status: 'done', content: 'answer 2' })
+        expect(await session.turn('two')).toMatchObject({ status: 'completed', content: 'answer 2' })
       })
 
       it("A7 a guardrail of the user's own validates what a turn did, and its change makes the next attempt better", async () => {
@@ -151,7 +151,7 @@ describe('what a session is told', () => {
           model: ({ settings }) => ({ content: settings.prompt ? 'I will see' : 'I promise' }),
         })
         const session = await (await w.engine()).open(definition, 's')
-        expect(await session.turn('really?')).toMatchObject({ turn: 1, status: 'done', content: 'I will see' })
+        expect(await session.turn('really?')).toMatchObject({ turn: 1, status: 'completed', content: 'I will see' })
         expect(session.state.settings.prompt).toBe('attempt 1: it promised')
         expect(session.messages.map(({ content }) => content)).toEqual(['really?', 'I will see'])
       })

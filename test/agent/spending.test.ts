@@ -72,7 +72,7 @@ describe('the budget of a session', () => {
         const session = await (await w.engine()).open(definition, 's')
         await session.turn('one')
         await session.rollback(0)
-        expect(await session.turn('another question')).toMatchObject({ status: 'done' })
+        expect(await session.turn('another question')).toMatchObject({ status: 'completed' })
         await session.rollback(0, { again: true })
         expect(await session.resume()).toMatchObject({ status: 'waiting', waiting: { kind: 'handover' } })
       })

@@ -35,7 +35,7 @@ describe('the schema of a tool', () => {
           model: asking('refund', { cents: '5', at }, 'not even an object', { cents: 5, at }),
         })
         const session = await (await w.engine()).open(definition, 's')
-        expect(await session.turn('go')).toMatchObject({ status: 'done', content: 5 })
+        expect(await session.turn('go')).toMatchObject({ status: 'completed', content: 5 })
         const answers = session.messages.filter((message) => message.role === 'tool')
         expect(answers.map(({ isError = false }) => isError)).toEqual([true, true, false])
         expect(String(answers[0]!.content)).toMatch(/refund are not valid: cents: /)
@@ -57,7 +57,10 @@ describe('the schema of a tool', () => {
         const session = await (await w.engine()).open(definition, 's')
         expect(await session.turn('go')).toMatchObject({ waiting: { kind: 'approval', args: { to: 'a@b.org' } } })
         await session.approve('ann', { args: { to: 'wrong' } })
-        expect(await session.resume()).toMatchObject({ status: 'done', content: expect.stringContaining('not valid') })
+        expect(await session.resume()).toMatchObject({
+          status: 'completed',
+          content: expect.stringContaining('not valid'),
+        })
         expect(runs).toEqual([])
       })
 

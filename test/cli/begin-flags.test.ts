@@ -14,7 +14,7 @@ afterEach(() => folder.remove())
 
 /** Reads for ever, unless TOTAL is set; OUT is the name of its sink. */
 const module = `
-import { generatedSource, pipeline, run, collectSink } from 'reprise/pipeline'
+import { collectSink, pipeline } from 'reprise/pipeline'
 const total = Number(process.env.TOTAL ?? Infinity)
 const ticks = {
   partitions: async () => ['0', '1'],
@@ -39,7 +39,7 @@ const ticks = {
 export const ticking = pipeline('ticking', (p) => {
   p.from('ticks', ticks).to(process.env.OUT ?? 'out', collectSink())
 }, { checkpoint: { every: '50ms' } })
-`.replace('generated, pipeline, run, collect', 'collect, pipeline')
+`
 
 const changes = '{"rename":{"out":"results"}}'
 
@@ -67,7 +67,7 @@ it('run: the reason is shown until --changes mends it; --from goes back, --wait 
     cwd,
     env: { ...env, TOTAL: '1' },
   })
-  expect([mended.code, mended.stdout]).toEqual([0, expect.stringMatching(/^ticking: done/)])
+  expect([mended.code, mended.stdout]).toEqual([0, expect.stringMatching(/^ticking: completed/)])
   expect(await cli(['doctor'], { cwd })).toMatchObject({ code: 0 })
   // Back to its first checkpoint, with another process in its way.
   const listed = JSON.parse((await cli(['--json', 'checkpoints', 'ticking'], { cwd })).stdout) as { id: string }[]

@@ -214,7 +214,7 @@ describe('the commands that look', () => {
     const { value: heads } = await json<{ timeline: string; seq: number; status: string }[]>(['ls', 'job/numbers'], at)
     expect(heads).toHaveLength(1)
     const head = heads[0]!
-    expect(head).toMatchObject({ timeline: 'job/numbers', status: 'finished' })
+    expect(head).toMatchObject({ timeline: 'job/numbers', status: 'completed' })
     const { value: shown } = await json<{ seq: number; summary: { finished: number } }>(['show', 'numbers'], at)
     expect(shown).toMatchObject({ seq: head.seq, summary: { finished: 300, deadLetters: 0 } })
     const log = await cli(['log', 'job/num', '--json'], at)

@@ -91,7 +91,7 @@ export const schema = migrations('schema', { steps: [
     })
     const resumed = await cli([...resumeOf(first.stderr), '--json'], at)
     expect(resumed.code).toBe(0)
-    expect(JSON.parse(resumed.stdout)).toMatchObject({ status: 'finished', before: 1, applied: [{ id: '002-b' }] })
+    expect(JSON.parse(resumed.stdout)).toMatchObject({ status: 'completed', before: 1, applied: [{ id: '002-b' }] })
   })
 
   it('ends at once on a second Ctrl-C, and the step is done again from its start', async () => {
@@ -111,7 +111,7 @@ export const slow = migrations('slow', { steps: [
     })
     expect(ran.code).toBe(130)
     const rest = await json(['resume'], { ...at, env: { QUICK: '1' } })
-    expect(rest.value).toMatchObject({ status: 'finished', resumedAt: '001-a', applied: [{ id: '001-a' }] })
+    expect(rest.value).toMatchObject({ status: 'completed', resumedAt: '001-a', applied: [{ id: '001-a' }] })
   })
 })
 

@@ -33,7 +33,7 @@ it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its stat
   expect(first).toMatchObject({ code: 130, signal: null })
   expect(first.stdout).toContain('even-true 30')
   expect(first.stdout).toContain('even-false 29')
-  expect(first.stdout).toContain('minutes: suspended')
+  expect(first.stdout).toContain('minutes: stopped')
   expect(first.stderr).toContain('reprise run minutes.mjs minutes')
   expect(JSON.parse(first.stderr.split('\n').find((line) => line.startsWith('{'))!)).toMatchObject({
     status: 'running',
@@ -54,14 +54,14 @@ it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its stat
   // A source that has fewer records than were read has none left: it ends at once, and shows nothing twice.
   const second = await cli(['resume', 'minutes', '--report', 'none'], { cwd, env: { TOTAL: '1' } })
   expect(second).toMatchObject({ code: 3, signal: null })
-  expect(second.stdout).toMatch(/^minutes: done/)
+  expect(second.stdout).toMatch(/^minutes: completed/)
 })
 
 it('one that was stopped or cancelled from elsewhere exits with 130, and resume goes on with just that run', async () => {
   const cwd = folder.path
   writeFileSync(join(cwd, 'minutes.mjs'), module)
   for (const [verb, status] of [
-    ['stop', 'suspended'],
+    ['stop', 'stopped'],
     ['cancel', 'cancelled'],
   ] as const) {
     const run = live(['run', 'minutes.mjs', '--id', verb, '--report', 'json'], { cwd })
@@ -74,12 +74,12 @@ it('one that was stopped or cancelled from elsewhere exits with 130, and resume 
     const { value } = await json(['show', `minutes/${verb}`], { cwd })
     expect(value).toMatchObject({ status, summary: { stage: status } })
     const again = await cli(['resume', `minutes/${verb}`, '--report', 'none'], { cwd, env: { TOTAL: '1' } })
-    expect(again).toMatchObject({ code: 3, stdout: expect.stringMatching(/^minutes: done/) })
+    expect(again).toMatchObject({ code: 3, stdout: expect.stringMatching(/^minutes: completed/) })
   }
   const { value } = await json<{ timeline: string; status: string }[]>(['ls'], { cwd })
   expect(value.map(({ timeline, status }) => [timeline, status])).toEqual([
-    ['pipeline/minutes/cancel', 'done'],
-    ['pipeline/minutes/stop', 'done'],
+    ['pipeline/minutes/cancel', 'completed'],
+    ['pipeline/minutes/stop', 'completed'],
   ])
 })
 
@@ -91,11 +91,11 @@ it('one that is done is not asked about, and its cure works: it is forked at an 
   const first = await run()
   expect(first.code).toBe(3)
   const asked = await cli(['terminate', 'minutes'], { cwd })
-  expect(asked).toMatchObject({ code: 6, stderr: expect.stringMatching(/^ENDED .* had already ended: done/) })
+  expect(asked).toMatchObject({ code: 6, stderr: expect.stringMatching(/^ENDED .* had already ended: completed/) })
   expect(asked.stderr).toContain('fork it')
   expect(asked.stderr).not.toMatch(/Continue\?|run starts it again/)
   // Run again, it says that it is done, and shows nothing twice.
-  expect((await run()).stdout).toBe('minutes: done, 65 records in all\n')
+  expect((await run()).stdout).toBe('minutes: completed, 65 records in all\n')
   expect((await cli(['fork', 'pipeline/minutes@0', 'pipeline/minutes/b'], { cwd })).code).toBe(0)
   expect((await run('--id', 'b')).stdout).toBe(first.stdout)
 })

@@ -104,7 +104,7 @@ describe('reprise run --work', () => {
     const worker = live(['run', 'left.mjs', '--work'], { ...at, env: { ITEM_MS: '1' } })
     await worker.until(/working on left/)
     const status = async () => (await json<{ status: string }>(['show', 'left'], at)).value.status
-    await expect.poll(status, { interval: 300 }).toBe('finished')
+    await expect.poll(status, { interval: 300 }).toBe('completed')
     const ended = await worker.end('SIGINT')
     expect([ended.code, ended.signal]).toEqual([0, null])
     const { value } = await json<{ summary: { finished: number; round: number } }>(['show', 'left'], at)
@@ -226,7 +226,7 @@ export const schema = migrations('schema', { steps: [
     expect(plan).toMatchObject({
       code: 0,
       value: {
-        status: 'dry run',
+        status: 'planned',
         applied: [],
         pending: [{ id: '002-code', sql: null }],
         before: 1,

@@ -78,7 +78,7 @@ it('threads share the partitions, stop with savepoints at Ctrl-C, outlive kill -
   await until(() => seen().threads === 2)
   const stopped = await first.end('SIGINT')
   expect(stopped).toMatchObject({ code: 130, signal: null })
-  expect(stopped.stdout).toMatch(/^clicks: suspended, [\d,]+ records? in all, \d partitions? in 2 threads/)
+  expect(stopped.stdout).toMatch(/^clicks: stopped, [\d,]+ records? in all, \d partitions? in 2 threads/)
   expect(stopped.stderr).toContain('reprise run clicks.mjs clicks --threads 2')
   // That they start in the same moment is nothing that a person has to know.
   expect(stopped.stderr).not.toMatch(/^thread \d/m)
@@ -88,7 +88,7 @@ it('threads share the partitions, stop with savepoints at Ctrl-C, outlive kill -
   const last = await cli(['run', 'clicks.mjs', 'clicks', '--threads', '3', '--json'], { cwd, env: { PAUSE: '1' } })
   expect(last.code, last.stderr).toBe(0)
   expect(JSON.parse(last.stdout)).toEqual({
-    ...{ pipeline: 'clicks', status: 'done', tasks: partitions, records: partitions * records, deadLetters: 0 },
+    ...{ pipeline: 'clicks', status: 'completed', tasks: partitions, records: partitions * records, deadLetters: 0 },
   })
   expect(seen().rows).toEqual(wanted)
 }, 300_000)

@@ -112,7 +112,7 @@ describe('what is only half right', () => {
 
   it('cancel of a job that has finished says so', async () => {
     expect(await json(['cancel', 'few'], at)).toMatchObject({ code: 6, value: { error: { code: 'ENDED' } } })
-    expect((await cli(['cancel', 'few'], at)).stderr).toContain('few had already ended: finished')
+    expect((await cli(['cancel', 'few'], at)).stderr).toContain('few had already ended: completed')
   })
 })
 

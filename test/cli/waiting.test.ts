@@ -35,7 +35,7 @@ it('stops though a source does not open, and shows that it waits for it', async 
   await run.until(/"waitsFor":\["opening the source orders \(pipeline\/opening, \ds\)"\]/)
   const ended = await run.end('SIGINT')
   expect(ended).toMatchObject({ code: 130, signal: null })
-  expect(ended.stdout).toContain('opening: suspended')
+  expect(ended.stdout).toContain('opening: stopped')
 })
 
 it('prints what a savepoint waits for, and a second Ctrl-C ends it', async () => {

@@ -185,12 +185,12 @@ onEveryStore('what was acknowledged since the look', (world) => {
 
 /** Statuses in which something is left to do, by the kind of the id. */
 const unfinished: readonly (readonly [id: string, status: string])[] = [
-  ...['queued', 'waiting', 'running', 'held', 'compensating', 'compensation-stuck', 'diverged', 'quarantined'].map(
+  ...['queued', 'waiting', 'running', 'held', 'compensating', 'stuck', 'diverged', 'quarantined'].map(
     (status) => [`workflow/w/${status}`, status] as const,
   ),
   ...['running', 'stopped'].map((status) => [`job/${status}`, status] as const),
-  ...['running', 'suspended', 'failed'].map((status) => [`pipeline/${status}`, status] as const),
-  ...['running', 'interrupted', 'failed'].map((status) => [`exec/${status}`, status] as const),
+  ...['running', 'stopped', 'failed'].map((status) => [`pipeline/${status}`, status] as const),
+  ...['running', 'stopped', 'failed'].map((status) => [`exec/${status}`, status] as const),
   ...['receiving', 'received', 'starting', 'failed'].map((status) => [`upload/u/${status}`, status] as const),
   ...['running', 'stopped', 'failed'].map((status) => [`migrate/${status}`, status] as const),
   ...['running', 'waiting'].map((status) => [`agent/a/${status}`, status] as const),

@@ -73,7 +73,7 @@ onEveryStore('failure notes', (world) => {
     expect(await metrics.write(watcher)).toContain('reprise_failing_timelines{kind="pipeline"} 1')
     metrics.close()
     isMended = true
-    expect(await (await watcher.run(flow, {})).result()).toMatchObject({ status: 'done' })
+    expect(await (await watcher.run(flow, {})).result()).toMatchObject({ status: 'completed' })
     await untilClear(watcher, 'pipeline/flow')
   })
 

@@ -179,7 +179,7 @@ onEveryStore(
       stop.abort()
       await expect(begun).rejects.toMatchObject({ code: 'ABORTED' })
       isDone()
-      expect([(await first.result()).status, (await waiting.result()).status]).toEqual(['finished', 'finished'])
+      expect([(await first.result()).status, (await waiting.result()).status]).toEqual(['completed', 'completed'])
     })
   },
   ['memory'],

@@ -172,7 +172,7 @@ describe.each([
     expect((await stopped).status).toBe('stopped')
     expect(done.length).toBeLessThan(30)
     isSlow = false
-    expect(await (await target.run(night)).result()).toMatchObject({ status: 'finished' })
+    expect(await (await target.run(night)).result()).toMatchObject({ status: 'completed' })
     expect([...done].sort()).toEqual([...items].sort())
     await expect((await rp.run(night)).result()).rejects.toEqual(code('NOT_FOUND'))
   })

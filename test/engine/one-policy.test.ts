@@ -55,7 +55,7 @@ const models: Readonly<Record<string, EntryRun>> = {
     for (;;) {
       const { status } = await run.status()
       if (status === 'failed') return 'done'
-      if (status === 'compensation-stuck') return 'failed'
+      if (status === 'stuck') return 'failed'
       await new Promise((resolve) => setTimeout(resolve, 5))
     }
   },

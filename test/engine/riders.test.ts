@@ -61,7 +61,7 @@ onEveryStore(
         cause: { code: 'SQL_REFUSED' },
       })
       const fixed = migrations('schema', { steps: [{ id: '001-all', sql: `CREATE TABLE ${name} (id INTEGER)` }] })
-      expect(await (await rp.run(fixed)).result()).toMatchObject({ status: 'finished' })
+      expect(await (await rp.run(fixed)).result()).toMatchObject({ status: 'completed' })
     })
 
     it('G2: an item of a job whose SQL says ROLLBACK is not done', async () => {

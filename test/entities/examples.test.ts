@@ -38,11 +38,11 @@ it('revenue, twice: the second run reads only what was added, and every sum is t
     const [url, file] = [`sqlite:${join(folder, 'x.db')}`, join(folder, 'orders.jsonl')]
     const order = (customer: string, cents: number, at: number) => ({ customer, cents, at })
     const first = await revenue.runExample(url, file, [order('ann', 5, 1000), order('bob', 7, 2000)])
-    expect(first).toEqual({ status: 'suspended', records: 2, totals: [] })
+    expect(first).toEqual({ status: 'stopped', records: 2, totals: [] })
     const more = [order('ann', 3, 59_000), order('ann', 2, 61_000)]
     const second = await revenue.runExample(url, file, more, true)
     expect(second).toEqual({
-      status: 'done',
+      status: 'completed',
       records: 4,
       totals: [
         { customer: 'ann', minute: 0, cents: 8 },

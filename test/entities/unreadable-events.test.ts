@@ -69,7 +69,7 @@ onEveryStore('unreadable events', (world) => {
       each: ({ event }) => void seen.push(event.cents),
     })
     const report = await rp.run(mailer).result()
-    expect(report).toMatchObject({ status: 'finished', done: 3, failed: 1 })
+    expect(report).toMatchObject({ status: 'completed', done: 3, failed: 1 })
     expect([...seen].sort()).toEqual([100, 200, 400])
     const [letter, ...others] = await readLetters(rp, 'job/mailer')
     expect(others).toEqual([])

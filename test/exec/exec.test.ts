@@ -70,7 +70,7 @@ it('C12: the exit code is the program’s, and it is told what was restored', as
   const first = await run('echo "[$REPRISE_EXEC_RESTORED] $REPRISE_EXEC_RUN" > said; exit 7')
   expect([first.exitCode, first.status, readFileSync(join(state, 'said'), 'utf8')]).toEqual([7, 'failed', '[] 1\n'])
   const second = await run('echo "[$REPRISE_EXEC_RESTORED] $REPRISE_EXEC_RUN" > new.tmp; mv new.tmp said')
-  expect([second.exitCode, second.status]).toEqual([0, 'done'])
+  expect([second.exitCode, second.status]).toEqual([0, 'completed'])
   expect(readFileSync(join(state, 'said'), 'utf8')).toBe(`[${second.restored!.seq}] 2\n`)
   expect((await run('kill -9 $$')).exitCode).toBe(137)
   await expect(rp.run(exec('q', { command: ['/no/such/program'], state })).result()).rejects.toMatchObject({
@@ -164,7 +164,7 @@ it('C12: SIGTERM is passed on, the grace time is used, and what the program wrot
   })
   await isReady
   const { exitCode, status, runs } = await running.stop('SIGTERM')
-  expect([exitCode, status, runs[0]?.why]).toEqual([3, 'interrupted', 'stopped'])
+  expect([exitCode, status, runs[0]?.why]).toEqual([3, 'stopped', 'stopped'])
   rmSync(state, { recursive: true })
   await run('cat a > seen')
   expect(readFileSync(join(state, 'seen'), 'utf8')).toBe('last\n')

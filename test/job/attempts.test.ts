@@ -96,7 +96,7 @@ onEveryStore(
       let run = await engine.run(make(3))
       expect((await run.result()).status).toBe('stopped')
       run = await engine.run(make(-1))
-      expect((await run.result()).status).toBe('finished')
+      expect((await run.result()).status).toBe('completed')
       clock.stop()
       expect(starts).toHaveLength(12)
       for (let i = 4; i < starts.length; i++) expect(starts[i]! - starts[i - 4]!).toBeGreaterThanOrEqual(500)

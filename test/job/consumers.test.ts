@@ -111,7 +111,7 @@ onEveryStore(
       await (await engine.open(account, 'alice')).do('add', 2)
       engine.work([once])
       await new Promise((resolve) => setTimeout(resolve, 50))
-      expect([seen, (await engine.head('job/once'))!.status]).toEqual([[1], 'finished'])
+      expect([seen, (await engine.head('job/once'))!.status]).toEqual([[1], 'completed'])
     })
   },
   ['sqlite', 'postgres'],

@@ -14,12 +14,12 @@ onEveryStore('a job', (world) => {
     const at = await world()
     const first = await at.engine()
     const report = await (await first.run(letters)).result()
-    expect(report).toMatchObject({ status: 'finished', done: 3, skipped: 0, failed: 0, resumedFrom: null, round: 1 })
+    expect(report).toMatchObject({ status: 'completed', done: 3, skipped: 0, failed: 0, resumedFrom: null, round: 1 })
     await first.close()
 
     const second = await at.engine()
     const again = await (await second.run(letters)).result()
-    expect(again).toMatchObject({ status: 'finished', done: 0, skipped: 3, failed: 0, round: 2 })
+    expect(again).toMatchObject({ status: 'completed', done: 0, skipped: 3, failed: 0, round: 2 })
     expect(seen).toEqual(['a', 'b', 'c'])
   })
 
@@ -52,7 +52,7 @@ onEveryStore('a job', (world) => {
     starts.length = 0
     run = await engine.run(make())
     const rest = await run.result()
-    expect(rest).toMatchObject({ status: 'finished', failed: 0 })
+    expect(rest).toMatchObject({ status: 'completed', failed: 0 })
     expect(rest.resumedFrom).toMatchObject({ timeline: 'job/paged' })
     expect(starts[0]).toBe(2)
     expect([...seen].sort((a, b) => a - b)).toEqual(Array.from({ length: 100 }, (_, i) => i))
@@ -71,7 +71,7 @@ onEveryStore('a job', (world) => {
     })
     const engine = await (await world()).engine()
     const report = await (await engine.run(flaky)).result()
-    expect(report).toMatchObject({ status: 'finished', done: 2, failed: 1, retried: 4 })
+    expect(report).toMatchObject({ status: 'completed', done: 2, failed: 1, retried: 4 })
     expect(Object.fromEntries(calls)).toEqual({ good: 1, flaky: 3, bad: 3 })
   })
 })

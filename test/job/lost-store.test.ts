@@ -67,8 +67,8 @@ onEveryStore('a store that is away', (world) => {
     outage.looks = 6
     await until(() => outage.looks === 0)
     isOpen = true
-    expect(await first.result()).toMatchObject({ status: 'finished', done: 3 })
-    expect(await second.result()).toMatchObject({ status: 'done', records: 3 })
+    expect(await first.result()).toMatchObject({ status: 'completed', done: 3 })
+    expect(await second.result()).toMatchObject({ status: 'completed', records: 3 })
     expect(outage.missed).toBe(6)
   })
 
@@ -85,7 +85,7 @@ onEveryStore('a store that is away', (world) => {
         seen.add(n)
       },
     })
-    expect(await rp.run(papers).result()).toMatchObject({ status: 'finished' })
+    expect(await rp.run(papers).result()).toMatchObject({ status: 'completed' })
     expect(outage.answers).toBe(0)
     expect([...seen].sort()).toEqual([1, 2, 3, 4])
   })

@@ -93,7 +93,7 @@ onEveryStore('a job', (world) => {
     })
     const run = await engine.run(work)
     run.watch((event) => void (event.type === 'source-failure' && failures.push(`${event.next} ${event.attempt}`)))
-    expect(await run.result()).toMatchObject({ status: 'finished', done: 50, skipped: 0, failed: 0 })
+    expect(await run.result()).toMatchObject({ status: 'completed', done: 50, skipped: 0, failed: 0 })
     expect(seen.sort((a, b) => a - b)).toEqual(numbers(50))
     expect(asked).toEqual([0, 1, 2, 2, 2, 3, 4])
     expect(failures).toEqual(['retry 1', 'retry 2'])
@@ -121,7 +121,7 @@ onEveryStore('a job', (world) => {
       each: (item: number) => void seen.push(item),
     })
     const report = await (await engine.run(work)).result()
-    expect(report).toMatchObject({ status: 'finished', done: 30, skipped: 0 })
+    expect(report).toMatchObject({ status: 'completed', done: 30, skipped: 0 })
     expect(begun).toEqual([0, 15])
     expect(seen.sort((a, b) => a - b)).toEqual(numbers(30))
   })
@@ -147,7 +147,7 @@ onEveryStore('a job', (world) => {
     await expect((await engine.run(make(3))).result()).rejects.toThrow('the database is away')
     expect(calls).toBe(5)
     const report = await (await engine.run(make(Number.POSITIVE_INFINITY))).result()
-    expect(report).toMatchObject({ status: 'finished', done: 10 })
+    expect(report).toMatchObject({ status: 'completed', done: 10 })
     expect(seen).toEqual(numbers(20))
   })
 
@@ -198,9 +198,9 @@ onEveryStore('a job', (world) => {
     // A process that works on the job waits as long as it has failed so far, and at least a second.
     expect(head!.wakeup! - failure!.at).toBeGreaterThanOrEqual(1000)
     isMended = true
-    expect(await engine.run(broken).result()).toMatchObject({ status: 'finished' })
+    expect(await engine.run(broken).result()).toMatchObject({ status: 'completed' })
     expect(seen).toEqual([1, 2, 3])
-    expect(await engine.list({ prefix: 'job/broken' })).toMatchObject([{ status: 'finished' }])
+    expect(await engine.list({ prefix: 'job/broken' })).toMatchObject([{ status: 'completed' }])
   })
 
   it('stops at once while it waits to read the source again', async () => {

@@ -33,7 +33,7 @@ onEveryStore(
       expect(report.status).toBe('stopped')
       expect(report.done).toBeLessThan(200)
       const rest = await (await engine.run(make(0))).result()
-      expect(rest).toMatchObject({ status: 'finished', done: 200 - report.done })
+      expect(rest).toMatchObject({ status: 'completed', done: 200 - report.done })
     })
 
     it('shares a job among engines by shards, each item done once', async () => {
@@ -53,7 +53,7 @@ onEveryStore(
       const reports = await Promise.all(engines.map(async (engine) => (await engine.run(make())).result()))
       expect(seen.sort()).toEqual(numbers(300).map(String).sort())
       expect(reports.reduce((sum, report) => sum + report.done, 0)).toBe(300)
-      for (const report of reports) expect(report.status).toBe('finished')
+      for (const report of reports) expect(report.status).toBe('completed')
     })
 
     it('after a rollback it is not finished any more, and does again what came after', async () => {
@@ -70,13 +70,13 @@ onEveryStore(
       await (await engine.run(make())).result()
       expect(done.length).toBe(40)
       const [before] = await hostOf(engine).kernel.store.head([timelineId('job/undone/0')])
-      expect(before).toMatchObject({ status: 'finished', attributes: { round: 1 } })
+      expect(before).toMatchObject({ status: 'completed', attributes: { round: 1 } })
       const { archive } = await engine.rollback({ timeline: 'job/undone/0', seq: 1 })
       const [after] = await hostOf(engine).kernel.store.head([timelineId('job/undone/0')])
       expect(after).toMatchObject({ status: 'stopped', attributes: { round: 1, done: 0 } })
       const undone = Number(before!.attributes.done)
       const report = await (await engine.run(make())).result()
-      expect(report).toMatchObject({ status: 'finished', done: undone })
+      expect(report).toMatchObject({ status: 'completed', done: undone })
       expect(done.length).toBe(40 + undone)
       expect(archive).toBe('job/undone/0~1')
     })
@@ -143,7 +143,7 @@ onEveryStore(
       await starter.close()
       const worker = await at.engine({ worker: 'worker' })
       worker.work([make(-1)])
-      await expect.poll(async () => (await worker.head('job/worked'))?.status).toBe('finished')
+      await expect.poll(async () => (await worker.head('job/worked'))?.status).toBe('completed')
       expect([...seen].sort((a, b) => a - b)).toEqual(numbers(30))
     })
   },

@@ -95,7 +95,7 @@ onEveryStore(
       await expect((await engine.run(make())).result()).rejects.toThrow('the API is down')
       isBroken = false
       const report = await (await engine.run(make())).result()
-      expect(report.status).toBe('finished')
+      expect(report.status).toBe('completed')
       const keys: (string | undefined)[] = []
       for await (const line of exportProgress(engine, 'job/broken-source')) keys.push(line.key)
       expect(keys.sort()).toEqual(['0', '1', '2', '3', '4', '5'])

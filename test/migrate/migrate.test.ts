@@ -40,7 +40,7 @@ onEveryStore(
       })
       isBroken = false
       const report = await (await engine.run(make())).result()
-      expect(report).toMatchObject({ status: 'finished', before: 1, resumedAt: '002-code' })
+      expect(report).toMatchObject({ status: 'completed', before: 1, resumedAt: '002-code' })
       expect(report.applied.map((step) => step.id)).toEqual(['002-code', '003-more'])
       expect((await (await engine.run(make())).result()).applied).toEqual([])
       expect(ran).toEqual(['002', '002'])
@@ -82,7 +82,7 @@ onEveryStore(
         migrations('dry', { steps: [{ id: '001', sql: `CREATE TABLE ${name} (id INTEGER); SELECT 1` }] })
       const plan = await (await engine.run(make(), undefined, { dryRun: true })).result()
       expect(plan).toMatchObject({
-        status: 'dry run',
+        status: 'planned',
         applied: [],
         pending: [{ id: '001', sql: [`CREATE TABLE ${name} (id INTEGER)`, 'SELECT 1'] }],
       })

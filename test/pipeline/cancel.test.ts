@@ -97,7 +97,7 @@ describe('cancel', () => {
     expect((await run.cancel()).status).toBe('cancelled')
     expect(seen.isClosed).toBe(method !== 'open')
     const again = await rp.run(flowInto(hanging('open', 0).sink), {}).started()
-    expect(await again.stop()).toMatchObject({ status: 'suspended' })
+    expect(await again.stop()).toMatchObject({ status: 'stopped' })
   })
 
   it('ends a run that waits for what it sends, and what was not sent is sent by the next one', async () => {
@@ -198,7 +198,7 @@ describe('checkpointTimeout', () => {
     expect(seen).toMatchObject({ isClosed: true, prepared: 0 })
     const again = await rp.run(flowInto(hanging('open', 0).sink), {}).started()
     await until(() => again.status.records === 3)
-    expect(await again.stop()).toMatchObject({ status: 'suspended', records: 3 })
+    expect(await again.stop()).toMatchObject({ status: 'stopped', records: 3 })
   })
 
   it('is how long closing waits, and a commit of a sink has no more time than that either', async () => {

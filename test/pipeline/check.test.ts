@@ -277,7 +277,7 @@ describe('the check', () => {
     })
     rp.work([shared])
     const tasks = async () =>
-      (await hostOf(rp).list({ prefix: 'pipeline/shared/' })).filter(({ status }) => status === 'done')
+      (await hostOf(rp).list({ prefix: 'pipeline/shared/' })).filter(({ status }) => status === 'completed')
     while ((await tasks()).length < 2) await new Promise((resolve) => setTimeout(resolve, 10))
     expect((await checkPipelines(rp, [shared])).checked).toMatchObject([
       { timeline: 'pipeline/shared/@0', ok: false, records: 20 },

@@ -190,7 +190,7 @@ describe('files as a sink', () => {
   it('are whole when they are there, and hold each result once over a restart', async () => {
     const path = join(folder, 'out')
     const first = await rp.run(copying(valueSource([1, 2, 3]), fileSink<number>({ folder: path })), {}).result()
-    expect(first.status).toBe('done')
+    expect(first.status).toBe('completed')
     writeFileSync(join(path, 'out@copying@other-00000009-00000009.jsonl.part'), 'half')
     const names = () => readdirSync(path).sort()
     expect(names().filter((name) => name.endsWith('.jsonl'))).toHaveLength(1)
@@ -222,7 +222,7 @@ describe('the last checkpoint', () => {
     expect(readdirSync(path).filter((name) => name.endsWith('.jsonl'))).toEqual([])
     for (let times = 0; times < 2; times++) {
       const { status } = await rp.run(copying(valueSource([1, 2]), fileSink<number>({ folder: path })), {}).result()
-      expect(status).toBe('done')
+      expect(status).toBe('completed')
       const names = readdirSync(path)
       expect(names.map((name) => readFileSync(join(path, name), 'utf8'))).toEqual(['1\n2\n'])
     }
@@ -242,7 +242,7 @@ describe('sending', () => {
       { concurrency: 2, retry: { backoff: 1 } },
     )
     const report = await rp.run(copying(valueSource([1, 2, 3, 4, 5]), sink), {}).result()
-    expect(report.status).toBe('done')
+    expect(report.status).toBe('completed')
     expect(sent.map(([, n]) => n).sort()).toEqual([1, 2, 3, 4, 5])
     expect(new Set(sent.map(([key]) => key)).size).toBe(5)
     for (const [key] of sent) expect(key).toMatch(/^out-[0-9a-f]{32}$/)
@@ -262,7 +262,7 @@ describe('sending', () => {
         ),
       )
     await expect(rp.run(define(true), {}).result()).rejects.toThrow('down')
-    expect((await rp.run(define(false), {}).result()).status).toBe('done')
+    expect((await rp.run(define(false), {}).result()).status).toBe('completed')
     expect(keys).toHaveLength(2)
     expect(keys[0]).toBe(keys[1])
   })

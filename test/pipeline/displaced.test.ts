@@ -91,7 +91,7 @@ onEveryStore('a displaced run', (world) => {
       const { worker } = hostOf(rp).kernel
       const name = what === 'source' ? 'in' : 'out'
       await until(() => worker.inHand().some((each) => each.what === `opening the ${what} ${name}`))
-      expect(await run.stop()).toMatchObject({ status: 'suspended', records: 0 })
+      expect(await run.stop()).toMatchObject({ status: 'stopped', records: 0 })
       expect(worker.inHand()).toEqual([])
       expect((await rp.head('pipeline/flow'))!.status).not.toBe('failed')
     },
@@ -112,6 +112,6 @@ onEveryStore('a displaced run', (world) => {
           )
           .to('out', sink),
     )
-    expect(await (await rp.run(flow, {})).result()).toMatchObject({ status: 'done', records: 3 })
+    expect(await (await rp.run(flow, {})).result()).toMatchObject({ status: 'completed', records: 3 })
   })
 })

@@ -113,7 +113,7 @@ onEveryStore(
           {},
         )
         .result()
-      expect(report.status).toBe('done')
+      expect(report.status).toBe('completed')
       expect((await rp.sql<{ n: number }>(`SELECT n FROM ${table} ORDER BY n`)).map(({ n }) => Number(n))).toEqual([
         1, 2, 3,
       ])
@@ -129,7 +129,7 @@ onEveryStore(
       const mended = pipeline('refused', (p) => {
         p.from('numbers', valueSource([1])).to('rows', collectSink())
       })
-      expect((await rp.run(mended, {}).result()).status).toBe('done')
+      expect((await rp.run(mended, {}).result()).status).toBe('completed')
     })
   },
   ['sqlite', 'postgres'],
@@ -164,7 +164,7 @@ onEveryStore('wishes from another process', (world) => {
     expect(await discard(two, [await head()], ['2'])).toEqual({ discarded: ['2'], missing: [] })
     await until(() => run.status.deadLetters === 0)
     await act(two, await head(), 'stop', { reason: 'deploy' })
-    expect(await run.result()).toMatchObject({ status: 'suspended', deadLetters: 0, records: 3 })
+    expect(await run.result()).toMatchObject({ status: 'stopped', deadLetters: 0, records: 3 })
     expect(out.values).toEqual([1, 2])
     expect((await act(two, await head(), 'stop', { reason: 'again' })).said).toContain('no process runs')
   })

@@ -67,7 +67,7 @@ onEveryStore('asked from another process', (world) => {
     const w = await world()
     const [here, there] = [await w.engine(), await other(w)]
     for (const [verb, status] of [
-      ['stop', 'suspended'],
+      ['stop', 'stopped'],
       ['cancel', 'cancelled'],
       ['terminate', 'cancelled'],
     ] as const) {
@@ -80,8 +80,8 @@ onEveryStore('asked from another process', (world) => {
       expect(newest!.trigger === 'savepoint').toBe(verb === 'stop')
     }
     const last = await here.run(drawn(collectSink(), slowly(false)), {}).result()
-    expect(last).toMatchObject({ status: 'done' })
-    expect(await statusOf(there)).toBe('done')
+    expect(last).toMatchObject({ status: 'completed' })
+    expect(await statusOf(there)).toBe('completed')
     const [head] = await there.list({ prefix: 'pipeline/flow' })
     for (const verb of ['stop', 'cancel', 'terminate'] as const) {
       // Before a person is asked whether it may be done, too.
@@ -147,7 +147,7 @@ onEveryStore(
       // As if it had been asked in the moment in which the run ended.
       await act(there, head!, 'cancel', { reason: 'late' })
       const second = await here.run(drawn(collectSink(), slowly(false)), {}).result()
-      expect(second.status).toBe('done')
+      expect(second.status).toBe('completed')
     }, 60_000)
   },
   ['memory'],

@@ -188,8 +188,8 @@ class Place {
     // Nothing more is noted: what came after the last checkpoint is done again.
     if (status === '') await run.cancel()
     await ended
-    this.#known = { life, partitions, status: status === 'done' ? 'done' : 'stopped' }
-    return status === 'done'
+    this.#known = { life, partitions, status: status === 'completed' ? 'done' : 'stopped' }
+    return status === 'completed'
   }
 
   /** Runs to the end: then every record of this life was done, each by all three ways out. */

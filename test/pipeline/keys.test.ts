@@ -113,7 +113,7 @@ onEveryStore(
         if (status === '') await run.cancel()
         await ended
         await rp.close()
-        if (status === 'done') return ledgers
+        if (status === 'completed') return ledgers
         expect(status).toBe('cancelled')
       }
     }

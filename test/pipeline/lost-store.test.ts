@@ -83,7 +83,7 @@ onEveryStore(
       outage.hides = () => false
       const isDone = async () => {
         const heads = await rp.list({ prefix: 'pipeline/ticks' })
-        return heads.filter(({ status }) => status === 'done').length === partitions
+        return heads.filter(({ status }) => status === 'completed').length === partitions
       }
       await until(isDone)
       expect(await found(rp, table)).toBe(partitions * records)
@@ -96,7 +96,10 @@ onEveryStore(
       const rp = await opened(w, outage)
       await expect(rp.run(draw(table), {}).result()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
       outage.hides = () => false
-      expect(await rp.run(draw(table), {}).result()).toMatchObject({ status: 'done', records: partitions * records })
+      expect(await rp.run(draw(table), {}).result()).toMatchObject({
+        status: 'completed',
+        records: partitions * records,
+      })
       expect(await found(rp, table)).toBe(partitions * records)
     }, 60_000)
   },

@@ -311,7 +311,7 @@ describe('process', () => {
         .to('out', out)
     })
     const report = await rp.run(drawn, {}).result()
-    expect(report.status).toBe('done')
+    expect(report.status).toBe('completed')
     expect(out.values).toEqual([[null, 2]])
     await rp.close()
   })

@@ -110,7 +110,9 @@ it('A9.3: key groups are for good, and the most that the parallelism can be', as
   const from = { from: checkpoint! }
   await expect(rp.run(drawn, {}, { ...from, keyGroups: 16 }).result()).rejects.toMatchObject(refused)
   await expect(rp.run(drawn, {}, { ...from, parallelism: 9 }).result()).rejects.toMatchObject(refused)
-  expect(await rp.run(drawn, {}, { ...from, keyGroups: 8, parallelism: 2 }).result()).toMatchObject({ status: 'done' })
+  expect(await rp.run(drawn, {}, { ...from, keyGroups: 8, parallelism: 2 }).result()).toMatchObject({
+    status: 'completed',
+  })
   for (const parallelism of [0, 1.5, -1, '4' as unknown as number]) {
     await expect(rp.run(drawn, {}, { id: 'other', parallelism }).result()).rejects.toMatchObject(refused)
   }

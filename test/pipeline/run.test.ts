@@ -41,14 +41,14 @@ onEveryStore('a pipeline', (world) => {
         .to('totals', totals)
     })
     const report = await rp.run(revenue, {}).result()
-    expect(report).toMatchObject({ status: 'done', records: 5, deadLetters: 0 })
+    expect(report).toMatchObject({ status: 'completed', records: 5, deadLetters: 0 })
     expect(totals.values).toEqual([
       { key: 'ann', start: 0, end: 60_000, value: 8 },
       { key: 'bob', start: 0, end: 60_000, value: 7 },
       { key: 'ann', start: 60_000, end: 120_000, value: 2 },
     ])
     // Once done, it stays done: nothing is read a second time.
-    expect(await rp.run(revenue, {}).result()).toMatchObject({ status: 'done', records: 5 })
+    expect(await rp.run(revenue, {}).result()).toMatchObject({ status: 'completed', records: 5 })
     expect(totals.values).toHaveLength(3)
   })
 
@@ -76,7 +76,7 @@ onEveryStore('a pipeline', (world) => {
     await expect(other.started()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     const drained = define('per-minute')
     expect(await rp.run(drained.counted, {}, { from: checkpoint! }).stop({ drain: true })).toMatchObject({
-      status: 'done',
+      status: 'completed',
     })
     // All of them are of one minute, which nothing else would end.
     expect(drained.out.values).toHaveLength(1)
@@ -105,7 +105,7 @@ onEveryStore('a pipeline', (world) => {
     const first = define(Number.POSITIVE_INFINITY)
     const run = await rp.run(first.counts, {}).started()
     const stopped = await run.stop({ label: 'before the move' })
-    expect(stopped.status).toBe('suspended')
+    expect(stopped.status).toBe('stopped')
     expect(stopped.records).toBe(seen.length)
     expect(first.out.values).toHaveLength(stopped.records)
     const kept = async () => (await rp.checkpoints('pipeline/counts')).filter(({ isPinned }) => isPinned).length
@@ -113,7 +113,7 @@ onEveryStore('a pipeline', (world) => {
     const other = await w.engine()
     const second = define(stopped.records + 3)
     const report = await other.run(second.counts, {}).result()
-    expect(report).toMatchObject({ status: 'done', records: stopped.records + 3 })
+    expect(report).toMatchObject({ status: 'completed', records: stopped.records + 3 })
     expect(seen).toEqual(Array.from({ length: stopped.records + 3 }, (_, i) => i))
     expect(second.out.values.map(({ value }) => value).sort((a, b) => a - b)).toEqual(
       [0, 1, 2].map((i) => Math.floor((stopped.records + i) / 3) + 1).sort((a, b) => a - b),
@@ -132,12 +132,12 @@ onEveryStore('a pipeline', (world) => {
         .filter((n) => n < 0)
         .to('out', collectSink())
     })
-    for (let i = 0; i < 3; i++) expect((await (await rp.run(endless, {}).started()).stop()).status).toBe('suspended')
+    for (let i = 0; i < 3; i++) expect((await (await rp.run(endless, {}).started()).stop()).status).toBe('stopped')
     expect((await rp.checkpoints('pipeline/endless')).filter(({ isPinned }) => isPinned)).toHaveLength(1)
     const stopped = new AbortController()
     stopped.abort()
     const ended = await rp.run(endless, {}, { signal: stopped.signal }).result()
-    expect(['cancelled', 'suspended']).toContain(ended.status)
+    expect(['cancelled', 'stopped']).toContain(ended.status)
   })
 
   it('A7.1: one that stands by goes on when the other lets go, and can be stopped while it waits', async () => {

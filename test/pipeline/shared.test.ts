@@ -142,7 +142,7 @@ it('B7: two processes share partitions, one that comes gets its share, one that 
   await second.close()
   await until(heads, (all) => all.every((head) => head?.owner === alone[0]!.owner))
   gate.limit = 90
-  await until(heads, (all) => all.every((head) => head?.status === 'done'))
+  await until(heads, (all) => all.every((head) => head?.status === 'completed'))
   await first.close()
   const found = query('SELECT name, nth, n FROM numbered ORDER BY name, n')
   expect(found.length).toBe(360)
@@ -181,7 +181,7 @@ it('a keyed pipeline refuses another number of partitions, before and while it r
   expect(problems).toEqual([refusal])
   await until(
     () => first.head('pipeline/shared/@0'),
-    (head) => head?.status === 'suspended',
+    (head) => head?.status === 'stopped',
   )
   await first.close()
   problems.length = 0
@@ -216,7 +216,7 @@ it('B7: a partition that appears becomes a task', async () => {
   gate.limit = 20
   await until(
     () => Promise.all(tasks.slice(0, 3).map((id) => rp.head(id))),
-    (all) => all.every((head) => head?.status === 'done'),
+    (all) => all.every((head) => head?.status === 'completed'),
   )
   await rp.close()
   expect(query('SELECT count(DISTINCT name || n) AS all_of FROM numbered')).toEqual([{ all_of: 60 }])
@@ -232,7 +232,7 @@ it('a pipeline is shared or run whole, never both', async () => {
   rp.work([drawn])
   await until(
     () => rp.head('pipeline/either/@1'),
-    (head) => head?.status === 'done',
+    (head) => head?.status === 'completed',
   )
   await expect(rp.run(drawn).result()).rejects.toMatchObject({ code: 'CONFLICT' })
   const whole = pipeline('whole', (p) => {

@@ -107,7 +107,7 @@ it('reads one of several tables, in every instance, and sets poison aside', asyn
       .to('out', out)
   })
   const report = await rp.run(priced, {}, { parallelism: 3 }).result()
-  expect(report).toMatchObject({ status: 'done', deadLetters: 40 })
+  expect(report).toMatchObject({ status: 'completed', deadLetters: 40 })
   const sums = new Map(out.values.map(({ key, value }) => [key, value]))
   expect([...sums.values()].reduce((a, b) => a + b)).toBe(4 * ((39 * 40) / 2))
   await rp.close()

@@ -225,7 +225,7 @@ onEveryStore(
           }),
         )
       })
-      expect((await rp.run(drawn, {}).result()).status).toBe('done')
+      expect((await rp.run(drawn, {}).result()).status).toBe('completed')
       const found = await rp.sql(`SELECT shop, sku, cents FROM ${table} ORDER BY shop, sku`)
       expect(found.map(({ shop, sku, cents }) => [Number(shop), sku, Number(cents)])).toEqual([
         [1, 'b', 3],

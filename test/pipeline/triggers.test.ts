@@ -149,7 +149,7 @@ it('every record meets what another stream has told, whatever its key, also over
   orders.all.push({ currency: 'usd', cents: 20 }, { currency: 'eur', cents: 10 })
   orders.isOver = true
   rates.isOver = true
-  expect(await again.result()).toMatchObject({ status: 'done', deadLetters: 1 })
+  expect(await again.result()).toMatchObject({ status: 'completed', deadLetters: 1 })
   expect(out.values).toEqual([null, 20, 30, 60])
   await rp.close()
 })

@@ -123,7 +123,7 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
     {},
     { timelines: [{ stands: { text: '2 done, 1 dead letter' } }] },
   ],
-  ['search', '/v1/search?runs=true&status=finished', {}, { total: 1, statuses: { finished: 1 } }],
+  ['search', '/v1/search?runs=true&status=completed', {}, { total: 1, statuses: { completed: 1 } }],
   ['listCheckpoints', `${visits}/checkpoints`, {}, { checkpoints: [{ seq: 4 }] }],
   ['listEffects', `${visits}/effects?open=true`, {}, { effects: [] }],
   ['listDeadLetters', `${at('job/ann')}/dead-letters`, {}, { letters: [{ key: 'bad' }] }],

@@ -65,7 +65,7 @@ describe('a run of a job', () => {
     expect([parentOf(start!), parentOf(run!)]).toEqual([asked.span, idOf(start!)])
     expect(run!.attributes).toMatchObject({
       'reprise.kind': 'job',
-      'reprise.left': 'finished',
+      'reprise.left': 'completed',
       'reprise.resumed': false,
     })
     const tried = items.map(({ attributes, status, events }) => [
@@ -228,7 +228,7 @@ describe('a run of a pipeline', () => {
     await asked.value.result()
     const [[start], [run], checkpoints] = [named('start flow'), named('run flow'), named('checkpoint')]
     expect([parentOf(start!), parentOf(run!), traceOf(run!)]).toEqual([asked.span, idOf(start!), asked.trace])
-    expect(run!.attributes).toMatchObject({ 'reprise.kind': 'pipeline', 'reprise.left': 'done' })
+    expect(run!.attributes).toMatchObject({ 'reprise.kind': 'pipeline', 'reprise.left': 'completed' })
     const last = checkpoints.at(-1)!
     expect(last.attributes).toMatchObject({ 'reprise.outcome': 'published', 'reprise.checkpoint.kind': 'manual' })
     for (const fact of ['bytes', 'added_bytes', 'stall_ms', 'ms']) {
@@ -271,8 +271,8 @@ describe('a run of a pipeline', () => {
     const [one, two, three] = named('run flow')
     const asks = named('start flow')
     expect([one, two, three].map((span) => span!.attributes['reprise.left'])).toEqual([
-      'suspended',
-      'suspended',
+      'stopped',
+      'stopped',
       'cancelled',
     ])
     expect([traceOf(one!), traceOf(two!), traceOf(three!)]).toEqual([first.trace, first.trace, back.trace])

@@ -214,10 +214,10 @@ describe('a compensation that keeps failing', () => {
     })
     const run = await kit.run(saga, undefined, { id: 's' })
     await kit.advance('1h')
-    expect((await kit.handle(run).status()).status).toBe('compensation-stuck')
+    expect((await kit.handle(run).status()).status).toBe('stuck')
     await kit.survive(() => kit.handle(run).settle('flight', 'compensated', { by: 'ann' }))
     await kit.advance('1h')
-    expect((await kit.handle(run).status()).status).toBe('compensation-stuck')
+    expect((await kit.handle(run).status()).status).toBe('stuck')
     isBroken = false
     await kit.survive(() => kit.handle(run).resume('bob'))
     await expect(kit.result(run)).rejects.toThrow('no car')

@@ -104,7 +104,7 @@ onEveryStore(
       const w = await world()
       const worker = await works(w)
       await worker.run(pay, 'stuck', { id: 'r' })
-      await until(async () => (await statusOf(worker, 'r')) === 'compensation-stuck')
+      await until(async () => (await statusOf(worker, 'r')) === 'stuck')
       for (const outcome of ['done', 'failed'])
         await expect(settle(worker, outcome, 'ann')).rejects.toThrow('compensated')
       await settle(worker, 'compensated', 'ann')

@@ -43,7 +43,7 @@ const stored = {
   cancelled: 'cancelled',
   terminated: 'terminated',
   held: 'held',
-  stuck: 'compensation-stuck',
+  stuck: 'stuck',
   waiting: /^(waiting|running)$/,
   sleeping: /^(waiting|running)$/,
   running: 'running',

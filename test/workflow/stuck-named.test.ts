@@ -23,7 +23,7 @@ onEveryStore('a run that is stuck', (world) => {
     const looking = await w.engine()
     await declareKinds(looking)
     const head = async () => (await looking.head('workflow/pay/r'))!
-    await until(async () => (await head()).status === 'compensation-stuck')
+    await until(async () => (await head()).status === 'stuck')
     const named = async () => (await checkStore(looking)).find(({ name }) => name === 'compensations')
     const reason = 'stuck undoing charge: the bank does not answer'
     expect(await reasonOf(looking, await head(), Date.now())).toBe(reason)

@@ -78,5 +78,5 @@ function stateOf(effect: ShownEffect): string {
 
 /** The run itself retries the others. */
 function needsPerson(effect: ShownEffect): boolean {
-  return isKernels(effect) || effect.state === 'held' || effect.state === 'compensation-stuck'
+  return isKernels(effect) || effect.state === 'held' || effect.state === 'stuck'
 }

@@ -46,7 +46,7 @@ export async function runPipeline(
     })
     if (deadLetters > 0) output.note(`${count(deadLetters, 'dead letter')}: reprise dead ${run.timeline}`)
     // Stopped by any caller: exit code 0 would mean to a script that all input was read.
-    if (status !== 'done') return { report, code: exit.interrupted }
+    if (status !== 'completed') return { report, code: exit.interrupted }
     return { report, code: deadLetters > 0 ? exit.partly : exit.ok }
   } finally {
     stopShowing()
@@ -96,7 +96,7 @@ export async function runThreads(
       output.line(`${name}: ${report.status}, ${count(report.records, 'record')} in all, ${tasks}`)
     })
     if (report.deadLetters > 0) output.note(`${count(report.deadLetters, 'dead letter')}: reprise ls pipeline/${name}`)
-    if (report.status !== 'done') return { code: exit.interrupted }
+    if (report.status !== 'completed') return { code: exit.interrupted }
     return { code: report.deadLetters > 0 ? exit.partly : exit.ok }
   } finally {
     stopShowing()

@@ -18,6 +18,7 @@ import { Models } from '../model/models.ts'
 import { refusingComing } from '../storage/coming.ts'
 import { Committer } from '../storage/committer.ts'
 import { FailureNotes } from '../storage/failure-notes.ts'
+import { currentStatuses } from '../storage/former-statuses.ts'
 import { type Kernel, newOperation } from '../storage/kernel.ts'
 import { meetKeys } from '../storage/key-notes.ts'
 import { watchLosses } from '../storage/losses.ts'
@@ -153,6 +154,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     blobs: { value: tiers, enumerable: true },
     commit: { value: refusingComing(inner, clock), enumerable: true, writable: true, configurable: true },
     ...checkpointsOnly(inner),
+    ...currentStatuses(inner),
   })
   const identity = ports.identity ?? identifyProcess()
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')

@@ -40,10 +40,10 @@ const reserved: Readonly<Record<string, string>> = {
  */
 const ended: Readonly<Record<string, readonly string[]>> = {
   agent: ['', 'open', 'idle'],
-  exec: ['open', 'done'],
-  job: ['open', 'finished'],
-  migrate: ['open', 'finished'],
-  pipeline: ['open', 'done', 'cancelled'],
+  exec: ['open', 'completed'],
+  job: ['open', 'completed'],
+  migrate: ['open', 'completed'],
+  pipeline: ['open', 'completed', 'cancelled'],
   upload: ['completed', 'ended'],
   workflow: ['completed', 'failed', 'cancelled', 'terminated'],
 }
@@ -91,6 +91,6 @@ export function isReserved(id: string): boolean {
   return Object.hasOwn(reserved, firstSegment(id))
 }
 
-function firstSegment(id: string): string {
+export function firstSegment(id: string): string {
   return id.slice(0, id.indexOf('/') < 0 ? id.length : id.indexOf('/'))
 }

@@ -135,7 +135,7 @@ export interface ModelEffect {
   readonly name: string
   /** Null: the effect has no key, or its call never read it. */
   readonly key: string | null
-  /** intended, retrying, held, done, failed, compensated, compensation-stuck. */
+  /** intended, retrying, held, done, failed, compensated, stuck. */
   readonly state: string
   /** Null while the call is running or in doubt. */
   readonly outcome: 'done' | 'failed' | 'compensated' | null

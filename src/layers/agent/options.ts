@@ -19,7 +19,7 @@ export const turnOptions = namesOf<TurnOptions<unknown>>()('key model workspace 
 
 export interface TurnResult {
   readonly turn: number
-  readonly status: 'done' | 'waiting'
+  readonly status: 'completed' | 'waiting'
   readonly content: unknown
   readonly usage: Usage
   readonly waiting: AwaitedDecision | null
@@ -56,7 +56,7 @@ export function resultOf(state: Readonly<SessionState<unknown>>, turn: number): 
   const isDone = record?.endedSeq != null
   return {
     turn,
-    status: isDone ? 'done' : 'waiting',
+    status: isDone ? 'completed' : 'waiting',
     content: answers.at(-1)?.content ?? null,
     usage: record?.usage ?? state.usage,
     waiting: isDone ? null : state.waiting,

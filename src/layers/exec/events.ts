@@ -32,7 +32,7 @@ export interface ExecResult {
   readonly timeline: string
   /** As a shell reports it: 128 plus the signal for a process that died from a signal. */
   readonly exitCode: number
-  readonly status: 'done' | 'failed' | 'interrupted'
+  readonly status: 'completed' | 'failed' | 'stopped'
   /** Every started process, and one that an earlier start left without a record of its end. */
   readonly runs: readonly RunEnd[]
   readonly captures: number

@@ -118,7 +118,7 @@ export class Execution {
       const { end, exitCode } = await this.#runOnce(owned, captures, run, attempt)
       const isStopped = this.#stopSignal !== null
       if (end.exitCode === 0 || isStopped) {
-        const status = end.exitCode === 0 && end.why === 'exit' ? 'done' : isStopped ? 'interrupted' : 'done'
+        const status = end.exitCode === 0 && end.why === 'exit' ? 'completed' : isStopped ? 'stopped' : 'completed'
         return await this.#finish(owned, end, exitCode, status)
       }
       failed = this.#captures > capturesBefore ? 1 : failed + 1
@@ -132,8 +132,8 @@ export class Execution {
         kernel.clock.after(delayMs, resolve, true)
       })
       if (this.#stopSignal !== null) {
-        await owned.taken.write({ status: 'interrupted' })
-        return this.#result(exitCode, 'interrupted')
+        await owned.taken.write({ status: 'stopped' })
+        return this.#result(exitCode, 'stopped')
       }
     }
   }
@@ -301,7 +301,7 @@ export class Execution {
     const { length: runs } = this.#runs
     return {
       timeline: this.#id,
-      exitCode: status === 'interrupted' && runs === 0 ? 130 : exitCode,
+      exitCode: status === 'stopped' && runs === 0 ? 130 : exitCode,
       status,
       runs: this.#runs,
       captures: this.#captures,
@@ -333,7 +333,7 @@ export class Execution {
     const lostMs = Math.max(0, Math.round(Math.min(lastSign, kernel.worker.now(before.timeline)) - since))
     const run = Number(attributes.run ?? 0)
     const end: RunEnd = { run, exitCode: null, signal: null, why: 'lost', lostMs, isAtMost: true }
-    await this.#append(owned, end, 'interrupted')
+    await this.#append(owned, end, 'stopped')
     this.#report({ kind: 'ended', ...end })
   }
 }

@@ -19,12 +19,12 @@ export const execKind: Model = {
   scope: 'exec/',
   fold: execFold(keepUsually),
   policy: 'declared',
-  unfinished: ['running', 'interrupted', 'failed'],
+  unfinished: ['running', 'stopped', 'failed'],
   attention: ['failed'],
   redoes: 'work of the program is done again',
-  statusNow: ({ status, isOwnerAlive }) => (status === 'running' && !isOwnerAlive ? 'interrupted' : status),
+  statusNow: ({ status, isOwnerAlive }) => (status === 'running' && !isOwnerAlive ? 'stopped' : status),
   // The end of the last run is in its history, which is not read for this: the next start reads it.
-  headOf: () => ({ status: 'interrupted' }),
+  headOf: () => ({ status: 'stopped' }),
   stands(state, { status, attributes }) {
     const { files } = state as CapturedTree
     const run = typeof attributes.run === 'number' ? `run ${attributes.run} ${status}` : 'not started'

@@ -64,7 +64,7 @@ function needsIdentity({ id, state, ownIdentity }: OpenTimeline<JobState>): bool
 
 /** A round was started and not finished. */
 export function wasLeft(state: JobState): boolean {
-  return state.round > 0 && state.status !== 'finished'
+  return state.round > 0 && state.status !== 'completed'
 }
 
 /** True if no process has worked on the shard since that moment. A dead process leaves no record of its last progress. */

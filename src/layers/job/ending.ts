@@ -16,7 +16,7 @@ export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: numb
   const { round, roundDone, roundFailed, cursor } = shard.state
   const data = { round, done: roundDone, skipped, failed: roundFailed, cursor: goesOn ? cursor : null }
   await shard.write([entry('finished', data)], {
-    status: 'finished',
+    status: 'completed',
     wakeup: null,
     attributes: { ...shard.attributes(), finishedAt: kernel.worker.now(shard.open.id) },
   })

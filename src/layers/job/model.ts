@@ -43,7 +43,7 @@ async function stop({ engine: rp, head, key }: Target, { reason }: { readonly re
   const engine = hostOf(rp)
   const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
   const live = heads.filter((each) => each !== null)
-  if (live.length > 0 && live.every(({ status }) => status === 'finished')) {
+  if (live.length > 0 && live.every(({ status }) => status === 'completed')) {
     throw new RepriseError('ENDED', `${nameOf(head)} had already ended: ${head.status}`, {
       timeline: head.timeline,
       status: head.status,
@@ -97,7 +97,7 @@ export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobS
 function refuses(state: unknown, { timeline, status }: Head): Refusals {
   if (idBelow(jobPrefix + nameOf({ timeline }), timeline)) return {}
   return {
-    ...(status === 'finished' && {
+    ...(status === 'completed' && {
       stop: `it had already ended: ${status}`,
       cancel: `it had already ended: ${status}`,
     }),

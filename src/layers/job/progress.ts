@@ -5,7 +5,7 @@ import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import type { ItemFailure } from './entries.ts'
 
 export interface JobReport {
-  readonly status: 'finished' | 'stopped'
+  readonly status: 'completed' | 'stopped'
   /** Done by this run, in this process. */
   readonly done: number
   readonly skipped: number
@@ -26,7 +26,7 @@ export interface JobReport {
 
 export interface JobProgress {
   readonly name: string
-  readonly status: 'starting' | 'running' | 'waiting' | 'paused' | 'stopping' | 'finished' | 'stopped'
+  readonly status: 'starting' | 'running' | 'waiting' | 'paused' | 'stopping' | 'completed' | 'stopped'
   readonly done: number
   readonly skipped: number
   readonly failed: number

@@ -19,7 +19,7 @@ export function roundOf(heads: readonly (Head | null)[]): number {
 }
 
 export function isFinished(head: Head | null | undefined, round: number): boolean {
-  return head?.status === 'finished' && Number(head.attributes.round ?? 0) >= round
+  return head?.status === 'completed' && Number(head.attributes.round ?? 0) >= round
 }
 
 /** The number of dead letters in all shards, from their heads, which are updated when a shard is released. */

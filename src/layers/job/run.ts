@@ -191,7 +191,7 @@ export class JobRun<T = unknown> {
       if (this.#stopping) await this.#stopping
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
-      const report = this.#report(this.#stopping ? 'stopped' : 'finished', await deadOf(this.#engine, this.timelines))
+      const report = this.#report(this.#stopping ? 'stopped' : 'completed', await deadOf(this.#engine, this.timelines))
       for (const timeline of this.timelines) this.#engine.kernel.failures.succeeded(timeline)
       this.#end(report, null)
       return report

@@ -38,7 +38,7 @@ export interface Redrive {
   readonly unread?: true
 }
 
-export type JobStatus = 'new' | 'running' | 'stopped' | 'finished'
+export type JobStatus = 'new' | 'running' | 'stopped' | 'completed'
 
 export interface JobState {
   finished: Keyed<Uint8Array>
@@ -85,7 +85,11 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
     version: jobFoldVersion,
     initial: initialState,
     apply: applyEntry,
-    restored: (state, breath) => finishedSet(state).prepare(breath),
+    restored(state, breath) {
+      // Checkpoints of earlier versions have another name for it.
+      if ((state.status as string) === 'finished') state.status = 'completed'
+      return finishedSet(state).prepare(breath)
+    },
     checkpoint: options.checkpoint ?? { recoverWithin: '1s' },
     retain: options.retain,
     summary,
@@ -96,7 +100,7 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
 export function summary({ status, round, done, dead, shards }: JobState) {
   const isLeft = status === 'running' || status === 'stopped'
   return {
-    status: isLeft ? 'stopped' : status === 'finished' ? 'finished' : '',
+    status: isLeft ? 'stopped' : status === 'completed' ? 'completed' : '',
     attributes: { round, done, dead: dead.size, shards, ...(isLeft && { finishedAt: null }) },
   }
 }
@@ -236,7 +240,7 @@ const appliers: Appliers = {
     state.endedAt = at.time
   },
   finished(state, data, at) {
-    state.status = 'finished'
+    state.status = 'completed'
     state.cursor = data.cursor
     state.endedAt = at.time
     // The source did not yield the waiting items again, so they no longer exist.

@@ -61,7 +61,7 @@ function counted(count: number, noun: string): string {
 export function stands(state: unknown, head: Head): StatusLine {
   const { done, roundDone, startedAt, endedAt, dead, waiting, status, pausedBecause } = state as JobState
   const parts = [`${done.toLocaleString('en')} done`]
-  const spentMs = (status === 'finished' ? endedAt : head.updatedAt) - startedAt
+  const spentMs = (status === 'completed' ? endedAt : head.updatedAt) - startedAt
   if (status === 'running' && roundDone > 0 && spentMs > 1000) parts.push(`${rate((roundDone / spentMs) * 1000)}/s`)
   if (dead.size > 0) parts.push(counted(dead.size, 'dead letter'))
   if (waiting.size > 0) parts.push(`${waiting.size.toLocaleString('en')} to be tried again`)

@@ -32,8 +32,8 @@ export interface MigrateOptions {
 export const migrateOptions = namesOf<MigrateOptions>()('dryRun wait signal attributes')
 
 export interface MigrateReport {
-  /** 'stopped': stopped on request, with steps left. */
-  readonly status: 'finished' | 'stopped' | 'dry run'
+  /** 'stopped': stopped on request, with steps left. 'planned': a dry run. */
+  readonly status: 'completed' | 'stopped' | 'planned'
   /** Steps applied by this run. */
   readonly applied: readonly { readonly id: string; readonly ms: number }[]
   /** Remaining steps: with dryRun those that would be applied, after a stop those that did not begin. */
@@ -139,7 +139,7 @@ export class MigrateRun {
     const state = head ? (await recover(this.#engine.kernel, head, migrateFold)).state.value : migrateFold.initial()
     const pending = planMigration(this.name, this.#steps, state)
     return {
-      status: 'dry run',
+      status: 'planned',
       applied: [],
       pending: pending.map(pendingStep),
       before: state.applied.length,
@@ -183,7 +183,7 @@ export class MigrateRun {
     const options = { wait: this.#options.wait ?? '1m', signal: this.#waiting.signal }
     const open = await whileAwaited(this.#engine.openTimeline(this.timeline, migrateFold, options))
     this.#beginning.begun()
-    let status = open.state.current ? 'failed' : 'finished'
+    let status = open.state.current ? 'failed' : 'completed'
     try {
       const before = open.state.applied.length
       const resumedAt = open.state.current?.id ?? null
@@ -203,9 +203,9 @@ export class MigrateRun {
         applied.push({ id: step.id, ms })
         pending.shift()
       }
-      status = pending.length > 0 ? 'stopped' : 'finished'
+      status = pending.length > 0 ? 'stopped' : 'completed'
       return {
-        status: status === 'stopped' ? 'stopped' : 'finished',
+        status: status === 'stopped' ? 'stopped' : 'completed',
         applied,
         pending: pending.map(pendingStep),
         before,

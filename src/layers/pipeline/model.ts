@@ -15,7 +15,7 @@ import { lettersStay } from './run/letters.ts'
 import { flowOf } from './run/live.ts'
 import { discardKind, redriveKind, type StopWish, stopKind } from './run/mail.ts'
 import { readWhole } from './run/restore.ts'
-import { type PipelineState, pipelineFold, sharedAttribute, usualCheckpoint } from './run/state.ts'
+import { type PipelineState, pipelineFold, sharedAttribute, statusOfStage, usualCheckpoint } from './run/state.ts'
 
 export const pipelinePrefix = 'pipeline/'
 
@@ -53,7 +53,7 @@ const actions: Actions = {
 
 /** Refuses mail to a pipeline that has ended: no process would read it. */
 function checkNotDone({ timeline, status }: Head): void {
-  if (status === 'done') throw new RepriseError('CONFLICT', lettersStay(timeline), { timeline })
+  if (status === 'completed') throw new RepriseError('CONFLICT', lettersStay(timeline), { timeline })
 }
 
 /** Sends mail, which the owner of the run reads now or when it runs again. */
@@ -63,7 +63,7 @@ async function ask({ engine, head, key }: Target, kind: string, data: unknown): 
 
 /** The reason why the run can be neither stopped nor cancelled now, with the error code; null: it can. */
 function unstoppable({ timeline, status }: Head): { readonly code: 'ENDED' | 'CONFLICT'; readonly why: string } | null {
-  if (status === 'done') return { code: 'ENDED', why: `${timeline} had already ended: ${status}` }
+  if (status === 'completed') return { code: 'ENDED', why: `${timeline} had already ended: ${status}` }
   if (status !== 'shared') return null
   const why = `processes share ${timeline}, and take its tasks again: end them, and each task stops with a savepoint`
   return { code: 'CONFLICT', why }
@@ -109,12 +109,12 @@ export const pipelineKind: Model = {
   fold: pipelineFold as Fold<unknown>,
   policy: 'declared',
   usual: { retain: pipelineFold.retain!, checkpoint: usualCheckpoint },
-  unfinished: ['running', 'suspended', 'failed'],
+  unfinished: ['running', 'stopped', 'failed'],
   summarize,
   headOf: (state, { attributes }) => {
     if (attributes[sharedAttribute] === true) return { status: 'shared' }
     const { stage, records, letters } = state as PipelineState
-    return { status: stage, attributes: { records, dead: letters } }
+    return { status: statusOfStage[stage], attributes: { records, dead: letters } }
   },
   readCheckpoint: readWhole,
   stands,
@@ -133,7 +133,7 @@ export const pipelineKind: Model = {
         return { key: String(id), item: value, attempts: 1, at, error: { name, message } }
       })
     },
-    final: (head) => (head.status === 'done' ? lettersStay(head.timeline) : null),
+    final: (head) => (head.status === 'completed' ? lettersStay(head.timeline) : null),
     async discard(target, keys) {
       checkNotDone(target.head)
       await ask(target, discardKind, { ids: keys.map(Number) })
@@ -154,7 +154,7 @@ export function pipelineModel(name: string, checkpoint: CheckpointPolicy = usual
 function refuses(state: unknown, head: Head): Refusals {
   const why = unstoppable(head)?.why
   const ending = why === undefined ? {} : Object.fromEntries(endingVerbs.map((verb) => [verb, why]))
-  if (head.status === 'done') return { ...ending, redrive: lettersStay(head.timeline) }
+  if (head.status === 'completed') return { ...ending, redrive: lettersStay(head.timeline) }
   return (state as PipelineState).letters === 0 ? { ...ending, redrive: 'no dead letters' } : ending
 }
 
@@ -170,7 +170,7 @@ function tells({ type, data, seq }: Entry): JournalRow | null {
   const note = `${kind}, ${records.toLocaleString('en')} records read`
   const title = `checkpoint ${checkpoint}`
   if (stage === 'running') return told(`~${seq}`, 'note', 'is', { title, note })
-  return told(`~${seq}`, 'end', 'is', { title: `${title}: ${stage}`, note, letsGo: true })
+  return told(`~${seq}`, 'end', 'is', { title: `${title}: ${statusOfStage[stage]}`, note, letsGo: true })
 }
 
 /** The status is in the head: a cancelled or failed run writes no checkpoint that would contain it. */
@@ -179,7 +179,7 @@ function summarize(state: unknown, { status }: Head) {
   const keys = Object.values(tables).reduce((sum, { cells }) => sum + cells, 0)
   const last = recent.at(-1)
   return {
-    stage: status || stage,
+    stage: status || statusOfStage[stage],
     checkpoint,
     keys,
     positions: Object.fromEntries(

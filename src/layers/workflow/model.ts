@@ -88,10 +88,7 @@ export const workflowKind: Model = {
   policy: 'fixed',
   mailFault,
   usual: { ...(workflowFold.retain && { retain: workflowFold.retain }) },
-  unfinished: [
-    ...['queued', 'waiting', 'running', 'held', 'compensating', 'compensation-stuck'],
-    ...['diverged', 'quarantined'],
-  ],
+  unfinished: [...['queued', 'waiting', 'running', 'held', 'compensating', 'stuck'], ...['diverged', 'quarantined']],
   attention,
   summarize,
   headOf,
@@ -170,7 +167,7 @@ async function goOn(engine: Host, definition: AnyWorkflow, head: Head): Promise<
   const host = hostOf(engine)
   host.work(definition)
   const run = host.handle(definition, idBelow(definition.prefix, head.timeline) ?? '')
-  if (head.status === 'compensation-stuck') await run.resume('reprise resume')
+  if (head.status === 'stuck') await run.resume('reprise resume')
   else if (!endings.has(head.status)) await makeDue(engine, head)
   return await run.result()
 }

@@ -97,7 +97,7 @@ export function queryTests(test: Test): void {
     const c = await kit.create('c', { worker: 'w1' })
     expectOk(await a.commit({ status: 'open', queue: 'q', attributes: { city: 'Bern', zip: 3000, isHot: true } }))
     expectOk(await b.commit({ status: 'open', queue: 'p', attributes: { city: 'Bern', zip: '3000', isHot: false } }))
-    expectOk(await c.commit({ status: 'done', queue: 'q', attributes: { city: 'Basel', zip: 1, isHot: 'true' } }))
+    expectOk(await c.commit({ status: 'completed', queue: 'q', attributes: { city: 'Basel', zip: 1, isHot: 'true' } }))
     const base = { timeline: a.id, seq: 0, digest: a.digest }
     await kit.create('fork', { worker: 'w3', create: { digest: a.digest, base } })
     const cases: [Partial<TimelineQuery>, string[]][] = [

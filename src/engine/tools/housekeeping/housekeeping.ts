@@ -98,7 +98,7 @@ const restFactorBehind = 0.5
 const roundsBehind = 10
 const firstAfterMs = 60_000
 
-const endings = ['completed', 'failed', 'cancelled', 'terminated', 'finished']
+const endings = ['completed', 'failed', 'cancelled', 'terminated']
 
 const unlessDamaged = (error: unknown) => {
   if (!isDamageOfOne(error)) throw error

@@ -11,12 +11,12 @@ const progress = (status: JobProgress['status'], done: number): JobProgress => {
 }
 
 it('a process whose job another one finished says that it did a part', () => {
-  expect(progressLine(progress('finished', 86))).toContain('86 of 200 in this run, the rest before it or by another')
-  expect(draw(progress('finished', 86), 200)).toContain('finished: 86 in this run, the rest before it or by another')
+  expect(progressLine(progress('completed', 86))).toContain('86 of 200 in this run, the rest before it or by another')
+  expect(draw(progress('completed', 86), 200)).toContain('completed: 86 in this run, the rest before it or by another')
 })
 
 it('one that did all of it, or is at work, has nothing to add', () => {
-  for (const each of [progress('finished', 200), progress('running', 86), progress('stopped', 86)]) {
+  for (const each of [progress('completed', 200), progress('running', 86), progress('stopped', 86)]) {
     expect(progressLine(each)).not.toContain('in this run')
     expect(draw(each, 200)).not.toContain('in this run')
   }

@@ -66,7 +66,7 @@ export const elsewhere = 'in this run, the rest before it or by another process'
 
 /** The job is finished, but this process did only a part of it: another one took over meanwhile. */
 export function isElsewhere({ status, done, skipped, failed, total }: JobProgress): boolean {
-  return status === 'finished' && total !== null && done + skipped + failed < total
+  return status === 'completed' && total !== null && done + skipped + failed < total
 }
 
 export function rateOf(progress: JobProgress): string {

@@ -33,6 +33,7 @@ import {
   pipelineFold,
   pipelineVersion,
   recentMax,
+  statusOfStage,
 } from './state.ts'
 import { type CheckpointOutcome, tracedCheckpoint } from './trace.ts'
 
@@ -358,7 +359,7 @@ export class Checkpoints {
       label,
       pin: kind === 'savepoint',
       along: {
-        status: state.stage,
+        status: statusOfStage[state.stage],
         attributes: { ...this.#of.noted, records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
         ...(appliers.length > 0 && { userSql: (sql: Sql) => neighbours.whileWriting(() => applyAll(sql)) }),

@@ -6,8 +6,8 @@ import type { Flow, OperatorStatus } from './flow.ts'
 import type { CheckpointFacts } from './state.ts'
 
 export interface PipelineReport {
-  /** 'done': the sources ended, or the run was drained. 'suspended': the next run resumes it. */
-  readonly status: 'done' | 'suspended' | 'cancelled'
+  /** 'completed': the sources ended, or the run was drained. 'stopped': the next run resumes it. */
+  readonly status: 'completed' | 'stopped' | 'cancelled'
   /** Over all runs of the pipeline. */
   readonly records: number
   readonly deadLetters: number
@@ -30,7 +30,7 @@ export interface SourceStatus {
 }
 
 export interface PipelineStatus {
-  readonly status: 'starting' | 'running' | 'stopping' | 'ended'
+  readonly status: 'starting' | 'running' | 'stopping' | 'completed' | 'stopped' | 'cancelled' | 'failed'
   readonly records: number
   readonly lateRecords: number
   readonly deadLetters: number

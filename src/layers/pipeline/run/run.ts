@@ -42,7 +42,7 @@ const quietMs = 1000
 /** A run without a checkpoint counts as steady too once records have flowed for this long. */
 const steadyMs = 10_000
 
-type Ending = 'suspended' | 'cancelled'
+type Ending = 'stopped' | 'cancelled'
 
 export class PipelineRun {
   readonly name: string
@@ -63,6 +63,7 @@ export class PipelineRun {
   #restored: PipelineState | null = null
   #stopping: { readonly ending: Ending; readonly label: string | undefined } | null = null
   #isEnded = false
+  #endedAs: PipelineStatus['status'] = 'failed'
   #quietSince = 0
   #stopLimit: () => void = () => undefined
   #trace: RunTrace | null = null
@@ -113,7 +114,7 @@ export class PipelineRun {
 
   get status(): PipelineStatus {
     const flow = this.#flow
-    const status = this.#isEnded ? 'ended' : this.#stopping ? 'stopping' : flow ? 'running' : 'starting'
+    const status = this.#isEnded ? this.#endedAs : this.#stopping ? 'stopping' : flow ? 'running' : 'starting'
     const { clock } = this.#engine.kernel
     return statusOf(status, flow, this.#checkpoints, clock.now(), clock.elapsed() - this.#startedMs)
   }
@@ -158,14 +159,14 @@ export class PipelineRun {
     if (!this.#taken && !options.drain) return await this.cancel()
     // A sink or source that is being opened may be slow to answer, and nothing was read yet.
     if (!this.#flow && !options.drain) {
-      this.#stopping ??= { ending: 'suspended', label: options.label }
+      this.#stopping ??= { ending: 'stopped', label: options.label }
       this.#abort.abort(new RepriseError('CANCELLED', `${this.timeline} was stopped`))
       return await this.result()
     }
     await this.#ready.catch(() => undefined)
     if (options.drain) this.#flow?.drain()
     else {
-      this.#stopping ??= { ending: 'suspended', label: options.label }
+      this.#stopping ??= { ending: 'stopped', label: options.label }
       this.#flow?.halt()
     }
     return await this.result()
@@ -230,15 +231,19 @@ export class PipelineRun {
         const ending = this.#endedBy(error)
         if (ending === null) await kernel.failures.failed(this.timeline, error)
         // Other processes must see a true status: the run has stopped.
-        if (ending === 'suspended') await this.#taken!.release()
+        if (ending === 'stopped') await this.#taken!.release()
         else await this.#taken!.release({ status: ending ?? 'failed', ...(await notBegun(kernel, this.timeline)) })
         throw error
       })
       await this.#taken.release(report.status === 'cancelled' ? { status: 'cancelled' } : {})
+      this.#endedAs = report.status
       return report
     } catch (error) {
       const ending = this.#endedBy(error)
-      if (ending !== null) return this.#report(ending)
+      if (ending !== null) {
+        this.#endedAs = ending
+        return this.#report(ending)
+      }
       this.#isNotReady(error)
       throw error
     } finally {
@@ -269,7 +274,7 @@ export class PipelineRun {
     if (candidate?.state.stage === 'done' && from === undefined) {
       await commitLast(this.#sinksOf(null), candidate.state)
       this.#isReady()
-      return this.#reportOf('done', candidate.state, candidate.record.id)
+      return this.#reportOf('completed', candidate.state, candidate.record.id)
     }
     const names = candidate && matchNames(this.#graph, candidate.state, changes)
     const storedAs = (name: string) => names?.get(name) ?? name
@@ -386,7 +391,7 @@ export class PipelineRun {
     await Promise.race([insist(this.#engine.kernel.clock, made, again), failing])
     const attributes = timing.releasing(this.#taken!.head.epoch)
     if (Object.keys(attributes).length > 0) await this.#taken!.write({ attributes })
-    return this.#report(isAtEnd ? 'done' : 'suspended')
+    return this.#report(isAtEnd ? 'completed' : 'stopped')
   }
 
   /** Records no longer flow: the remaining work of checkpoints may take as long as one checkpoint. */

@@ -14,6 +14,9 @@ import type { Prepared } from '../sink.ts'
 /** The stage in the last checkpoint: 'running' even while no process runs the pipeline. */
 export type PipelineStage = 'running' | 'suspended' | 'done'
 
+/** The status of the timeline after a checkpoint. Stages are part of stored checkpoints, and keep their names. */
+export const statusOfStage = { running: 'running', suspended: 'stopped', done: 'completed' } as const
+
 export interface CheckpointFacts {
   readonly checkpoint: number
   readonly kind: CheckpointKind

@@ -46,7 +46,7 @@ export interface TasksStatus {
 }
 
 export interface TasksReport {
-  readonly status: 'done' | 'suspended'
+  readonly status: 'completed' | 'stopped'
   readonly tasks: number
   /** The number of records over all runs, up to the last checkpoint of each task. */
   readonly records: number
@@ -122,7 +122,7 @@ export class PipelineTasks {
     for (const partition of free) {
       if (this.#running.size >= share || this.#abort.signal.aborted) return
       const head = byId.get(this.#timelineOf(partition))
-      if (head?.status === 'done' && !this.#goesBack(head)) this.#done.add(partition)
+      if (head?.status === 'completed' && !this.#goesBack(head)) this.#done.add(partition)
       else if (head && this.#isLeftOwned(head)) await giveBack(kernel, head)
       else if (!isHeld(head)) this.#start(partition, head)
     }
@@ -242,7 +242,7 @@ export class PipelineTasks {
   async #watch(partition: string, run: PipelineRun): Promise<void> {
     const { clock, events } = this.#of.engine.kernel
     try {
-      if ((await run.result()).status === 'done') this.#done.add(partition)
+      if ((await run.result()).status === 'completed') this.#done.add(partition)
       this.#paused.delete(partition)
     } catch (error) {
       const failures = (this.#paused.get(partition)?.failures ?? 0) + 1
@@ -275,12 +275,12 @@ export async function reportOfTasks(engine: Host, timeline: string): Promise<Tas
     for (const { timeline: task, status, attributes } of heads) {
       if (taskPartition(timeline, task) === null) continue
       tasks += 1
-      if (status === 'done') done += 1
+      if (status === 'completed') done += 1
       records += Number(attributes.records ?? 0)
       deadLetters += Number(attributes.dead ?? 0)
     }
     if (heads.length < headsPerPage) {
-      return { status: tasks > 0 && done === tasks ? 'done' : 'suspended', tasks, records, deadLetters }
+      return { status: tasks > 0 && done === tasks ? 'completed' : 'stopped', tasks, records, deadLetters }
     }
     after = heads.at(-1)!.timeline
   }

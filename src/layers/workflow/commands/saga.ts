@@ -143,7 +143,7 @@ export class Saga {
       })
       const failure = toFailure(error)
       if (!again && run.definition.options.whenUndoFails === 'restore') return await this.#restore(one, failure)
-      if (!again) return await run.recorder.record('stuck', { id, error: failure }, { status: 'compensation-stuck' })
+      if (!again) return await run.recorder.record('stuck', { id, error: failure }, { status: 'stuck' })
       const n = counts ? failures + 1 : failures
       return await run.recorder.record(
         'undo.retry',

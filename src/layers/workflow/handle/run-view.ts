@@ -65,7 +65,7 @@ export interface RunStatus {
   readonly id: string
   readonly workflow: string
   /**
-   * waiting, running, held, compensating, compensation-stuck, diverged, quarantined; completed, failed, cancelled,
+   * waiting, running, held, compensating, stuck, diverged, quarantined; completed, failed, cancelled,
    * terminated.
    */
   readonly status: string
@@ -91,7 +91,7 @@ const known = namesOf<ResultOptions>()('timeout signal whenHeld')
 const halted: ReadonlySet<string> = new Set(['diverged', 'quarantined'])
 
 /** Statuses that only a person can end. */
-const held: ReadonlySet<string> = new Set(['held', 'compensation-stuck'])
+const held: ReadonlySet<string> = new Set(['held', 'stuck'])
 
 /** Poll interval for a run that is not in this process's memory. */
 export const pollMs = 250

@@ -14,7 +14,7 @@ import type { RunState } from './state.ts'
 import { summarizeWorkflow, type Wait, waitName } from './summary.ts'
 
 /** Statuses in which a run waits for a person. */
-export const attention: readonly string[] = ['held', 'compensation-stuck', 'diverged', 'quarantined']
+export const attention: readonly string[] = ['held', 'stuck', 'diverged', 'quarantined']
 
 interface Fields {
   readonly id?: string

@@ -32,9 +32,7 @@ export function outsideOf(state: RunState, hash: Hash, inherited: readonly Inher
     if (own(undone, id, null) !== null)
       return [effect(id, key, { state: 'compensated', outcome: 'compensated', seq, error })]
     const isStuck = undo?.isStuck === true
-    return [
-      effect(id, key, { state: isStuck ? 'compensation-stuck' : kind, outcome: isStuck ? null : kind, seq, error }),
-    ]
+    return [effect(id, key, { state: isStuck ? 'stuck' : kind, outcome: isStuck ? null : kind, seq, error })]
   })
   const going = Object.entries(open).map(([id, { held, failures, error, key }]) =>
     effect(id, key, {

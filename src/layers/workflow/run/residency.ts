@@ -116,7 +116,7 @@ export class Residency {
     const waits = notedWaits(run.code.execution?.open ?? [])
     await run.tenure.release('waiting', waits.length > 0 ? [{ type: 'waits', data: { for: waits } }] : [], {
       wakeup: run.alarms.nearest(),
-      status: isStuck ? 'compensation-stuck' : isHeld ? 'held' : 'waiting',
+      status: isStuck ? 'stuck' : isHeld ? 'held' : 'waiting',
     })
   }
 

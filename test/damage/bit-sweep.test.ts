@@ -1,6 +1,7 @@
 // G8, one flipped bit: in every table and every page of a small SQLite file. Verify names the damage; verify with `repair` ends
 // it, and the store opens. Afterwards each timeline says what it said: one bit costs nothing, whatever table it is in.
-// Of the log one more bit is flipped at the start of a row: its size, its row id or the header of its record.
+// One more bit is flipped at the start of a row: its size, its row id or the header of its record. Another one makes the header
+// of a record shorter, which hides its last column.
 // More: REPRISE_BIT_SWEEP=2000 flips that many bits of each table; REPRISE_BIT_FLIP=table:offset:bit flips one;
 // REPRISE_BIT_TREE=reprise_log names the tables; REPRISE_BIT_PART=headers flips bits at the start of rows only, in every table.
 
@@ -56,9 +57,11 @@ function* flips(): Generator<Flip> {
     if (process.env.REPRISE_BIT_TREE && !new RegExp(process.env.REPRISE_BIT_TREE).test(tree)) continue
     for (let i = 0; i < flipsEach; i++) {
       const page = pages[random.below(pages.length)]!
-      const isOfHeaders = process.env.REPRISE_BIT_PART === 'headers'
-      const headers = isOfHeaders || tree === 'reprise_log' ? headersIn(page) : []
-      const parts = isOfHeaders ? [headers] : [usedIn(page), headers]
+      const headers = headersIn(page)
+      const [size] = headers.flatMap(({ record }) => (whole[page * pageBytes + record]! & 1 ? [record] : []))
+      if (size !== undefined) yield { tree, offset: page * pageBytes + size, bit: 0 }
+      const starts = headers.flatMap(({ cell, end }) => Array.from({ length: end - cell }, (_, j) => cell + j))
+      const parts = process.env.REPRISE_BIT_PART === 'headers' ? [starts] : [usedIn(page), starts]
       for (const used of parts.filter(({ length }) => length > 0)) {
         yield { tree, offset: page * pageBytes + used[random.below(used.length)]!, bit: random.below(8) }
       }
@@ -66,22 +69,27 @@ function* flips(): Generator<Flip> {
   }
 }
 
-/** The start of each cell: sizes and row ids of one to three bytes here, then the header of the record. */
-function headersIn(page: number): number[] {
+/** Offsets in a page: the start of a cell (sizes and row ids of one to three bytes here), of its record, and of the columns. */
+interface CellHeader {
+  readonly cell: number
+  readonly record: number
+  readonly end: number
+}
+
+function headersIn(page: number): CellHeader[] {
   const start = page === 0 ? 100 : 0
-  const at = page * pageBytes + start
-  const kind = whole[at]!
+  const from = page * pageBytes
+  const kind = whole[from + start]!
   if (![10, 13].includes(kind)) return []
-  const varint = (from: number) => {
-    let end = from
+  const varint = (at: number) => {
+    let end = from + at
     while (whole[end]! >= 0x80) end += 1
-    return end + 1
+    return end + 1 - from
   }
-  return Array.from({ length: whole.readUInt16BE(at + 3) }).flatMap((_, i) => {
-    const cell = whole.readUInt16BE(at + 8 + 2 * i)
-    const first = page * pageBytes + cell
-    const record = kind === 13 ? varint(varint(first)) : varint(first)
-    return Array.from({ length: record + whole[record]! - first }, (_, j) => cell + j)
+  return Array.from({ length: whole.readUInt16BE(from + start + 3) }, (_, i) => {
+    const cell = whole.readUInt16BE(from + start + 8 + 2 * i)
+    const record = kind === 13 ? varint(varint(cell)) : varint(cell)
+    return { cell, record, end: record + whole[from + record]! }
   })
 }
 

@@ -88,14 +88,41 @@ function take(operator: Operator, arrived: readonly Arrived[]): void {
   const [first] = arrived
   if (arrived.length === 1) first!.input.batch(first!.batch)
   else if (operator.mixed) {
-    const columns = new Columns()
     const inputs: number[] = []
-    inOrder(arrived, ({ number, batch }, from, to) => {
-      columns.add(batch, from, to)
-      for (let i = from; i < to; i++) inputs.push(number)
-    })
-    operator.mixed(columns.batch(), inputs)
+    const batch = arrived.length === 2 ? mergeTwo(first!, arrived[1]!, inputs) : mergeAll(arrived, inputs)
+    operator.mixed(batch, inputs)
   } else inOrder(arrived, ({ input, batch }, from, to) => input.batch(slice(batch, from, to)))
+}
+
+function mergeAll(arrived: readonly Arrived[], inputs: number[]): Batch {
+  const columns = new Columns()
+  inOrder(arrived, ({ number, batch }, from, to) => {
+    columns.add(batch, from, to)
+    for (let i = from; i < to; i++) inputs.push(number)
+  })
+  return columns.batch()
+}
+
+/** The same for two batches, which is most of them: the records often alternate, and a call for each of them would cost most. */
+function mergeTwo(one: Arrived, other: Arrived, inputs: number[]): Batch {
+  const [a, b] = [orderOf(one.batch), orderOf(other.batch)]
+  const count = a.length + b.length
+  const values = new Array<unknown>(count)
+  const order = new Array<number>(count)
+  const times = one.batch.times && other.batch.times && new Array<number>(count)
+  const keys = one.batch.keys && other.batch.keys && new Array<PipelineKey>(count)
+  inputs.length = count
+  for (let i = 0, j = 0, at = 0; at < count; at++) {
+    const isOne = j >= b.length || (i < a.length && a[i]! <= b[j]!)
+    const { batch, number } = isOne ? one : other
+    const from = isOne ? i++ : j++
+    values[at] = batch.values[from]
+    order[at] = (isOne ? a : b)[from]!
+    inputs[at] = number
+    if (times) times[at] = batch.times![from]!
+    if (keys) keys[at] = batch.keys![from]!
+  }
+  return { values, times, keys, order }
 }
 
 /** Calls back for the longest stretches of consecutive records within one of the batches. */

@@ -139,10 +139,6 @@ const stillLong = [
   'src/layers/pipeline/run/run.ts runTaken',
   'src/layers/table/partitioned.ts stateStore',
   'src/operations/models.ts kinds',
-  'src/stores/postgres/commit-function.ts createCommitFunction',
-  'src/stores/postgres/functions.ts createFunctions',
-  'src/stores/postgres/read-functions.ts createReadFunctions',
-  'src/stores/postgres/tables.ts createTables',
 ]
 
 /** Short files with a single importer: a reader opens a second file for a few lines that could stand in the first. */

@@ -118,14 +118,7 @@ export function toInbox(rows: readonly InboxRow[], to: TimelineId): Inbox {
   return { messages, now: rows[0]!.now }
 }
 
-export const manifestColumns = `id, seq, epoch, digest, body, body_digest, base_id, created_at, trigger, label, is_pinned,
-  fold_version, total_bytes, added_bytes, verified_at, invalid, drilled_at, drill`
-
-/** The types of manifestColumns, for a function that returns records. */
-export const manifestRecord = `id text, seq bigint, epoch bigint, digest bytea, body bytea, body_digest bytea, base_id text,
-  created_at double precision, trigger text, label text, is_pinned boolean, fold_version text, total_bytes double precision,
-  added_bytes double precision, verified_at double precision, invalid text, drilled_at double precision, drill text`
-
+/** A row of the function catalogs (sql/read-functions.sql). */
 export interface ManifestRow {
   readonly id: string
   readonly seq: number

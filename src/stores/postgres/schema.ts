@@ -2,12 +2,10 @@
 // newer version is refused before anything is written.
 
 import { RepriseError } from '../../core/errors.ts'
-import { createCommitFunction } from './commit-function.ts'
 import type { Connections, RunSql } from './connect.ts'
-import { createFunctions, dropFunctions, nowMs } from './functions.ts'
-import { createLifeFunctions } from './life-functions.ts'
-import { createReadFunctions } from './read-functions.ts'
-import { createTables, schemaVersion, upgradeTables } from './tables.ts'
+import { dropFunctions, nowMs, sqlFor } from './functions.ts'
+import { appendFunctions, commitFunctions, lifeFunctions, readFunctions, tables } from './sql.ts'
+import { schemaVersion, upgradeTables } from './tables.ts'
 
 /** @example quoteSchema('reprise') // '"reprise"' */
 export function quoteSchema(name: string): string {
@@ -83,7 +81,7 @@ async function migrate(connections: Connections, s: string): Promise<void> {
       await retireAll(run, s)
       await run(upgradeTables(s, version) + dropFunctions(s, version))
     }
-    await run(createFunctions(s) + createReadFunctions(s) + createLifeFunctions(s) + createCommitFunction(s))
+    await run(sqlFor(s, appendFunctions + readFunctions + lifeFunctions + commitFunctions))
     await run(`UPDATE ${s}.meta SET version = ${schemaVersion}`)
   }
   await connections.transaction('making the schema', work, migrateTimeoutMs)
@@ -104,7 +102,7 @@ async function retireAll(run: RunSql, s: string): Promise<void> {
 async function makeTables(run: RunSql, s: string): Promise<void> {
   const { rows } = await run('SELECT 1 FROM pg_namespace WHERE nspname = $1', [s.slice(1, -1)])
   if (rows.length === 0) await run(`CREATE SCHEMA ${s}`)
-  await run(createTables(s))
+  await run(sqlFor(s, tables))
   await run(`INSERT INTO ${s}.meta (version) VALUES (0)`)
 }
 

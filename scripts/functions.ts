@@ -53,6 +53,8 @@ function definitionsOf(node: Node): Node[] {
   const visit = (at: Node, parent: Node): void => {
     if (!isFunction(at)) for (const child of childrenOf(at)) visit(child, at)
     else if (isDefinedBy(parent, at)) found.push(at)
+    // A factory that is passed to a wrapper is measured without its definitions here, too.
+    else found.push(...definitionsOf(at))
   }
   visit(body, node)
   return found

@@ -126,19 +126,6 @@ const stillLong = [
   'dashboard/src/system.tsx System',
   'dashboard/src/timeline.tsx TimelineView',
   'dashboard/src/travel.tsx Travel',
-  'scripts/soak/worlds.mjs postgresWorld',
-  'src/cli/commands/resume.ts resume',
-  'src/cli/commands/verify.ts verify',
-  'src/core/commit/decide.ts decide',
-  'src/engine/api/open.ts createEngine',
-  'src/engine/history/recover.ts recoverFrom',
-  'src/engine/tools/verify/verify.ts verifyWith',
-  'src/layers/agent/tells.ts tells',
-  'src/layers/pipeline/operators/join.ts intervalJoined',
-  'src/layers/pipeline/operators/process.ts processed',
-  'src/layers/pipeline/run/run.ts runTaken',
-  'src/layers/table/partitioned.ts stateStore',
-  'src/operations/models.ts kinds',
 ]
 
 /** Short files with a single importer: a reader opens a second file for a few lines that could stand in the first. */

@@ -107,7 +107,6 @@ async function postgresWorld(count) {
     address.searchParams.set('schema', 'soak')
     return address.href
   }
-  const some = () => Math.floor(Math.random() * count)
   const ticks = { spent: 0, clocks: await Promise.all(servers.map(({ url }) => serverCpu(url))) }
   return {
     url: addressOf(servers.map(({ url }) => withSchema(url))),
@@ -136,20 +135,7 @@ async function postgresWorld(count) {
         ).flat(),
       ),
     forget: async (ids) => void (await all('DELETE FROM soak_booked WHERE id = ANY($1)', [ids])),
-    faults: [
-      ...Array(8).fill({
-        name: 'cut',
-        make: async () => {
-          await patiently(() =>
-            pools[some()].query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                   WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND random() < 0.5`),
-          )
-        },
-      }),
-      { name: 'restart', make: async () => await again(some(), 'restart') },
-      ...Array(8).fill({ name: 'none', make: async () => undefined }),
-      { name: 'crash', make: async () => await again(some(), 'kill') },
-    ].filter(({ name }) => servers[0].isOurs || name === 'cut' || name === 'none'),
+    faults: postgresFaults(pools, servers, again),
     plantTransaction: async () => {
       const client = new pg.Client({ connectionString: servers[0].url })
       client.on('error', () => {})
@@ -171,6 +157,25 @@ async function postgresWorld(count) {
     await servers[index].restart()
     ticks.clocks[index] = await serverCpu(servers[index].url)
   }
+}
+
+/** `again` takes the server of an index down and up again. */
+function postgresFaults(pools, servers, again) {
+  const some = () => Math.floor(Math.random() * servers.length)
+  return [
+    ...Array(8).fill({
+      name: 'cut',
+      make: async () => {
+        await patiently(() =>
+          pools[some()].query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND random() < 0.5`),
+        )
+      },
+    }),
+    { name: 'restart', make: async () => await again(some(), 'restart') },
+    ...Array(8).fill({ name: 'none', make: async () => undefined }),
+    { name: 'crash', make: async () => await again(some(), 'kill') },
+  ].filter(({ name }) => servers[0].isOurs || name === 'cut' || name === 'none')
 }
 
 /** Tables of the store with their sizes; of several servers, together. */

@@ -38,29 +38,8 @@ interface Started {
 const resume: Command = async ({ engine, args, options, output }) => {
   const given = args[0]
   const heads = given === undefined ? await unfinished(engine) : [await find(engine, given)]
-  const groups = new Map<string, Started>()
-  for (const head of heads) {
-    const { module = text(options, 'module'), definition } = head.attributes
-    const name = typeof definition === 'string' ? definition : (hostOf(engine).models.find(head.timeline)?.name ?? null)
-    if (typeof module !== 'string' || name === null) continue
-    const id = idBelow(pipelinePrefix + name, head.timeline)
-    const key = JSON.stringify([module, name, id])
-    const group = groups.get(key) ?? { file: module, name, id, heads: [] }
-    group.heads.push(head)
-    groups.set(key, group)
-  }
-  if (groups.size === 0) {
-    if (given !== undefined) {
-      const what = `${heads[0]!.timeline} was not started by reprise run: run its program again, or name its file with --module`
-      throw new RepriseError('NOT_FOUND', what, {})
-    }
-    output.note(
-      heads.length === 0
-        ? 'nothing to resume: all that was started is finished'
-        : `nothing to resume: the unfinished timelines (${heads.length}) were not started by reprise run; reprise ls lists them`,
-    )
-    return exit.ok
-  }
+  const groups = groupsOf(engine, heads, options)
+  if (groups.size === 0) return nothingToResume(given, heads, output)
   const interruption = onInterrupt(output, null, { waitsFor: () => inHand(engine) })
   const told = new Resuming(output, heads.length)
   try {
@@ -124,6 +103,35 @@ const resume: Command = async ({ engine, args, options, output }) => {
     )
     return 'waits'
   }
+}
+
+/** The timelines by the definition that runs them. Those that `reprise run` did not start are left out. */
+function groupsOf(engine: Reprise, heads: readonly Head[], options: Options): Map<string, Started> {
+  const groups = new Map<string, Started>()
+  for (const head of heads) {
+    const { module = text(options, 'module'), definition } = head.attributes
+    const name = typeof definition === 'string' ? definition : (hostOf(engine).models.find(head.timeline)?.name ?? null)
+    if (typeof module !== 'string' || name === null) continue
+    const id = idBelow(pipelinePrefix + name, head.timeline)
+    const key = JSON.stringify([module, name, id])
+    const group = groups.get(key) ?? { file: module, name, id, heads: [] }
+    group.heads.push(head)
+    groups.set(key, group)
+  }
+  return groups
+}
+
+function nothingToResume(given: string | undefined, heads: readonly Head[], output: Output): number {
+  if (given !== undefined) {
+    const what = `${heads[0]!.timeline} was not started by reprise run: run its program again, or name its file with --module`
+    throw new RepriseError('NOT_FOUND', what, {})
+  }
+  output.note(
+    heads.length === 0
+      ? 'nothing to resume: all that was started is finished'
+      : `nothing to resume: the unfinished timelines (${heads.length}) were not started by reprise run; reprise ls lists them`,
+  )
+  return exit.ok
 }
 
 /** Shows progress on a terminal, and as lines elsewhere. */

@@ -59,58 +59,58 @@ const verify: Command = async (invocation) => {
   }
   const steps = await nextSteps(engine, report, repair, from)
   const losses = report.losses.reduce((sum, { lost }) => sum + lost.length, 0)
-  output.result(report, () => {
-    const { green, red } = output.colours
-    for (const fault of report.faults) {
-      output.line(
-        red(
-          `${fault.code} ${fault.timeline ?? ''}${fault.seq === null ? '' : `@${fault.seq}`} ${fault.where}: ${fault.what}`,
-        ),
-      )
-    }
-    for (const { timeline, where, what, from: copy, isPutRight, isIncomplete } of report.healed) {
-      const state = isIncomplete ? 'legible again, not whole' : isPutRight ? 'put right' : 'damaged, nothing lost'
-      output.line(output.colours.yellow(`${state}: ${timeline ?? ''} ${where}: ${what} (from ${copy})`))
-    }
-    for (const { timeline, where, what } of report.cannotTell) {
-      output.line(output.colours.yellow(`unknown ${timeline ?? ''} ${where}: ${what}`))
-    }
-    for (const change of report.unfinished) {
-      output.line(red(`${change.isRunning && !change.blocks ? '' : 'CHANGE_UNFINISHED '}${changeWords(change)}`))
-      output.note(
-        `reprise changes ${change.id} --resume continues it; reprise changes ${change.id} --abandon undoes it`,
-      )
-    }
-    for (const loss of report.losses) {
-      output.line(red(`DATA_LOST ${loss.id}: ${lossWords(loss)}`))
-      output.note(`restore a backup, or accept the loss: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`)
-    }
-    const counts = `${count(report.timelines, 'timeline')}, ${count(report.entries, 'entry', 'entries')}, ${count(report.checkpoints, 'checkpoint')}, ${count(report.chunks, 'chunk')}`
-    const verdict =
-      report.faults.length > 0
-        ? red(count(report.faults.length, 'fault'))
-        : report.healed.some(({ isPutRight }) => !isPutRight)
-          ? output.colours.yellow(`${count(report.healed.length, 'damaged place')}, nothing lost,`)
-          : report.cannotTell.length > 0
-            ? 'cannot tell'
-            : red(count(report.unfinished.length, 'unfinished change'))
-    const isSound = report.ok || (losses > 0 && isOtherwiseSound(report))
-    const left = isSound ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`
-    // The remaining entries may be sound, but acknowledged entries are missing.
-    output.line(losses > 0 ? `${red(count(losses, 'loss', 'losses'))} beside ${left}` : left)
-    for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
-    if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)
-    for (const next of steps) output.note(next)
-    // Beside damage this is uncertain: the chunks may belong to unreadable manifests.
-    if (report.orphans > 0 && report.ok)
-      output.note(
-        `${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes those that are old enough`,
-      )
-  })
+  output.result(report, () => printReport(report, losses, steps, output))
   if (losses > 0) return exit.damage
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
   if (isDamaged) return exit.damage
   return report.ok ? exit.ok : report.cannotTell.length > 0 ? exit.usage : exit.conflict
+}
+
+function printReport(report: VerifyReport, losses: number, steps: readonly string[], output: Output): void {
+  const { green, red } = output.colours
+  for (const fault of report.faults) {
+    output.line(
+      red(
+        `${fault.code} ${fault.timeline ?? ''}${fault.seq === null ? '' : `@${fault.seq}`} ${fault.where}: ${fault.what}`,
+      ),
+    )
+  }
+  for (const { timeline, where, what, from: copy, isPutRight, isIncomplete } of report.healed) {
+    const state = isIncomplete ? 'legible again, not whole' : isPutRight ? 'put right' : 'damaged, nothing lost'
+    output.line(output.colours.yellow(`${state}: ${timeline ?? ''} ${where}: ${what} (from ${copy})`))
+  }
+  for (const { timeline, where, what } of report.cannotTell) {
+    output.line(output.colours.yellow(`unknown ${timeline ?? ''} ${where}: ${what}`))
+  }
+  for (const change of report.unfinished) {
+    output.line(red(`${change.isRunning && !change.blocks ? '' : 'CHANGE_UNFINISHED '}${changeWords(change)}`))
+    output.note(`reprise changes ${change.id} --resume continues it; reprise changes ${change.id} --abandon undoes it`)
+  }
+  for (const loss of report.losses) {
+    output.line(red(`DATA_LOST ${loss.id}: ${lossWords(loss)}`))
+    output.note(`restore a backup, or accept the loss: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`)
+  }
+  const counts = `${count(report.timelines, 'timeline')}, ${count(report.entries, 'entry', 'entries')}, ${count(report.checkpoints, 'checkpoint')}, ${count(report.chunks, 'chunk')}`
+  const verdict =
+    report.faults.length > 0
+      ? red(count(report.faults.length, 'fault'))
+      : report.healed.some(({ isPutRight }) => !isPutRight)
+        ? output.colours.yellow(`${count(report.healed.length, 'damaged place')}, nothing lost,`)
+        : report.cannotTell.length > 0
+          ? 'cannot tell'
+          : red(count(report.unfinished.length, 'unfinished change'))
+  const isSound = report.ok || (losses > 0 && isOtherwiseSound(report))
+  const left = isSound ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`
+  // The remaining entries may be sound, but acknowledged entries are missing.
+  output.line(losses > 0 ? `${red(count(losses, 'loss', 'losses'))} beside ${left}` : left)
+  for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
+  if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)
+  for (const next of steps) output.note(next)
+  // Beside damage this is uncertain: the chunks may belong to unreadable manifests.
+  if (report.orphans > 0 && report.ok)
+    output.note(
+      `${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes those that are old enough`,
+    )
 }
 
 /** All that is there is sound, and no change is unfinished: only what repairs lost is missing. */

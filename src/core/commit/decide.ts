@@ -22,12 +22,7 @@ export interface Decision {
 /** Throws Refused. @example decide(view, { operation, guard, run }) */
 export function decide(view: CommitView, commit: Commit): Decision {
   const { guard, operation } = commit
-  if (guard === null) {
-    checkReceivers(view, commit.send ?? [])
-    const sent = newMessages(view, commit.send ?? [])
-    const isDuplicate = sent.length === 0
-    return { outcome: { ok: true, epoch: 0, seq: 0, isDuplicate }, changes: isDuplicate ? null : { sent } }
-  }
+  if (guard === null) return decideMail(view, commit.send ?? [])
   const { timeline } = guard
   const found = view.head(timeline)
   const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
@@ -40,10 +35,8 @@ export function decide(view: CommitView, commit: Commit): Decision {
   if (commit.unlessMail) checkNoMail(view, timeline)
   if (commit.forget) {
     checkForget(view, timeline)
-    return {
-      outcome: { ok: true, epoch, seq: before.seq, isDuplicate: false },
-      changes: forgotten(timeline, before, commit.forget),
-    }
+    const changes = forgotten(timeline, before, commit.forget)
+    return { outcome: { ok: true, epoch, seq: before.seq, isDuplicate: false }, changes }
   }
   // One object that is changed step by step: every commit that is more than an append passes here.
   const head = copyFacts(before)
@@ -65,10 +58,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   if (commit.consume) checkConsume(view, timeline, commit.consume)
   const sent = commit.send ? newMessages(view, commit.send) : none
   const cursors = commit.cursors ? cursorMoves(view, timeline, commit.cursors) : none
-  if (trim) {
-    head.floor = trim.seq
-    head.floorDigest = new Uint8Array(trim.digest)
-  }
+  if (trim) Object.assign(head, { floor: trim.seq, floorDigest: new Uint8Array(trim.digest) })
   assert(head.floor <= head.seq, 'the floor lies at or below the head')
   assert(isNew || head.floor >= before.floor, 'the floor only rises')
   if (commit.release) head.owner = null
@@ -98,6 +88,14 @@ export function decide(view: CommitView, commit: Commit): Decision {
       attributes: commit.attributes,
     },
   }
+}
+
+/** Mail without a guard: it has no timeline of its own. */
+function decideMail(view: CommitView, send: NonNullable<Commit['send']>): Decision {
+  checkReceivers(view, send)
+  const sent = newMessages(view, send)
+  const isDuplicate = sent.length === 0
+  return { outcome: { ok: true, epoch: 0, seq: 0, isDuplicate }, changes: isDuplicate ? null : { sent } }
 }
 
 /** Attributes after a commit; a null value removes the attribute. */

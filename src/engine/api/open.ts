@@ -139,23 +139,8 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const { clock = systemClock, random = systemRandom, hash = sha256 } = ports
   const limits: Limits = { ...defaultLimits, ...options.limits }
   const sealer = new Sealer({ limits, ...(options.keys && { keys: options.keys }) })
-  const sealed = sealedStore(ports.store, sealer)
   const events = new Events()
-  const redundancy = isRedundant(ports.store)
-    ? null
-    : withRedundancy(notingForgotten(sealed, hash), hash, tellOf(events), ports.planted)
-  if (redundancy) redundancy.isOn = options.redundancy ?? true
-  if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
-  const inner: Store = redundancy ?? sealed
-  const tiers = new TieredBlobs(inner.blobs, ports.requests ?? null)
-  // Forwards everything, redundancy included, except that chunks are read from several tiers, and segments of history
-  // are no checkpoints.
-  const store: Store = Object.create(inner, {
-    blobs: { value: tiers, enumerable: true },
-    commit: { value: refusingComing(inner, clock), enumerable: true, writable: true, configurable: true },
-    ...checkpointsOnly(inner),
-    ...currentStatuses(inner),
-  })
+  const { store, inner, redundancy, tiers } = layersOf(ports, options, { sealer, events, hash, clock })
   const identity = ports.identity ?? identifyProcess()
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
@@ -207,6 +192,31 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
       await store.close()
     }),
   )
+}
+
+/** The store as the engine uses it: the given one with encryption, redundancy and tiers around it. */
+function layersOf(
+  ports: Ports,
+  options: EngineOptions,
+  { sealer, events, hash, clock }: Pick<Kernel, 'sealer' | 'events' | 'hash' | 'clock'>,
+) {
+  const sealed = sealedStore(ports.store, sealer)
+  const redundancy = isRedundant(ports.store)
+    ? null
+    : withRedundancy(notingForgotten(sealed, hash), hash, tellOf(events), ports.planted)
+  if (redundancy) redundancy.isOn = options.redundancy ?? true
+  if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
+  const inner: Store = redundancy ?? sealed
+  const tiers = new TieredBlobs(inner.blobs, ports.requests ?? null)
+  // Forwards everything, redundancy included, except that chunks are read from several tiers, and segments of history
+  // are no checkpoints.
+  const store: Store = Object.create(inner, {
+    blobs: { value: tiers, enumerable: true },
+    commit: { value: refusingComing(inner, clock), enumerable: true, writable: true, configurable: true },
+    ...checkpointsOnly(inner),
+    ...currentStatuses(inner),
+  })
+  return { store, inner, redundancy, tiers }
 }
 
 function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {

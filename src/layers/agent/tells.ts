@@ -9,20 +9,20 @@ import type { Refusals } from '../../engine/model/model.ts'
 import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
 
-export function tells({ type, data, seq }: Entry): JournalRow | null {
-  const fields = data as Entries['retry'] & Entries['decided'] & Entries['turn.ended'] & { readonly tool?: string }
+export function tells(entry: Entry): JournalRow | null {
+  return callRow(entry) ?? sessionRow(entry)
+}
+
+/** A call of the model or of a tool: several entries make one row. */
+function callRow({ type, data }: Entry): JournalRow | null {
+  const fields = data as Entries['retry']
   const call = (phase: JournalRow['phase'], more: Partial<JournalRow> = {}) =>
     told(`call:${fields.id}`, 'step', phase, { title: '', ...more })
-  const note = (title: string, more: Partial<JournalRow> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
   // The kernel's effect markers are part of the call's row; the call's own entries add the rest.
   if (type === '$effect.intended') return call('begins', { title: (data as EffectIntended).name })
   if (type === '$effect.settled') return call('beats', { note: settled(data as EffectSettled) })
   if (type === '$effect.done' || type === '$effect.failed') return call('beats')
   switch (type as keyof Entries) {
-    case 'turn.started': {
-      const { turn, input } = data as Entries['turn.started']
-      return told(`turn:${turn}`, 'start', 'is', { title: `turn ${turn}`, note: brief(input) })
-    }
     case 'called': {
       const { tool, kind, state, args } = data as Entries['called']
       const title = kind === 'model' ? 'model' : `${tool}(${args === undefined ? '' : brief(args)})`
@@ -45,6 +45,20 @@ export function tells({ type, data, seq }: Entry): JournalRow | null {
       return call('fails', { error: (data as Entries['failed']).error })
     case 'retry':
       return call('retries', { error: fields.error, attempt: fields.n, at: fields.at })
+    default:
+      return null
+  }
+}
+
+/** An entry of the session itself: turns, messages, settings, and decisions of a person. */
+function sessionRow({ type, data, seq }: Entry): JournalRow | null {
+  const fields = data as Entries['decided'] & Entries['turn.ended']
+  const note = (title: string, more: Partial<JournalRow> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
+  switch (type as keyof Entries) {
+    case 'turn.started': {
+      const { turn, input } = data as Entries['turn.started']
+      return told(`turn:${turn}`, 'start', 'is', { title: `turn ${turn}`, note: brief(input) })
+    }
     case 'turn.ended':
       return told(`~${seq}`, 'end', 'ends', { title: `turn ${fields.turn} ended`, note: fields.outcome })
     case 'interrupted':

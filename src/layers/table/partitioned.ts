@@ -71,9 +71,7 @@ export function stateStore<V>(name: string, options: StateStoreOptions<V>): Stor
   checkName('state store', name)
   checkOptions(`state store ${name}`, options, storeOptions)
   const { partitions, ...rows } = options
-  if (!Number.isSafeInteger(partitions) || partitions < 1 || partitions > 4096) {
-    throw new RepriseError('INVALID_ARGUMENT', 'a state store must have 1 to 4096 partitions', { partitions })
-  }
+  checkPartitionCount(partitions)
   const { fold, model } = tableParts(name, rows as TableOptions<V>)
   const scopes = [...Array.from({ length: partitions }, (_, n) => partitionTimeline(name, 1, n)), catalogOf(name)]
   const models = scopes.map((scope) => partitionModel(name, scope, fold as Fold<never>))
@@ -148,6 +146,11 @@ export function stateStore<V>(name: string, options: StateStoreOptions<V>): Stor
       return new PartitionedStore(name, tables)
     },
   }
+}
+
+function checkPartitionCount(partitions: number): void {
+  if (Number.isSafeInteger(partitions) && partitions >= 1 && partitions <= 4096) return
+  throw new RepriseError('INVALID_ARGUMENT', 'a state store must have 1 to 4096 partitions', { partitions })
 }
 
 /** All partitions in one process, as one map. */

@@ -122,7 +122,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   }
   // Faults of the structures may have been repaired together with the history in them.
   if (repair && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()).faults)
-  const { chunks, orphans } = options.timelines
+  const counted = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
     : await countChunks(kernel, tally.live, watch, breath).catch((error) => {
         if (!cannotTell(error) && !isReprise(error, 'STORE_DAMAGED')) throw error
@@ -135,12 +135,21 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   if (mirror && !options.timelines) await verifyMirror(kernel, mirror, tally, repair)
   if (!options.timelines) await verifyRedundancy(kernel, tally, location, repair)
   await watch.end()
+  return { ...(await concluded(kernel, options, tally)), ...counted, earlier: watch.earlier }
+}
+
+/** The verdict over everything that was found, with the losses and unfinished changes of the store. */
+async function concluded(
+  kernel: Kernel,
+  { timelines: only, repair = false }: VerifyOptions,
+  tally: Tally,
+): Promise<Omit<VerifyReport, 'chunks' | 'orphans' | 'earlier'>> {
   const { faults, timelines, entries, checkpoints } = tally
   const isWhole = tally.healed.every((fault) => fault.isPutRight)
-  const changes = options.timelines ? [] : await storeChanges(kernel)
+  const changes = only ? [] : await storeChanges(kernel)
   const areEnded = changes.every(({ blocks, isRunning }) => isRunning && !blocks)
   if (repair) await noteLosses(kernel, tally.lost)
-  const losses = lossesOf(await storeLosses(kernel), options.timelines)
+  const losses = lossesOf(await storeLosses(kernel), only)
   const isSound = faults.length === 0 && losses.length === 0
   const ok = isSound && tally.cannotTell.length === 0 && isWhole && areEnded
   if (repair && (tally.healed.length > 0 || faults.length > 0)) {
@@ -156,12 +165,9 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     timelines,
     entries,
     checkpoints,
-    chunks,
-    orphans,
     edited: tally.edited,
     unfinished: changes,
     losses,
-    earlier: watch.earlier,
   }
 }
 

@@ -18,7 +18,7 @@ import type { OperatorResource } from '../operator.ts'
 import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
-import { chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
+import { type Candidate, chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
 import { whyEnded } from './displaced.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
@@ -30,6 +30,9 @@ import { namesNoted, notBegun, originsOf } from './origins.ts'
 import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
 import { type PipelineState, sharedAttribute, sharedError } from './state.ts'
 import { tracePipeline } from './trace.ts'
+
+/** The stored positions of each source, by partition. */
+type Positions = Map<string, ReadonlyMap<string, unknown>>
 
 /** With more records than this in one sink, sources wait for the next checkpoint. */
 const pendingMax = 50_000
@@ -291,13 +294,7 @@ export class PipelineRun {
     let resources: ReadonlyMap<string, OperatorResource> = new Map()
     try {
       resources = await this.#graph.open(this.#engine)
-      const flow = new Flow(this.#graph, writers, {
-        pipeline: this.timeline,
-        lettersMax: this.#options.lettersMax,
-        ...{ clock: kernel.clock, random: kernel.random, scale, resources, trace: traced.run },
-        ...{ neighbours: neighboursOf(this.#engine), origins },
-        onRecords: (count) => this.#decide(timing, count),
-      })
+      const flow = this.#flowOf(writers, timing, { scale, resources, trace: traced.run, origins })
       const filledMs = kernel.clock.elapsed()
       const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })
       timing.recovered({
@@ -305,62 +302,26 @@ export class PipelineRun {
         restore: candidate && { ms: kernel.clock.elapsed() - filledMs, bytes: candidate.record.totalBytes },
         ageMs: kernel.worker.now() - (candidate?.record.createdAt ?? kernel.worker.now()),
       })
-      const positions = new Map<string, ReadonlyMap<string, unknown>>()
-      for (const { name, source } of this.#graph.sources) {
+      const positions: Positions = new Map()
+      for (const { name } of this.#graph.sources) {
         const stored = isKnown(name) ? candidate?.state.sources[storedAs(name)] : undefined
         if (stored) positions.set(name, new Map(stored))
-        const context = {
-          ...{ engine: this.#engine, pipeline: this.timeline, name },
-          ...{ signal: this.#abort.signal, partitions: this.#partitions },
-        }
-        const opening = source.open(positions.get(name) ?? null, context)
-        const reader = await openedUnlessAborted(opening, this.#sinksOf(origins), `opening the source ${name}`)
-        readers.set(name, origins?.reader(name, reader) ?? reader)
       }
+      await this.#openSources(readers, positions, origins)
       flow.start(readers, positions)
-      const leftBy = candidate && isLeftBy(candidate) ? candidate.record.id : null
-      const of = {
-        leftBy,
-        kernel,
-        taken,
-        graph: this.#graph,
-        flow,
-        writers,
-        timing,
+      const checkpoints = this.#checkpointsOf(candidate, {
+        ...{ taken, flow, writers, timing, trace: traced.run },
         restored: { ...restored, state: { ...restored.state, ...traced.kept } },
-        trace: traced.run,
-        neighbours: neighboursOf(this.#engine),
-        timeoutMs: this.#options.timeoutMs,
-        noted: this.#options.noted,
-      }
-      const checkpoints = new Checkpoints(of)
+      })
       this.#flow = flow
       this.#checkpoints = checkpoints
-      const stopTelling = kernel.worker.watchFailing(() => checkpoints.failing)
-      const stopListening = listenForMail(this.#engine, taken, this, (error) => flow.fail(error))
-      try {
-        const cursor = flow.cursor(positions)
-        const { attributes = {} } = this.#options
-        await taken.write({
-          status: 'running',
-          attributes: { ...attributes, ...namesNoted(head) },
-          ...(cursor !== null && { cursors: { [taken.id]: cursor } }),
-        })
-        this.#isReady()
-        const stopWaiting = kernel.clock.after(steadyMs, () => kernel.failures.succeeded(this.timeline))
-        if (this.#stopping) flow.halt()
-        neighboursOf(this.#engine).flows += 1
-        return await this.#flowToEnd(flow, checkpoints, timing).finally(() => {
-          neighboursOf(this.#engine).flows -= 1
-          stopWaiting()
-        })
-      } finally {
-        flow.close()
-        stopTelling()
-        await stopListening()
-        await checkpoints.settled()
-        this.#stopLimit()
-      }
+      const cursor = flow.cursor(positions)
+      const { attributes = {} } = this.#options
+      return await this.#runFlow(taken, flow, checkpoints, timing, {
+        status: 'running',
+        attributes: { ...attributes, ...namesNoted(head) },
+        ...(cursor !== null && { cursors: { [taken.id]: cursor } }),
+      })
     } finally {
       this.#abort.abort(new RepriseError('ABORTED', `${this.timeline} has ended`))
       for (const resource of resources.values()) resource.close()
@@ -368,6 +329,86 @@ export class PipelineRun {
         kernel.clock,
         [...readers.values(), ...writers.values()].map((each) => each.close()),
       )
+    }
+  }
+
+  #flowOf(
+    writers: ConstructorParameters<typeof Flow>[1],
+    timing: CheckpointTiming,
+    parts: Pick<ConstructorParameters<typeof Flow>[2], 'scale' | 'resources' | 'trace' | 'origins'>,
+  ): Flow {
+    const { clock, random } = this.#engine.kernel
+    return new Flow(this.#graph, writers, {
+      pipeline: this.timeline,
+      lettersMax: this.#options.lettersMax,
+      ...{ clock, random, neighbours: neighboursOf(this.#engine), ...parts },
+      onRecords: (count) => this.#decide(timing, count),
+    })
+  }
+
+  /** `candidate`: the checkpoint that the pipeline resumes from. */
+  #checkpointsOf(
+    candidate: Candidate | null,
+    parts: Pick<
+      ConstructorParameters<typeof Checkpoints>[0],
+      'taken' | 'flow' | 'writers' | 'timing' | 'trace' | 'restored'
+    >,
+  ): Checkpoints {
+    return new Checkpoints({
+      leftBy: candidate && isLeftBy(candidate) ? candidate.record.id : null,
+      kernel: this.#engine.kernel,
+      graph: this.#graph,
+      ...parts,
+      neighbours: neighboursOf(this.#engine),
+      timeoutMs: this.#options.timeoutMs,
+      noted: this.#options.noted,
+    })
+  }
+
+  /** Opens the sources at these positions. The readers that are open are in `readers`, also if another cannot be opened. */
+  async #openSources(
+    readers: Map<string, SourceReader<unknown>>,
+    positions: Positions,
+    origins: Awaited<ReturnType<typeof originsOf>>,
+  ): Promise<void> {
+    for (const { name, source } of this.#graph.sources) {
+      const context = {
+        ...{ engine: this.#engine, pipeline: this.timeline, name },
+        ...{ signal: this.#abort.signal, partitions: this.#partitions },
+      }
+      const opening = source.open(positions.get(name) ?? null, context)
+      const reader = await openedUnlessAborted(opening, this.#sinksOf(origins), `opening the source ${name}`)
+      readers.set(name, origins?.reader(name, reader) ?? reader)
+    }
+  }
+
+  /** Writes that the pipeline runs, and runs it: it reads its mail and reports failing checkpoints until it ends. */
+  async #runFlow(
+    taken: StateTimeline,
+    flow: Flow,
+    checkpoints: Checkpoints,
+    timing: CheckpointTiming,
+    running: Parameters<StateTimeline['write']>[0],
+  ): Promise<PipelineReport> {
+    const { kernel } = this.#engine
+    const stopTelling = kernel.worker.watchFailing(() => checkpoints.failing)
+    const stopListening = listenForMail(this.#engine, taken, this, (error) => flow.fail(error))
+    try {
+      await taken.write(running)
+      this.#isReady()
+      const stopWaiting = kernel.clock.after(steadyMs, () => kernel.failures.succeeded(this.timeline))
+      if (this.#stopping) flow.halt()
+      neighboursOf(this.#engine).flows += 1
+      return await this.#flowToEnd(flow, checkpoints, timing).finally(() => {
+        neighboursOf(this.#engine).flows -= 1
+        stopWaiting()
+      })
+    } finally {
+      flow.close()
+      stopTelling()
+      await stopListening()
+      await checkpoints.settled()
+      this.#stopLimit()
     }
   }
 

@@ -1,6 +1,7 @@
 // Checks the preconditions of recovery in a store from one process, for `reprise doctor` and the dashboard.
 
 import { isReprise } from '../core/errors.ts'
+import type { StoreFacts } from '../core/store/store-facts.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { reportOf } from '../engine/base/worker.ts'
 import { keptInterval } from '../engine/checkpoint/timing.ts'
@@ -47,7 +48,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
     { name: 'schema', state: 'ok', what: `version ${facts.schemaVersion}` },
     { name: 'durability', state: 'ok', what: settings || 'none: everything is gone with the process' },
   ]
-  checks.push(...pagesHealth(facts.durability))
+  checks.push(...pagesHealth(facts.durability), ...checkDamage(facts))
   checks.push(...(facts.isReadOnly ? [ownClock] : [await checkClock(engine), ...(await checkShardClocks(engine))]))
   checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)), ...(await checkLosses(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
@@ -67,6 +68,12 @@ async function identityOf(engine: Reprise): Promise<Check> {
 }
 
 const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's is the store's" }
+
+/** The store reads around it by its second copy: the next damage would lose data. */
+function checkDamage({ damage = [] }: StoreFacts): Check[] {
+  const cure = 'run reprise verify --repair: it writes the damaged copy again from the sound one'
+  return damage.map((what) => ({ name: 'damage', state: 'bad', what: `${what} [STORE_DAMAGED]`, cure }))
+}
 
 /** Only a heartbeat returns the time of the store. */
 async function checkClock(engine: Reprise): Promise<Check> {

@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { isReprise, open } from '../../src/index.ts'
+import { checkStore } from '../../src/operations/doctor.ts'
 import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 
@@ -55,6 +56,8 @@ it.each(Object.keys(places) as (keyof typeof places)[])(
     const rp = await open(`sqlite:${file}`, { housekeeping: false })
     const error = await new Promise((resolve) => rp.events.on('problem', ({ error }) => resolve(error)))
     expect(isReprise(error, 'STORE_DAMAGED') && error.message).toContain(place)
+    const damage = async () => (await checkStore(rp)).filter(({ name }) => name === 'damage')
+    expect(await damage()).toMatchObject([{ state: 'bad', what: expect.stringContaining(place) }])
     const { ok, faults } = await rp.verify()
     expect({ ok, what: faults.map(({ what }) => what).join() }).toEqual({
       ok: false,
@@ -65,6 +68,7 @@ it.each(Object.keys(places) as (keyof typeof places)[])(
     expect(repaired.healed.map(({ where }) => where)).toEqual([expect.stringContaining('identity')])
     expect(await rp.verify()).toMatchObject({ ok: true, healed: [] })
     expect((await rp.facts()).damage).toBeUndefined()
+    expect(await damage()).toEqual([])
     await rp.close()
     for (const sql of Object.values(places)) expect(await ask(sql)).toEqual(truth)
   },

@@ -48,8 +48,8 @@ const check: Command = async ({ engine, args, options, output }) => {
     }
     if (definitions.length > 0) {
       const { diverging } = runs
-      const said = diverging.length === 0 ? green('ok') : red(count(diverging.length, 'run'))
-      output.line(`${said} of ${count(runs.checked, 'run')} replayed`)
+      const all = `${count(runs.checked, 'run')} replayed`
+      output.line(diverging.length === 0 ? `${green('ok')}: ${all}` : `${all}, ${red(`${diverging.length} differ`)}`)
     }
     for (const each of checked) output.line(lineOf(each, each.ok ? green : red))
     for (const { timeline, notes } of checked) for (const note of notes) output.note(`${timeline}: ${note}`)

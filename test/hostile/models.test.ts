@@ -10,7 +10,7 @@ import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/engine/api/timeline-definition.ts'
 import type { Entry } from '../../src/engine/history/history.ts'
 import { sealEntry } from '../../src/engine/storage/seal/entries.ts'
-import { agent, tool } from '../../src/layers/agent/index.ts'
+import { agent, sendDecision, tool } from '../../src/layers/agent/index.ts'
 import { config } from '../../src/layers/config/index.ts'
 import { aggregate, commandTo, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
@@ -182,7 +182,7 @@ const plays: Record<string, Play> = {
     await (await rp.run(flow, {})).result()
   },
   async agent(rp, name) {
-    const add = tool({ kind: 'read-only', run: () => 3 })
+    const add = tool({ kind: 'read-only', approve: true, run: () => 3 })
     let asked = 0
     const helper = agent('helper', {
       tools: { add },
@@ -190,6 +190,9 @@ const plays: Record<string, Play> = {
     })
     const session = await rp.open(helper, name)
     await session.turn('hello')
+    // The call waits for a person, whose decision comes by mail.
+    await sendDecision(rp, `agent/helper/${name}`, { verdict: 'approve', by: 'ann' })
+    await session.resume()
     await session.close()
   },
   async resource(rp, name) {

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-onEveryStore('a workflow', (world) => {
+onEveryStore('C1: a workflow', (world) => {
   it('runs its steps in order and keeps its result', async () => {
     const calls: string[] = []
     const greet = workflow('greet', async (ctx, name: string) => {

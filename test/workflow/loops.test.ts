@@ -6,7 +6,7 @@ import { WorkflowKit } from '../../src/testing/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
-  'an endless loop',
+  'B5: an endless loop',
   (world) => {
     it('recovers from its last boundary however long it ran, with history trimmed and early outcomes kept', async () => {
       const place = await world()

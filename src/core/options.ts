@@ -28,6 +28,21 @@ export function checkOptions(
   }
 }
 
+/**
+ * The same for options that must be given: a name alone defines nothing.
+ * @example checkGivenOptions('job papers', options, new Set(['source', 'each']))
+ */
+export function checkGivenOptions(
+  where: string,
+  given: unknown,
+  known: ReadonlySet<string>,
+  renamed: Readonly<Record<string, string>> = {},
+): void {
+  checkOptions(where, (given ?? null) as object | null, known, renamed)
+  if (given !== undefined && given !== null) return
+  throw new RepriseError('INVALID_ARGUMENT', `${where}: options are missing: an object with ${inWords(known)}`)
+}
+
 /** An allowed value of an option: a word, or a test with its description. */
 export type Allowed = string | readonly [inWords: string, isRight: (value: unknown) => boolean]
 

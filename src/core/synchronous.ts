@@ -70,6 +70,32 @@ export function checkFunction(given: unknown, place: string): void {
   throw new RepriseError('INVALID_ARGUMENT', `${place} needs a function (got ${shown})`, { place })
 }
 
+/**
+ * The same for named functions: those of `required` must be there, those of `optional` may be absent.
+ * @example checkFunctions('timeline counter', options, ['initial', 'apply'], ['valid'])
+ */
+export function checkFunctions(
+  where: string,
+  given: unknown,
+  required: readonly string[],
+  optional: readonly string[] = [],
+): void {
+  const functions = (given ?? {}) as Readonly<Record<string, unknown>>
+  for (const name of required) checkFunction(functions[name], `${where}: ${name}`)
+  for (const name of optional) if (functions[name] !== undefined) checkFunction(functions[name], `${where}: ${name}`)
+}
+
+/**
+ * The same for functions by name. Default: none of them.
+ * @example checkFunctionMap('aggregate account: evolve', options.evolve)
+ */
+export function checkFunctionMap(where: string, given: unknown): void {
+  if (typeof given !== 'object' || given === null) {
+    throw new RepriseError('INVALID_ARGUMENT', `${where} must hold functions by their names`, { place: where })
+  }
+  checkFunctions(where, given, Object.keys(given))
+}
+
 function isAsynchronous(value: unknown): boolean {
   const isObject = (typeof value === 'object' && value !== null) || typeof value === 'function'
   return (

@@ -84,5 +84,5 @@ async function failingHealth(engine: Reprise): Promise<Check[]> {
   const words = failing.slice(0, shownMax).map((each) => `${each.timeline} ${failureWords(each, now)}`)
   if (failing.length > shownMax) words.push(`and ${count(failing.length - shownMax, 'other timeline')}`)
   const cure = 'fix the cause and run it again: the first success removes the note (reprise show TIMELINE)'
-  return [{ name: 'work', state: 'bad', what: words.join('; '), cure }]
+  return [{ name: 'work', state: 'bad', what: words.join('; '), cure, data: { failing } }]
 }

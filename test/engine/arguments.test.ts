@@ -103,7 +103,7 @@ describe('wrong arguments', () => {
         )
       }
     }
-    say(() => projection('p', given({ from, on })), /initial must be a function/)
+    say(() => projection('p', given({ from, on })), /p: initial needs a function/)
   })
 
   it('a grace period in which no checkpoint can be written is refused, with the least that is possible', async () => {

@@ -9,6 +9,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../../core/history/fold.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunction, checkFunctions } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../checkpoint/checkpointer.ts'
 import type { Effects } from '../history/effects.ts'
@@ -100,6 +101,7 @@ export function timeline<State, E extends { readonly type: string }>(
 ): TimelineDefinition<State, E> {
   checkFirstSegment('timeline', name)
   checkOptions(`timeline ${name}`, options, known)
+  checkFunctions(`timeline ${name}`, options, ['initial', 'apply'], ['erased', 'valid'])
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   if (options.upcasters) checkUpcasters(options.upcasters)
@@ -290,6 +292,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   }
 
   watch(call: (entries: readonly (E & EntryInfo)[]) => void): () => void {
+    checkFunction(call, 'watch()')
     const source = this.#shared?.turns ?? this.#open
     return source.watch((entries) =>
       call(

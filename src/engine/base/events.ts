@@ -3,6 +3,7 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { RecoveryReport } from './recovery-report.ts'
 
 export interface EngineEvents {
@@ -114,6 +115,7 @@ export class Events {
 
   /** @example const off = rp.events.on('fenced', ({ timeline }) => console.warn(timeline)) */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
+    checkFunction(listener, `on('${name}')`)
     const set = this.#listeners.get(name) ?? new Set()
     this.#listeners.set(name, set)
     set.add(listener as Listener<EventName>)

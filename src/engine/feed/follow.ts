@@ -5,6 +5,7 @@ import { equalBytes, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import { SharedRead } from '../../lib/waiting.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { erasureOf } from '../history/erasures.ts'
@@ -101,6 +102,7 @@ export class Replica<State, Handle = unknown> {
   }
 
   watch(call: (entries: readonly Entry[]) => void): () => void {
+    checkFunction(call, 'watch()')
     this.#watchers.add(call)
     return () => this.#watchers.delete(call)
   }

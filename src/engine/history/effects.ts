@@ -21,6 +21,7 @@ import { intentKey } from '../../core/history/identity.ts'
 import { type Inherited, ownerOf } from '../../core/history/inheritance.ts'
 import { aFunction, checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import type { Hash } from '../../core/store/ports.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { Planted } from '../base/planted.ts'
 import type { Worker } from '../base/worker.ts'
 import type { NewEntry } from '../model/entry.ts'
@@ -125,6 +126,7 @@ export class Effects {
     /** @internal The key, if the layer derives it; 'id': the id alone identifies the request. */
     by?: { readonly key: string } | 'id',
   ): Promise<T> {
+    checkFunction(call, `effect ${name}`)
     checkOptions('effect', options, knownOptions)
     checkValues(`effect ${name}`, options, values)
     const id = options.id ?? name
@@ -170,6 +172,7 @@ export class Effects {
     call: (effect: Effect, key: string) => Promise<unknown> | unknown,
     options: CompensateOptions = {},
   ): Promise<void> {
+    checkFunction(call, `compensate() of ${id}`)
     checkOptions('compensate', options, compensateOptions)
     checkValues('compensate', options, { undo: ['inherited'] })
     const effect = this.get(id)

@@ -6,6 +6,7 @@ import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/model/definition.ts'
 import { describes } from '../../engine/model/model.ts'
@@ -36,6 +37,7 @@ const values = { similarCalls: settingValues.similarCalls, modelInDoubt: ['retry
 export function agent<Data = null>(name: string, options: AgentOptions<Data> = {}): AgentDefinition<Data> {
   checkName('agent', name)
   checkOptions(`agent ${name}`, options, known)
+  checkFunctions(`agent ${name}`, options, [], ['initial', 'model', 'valid'])
   checkValues(`agent ${name}`, options, values)
   checkValues(`settings of agent ${name}`, options.settings, settingValues)
   if (options.checkpoint) checkPolicy(options.checkpoint)

@@ -1,6 +1,8 @@
 // Guardrails: predicates on a session that are checked after every step. A violated guardrail rolls the session back to
 // the last good turn, a bounded number of times and optionally with other settings, and then hands over to a person.
 
+import { checkOptions } from '../../core/options.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import type { Message, Settings } from './message.ts'
 import { type CallRecord, type SessionState, spentBy, spentInTurn } from './state.ts'
 
@@ -26,10 +28,15 @@ export interface Guardrail<Data = unknown> {
   change?(attempt: number, reason: string): Settings
 }
 
+const loopOptions = new Set(['repeatsMax', 'rollbacksMax', 'change'])
+const budgetOptions = new Set(['turnCost', 'sessionCost', 'turnTokens', 'sessionTokens', 'rollbacksMax', 'change'])
+
 /** Detects the same call with the same arguments, repeated. @example noLoops({ repeatsMax: 3 }) */
 export function noLoops<Data = unknown>(
   options: { readonly repeatsMax?: number } & Partial<Pick<Guardrail<Data>, 'rollbacksMax' | 'change'>> = {},
 ): Guardrail<Data> {
+  checkOptions('noLoops', options, loopOptions)
+  checkFunctions('noLoops', options, [], ['change'])
   const { repeatsMax = 3, ...rest } = options
   return {
     name: 'no-loops',
@@ -60,6 +67,8 @@ export function withinBudget<Data = unknown>(
     readonly sessionTokens?: number
   } & Partial<Pick<Guardrail<Data>, 'rollbacksMax' | 'change'>>,
 ): Guardrail<Data> {
+  checkOptions('withinBudget', options, budgetOptions)
+  checkFunctions('withinBudget', options, [], ['change'])
   const { turnCost, sessionCost, turnTokens, sessionTokens, ...rest } = options
   return {
     name: 'within-budget',

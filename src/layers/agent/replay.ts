@@ -6,6 +6,7 @@
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import { entriesOf, lineageOf, type Point, reachOf, readHistory } from '../../engine/history/history.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'
@@ -140,6 +141,7 @@ export async function evaluateSession<Data>(
   id: string,
   candidate: { readonly model: LanguageModel<Data>; readonly settings?: Settings },
 ): Promise<Evaluation> {
+  checkFunctions('evaluateSession', candidate, ['model'])
   const engine = hostOf(rp)
   const { steps } = await replaySession(engine, definition, id)
   const tools = definition.options.tools ?? {}

@@ -4,6 +4,7 @@
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import { decideRollback } from '../../engine/branch/consumers.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
@@ -151,6 +152,7 @@ export class Session<Data> {
   }
 
   async edit(change: (data: Data) => Data): Promise<void> {
+    checkFunction(change, 'edit()')
     await this.#line.open.write([entry('edited', { data: change(this.data), of: this.definition.dataVersion })])
   }
 

@@ -4,7 +4,8 @@
 import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.ts'
 import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { aFunction, checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import type { Logged, LogPlace } from '../../engine/base/log.ts'
 import type { Probed } from '../../engine/history/effects.ts'
 import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/model/schema.ts'
@@ -97,12 +98,11 @@ export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, R
 const values = {
   kind: ['read-only', 'idempotent', 'compensatable', 'irreversible'],
   inDoubt: ['retry', 'hold'],
-  run: [aFunction],
-  compensate: [aFunction],
 }
 
 /** Also called for tools that were written without tool(), so that a mistake shows where the agent is defined. */
 export function checkTool(definition: AnyTool): void {
+  checkFunctions('tool', definition, ['run'], ['compensate', 'probe'])
   checkValues('tool', definition, values)
   const { kind, compensate, compensateRetry }: { kind: ToolKind; compensate?: unknown; compensateRetry?: unknown } =
     definition

@@ -11,7 +11,7 @@ import { checkUpcasters, type Upcasters, upcast } from '../../core/history/fold.
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Sql } from '../../core/store/ports.ts'
-import { refuseThenable } from '../../core/synchronous.ts'
+import { checkFunctionMap, checkFunctions, refuseThenable } from '../../core/synchronous.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
@@ -113,6 +113,9 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
 ): AggregateDefinition<State, Evolve, Decide> {
   checkName('aggregate', name)
   checkOptions(`aggregate ${name}`, options, known)
+  checkFunctions(`aggregate ${name}`, options, ['initial'], ['erased', 'valid', 'inline'])
+  checkFunctionMap(`aggregate ${name}: evolve`, options.evolve)
+  checkFunctionMap(`aggregate ${name}: decide`, options.decide)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   if (options.upcasters) checkUpcasters(options.upcasters)

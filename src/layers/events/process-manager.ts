@@ -5,6 +5,7 @@ import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
 import type { OutgoingMessage } from '../../core/store/ports.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { PositionSink, type Progress, progressFold } from '../../engine/feed/position-sink.ts'
@@ -129,6 +130,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
   checkReading(`process manager ${name}`, options)
   checkOptions(`process manager ${name}`, options, known)
   checkValues(`process manager ${name}`, options, poisonValues)
+  checkFunctions(`process manager ${name}`, options, [], ['onRefused'])
   const on = options.on as unknown as Readonly<Record<string, (event: unknown, at: EventAt) => Reaction>>
   const reactTo = ({ type, event, at }: Occurrence): Reaction =>
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)

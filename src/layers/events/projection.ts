@@ -11,6 +11,7 @@ import { checkOptions, checkValues } from '../../core/options.ts'
 import type { FeedPosition, Sql } from '../../core/store/ports.ts'
 import { isBehind } from '../../core/store/shards.ts'
 import type { Nothing } from '../../core/synchronous.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import { FairShare } from '../../engine/feed/fair-share.ts'
 import { progressFold } from '../../engine/feed/position-sink.ts'
 import type { SubscriptionSink } from '../../engine/feed/sink.ts'
@@ -163,7 +164,7 @@ export function partitionedProjection<
   name: string,
   options: PartitionedProjectionOptions<State, Sources, On>,
 ): ProjectionDefinition<ReadonlyMap<number, State>> {
-  checkPartitions(options.partitions)
+  checkPartitions(options?.partitions)
   return inMemory<State, ReadonlyMap<number, State>>(name, options, options.partitions, (sinks) => {
     const owned = [...sinks.entries()].filter(([, sink]) => sink.isOwned)
     return new Map(owned.map(([partition, sink]) => [partition, sink.state]))
@@ -181,12 +182,7 @@ function inMemory<State, Shown>(
   checkOptions(`projection ${name}`, options, known)
   checkValues(`projection ${name}`, options, poisonValues)
   resolveRetry(options.retry)
-  if (typeof options.initial !== 'function') {
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      `projection ${name}: initial must be a function that makes the first state`,
-    )
-  }
+  checkFunctions(`projection ${name}`, options, ['initial'], ['valid'])
   if (options.checkpoint) checkPolicy(options.checkpoint)
   const version = String(options.version ?? 1)
   const checkpoint = { every: 10_000, each: '5s' as const, ...options.checkpoint }
@@ -264,6 +260,7 @@ export function sqlProjection<
   checkReading(`projection ${name}`, options)
   checkOptions(`projection ${name}`, options, known)
   checkValues(`projection ${name}`, options, poisonValues)
+  checkFunctions(`projection ${name}`, options, [], ['setup', 'teardown'])
   resolveRetry(options.retry)
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
@@ -317,7 +314,7 @@ export function partitionedTableProjection<
   name: string,
   options: TableProjectionOptions<Tx, Sources, On> & { readonly partitions: number },
 ): ProjectionDefinition<ReadonlyMap<number, ProjectedTable<Tx>>> {
-  checkPartitions(options.partitions)
+  checkPartitions(options?.partitions)
   return intoTables(name, options as unknown as AnyTableOptions<Tx>, options.partitions, (sinks) => {
     const owned = new Map<number, ProjectedTable<Tx>>()
     for (const [partition, { isOwned, table }] of sinks.entries()) if (isOwned && table) owned.set(partition, table)

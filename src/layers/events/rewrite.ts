@@ -5,6 +5,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
@@ -38,6 +39,7 @@ export async function rewrite<State, Evolve, Decide>(
   map: (happened: Happened<EventOf<Evolve>>) => EventOf<Evolve> | readonly EventOf<Evolve>[] | null,
   reason: string,
 ): Promise<RewriteReport> {
+  checkFunction(map, 'rewrite()')
   const engine = hostOf(rp)
   const { model } = definition
   const target = timelineId(model.prefix + to)

@@ -1,6 +1,7 @@
 // Schemas of the data of commands and events: those of any library that implements Standard Schema.
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { StandardSchema } from '../../engine/model/schema.ts'
 
 /** A decision or evolution whose data has a schema. */
@@ -11,6 +12,7 @@ export function checked<State, Data, Info, Result>(
   schema: StandardSchema<unknown, Data>,
   call: (state: State, data: Data, info: Info) => Result,
 ): WithSchema<(state: State, data: Data, info: Info) => Result> {
+  checkFunction(call, 'checked()')
   return Object.assign((state: State, data: Data, info: Info) => call(state, data, info), { schema })
 }
 

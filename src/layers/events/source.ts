@@ -176,14 +176,11 @@ export function checkReading(name: string, options: { readonly from: unknown; re
       name,
     })
   }
-  const isHandlers = typeof on === 'object' && on !== null && Object.values(on).every((each) => isHandler(each))
+  const isHandlers =
+    typeof on === 'object' && on !== null && Object.values(on).every((each) => typeof each === 'function')
   if (!isHandlers) {
     throw new RepriseError('INVALID_ARGUMENT', `${name}: on must hold one function per event type`, { name })
   }
-}
-
-function isHandler(given: unknown): boolean {
-  return given === undefined || typeof given === 'function'
 }
 
 /** The same aggregate is always in the same partition. */

@@ -4,7 +4,7 @@ import { resolve, sep } from 'node:path'
 import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, namesOf } from '../../core/options.ts'
 import type { CaptureWhen, Settings } from './entries.ts'
 import { keepUsually } from './model.ts'
 
@@ -59,7 +59,7 @@ const known = namesOf<ExecOptions>()(
 const whens: readonly CaptureWhen[] = ['quiet', 'rename', 'marker', 'word']
 
 export function specOf(name: string, options: ExecOptions): ExecSpec {
-  checkOptions(`exec ${name}`, options, known)
+  checkGivenOptions(`exec ${name}`, options, known)
   const { command, state, marker, every, keep = keepUsually, retries = 0, ignore = [] } = options
   const when = options.when ?? (marker === undefined ? 'quiet' : 'marker')
   if (!Array.isArray(command) || command.length === 0 || !command.every((word) => typeof word === 'string'))

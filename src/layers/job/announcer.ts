@@ -1,6 +1,7 @@
 // Notifies the watchers of a run: events as they happen, progress at a bounded rate.
 
 import type { Clock } from '../../core/store/ports.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { JobEvent, JobProgress } from './progress.ts'
 
 const progressEveryMs = 100
@@ -17,6 +18,7 @@ export class Announcer {
   }
 
   watch(listener: (event: JobEvent) => void): () => void {
+    checkFunction(listener, 'watch()')
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }

@@ -4,7 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { overlaps } from '../../core/history/scope.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, namesOf } from '../../core/options.ts'
 import { type Lag, lagBehind } from '../../engine/feed/feed-stream.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -65,7 +65,7 @@ export function consumer<const Sources extends readonly From[]>(
   options: ConsumerOptions<Sources>,
 ): ConsumerDefinition<ItemOf<Sources[number]>> {
   checkName('consumer', name)
-  checkOptions(`consumer ${name}`, options, known, { rateLimit: 'rate' })
+  checkGivenOptions(`consumer ${name}`, options, known, { rateLimit: 'rate' })
   const { from, types, follow = true, forks = false, checkpoint, retain, ...rest } = options
   const prefixes = from.map((each) => (typeof each === 'string' ? each : each.prefix))
   if (prefixes.some((scope) => overlaps(scope, `job/${name}`))) {

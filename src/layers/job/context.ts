@@ -1,6 +1,7 @@
 // The context of `each` and `eachBatch`. Cheap to create: the signal is created on first access.
 
 import type { Sql } from '../../core/store/ports.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import { type Logged, type LogPlace, logPlace } from '../../engine/base/log.ts'
 import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
 import type { LayerHost } from '../../engine/model/definition.ts'
@@ -124,6 +125,7 @@ export class TaskContext<T> implements ItemContext {
   }
 
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void {
+    checkFunction(userSql, 'commit()')
     this.#task.userSqls ??= []
     this.#task.userSqls.push(userSql)
   }

@@ -8,7 +8,15 @@ import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkp
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type Allowed, aFunction, aNumber, checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import {
+  type Allowed,
+  aFunction,
+  aNumber,
+  checkGivenOptions,
+  checkOptions,
+  checkValues,
+  namesOf,
+} from '../../core/options.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Reads } from '../../engine/branch/consumers.ts'
 import type { BatchContext, ItemContext } from './context.ts'
@@ -114,7 +122,7 @@ const values: Readonly<Record<string, readonly Allowed[]>> = {
 }
 
 export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob<T> {
-  checkOptions(`job ${name}`, options, known, { rateLimit: 'rate' })
+  checkGivenOptions(`job ${name}`, options, known, { rateLimit: 'rate' })
   checkValues(`job ${name}`, options, values)
   const { concurrency = 1, shards = 1, crashesMax = 5, version, order = 'any', batch = {} } = options
   const check = (isRight: boolean, what: string) => {

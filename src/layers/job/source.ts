@@ -3,6 +3,7 @@
 // position after it, from which reading resumes once its items, and all before them, are settled.
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkFunction, checkFunctions } from '../../core/synchronous.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 
 export interface Chunk<T> {
@@ -94,6 +95,7 @@ const chunkItems = 512
 export function pages<T, Cursor = string>(
   fetchPage: (cursor: Cursor | undefined, context: JobSourceContext) => Promise<PageOf<T>> | PageOf<T>,
 ): JobSource<T> {
+  checkFunction(fetchPage, 'pages()')
   return { kind: 'pages', open: (position, context) => new FunctionReader(fetchPage, position, context) }
 }
 
@@ -111,6 +113,7 @@ export function keyRange<T, Key>(options: {
   /** Start the next round at the beginning, to see changed rows. Default: false, it continues after the last row. */
   readonly again?: boolean
 }): PlainSource<T> {
+  checkFunctions('keyRange', options, ['after', 'key'])
   const { after, key, limit = 500, again = false } = options
   return {
     kind: 'key range',

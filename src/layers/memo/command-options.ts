@@ -1,7 +1,7 @@
 // The declaration of a command, and its validation.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, namesOf } from '../../core/options.ts'
 import { byFolder } from './input-files.ts'
 import { anchoredAll } from './patterns.ts'
 import { checkRemembrance, type Remembrance } from './remembering.ts'
@@ -36,7 +36,7 @@ const known = namesOf<CommandOptions>()(
 )
 
 export function checkCommand(name: string, options: CommandOptions): void {
-  checkOptions(`command ${name}`, options, known)
+  checkGivenOptions(`command ${name}`, options, known)
   const { cmd, inputs, outputs, tools = [] } = options
   const isLine = typeof cmd === 'string' ? cmd.trim() !== '' : Array.isArray(cmd) && cmd.length > 0
   if (!isLine)

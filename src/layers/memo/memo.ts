@@ -5,8 +5,8 @@ import { callOnce, type RetryPolicy, resolveRetry } from '../../core/calls/retry
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
-import { refuseThenable } from '../../core/synchronous.ts'
+import { checkGivenOptions, checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunctions, refuseThenable } from '../../core/synchronous.ts'
 import { Caller } from '../../engine/base/caller.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -84,7 +84,7 @@ export function memo<Args extends readonly unknown[], Result>(
   options: MemoOptions<Args, Result>,
 ): MemoDefinition<Args, Result> {
   checkName('memo', name)
-  checkOptions(`memo ${name}`, options, known, { memoryBytes: 'cacheBytes' })
+  checkGivenOptions(`memo ${name}`, options, known, { memoryBytes: 'cacheBytes' })
   checkMemo(name, options)
   const model = memoModel(name)
   const definition: MemoDefinition<Args, Result> = {
@@ -124,7 +124,7 @@ function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
   const refuse = (what: string) => {
     throw new RepriseError('INVALID_ARGUMENT', `memo ${name}: ${what}`, { name })
   }
-  if (typeof options.run !== 'function') refuse('run must be a function')
+  checkFunctions(`memo ${name}`, options, ['run'], Array.isArray(options.inputs) ? ['key'] : ['key', 'inputs'])
   const { version } = options
   if (!(typeof version === 'string' && version !== '') && !Number.isFinite(version)) {
     refuse('version must be text or a number; change it when the results of run change')

@@ -2,7 +2,7 @@
 
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkGivenOptions, checkOptions } from '../../core/options.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
@@ -45,7 +45,7 @@ export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateO
  */
 export function migrations(name: string, options: MigrationsOptions): MigrationsDefinition {
   checkName('set of migrations', name)
-  checkOptions(`migrations ${name}`, options, known)
+  checkGivenOptions(`migrations ${name}`, options, known)
   resolveRetry(options.retry)
   if ((options.steps === undefined) === (options.folder === undefined)) {
     throw new RepriseError('INVALID_ARGUMENT', `migrations ${name}: it must have either steps or a folder`, { name })

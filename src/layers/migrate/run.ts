@@ -7,6 +7,7 @@ import type { Duration } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Sql } from '../../core/store/ports.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
 import { Beginning } from '../../engine/base/beginning.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
@@ -129,6 +130,7 @@ export class MigrateRun {
   }
 
   watch(listener: (event: MigrateEvent) => void): () => void {
+    checkFunction(listener, 'watch()')
     this.#watchers.add(listener)
     return () => this.#watchers.delete(listener)
   }

@@ -8,6 +8,7 @@ import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Sql } from '../../core/store/ports.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 
 export interface StepContext {
   /** The same for every attempt at this step. */
@@ -59,6 +60,7 @@ export function checkSteps(name: string, steps: readonly Step[]): readonly Check
     if (!idForm.test(step.id)) throw refuse(`step ${step.id} must begin with a number, as '001-create-users' does`)
     if ((step.sql === undefined) === (step.run === undefined))
       throw refuse(`step ${step.id} must have either sql or run`)
+    checkFunctions(`migrations ${name}: step ${step.id}`, step, [], ['run'])
     if (before !== '' && numberOf(step.id) <= numberOf(before))
       throw refuse(`step ${step.id} must come after ${before}`)
     before = step.id

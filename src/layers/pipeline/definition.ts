@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Fold, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes, idOf } from '../../engine/model/model.ts'
@@ -72,6 +73,7 @@ export function pipeline(
   defaults: PipelineDefaults = {},
 ): PipelineDefinition {
   checkName('pipeline', name)
+  checkFunction(build, `pipeline ${name}`)
   checkOptions(`pipeline ${name}`, defaults, knownDefaults, renamedOptions)
   resolvePipelineOptions(name, defaults)
   const model = pipelineModel(name)

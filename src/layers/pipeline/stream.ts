@@ -5,7 +5,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { PipelineKey } from '../../core/key-groups.ts'
 import { checkOptions } from '../../core/options.ts'
-import { checkFunction, type Synchronous, synchronous } from '../../core/synchronous.ts'
+import { checkFunction, checkFunctions, type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
 import { draw, type Graph, type Outlet } from './graph.ts'
 import { keepsOrder, type MakeOperator } from './operator.ts'
@@ -77,6 +77,7 @@ export class PipelineBuilder {
   from<In, T = In>(name: string, source: Source<In>, options: FromOptions<In, T> = {}): Stream<T> {
     checkOptions(`source ${name}`, options, new Set(['decode', 'time', 'outOfOrder', 'idle', 'keyed']))
     checkFunction(source?.open, `open() of the source ${name}`)
+    checkFunctions(`source ${name}`, options, [], ['decode', 'time'])
     const outlet: Outlet = []
     this.#graph.sources.push({
       kind: 'source',

@@ -7,6 +7,7 @@ import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
@@ -52,6 +53,7 @@ export function controller<Spec = unknown, Status = unknown>(
 ): ControllerDefinition {
   checkName('controller', name)
   checkOptions(`controller ${name}`, options, known)
+  checkFunctions(`controller ${name}`, options, ['reconcile'])
   const { concurrency = 1, rate, every } = options
   if (!(Number.isSafeInteger(concurrency) && concurrency >= 1)) {
     const what = `controller ${name}: concurrency must be a whole number of at least 1 (got ${String(concurrency)})`
@@ -63,7 +65,7 @@ export function controller<Spec = unknown, Status = unknown>(
     retry: resolveRetry(options.retry, usualRetry),
     everyMs: every === undefined ? null : toMs(every, 'every'),
   }
-  const watched = (options.watch as readonly (ResourceDefinition | Watched)[]).map((each) => {
+  const watched = ((options.watch ?? []) as readonly (ResourceDefinition | Watched)[]).map((each) => {
     if ('of' in each) checkOptions(`controller ${name}: watch`, each, knownWatched)
     return 'of' in each ? each : ({ of: each } satisfies Watched)
   })

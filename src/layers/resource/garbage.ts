@@ -5,6 +5,7 @@
 import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { OwnerReference } from './rules/object.ts'
@@ -43,6 +44,7 @@ export function garbageCollector(
   options: GarbageOptions = {},
 ): GarbageCollector {
   checkOptions('garbageCollector', options, known)
+  checkFunctions('garbageCollector', options, [], ['onProblem'])
   const handles = new Map(kinds.map((handle) => [handle.kind, handle as ResourceHandle]))
   if (handles.size === 0) throw new RepriseError('INVALID_ARGUMENT', 'garbageCollector: kinds to follow are required')
   const closing = new AbortController()

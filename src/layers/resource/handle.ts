@@ -4,6 +4,7 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { checkWith, type StandardSchema } from '../../engine/model/schema.ts'
 import { insideOf } from './history.ts'
@@ -128,6 +129,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     by: (object: ResourceObject<Spec, Status>) => ObjectChange<Spec> | Promise<ObjectChange<Spec>>,
     at: Precondition = {},
   ): Promise<ResourceObject<Spec, Status>> {
+    checkFunction(by, 'change()')
     checkOptions('change', at, knownAt)
     for (;;) {
       const object = await this.get(name)

@@ -7,7 +7,8 @@ import { growingPause } from '../../core/calls/pause.ts'
 import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
 import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, namesOf } from '../../core/options.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
@@ -65,7 +66,8 @@ export function informer<Spec = unknown, Status = unknown>(
   options: InformerOptions<Spec, Status>,
 ): InformerDefinition<Spec, Status> {
   checkName('informer', name)
-  checkOptions(`informer ${name}`, options, known)
+  checkGivenOptions(`informer ${name}`, options, known)
+  checkFunctions(`informer ${name}`, options, [], ['handle'])
   const retry = resolveRetry(options.retry)
   const { concurrency = 1, rate } = options
   if (!(Number.isSafeInteger(concurrency) && concurrency >= 1)) {
@@ -190,8 +192,12 @@ class Informing implements Session {
           if (attempt > 1) void kernel.failures.failed(open.id, error)
           kernel.events.emit('problem', { where: open.id, error })
         },
-        allWell: () => kernel.failures.succeeded(open.id),
-        giveUp: (name, attempts, error) => this.#giveUp(name, attempts, error, kernel.clock.now()),
+        // The note of a dead letter stays as long as the letter.
+        allWell: () => void (open.state.letters.size === 0 && kernel.failures.succeeded(open.id)),
+        giveUp: async (name, attempts, error) => {
+          await this.#giveUp(name, attempts, error, kernel.clock.now())
+          void kernel.failures.failed(open.id, error)
+        },
         isOver: (error) => error instanceof Unnoted,
       },
       settings,

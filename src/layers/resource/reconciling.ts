@@ -50,7 +50,8 @@ export class Reconciling implements Session {
           if (attempt > 1) void kernel.failures.failed(open.id, error)
           kernel.events.emit('problem', { where: open.id, error })
         },
-        allWell: () => kernel.failures.succeeded(open.id),
+        // The note of a dead letter stays as long as the letter.
+        allWell: () => void (open.state.letters.size === 0 && kernel.failures.succeeded(open.id)),
         giveUp: (name, attempts, error) => this.#giveUp(name, attempts, error),
         isOver: (error) => {
           const isOver = open.broken !== null || isFencedOut(error, options.fence)
@@ -176,6 +177,7 @@ export class Reconciling implements Session {
     const { letters } = open.state
     const dead = letters.size + (letters.has(name) ? 0 : 1)
     await open.write([{ type: 'gaveUp', data: { letter } }], { attributes: { dead } })
+    void this.#engine.kernel.failures.failed(open.id, error)
   }
 }
 

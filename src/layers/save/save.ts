@@ -10,6 +10,7 @@ import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import { type ByteSource, heldBy } from '../../engine/checkpoint/chunk-writer.ts'
 import { readManifest } from '../../engine/history/recover.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
@@ -73,6 +74,7 @@ const putAttempts = 5
 export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinition<T> {
   checkName('save', name)
   checkOptions(`save ${name}`, options, known)
+  checkFunctions(`save ${name}`, options, [], ['valid'])
   const prefix = `save/${name}`
   const model = modelOf(name, prefix, options)
   const fold: Fold<unknown> = {

@@ -5,6 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import { checkOptions } from '../../core/options.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { openedAs } from '../../engine/model/model.ts'
@@ -146,6 +147,7 @@ export class TableHandle<V> {
 
   /** Reads, decides and writes atomically. Return undefined to delete. */
   async update(key: string, change: (value: V | undefined) => V | undefined): Promise<V | undefined> {
+    checkFunction(change, 'update()')
     this.#check()
     return await this.#submit((tx) => {
       const next = change(tx.get(key))
@@ -164,6 +166,7 @@ export class TableHandle<V> {
   /** @internal With extras for the same commit. */
   transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
   async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
+    checkFunction(run, 'transaction()')
     this.#check()
     return await this.#submit(run, along ?? null)
   }

@@ -5,6 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import { checkOptions } from '../../core/options.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { Fold } from '../../engine/model/definition.ts'
@@ -181,6 +182,7 @@ export class PagedTable<V> {
 
   /** Reads, decides and writes atomically. Return undefined to delete. */
   async update(key: string, change: (value: V | undefined) => V | undefined): Promise<V | undefined> {
+    checkFunction(change, 'update()')
     return await this.transaction(async (tx) => {
       const next = change(await tx.get(key))
       if (next === undefined) tx.delete(key)
@@ -199,6 +201,7 @@ export class PagedTable<V> {
   /** @internal With extras for the same commit. */
   transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
   async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
+    checkFunction(run, 'transaction()')
     if (this.#damage) throw this.#damage
     if (this.#closing) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
     return await this.#writer.submit(run, along ?? null)

@@ -4,7 +4,8 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import {
   checkName,
@@ -69,7 +70,7 @@ const knownRescale = namesOf<RescaleOptions>()('onProgress offsets signal')
 /** @example const store = await rp.open(stateStore<number>('counts', { partitions: 8 })) */
 export function stateStore<V>(name: string, options: StateStoreOptions<V>): StoreDefinition<V> {
   checkName('state store', name)
-  checkOptions(`state store ${name}`, options, storeOptions)
+  checkGivenOptions(`state store ${name}`, options, storeOptions)
   const { partitions, ...rows } = options
   checkPartitionCount(partitions)
   const { fold, model } = tableParts(name, rows as TableOptions<V>)
@@ -186,6 +187,7 @@ export class PartitionedStore<V> {
 
   /** A transaction in the partition of this key; keys of other partitions are refused. */
   transaction<R>(key: string, run: (tx: Transaction<V>) => R | Promise<R>): Promise<R> {
+    checkFunction(run, 'transaction()')
     const mine = partitionOf(key, this.#tables.length)
     const check = (other: string) => {
       if (partitionOf(other, this.#tables.length) === mine) return

@@ -7,6 +7,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunctionMap, checkFunctions } from '../../core/synchronous.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import {
   checkName,
@@ -121,6 +122,8 @@ export async function handleOf<V>(
 
 export function tableParts<V>(name: string, options: TableOptions<V>) {
   checkOptions(`table ${name}`, options, tableOptions)
+  checkFunctions(`table ${name}`, options, [], ['valid'])
+  checkFunctionMap(`table ${name}: indexes`, options.indexes ?? {})
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   const versions = rowVersions(name, options.version, options.migrations)

@@ -2,6 +2,7 @@
 // watcher never sees a partial transaction.
 
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 
 export interface TableChange<V> {
   readonly key: string
@@ -19,6 +20,7 @@ export class Watchers<V> {
   }
 
   add(range: string | KeyedRange, call: (changes: readonly TableChange<V>[]) => void): () => void {
+    checkFunction(call, 'watch()')
     const watcher = { range: typeof range === 'string' ? { from: range, to: `${range}\u0000` } : range, call }
     this.#watchers.add(watcher)
     return () => this.#watchers.delete(watcher)

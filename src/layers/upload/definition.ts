@@ -5,6 +5,7 @@ import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkFunctions } from '../../core/synchronous.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { checkName, type Engine, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
@@ -51,6 +52,7 @@ const defaultMaxBytes = 5 * 1024 ** 3
 export function upload(name: string, options: UploadOptions = {}): UploadDefinition {
   checkName('upload', name)
   checkOptions(`upload ${name}`, options, known)
+  checkFunctions(`upload ${name}`, options, [], ['onComplete', 'accept'])
   const { onComplete = null, starts = [], maxBytes = defaultMaxBytes, expires = '7d', accept = null } = options
   if (!Number.isSafeInteger(maxBytes) || maxBytes < 1) {
     throw new RepriseError(

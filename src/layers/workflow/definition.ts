@@ -6,6 +6,7 @@ import { checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { toMs } from '../../core/duration.ts'
 import { type Allowed, checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { checkFunction } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
@@ -39,6 +40,7 @@ export function workflow<Input = void, Output = unknown>(
   options: WorkflowOptions = {},
 ): WorkflowDefinition<Input, Output> {
   checkName('workflow', name)
+  checkFunction(run, `workflow ${name}`)
   checkOptions(`workflow ${name}`, options, known, { checkpointEvery: 'checkpoint, with every in it' })
   resolveRetry(options.retry)
   if (options.timeout !== undefined) toMs(options.timeout, 'timeout')

@@ -3,7 +3,7 @@
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
-import { checkFunction, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
+import { checkFunctions, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import { type Logged, logPlace } from '../../../engine/base/log.ts'
 import type { Output } from '../batch.ts'
 import { ChangedInPlace } from '../in-place.ts'
@@ -76,7 +76,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
   options: ProcessOptions<T, R, S, O>,
   hasTimes: boolean,
 ): MakeOperator {
-  checkFunction(options.onRecord, 'onRecord of process()')
+  checkFunctions('process()', options, ['onRecord'], ['onTimer', 'onClock'])
   return keepsOrder(([next, ...sides], context) => {
     const { clock } = context
     const cells = new Map(

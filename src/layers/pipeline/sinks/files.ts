@@ -5,7 +5,7 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { synchronous } from '../../../core/synchronous.ts'
+import { checkFunctions, synchronous } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -30,6 +30,7 @@ interface PreparedFile {
 /** @example fileSink<Total>({ folder: 'out' }) // out/totals@revenue-00000001-00000003.jsonl, … */
 export function fileSink<T>(options: FilesOptions<T>): Sink<T> {
   checkOptions('fileSink', options, new Set(['folder', 'line', 'extension']))
+  checkFunctions('fileSink', options, [], ['line'])
   const { folder, extension = '.jsonl' } = options
   return {
     async open({ pipeline, name }, listed) {

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
+import { checkFunctions } from '../../../core/synchronous.ts'
 import type { Sink } from '../sink.ts'
 import { type SendOptions, sendSink } from './send.ts'
 
@@ -21,6 +22,7 @@ const known = namesOf<HttpSinkOptions<unknown>>()('url method headers body concu
 /** @example httpSink<Total>({ url: 'https://example.com/totals', headers: { authorization } }) */
 export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {
   checkOptions('httpSink', options, known)
+  checkFunctions('httpSink', options, [], ['body'])
   const { url, method = 'POST', headers = {}, body = (value: T) => JSON.stringify(value), ...policy } = options
   if (typeof url !== 'string' && typeof url !== 'function') {
     throw new RepriseError('INVALID_ARGUMENT', 'httpSink needs a url, or a function that returns one')

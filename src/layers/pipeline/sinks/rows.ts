@@ -5,7 +5,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkOptions } from '../../../core/options.ts'
 import type { Sql } from '../../../core/store/ports.ts'
-import { refuseThenable } from '../../../core/synchronous.ts'
+import { checkFunctions, refuseThenable } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -19,6 +19,7 @@ export interface SqlSinkOptions<T> {
 /** @example sqlSink<Total>({ write: async (sql, totals) => { for (const t of totals) await sql.run('…', t.key) } }) */
 export function sqlSink<T>(options: SqlSinkOptions<T>): Sink<T> {
   checkOptions('sqlSink', options, new Set(['setup', 'write']))
+  checkFunctions('sqlSink', options, ['write'], typeof options.setup === 'string' ? [] : ['setup'])
   const { setup } = options
   return {
     ...(setup !== undefined && { setup: (sql: Sql) => (typeof setup === 'string' ? sql.run(setup) : setup(sql)) }),
@@ -46,6 +47,7 @@ const valuesPerDelete = 200
 /** @example rowSink<Total>({ table: 'totals', row: (t) => ({ customer: t.key, cents: t.value }) }) */
 export function rowSink<T>(options: RowsOptions<T>): Sink<T> {
   checkOptions('rowSink', options, new Set(['table', 'row', 'key', 'deletes', 'setup']))
+  checkFunctions('rowSink', options, ['row'], ['deletes'])
   const { table, key = [], setup } = options
   for (const name of [table, ...key]) checkIdentifier(name)
   if (options.deletes && key.length === 0) {

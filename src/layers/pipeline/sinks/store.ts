@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { type Nothing, refuseThenable } from '../../../core/synchronous.ts'
+import { checkFunctions, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Entity } from '../../../engine/model/definition.ts'
 import type { Batch } from '../batch.ts'
@@ -54,6 +54,7 @@ const openMax = 100
 /** @example tableSink({ table: totals, write: (tx, t: Total) => tx.set(t.key, t.value) }) */
 export function tableSink<T, Tx extends TableSinkTx>(options: TableSinkOptions<T, Tx>): Sink<T> {
   checkOptions('tableSink', options, new Set(['table', 'id', 'write']))
+  checkFunctions('tableSink', options, ['write'])
   return {
     async open(context, listed) {
       const table = await hostOf(context.engine).open(options.table, options.id)
@@ -74,6 +75,7 @@ export function tableSink<T, Tx extends TableSinkTx>(options: TableSinkOptions<T
 /** @example timelineSink({ timeline: journal, id: (t: Total) => t.key, entry: (t) => ({ type: 'totalled', cents: t.value }) }) */
 export function timelineSink<T, E extends { readonly type: string }>(options: TimelineSinkOptions<T, E>): Sink<T> {
   checkOptions('timelineSink', options, new Set(['timeline', 'id', 'entry']))
+  checkFunctions('timelineSink', options, ['id', 'entry'])
   return {
     async open(context, listed) {
       const open = new OpenTargets<E>(hostOf(context.engine), options.timeline)

@@ -1,5 +1,7 @@
 // Decoders for the bytes of a broker's record. A record that cannot be decoded is a dead letter.
 
+import { checkFunction } from '../../../core/synchronous.ts'
+
 /** A record of a broker: Kafka's and NATS's have their bytes here. */
 export interface ByteRecord {
   readonly value: Uint8Array | null
@@ -30,6 +32,7 @@ export function text(): (record: ByteRecord) => string {
 export function keyValue<T>(
   decode: (record: ByteRecord) => T,
 ): (record: KeyedByteRecord) => { readonly key: string; readonly value: T | null } {
+  checkFunction(decode, 'keyValue()')
   return (record) => {
     if (record.key === null) throw new TypeError('the record has no key')
     return { key: utf8.decode(record.key), value: record.value === null ? null : decode(record) }

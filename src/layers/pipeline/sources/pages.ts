@@ -4,6 +4,7 @@
 import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/calls/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/base/caller.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
@@ -25,6 +26,7 @@ export type AskPage<T, Cursor> = (cursor: Cursor | null, signal: AbortSignal) =>
 /** @example pageSource<Order, string>((cursor, signal) => fetchOrders({ after: cursor, signal }), { timeout: '30s' }) */
 export function pageSource<T, Cursor>(page: AskPage<T, Cursor>, options: CallPolicy = {}): Source<T> {
   checkOptions('pageSource', options, new Set(callPolicyNames))
+  checkFunction(page, 'pageSource()')
   checkCallPolicy(options)
   return {
     kind: 'pages',

@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
+import { checkFunction, refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
 import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
 /**
@@ -26,6 +26,7 @@ export function generatedSource<T>(
   options: GeneratedOptions = {},
 ): Source<T> {
   checkOptions('generatedSource', options, new Set(['count', 'partitions']))
+  checkFunction(make, 'generatedSource()')
   const { count = Number.POSITIVE_INFINITY, partitions = 1 } = options
   if (!Number.isSafeInteger(partitions) || partitions < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `partitions must be at least 1 (got ${String(partitions)})`)
@@ -43,6 +44,7 @@ export function generatedSource<T>(
  * read. @example iterableSource(() => readRows())
  */
 export function iterableSource<T>(begin: () => Iterable<T> | AsyncIterable<T>): Source<T> {
+  checkFunction(begin, 'iterableSource()')
   return {
     kind: 'iterable',
     async open(from) {

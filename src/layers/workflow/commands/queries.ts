@@ -3,6 +3,7 @@
 // once the code waits; the refusal is recorded, so a handler that is added later does not find the update.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { checkFunction } from '../../../core/synchronous.ts'
 import type { Item } from '../history/entries.ts'
 import { toFailure } from '../history/failure.ts'
 import type { CommandRun } from '../run/asking.ts'
@@ -52,6 +53,7 @@ export class Queries {
   }
 
   onQuery(name: string, handler: (...args: never[]) => unknown): void {
+    checkFunction(handler, `onQuery ${name}`)
     this.#queries ??= new Map()
     this.#queries.set(name, handler)
   }

@@ -12,6 +12,7 @@ import {
 } from '../../../core/calls/retry.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
+import { checkFunction } from '../../../core/synchronous.ts'
 import type { SharedFrom } from '../../../engine/model/memo-protocol.ts'
 import type { StepCall, StepOptions } from '../context.ts'
 import type { Item } from '../history/entries.ts'
@@ -66,6 +67,7 @@ export function askStep<T>(
   call: Call<T>,
   options: StepOptions<T>,
 ): Promise<T> {
+  checkFunction(call, `step ${name}`)
   checkOptions('step', options, known)
   checkValues(`step ${name}`, options, values)
   const id = scope.next(commandName(name))

@@ -7,6 +7,7 @@ import { toHex } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
 import type { Sql } from '../../../core/store/ports.ts'
+import { checkFunction } from '../../../core/synchronous.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import { openRow, rowName, sealRow } from '../../../engine/storage/seal/row.ts'
 import type { StepCall, TransactionOptions } from '../context.ts'
@@ -75,6 +76,7 @@ export function askTransaction<T>(
   call: Call<T>,
   options: TransactionOptions<T>,
 ): Promise<T> {
+  checkFunction(call, `transaction ${name}`)
   checkOptions('transaction', options, known)
   checkValues(`transaction ${name}`, options, { compensate: [aFunction] })
   const id = scope.next(commandName(name))

@@ -6,7 +6,7 @@ import { Cron } from 'croner'
 import { timelineId } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions, checkValues } from '../../../core/options.ts'
+import { checkGivenOptions, checkValues } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 import type { Host } from '../../../engine/host/host.ts'
@@ -109,7 +109,7 @@ const values = { overlap: ['skip', 'allow', 'wait', 'cancel'], catchUp: ['none',
 /** @example schedule('nightly', { workflow: report, cron: '0 3 * * *', timezone: 'Europe/Berlin' }) */
 export function schedule<Input>(name: string, options: ScheduleOptions<Input>): ScheduleDefinition {
   checkName('schedule', name)
-  checkOptions(`schedule ${name}`, options, known)
+  checkGivenOptions(`schedule ${name}`, options, known)
   checkValues(`schedule ${name}`, options, values)
   if ((options.cron === undefined) === (options.every === undefined)) {
     throw new RepriseError('INVALID_ARGUMENT', `schedule ${name} must have either cron or every`, { name })

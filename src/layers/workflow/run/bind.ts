@@ -6,6 +6,7 @@ import type { Limits } from '../../../core/limits.ts'
 import { aFunction, checkOptions, checkValues, namesOf } from '../../../core/options.ts'
 import type { Attribute } from '../../../core/store/ports.ts'
 import { checkAttributes } from '../../../core/store/shapes.ts'
+import { checkFunction, checkFunctionMap } from '../../../core/synchronous.ts'
 import { type LogPlace, logPlace } from '../../../engine/base/log.ts'
 import type { Recallable } from '../../../engine/model/memo-protocol.ts'
 import { askChild, askStart, type ParentRun } from '../commands/children.ts'
@@ -130,6 +131,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     ),
   parallel: (bound) =>
     tolerant((branches) => {
+      checkFunctionMap('parallel()', branches)
       const scope = bound.here('parallel')
       return bound.execution.given(scope, parallel(bound.run, scope, branches, bound.again))
     }),
@@ -137,11 +139,13 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     tolerant((branches, options: RaceOptions = {}) => {
       checkOptions('race', options, knownRace)
       checkValues('race', options, { losers: ['keep', 'undo'] })
+      checkFunctionMap('race()', branches)
       const scope = bound.here('race')
       return bound.execution.given(scope, race(bound.run, scope, branches, options, bound.again))
     }),
   loop: (bound) =>
     tolerant((state, body) => {
+      checkFunction(body, 'loop()')
       const scope = bound.here('loop')
       return bound.execution.given(scope, loop(bound.run, scope, state, body, bound.again))
     }),
@@ -157,6 +161,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     (bound) =>
     (update: Named, call, options: { validate?: (args: never) => void } = {}) => {
       checkOptions('onUpdate', options, knownUpdate)
+      checkFunction(call, `onUpdate ${messageName(update)}`)
       checkValues('onUpdate', options, { validate: [aFunction] })
       return bound.run.code.queries.onUpdate(messageName(update), { call, validate: options.validate })
     },

@@ -28,7 +28,7 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
       void Promise.resolve(hostOf(engine).kernel.store.close()).finally(() => process.exit())
     })
   })
-  await Promise.race([tasks.ended, asked])
+  await Promise.race([tasks.ended.wait(), asked])
   await engine.close({ grace })
   clearInterval(telling)
   tell()

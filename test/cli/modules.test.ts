@@ -106,7 +106,7 @@ export const greet = workflow(name, async (ctx, who: string) => await ctx.step('
     async (name) => {
       const made = await cli(['init', `ts-${name}`, '--template', name, '--language', 'ts', '--yes', '--json'], at)
       const { next } = JSON.parse(made.stdout) as { next: string }
-      const ran = await cli(next.split(' ').slice(1), at)
+      const ran = await cli(next.replace(/^npx /, '').split(' ').slice(1), at)
       expect([ran.code, ran.stderr.includes('ERROR')]).toEqual([0, false])
     },
   )

@@ -96,12 +96,12 @@ describe('runs of workflows', () => {
     expect(await query('total')).toBe(120)
     expect((await cli(['query', 'workflow/order/o1', 'nope'], at)).code).toBe(4)
     const misspelt = await cli(['update', 'workflow/order/o1', 'ad', '1', '--timeout', '20s'], at)
-    expect([misspelt.code, misspelt.stderr]).toEqual([4, expect.stringContaining('it knows: add')])
+    expect([misspelt.code, misspelt.stderr]).toEqual([4, expect.stringContaining('it has: add')])
   })
 
   it('that a program started, of which nobody noted the module, are told by their worker which updates there are', async () => {
     const told = await cli(['update', 'order/here', 'nosuch', '5', '--timeout', '1m'], at)
-    expect([told.code, told.stderr]).toEqual([4, expect.stringMatching(/^NOT_FOUND .*it knows: add/)])
+    expect([told.code, told.stderr]).toEqual([4, expect.stringMatching(/^NOT_FOUND .*it has: add/)])
     const given = await json<{ result: number }>(['update', 'order/here', 'add', '5', '--module', 'app.mjs'], at)
     expect([given.code, given.value.result]).toEqual([0, 6])
     writeFileSync(join(folder.path, 'other.mjs'), "export { brief } from './app.mjs'\n")
@@ -131,7 +131,7 @@ describe('runs of workflows', () => {
     }
     expect((await json<{ answer: unknown }>(['query', 'brief/b', 'total'], at)).value.answer).toBe(7)
     const unknown = await cli(['query', 'brief/b', 'nope'], at)
-    expect([unknown.code, unknown.stderr]).toEqual([4, expect.stringContaining('it knows: total')])
+    expect([unknown.code, unknown.stderr]).toEqual([4, expect.stringContaining('it has: total')])
     const effects = await json<{ id: string; state: string }[]>(['effects', 'brief/b'], at)
     expect(effects.value).toMatchObject([{ id: 'pay', state: 'done', outcome: 'done' }])
   })

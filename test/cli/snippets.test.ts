@@ -81,7 +81,7 @@ describe('templates', () => {
     })
     expect(made.code).toBe(0)
     const { next } = JSON.parse(made.stdout) as { next: string }
-    const [program, ...rest] = next.split(' ')
+    const [program, ...rest] = next.replace(/^npx reprise/, 'reprise').split(' ')
     const ran =
       program === 'reprise'
         ? (await cli(rest, { cwd: folder.path })).code

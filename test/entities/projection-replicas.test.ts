@@ -113,7 +113,7 @@ onEveryStore('projections in several processes', (world) => {
     const p = await rp.open(totals(2))
     await p.catchUp()
     expect(sumOf(p.state)).toBe(6)
-    await expect((await w.engine()).open(totals(3))).rejects.toThrow(/lies in 2 partitions, not 3/)
+    await expect((await w.engine()).open(totals(3))).rejects.toThrow(/has 2 partitions, not 3/)
     // Cut off in the middle: the live one goes on, and the next attempt too.
     const other = await w.engine()
     const cut = new AbortController()
@@ -129,7 +129,7 @@ onEveryStore('projections in several processes', (world) => {
     await depositAll(other, 1)
     await q.catchUp()
     expect([q.owned, sumOf(q.state)]).toEqual([3, 18])
-    await expect((await w.engine()).open(totals(2))).rejects.toThrow(/lies in 3 partitions, not 2/)
+    await expect((await w.engine()).open(totals(2))).rejects.toThrow(/has 3 partitions, not 2/)
     // Once more is nothing.
     await totals(3).rescale(other)
     expect(await totals(3).generation(rp)).toBe(2)

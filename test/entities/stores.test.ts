@@ -175,7 +175,7 @@ onEveryStore('state store', (world) => {
     const more = stateStore<number>('counts', { partitions: 5 })
     for (const wrong of [other, more]) {
       const there = await w.engine()
-      await expect(there.open(wrong)).rejects.toThrow(/lies in 4 partitions, not/)
+      await expect(there.open(wrong)).rejects.toThrow(/has 4 partitions, not/)
       await expect(wrong.partition(there, 0)).rejects.toEqual(code('INVALID_ARGUMENT'))
       await expect(wrong.standby(there, 0)).rejects.toEqual(code('INVALID_ARGUMENT'))
     }
@@ -188,7 +188,7 @@ onEveryStore('state store', (world) => {
     const guard = { timeline: head!.timeline, epoch: head!.epoch }
     const attributes = { [declaredAttribute]: null }
     await kernel.committer.submit({ operation: newOperation(kernel.random), guard, attributes })
-    await expect(rp.open(stateStore<number>('old', { partitions: 2 }))).rejects.toThrow(/lies in 4 partitions, not 2/)
+    await expect(rp.open(stateStore<number>('old', { partitions: 2 }))).rejects.toThrow(/has 4 partitions, not 2/)
     expect((await rp.open(stateStore<number>('old', { partitions: 4 }))).size).toBe(1)
     await rp.close()
     expect((await (await w.engine()).open(counts)).size).toBe(8)

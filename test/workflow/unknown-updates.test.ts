@@ -37,7 +37,7 @@ onEveryStore(
       for (const run of [runOf(tool, head, 'update'), runWithCode(tool, head, 'update', [cart])!]) {
         await expect(run.update('ad', 1, { timeout })).rejects.toMatchObject({
           code: 'NOT_FOUND',
-          message: expect.stringContaining('it knows: add, take'),
+          message: expect.stringContaining('it has: add, take'),
           data: { update: 'ad', known: ['add', 'take'] },
         })
         expect(await run.update('add', 1)).toBe(2)
@@ -64,7 +64,7 @@ onEveryStore(
       const { timeline } = await worker.run(busy, undefined, { id: 'b' })
       const tool = await w.engine()
       const asked = runOf(tool, (await tool.head(timeline))!, 'update').update('ad', 1, { timeout })
-      await expect(asked).rejects.toThrow('it knows: add')
+      await expect(asked).rejects.toThrow('it has: add')
       gate.resolve()
     })
 
@@ -83,7 +83,7 @@ onEveryStore(
       await expect(run.update('add', 1, { timeout: 300, key: 'one' })).rejects.toMatchObject({ code: 'TIMEOUT' })
       gate.resolve()
       expect(await run.update('add', 1, { timeout, key: 'one' })).toBe(2)
-      await expect(run.update('ad', 1, { timeout })).rejects.toThrow('it knows: add')
+      await expect(run.update('ad', 1, { timeout })).rejects.toThrow('it has: add')
     })
 
     it('is judged by the code at hand where nobody works on the run', async () => {
@@ -93,7 +93,7 @@ onEveryStore(
       await worker.close()
       const tool = await w.engine()
       const run = runWithCode(tool, (await tool.head(timeline))!, 'update', [cart])!
-      await expect(run.update('ad', 1, { timeout })).rejects.toThrow('it knows: add, take')
+      await expect(run.update('ad', 1, { timeout })).rejects.toThrow('it has: add, take')
     })
   },
   ['sqlite'],

@@ -1,7 +1,7 @@
 // A person's decision about a waiting session, written by its owner or sent to it by mail.
 
 import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import type { Shapes } from '../../core/data-shape.ts'
+import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
 import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/history/conflicting-decision.ts'
@@ -124,6 +124,8 @@ async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDec
 async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
   const { kernel } = engine
   for (const { data, at } of await unreadOf(kernel, head.timeline, decisionKind)) {
+    // The owner drops malformed mail when it reads it.
+    if (faultIn(data, mailShapes[decisionKind]!) !== null) continue
     const { verdict, by } = data as ToolDecision
     if (!(await isPast(engine, head.timeline, data as SentDecision))) return { outcome: verdict, by, at }
   }

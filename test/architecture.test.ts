@@ -60,6 +60,29 @@ describe('the sources', () => {
     expect(mutual).toEqual([])
   })
 
+  it('submit commits in one place per purpose, and above the engine through the host', () => {
+    const submitting = sources.filter(({ text }) => /\bcommitter\.submit\(/.test(text)).map(({ path }) => path)
+    // One commit under a new operation id; the commits of an import at once; the first commit of a timeline.
+    expect(submitting).toEqual([
+      'src/engine/storage/kernel.ts',
+      'src/engine/tools/transfer/import.ts',
+      'src/engine/writing/create.ts',
+    ])
+    const above = sources.filter(({ path }) => isAboveEngine(path))
+    expect(above.filter(({ text }) => /\bcommitter\b/.test(text)).map(({ path }) => path)).toEqual([])
+  })
+
+  it('above the engine use the verbs of the host, and the kernel no more often than before', () => {
+    const uses: Record<string, number> = {}
+    for (const { path, text } of sources.filter((source) => isAboveEngine(source.path))) {
+      const folder = path.split('/')[1]!
+      uses[folder] = (uses[folder] ?? 0) + (text.match(/\.kernel\b/g)?.length ?? 0)
+    }
+    for (const [folder, most] of Object.entries(kernelUsesMax)) {
+      expect(uses[folder] ?? 0, `src/${folder} reaches for .kernel: use a verb of Host`).toBeLessThanOrEqual(most)
+    }
+  })
+
   it('of the largest parts lie in folders of at most 25 files', () => {
     const large = /^src\/(?:core|engine|layers\/workflow|stores\/sqlite)\//
     const counts = new Map<string, number>()
@@ -116,6 +139,13 @@ describe('the sources', () => {
     }
   })
 })
+
+function isAboveEngine(path: string): boolean {
+  return /^src\/(?:layers|adapters|operations|server|cli)\//.test(path)
+}
+
+/** How often `.kernel` occurs in the folders above the engine: to lower, never to raise. */
+const kernelUsesMax = { layers: 188, adapters: 0, operations: 5, server: 6, cli: 10 }
 
 /** Functions that are yet to be split. */
 const stillLong = [

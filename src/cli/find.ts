@@ -45,7 +45,7 @@ async function byName(engine: Reprise, given: string): Promise<Head[]> {
   const kinds = hostOf(engine)
     .models.all()
     .filter((model) => model.name === null)
-  const heads = await hostOf(engine).kernel.store.head(kinds.map((model) => timelineId(model.scope + given)))
+  const heads = await hostOf(engine).heads(kinds.map((model) => timelineId(model.scope + given)))
   return heads.filter((head) => head !== null)
 }
 

@@ -79,7 +79,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
 
 /** Calls under way in this process. @example inHand(engine) // ['opening the source orders (pipeline/totals, 12s)'] */
 export function inHand(engine: Reprise, leastMs = 0): string[] {
-  const { worker, clock } = hostOf(engine).kernel
+  const { worker, clock } = hostOf(engine)
   const now = clock.elapsed()
   return worker.inHand().flatMap(({ timeline, what, since }) => {
     const seconds = formatMs(Math.round((now - since) / 1000) * 1000)

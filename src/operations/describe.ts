@@ -94,7 +94,7 @@ export async function standsAt(engine: Reprise, head: Head): Promise<StatusLine 
 /** The kinds of its unread mail, oldest first. */
 async function unreadOf(engine: Reprise, { timeline, mail }: Head): Promise<readonly string[]> {
   if (mail === 0) return []
-  return (await hostOf(engine).kernel.store.inbox(timeline, mailLookedAt)).messages.map(({ kind }) => kind)
+  return (await hostOf(engine).inbox(timeline, mailLookedAt)).messages.map(({ kind }) => kind)
 }
 
 /** A row of the catalog for people and programs, without the encoded manifest. */

@@ -55,12 +55,12 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).kernel.worker.now()))
   checks.push(...(await failuresHealth(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
-  checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
+  checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).now()))
   return checks
 }
 
 async function identityOf(engine: Reprise): Promise<Check> {
-  const { id, incarnation, era } = await hostOf(engine).kernel.identity.load(true)
+  const { id, incarnation, era } = await hostOf(engine).identity.load(true)
   if (id === '') return { name: 'identity', state: 'ok', what: 'none yet: the first process that writes makes one' }
   const since = era === 0 ? '' : ', since the store went back or was copied'
   const what = `store ${id}, incarnation ${incarnation}${since}`
@@ -78,8 +78,8 @@ function checkDamage({ damage = [] }: StoreFacts): Check[] {
 /** Only a heartbeat returns the time of the store. */
 async function checkClock(engine: Reprise): Promise<Check> {
   const before = Date.now()
-  await hostOf(engine).kernel.worker.register()
-  const off = Math.abs(hostOf(engine).kernel.worker.now() - (before + Date.now()) / 2)
+  await hostOf(engine).worker.register()
+  const off = Math.abs(hostOf(engine).now() - (before + Date.now()) / 2)
   if (off <= clockOffMs) return { name: 'clock', state: 'ok', what: 'agrees with the store' }
   return {
     name: 'clock',
@@ -132,7 +132,7 @@ async function checkLosses(engine: Reprise): Promise<Check[]> {
 }
 
 async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]> {
-  const own = hostOf(engine).kernel.worker.id
+  const own = hostOf(engine).worker.id
   const rows = (await workersNow(engine)).filter(({ id, isRetired }) => (isWorker || id !== own) && !isRetired)
   const facts: WorkerFacts[] = []
   for (const row of rows) {
@@ -146,7 +146,7 @@ async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]
     )
     facts.push({ ...row, ...reportOf(row), ownsSomething })
   }
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   return [...workersHealth(facts, now), ...failingHealth(facts, now)]
 }
 
@@ -159,11 +159,11 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
     const policy = hostOf(engine).checkpointPolicyOf(head)
     const start = head.base?.seq ?? head.floor
     const checkpoints = await engine.checkpoints(timeline)
-    const at = { isFirst: checkpoints.length === 0, now: hostOf(engine).kernel.worker.now() }
+    const at = { isFirst: checkpoints.length === 0, now: hostOf(engine).now() }
     const interval = policy && keptInterval(policy, head.attributes, at).interval
     facts.push({ timeline, seq, start, createdAt, updatedAt, policy, interval, checkpoints })
   }
-  return [...quarantineHealth(damaged), ...checkpointsHealth(facts, hostOf(engine).kernel.worker.now())]
+  return [...quarantineHealth(damaged), ...checkpointsHealth(facts, hostOf(engine).now())]
 }
 
 /** Their rows are damaged: they are excluded from work, and the others continue. */

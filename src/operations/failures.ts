@@ -80,7 +80,7 @@ async function stuckHealth(engine: Reprise): Promise<Check[]> {
 async function failingHealth(engine: Reprise): Promise<Check[]> {
   const failing = await failingTimelines(engine)
   if (failing.length === 0) return []
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   const words = failing.slice(0, shownMax).map((each) => `${each.timeline} ${failureWords(each, now)}`)
   if (failing.length > shownMax) words.push(`and ${count(failing.length - shownMax, 'other timeline')}`)
   const cure = 'fix the cause and run it again: the first success removes the note (reprise show TIMELINE)'

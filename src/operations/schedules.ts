@@ -2,7 +2,6 @@
 
 import { idBelow } from '../core/history/scope.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
-import { recover } from '../engine/history/recover.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { scheduleFold } from '../layers/workflow/queue/schedule.ts'
 
@@ -22,7 +21,7 @@ export interface ScheduleRow {
 export async function schedulesOf(engine: Reprise): Promise<ScheduleRow[]> {
   const rows: ScheduleRow[] = []
   for (const head of await engine.list({ prefix: scheduleScope, limit: shownMax })) {
-    const { last, run, fired, skipped } = (await recover(hostOf(engine).kernel, head, scheduleFold)).state.value
+    const { last, run, fired, skipped } = (await hostOf(engine).recover(head, scheduleFold)).state.value
     const schedule = idBelow(scheduleScope, head.timeline) ?? head.timeline
     rows.push({ schedule, timeline: head.timeline, nextAt: head.wakeup, lastAt: last || null, run, fired, skipped })
   }

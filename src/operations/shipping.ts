@@ -101,7 +101,7 @@ function tell(engine: Reprise, report: ShippedDrill): void {
   const what = ok
     ? `restored to a separate place from ${place} in ${formatMs(Math.round(rtoMs))}; ${positionsBehind} positions (${formatMs(rpoMs)}) would be lost`
     : `the practice restore from ${place} failed: ${faults[0] ?? 'some shipped records are damaged'}`
-  const { events } = hostOf(engine).kernel
+  const { events } = hostOf(engine)
   events.emit('report', { kind: 'drill', timeline: null, what, data: report })
 }
 

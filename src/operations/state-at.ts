@@ -15,7 +15,7 @@ import { changesOf, plainState, type StateChanges } from './values.ts'
 /** As plain data, for people. */
 export async function stateAt(engine: Reprise, where: Where): Promise<StateAt<unknown>> {
   const { state, coordinate } = await recoverAt(engine, where)
-  return { state: plainState(state, hostOf(engine).kernel.codec), coordinate }
+  return { state: plainState(state, hostOf(engine).codec), coordinate }
 }
 
 export interface StateComparison extends StateChanges {
@@ -26,7 +26,7 @@ export interface StateComparison extends StateChanges {
 /** The changes between two coordinates, compared on the original states. */
 export async function diffStates(engine: Reprise, from: Where, to: Where): Promise<StateComparison> {
   const [before, after] = await Promise.all([recoverAt(engine, from), recoverAt(engine, to)])
-  const changes = changesOf(before.state, after.state, hostOf(engine).kernel.codec)
+  const changes = changesOf(before.state, after.state, hostOf(engine).codec)
   return { before: before.coordinate, after: after.coordinate, ...changes }
 }
 

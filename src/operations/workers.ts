@@ -38,7 +38,7 @@ export async function describeWorkers(
   options: { readonly all?: boolean } = {},
 ): Promise<{ readonly now: number; readonly known: number; readonly workers: ShownWorker[] }> {
   const rows = await workersNow(engine)
-  const now = Math.max(hostOf(engine).kernel.worker.now(), ...rows.map((row) => row.beatAt))
+  const now = Math.max(hostOf(engine).now(), ...rows.map((row) => row.beatAt))
   const workers: ShownWorker[] = []
   for (const row of rows) {
     if (!options.all && !row.isAlive) continue

@@ -81,7 +81,7 @@ export class Answers {
 
   /** True for the first call with this key, of any server on the store. A store that cannot be written counts its own only. */
   async isFirst(key: string): Promise<boolean> {
-    const mark = newOperation(hostOf(this.#engine).kernel.random)
+    const mark = newOperation(hostOf(this.#engine).random)
     try {
       return (await this.keep(key, mark)) === mark
     } catch (error) {
@@ -116,16 +116,15 @@ export class Answers {
 
   /** Removes responses older than `answersMs` (limits.ts), at most once an hour unless `isNow`. */
   async sweep(isNow = false): Promise<number> {
-    const { kernel } = hostOf(this.#engine)
-    const elapsed = kernel.clock.elapsed()
+    const host = hostOf(this.#engine)
+    const elapsed = host.clock.elapsed()
     if (!isNow && this.#sweptAt !== null && elapsed - this.#sweptAt < sweepEveryMs) return 0
     this.#sweptAt = elapsed
-    const before = kernel.worker.now() - this.#keepMs
+    const before = host.now() - this.#keepMs
     let count = 0
     for await (const head of this.#engine.each({ prefix: scope })) {
       if (head.updatedAt >= before) continue
-      const guard = guardOf(head)
-      await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: true })
+      await host.commit({ guard: guardOf(head), forget: true })
       count += 1
       if (count >= sweptMax) break
     }

@@ -236,7 +236,7 @@ export class Metrics {
     // The values of a removed queue must not remain.
     this.#values.delete('reprise_queue_timelines')
     this.#values.delete('reprise_queue_oldest_seconds')
-    const now = hostOf(engine).kernel.worker.now()
+    const now = hostOf(engine).now()
     for (const row of queues) this.#queue(row, now)
     for (const { shard, aheadMs } of (await engine.facts()).clocks ?? []) {
       this.set('reprise_shard_clock_ahead_seconds', aheadMs / 1000, { shard: String(shard) })

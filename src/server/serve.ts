@@ -110,7 +110,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   }
   if (options.cacheKeep !== undefined) checkKeep('cacheKeep of serve()', options.cacheKeep)
   const limits: ServerLimits = { ...defaultServerLimits, ...options.limits }
-  const access = tokens ? new Access(tokens, readOnly, () => hostOf(engine).kernel.clock.now()) : null
+  const access = tokens ? new Access(tokens, readOnly, () => hostOf(engine).clock.now()) : null
   const doors = new Doors(options.origins ?? [])
   const handle = async (request: Request) => {
     const reply = await running.answer(askedBy(request))
@@ -122,13 +122,13 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     return new RunningServer(of, partsOf(of), doors, authorize ?? null)
   }
   const partsOf = (of: Reprise): ServerParts => {
-    const metrics = new Metrics(of.events, () => hostOf(of).kernel.clock.now())
+    const metrics = new Metrics(of.events, () => hostOf(of).clock.now())
     return {
       limits,
       index: new TimelineIndex(of, limits.indexedTimelines),
       access,
       metrics,
-      lookups: new CacheLookups(metrics, of.events, () => hostOf(of).kernel.clock.now()),
+      lookups: new CacheLookups(metrics, of.events, () => hostOf(of).clock.now()),
       sidecars: new Sidecars(of, limits.openTimelines),
       feed: new SharedFeed(hostOf(of).kernel),
       answers: new Answers(of, limits.answersMs),
@@ -212,7 +212,7 @@ class RunningServer {
     this.#parts = parts
     this.#doors = doors
     this.#authorize = authorize
-    this.#places = new Places(parts.limits, hostOf(engine).kernel.clock, engine.events)
+    this.#places = new Places(parts.limits, hostOf(engine).clock, engine.events)
     this.#page = new Page(parts.basePath)
     this.#healthz = `${parts.basePath}/healthz`
     this.#readyz = `${parts.basePath}/readyz`
@@ -334,7 +334,7 @@ class RunningServer {
 
   async #measured(route: Route, work: () => Promise<Reply>, isScoped: boolean): Promise<Reply> {
     const { metrics } = this.#parts
-    const { clock } = hostOf(this.#engine).kernel
+    const { clock } = hostOf(this.#engine)
     const startedAt = clock.elapsed()
     let reply: Reply
     let status: number | null = null

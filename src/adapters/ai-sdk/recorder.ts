@@ -268,7 +268,7 @@ export class Recorder {
     if (isRollingBack) {
       throw new RepriseError('CONFLICT', `${this.#open.id}: a rollback was cut off; call rollback() again to finish it`)
     }
-    const { codec, hash } = this.#engine.kernel
+    const { codec, hash } = this.#engine
     const digest = toHex(hash(codec.encode([kind, plain(content)]))).slice(0, 32)
     const count = this.#counts.get(digest) ?? 0
     this.#counts.set(digest, count + 1)

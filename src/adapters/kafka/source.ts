@@ -124,7 +124,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#from = from
     this.#given = context.partitions
     this.#signal = context.signal
-    const { worker, clock } = hostOf(context.engine).kernel
+    const { worker, clock } = hostOf(context.engine)
     this.#unwatch = worker.watch(() => {
       const { silentSince } = this.#port
       if (!silentSince) return []
@@ -132,7 +132,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
       return [{ timeline: context.pipeline, what, since: clock.elapsed() - (Date.now() - silentSince) }]
     })
     this.#onProblem = (error) =>
-      void hostOf(context.engine).kernel.events.emit('problem', { where: `${context.pipeline} ${context.name}`, error })
+      void hostOf(context.engine).events.emit('problem', { where: `${context.pipeline} ${context.name}`, error })
   }
 
   async begin(): Promise<void> {

@@ -63,7 +63,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
     super(options.serde)
     checkOptions('saver', options, known)
     const engine = hostOf(rp)
-    const { hash, limits } = engine.kernel
+    const { hash, limits } = engine
     const name = checkFirstSegment('saver', options.name ?? 'langgraph', 'langgraph')
     const prefix = `${name}/`
     this.#engine = engine
@@ -178,7 +178,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
   async expire(): Promise<number> {
     if (this.#ttlMs === null) return 0
     let removed = 0
-    for await (const threadId of this.#threads.all(this.#engine.kernel.worker.now() - this.#ttlMs)) {
+    for await (const threadId of this.#threads.all(this.#engine.now() - this.#ttlMs)) {
       await this.deleteThread(threadId)
       removed += 1
     }
@@ -193,7 +193,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
   async #isExpired(threadId: string): Promise<boolean> {
     if (this.#ttlMs === null) return false
     const head = await this.#threads.head(threadId)
-    return head !== null && head.updatedAt < this.#engine.kernel.worker.now() - this.#ttlMs
+    return head !== null && head.updatedAt < this.#engine.now() - this.#ttlMs
   }
 
   async #serialize(values: readonly (readonly [string, unknown])[]): Promise<Map<string, [string, Uint8Array]> | null> {

@@ -124,7 +124,7 @@ export class RepriseStore extends BaseStore {
 
   async #put(namespace: readonly string[], puts: Puts): Promise<void> {
     // The same key for every attempt: a put whose answer was lost is not made twice.
-    const key = newId(this.#engine.kernel.random)
+    const key = newId(this.#engine.random)
     const data = structuredClone(puts)
     const isDeletion = data.every(([, value]) => value === null)
     await this.#use(namespace, async (timeline) => {

@@ -184,7 +184,7 @@ export class RepriseSession implements Session {
   /** Applies changes one after another, each to the result of the previous one. */
   async #change(make: (state: State) => Change | null): Promise<void> {
     // The same key for every attempt: a change whose answer was lost is not made twice.
-    const key = newId(this.#engine.kernel.random)
+    const key = newId(this.#engine.random)
     await this.#timeline.writeAlone((state) => {
       const data = make(state)
       return {
@@ -195,7 +195,7 @@ export class RepriseSession implements Session {
   }
 
   #digest(value: unknown): string {
-    const { codec, hash } = this.#engine.kernel
+    const { codec, hash } = this.#engine
     return toHex(hash(codec.encode(structuredClone(value))))
   }
 }

@@ -22,7 +22,7 @@ export const dead: Command = async ({ engine, args, options, output }) => {
     return missing.length > 0 ? exit.partly : exit.ok
   }
   const letters = await lettersOf(engine, heads)
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   output.result(letters, () => {
     if (letters.length === 0) return output.note('no dead letters')
     output.table(

@@ -40,7 +40,7 @@ export const workers: Command = async ({ engine, options, output }) => {
 
 /** Waiting, running and overdue timelines of each queue. */
 export const queues: Command = async ({ engine, output }) => {
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   const list = await queuesOf(engine)
   output.result(list, () => {
     if (list.length === 0) return output.note('no queues')
@@ -59,7 +59,7 @@ export const queues: Command = async ({ engine, output }) => {
 
 /** Schedules, with their last and next start. */
 export const schedules: Command = async ({ engine, output }) => {
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   const rows = await schedulesOf(engine)
   output.result(rows, () => {
     if (rows.length === 0) return output.note('no schedules: reprise work FILE serves those that a module exports')
@@ -85,7 +85,7 @@ export const schedules: Command = async ({ engine, output }) => {
 
 /** The consumers of the feed, their positions and their lag. */
 export const consumers: Command = async ({ engine, output }) => {
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   const rows = await consumersOf(engine)
   output.result(rows, () => {
     if (rows.length === 0) return output.note('the feed has no readers')
@@ -110,7 +110,7 @@ export const consumers: Command = async ({ engine, output }) => {
 export const checkpoints: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const catalog = await engine.checkpoints(head.timeline)
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   output.result(catalog.map(shownCheckpoint), () => {
     if (catalog.length === 0) return output.note(`${head.timeline} has no checkpoints`)
     output.table(

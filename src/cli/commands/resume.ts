@@ -197,8 +197,8 @@ async function find(engine: Reprise, given: string): Promise<Head> {
 
 async function unfinished(engine: Reprise): Promise<Head[]> {
   // A process killed a moment ago still has its lease; on this host it is known to be gone.
-  await hostOf(engine).kernel.worker.register()
-  await hostOf(engine).kernel.worker.retireGone()
+  await hostOf(engine).worker.register()
+  await hostOf(engine).worker.retireGone()
   const found: Head[] = []
   for (const { name, scope, unfinished } of hostOf(engine).models.all()) {
     if (name !== null) continue

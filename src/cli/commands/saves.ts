@@ -14,7 +14,7 @@ type SaveRow = { readonly series: string; readonly timeline: string } & Pick<
 >
 
 const saves: Command = async ({ engine, args, output }) => {
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   const scope = args[0] === undefined ? 'save/' : `save/${args[0].replace(/^save\//, '')}`
   const rows: SaveRow[] = []
   for (let after: TimelineId | undefined; ; ) {

@@ -18,7 +18,7 @@ const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const { shown, catalog } = await describeTimeline(engine, head)
   const { kind, status, forks, summary, failure, identity, lost } = shown
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   const newest = catalog[0]
   const edited = editWords(head)
   const below = await historyBelow(engine, head)

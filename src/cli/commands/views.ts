@@ -45,7 +45,7 @@ export const diff: Command = async ({ engine, args, output }) => {
 export const card: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const facts = await engine.card(head.timeline)
-  const now = hostOf(engine).kernel.worker.now()
+  const now = hostOf(engine).now()
   output.result(facts, () => {
     const { bold, dim, red, green } = output.colours
     const toned = { good: green, bad: red }

@@ -19,7 +19,7 @@ import { refusingComing } from '../storage/coming.ts'
 import { Committer } from '../storage/committer.ts'
 import { FailureNotes } from '../storage/failure-notes.ts'
 import { currentStatuses } from '../storage/former-statuses.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { meetKeys } from '../storage/key-notes.ts'
 import { watchLosses } from '../storage/losses.ts'
 import { openPlaced, shardsUrl } from '../storage/open-store.ts'
@@ -159,8 +159,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   })
   const failures = new FailureNotes({
     ...{ store, clock, worker, sealer, events },
-    commit: (guard, attributes) =>
-      committer.submit({ operation: newOperation(random), guard, attributes, aside: true }),
+    commit: (guard, attributes) => submit({ committer, random }, { guard, attributes, aside: true }),
   })
   const kernel: Kernel = {
     store,

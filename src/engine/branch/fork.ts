@@ -29,7 +29,7 @@ import { type ForkMark, markAttribute } from '../model/fork-edit.ts'
 import { identityAttribute } from '../storage/carried-identity.ts'
 import { withoutFailure } from '../storage/failure-notes.ts'
 import { heldAttribute } from '../storage/held.ts'
-import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
+import { type Kernel, newId, submit } from '../storage/kernel.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
 import type { CommitExtras } from '../writing/writer.ts'
 
@@ -77,8 +77,7 @@ async function forkOnce(
   const copies = await restorePoints(kernel, head, point.seq, fold)
   const floor = floorFor(copies, lineage, fold, point)
   await checkSameBranch(kernel, head, point)
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  const outcome = await submit(kernel, {
     guard: { timeline: id, epoch: past.epoch, ...(run && { seq: point.seq, digest: point.digest }) },
     take: {
       worker: await kernel.worker.register(),
@@ -175,9 +174,7 @@ async function forgetFork(kernel: Kernel, id: TimelineId, point: Point): Promise
   for (;;) {
     const [head] = await kernel.store.head([id])
     if (!head?.base || head.base.seq !== point.seq || !equalBytes(head.base.digest, point.digest)) return
-    const operation = newOperation(kernel.random)
-    const forget = { operation, guard: guardOf(head), forget: true }
-    const outcome = await kernel.committer.submit(forget)
+    const outcome = await submit(kernel, { guard: guardOf(head), forget: true })
     if (outcome.ok || (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT')) return
   }
 }

@@ -24,7 +24,7 @@ import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import { type Fold, ledgerOnly, type OpenOptions } from '../model/definition.ts'
 import { type Rollback, type RolledBack, rolledBackType } from '../model/rollback-report.ts'
 import { refuseHeld } from '../storage/held.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { refuseNotHere } from '../storage/moved.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
 import { giveBack, headUnder, takeTimeline } from '../writing/ownership.ts'
@@ -127,8 +127,7 @@ async function branchOff(
       ...carriedMarkers(effects.carry, target.state.ledger),
       ...(told ? [{ type: rolledBackType, data: marker }] : []),
     ])
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       // An owner that keeps writing moves the head, and the branch still starts at the same point.
       guard: epoch === null && effects.carry.length === 0 ? epochGuardOf(head) : guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },

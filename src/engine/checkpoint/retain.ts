@@ -9,7 +9,7 @@ import { lastSeq } from '../../core/history/entry-run.ts'
 import { epochGuardOf } from '../../core/store/guard.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { digestAt, type Point } from '../history/history.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 
 /** A cursor that has not read everything in a timeline. */
 export interface CursorHold {
@@ -79,8 +79,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
   let floor = head.floor
   const to = plan.floor.seq > head.floor ? await runEndAtOrBelow(kernel, head, plan.floor.seq) : null
   if (to && to.seq > head.floor) {
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard: epochGuardOf(head),
       aside: true,
       trim: { ...to, restsOn: plan.restsOn },
@@ -92,8 +91,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
   let freedBytes = 0
   const sizes = plan.drop.length > 0 ? await kernel.store.checkpoints(head.timeline) : []
   for (const { id } of plan.drop) {
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard: epochGuardOf(head),
       aside: true,
       drop: [id],

@@ -17,7 +17,7 @@ import { captureState, writeCapture } from '../snapshot/capture.ts'
 import { stateIo } from '../snapshot/kernel-io.ts'
 import { verifyChunks } from '../snapshot/restore.ts'
 import { ChunkHold } from '../storage/chunk-hold.ts'
-import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
+import { type Kernel, newId, submit } from '../storage/kernel.ts'
 
 export interface SavepointOptions {
   readonly label?: string
@@ -105,8 +105,7 @@ async function pinState(
   const record = (await kernel.store.checkpoints(head.timeline)).find(({ id }) => id === checkpoint?.id)
   if (!record)
     throw new RepriseError('NOT_FOUND', `${head.timeline} has no checkpoint yet`, { timeline: head.timeline })
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  const outcome = await submit(kernel, {
     guard: epochGuardOf(head),
     aside: true,
     marks: [{ id: record.id, isPinned: true, ...(options.label !== undefined && { label: options.label }) }],
@@ -157,8 +156,7 @@ async function publishUnder(
   }
   const guard = { timeline: head.timeline, epoch: head.epoch }
   const commit = async (part: Pick<Commit, 'publish' | 'marks'>) => {
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard,
       aside: true,
       ...part,
@@ -186,8 +184,7 @@ export async function releaseSavepoint(kernel: Kernel, timeline: string, id: str
   const head = await existing(kernel, timelineId(timeline))
   const record = (await kernel.store.checkpoints(head.timeline)).find((each) => each.id === id)
   if (!record?.isPinned) throw new RepriseError('NOT_FOUND', `${timeline} has no savepoint ${id}`, { timeline, id })
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  const outcome = await submit(kernel, {
     guard: epochGuardOf(head),
     aside: true,
     marks: [{ id: record.id, isPinned: false }],

@@ -2,19 +2,34 @@
 // commit; keep one instance per engine; change a head. Users hold a `Reprise`, a facade in front of it (reprise.ts).
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { Codec } from '../../core/codec/codec.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Limits } from '../../core/limits.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../../core/store/ports.ts'
+import type {
+  Clock,
+  Commit,
+  Hash,
+  Head,
+  Inbox,
+  ManifestRecord,
+  Outcome,
+  OutgoingMessage,
+  Random,
+  TimelineQuery,
+} from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
+import type { Planted } from '../base/planted.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
+import type { Worker } from '../base/worker.ts'
 import { type ForkStart, fork } from '../branch/fork.ts'
 import { type BranchOptions, rollback } from '../branch/rollback.ts'
 import { declarationOf } from '../checkpoint/declaration.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from '../checkpoint/savepoint.ts'
 import { type FollowOptions, follow, type Replica } from '../feed/follow.ts'
 import { checkWhere, existing, type Where } from '../history/locate.ts'
-import type { Recovered } from '../history/recover.ts'
+import { type Recovered, type RecoverOptions, recover } from '../history/recover.ts'
 import {
   behind,
   checkDefinition,
@@ -31,9 +46,11 @@ import {
 import { idOf, type Model, modelsOf } from '../model/model.ts'
 import type { Models } from '../model/models.ts'
 import type { Rollback } from '../model/rollback-report.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import type { FailureNotes } from '../storage/failure-notes.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { messageTo, openMessage, sendMessage } from '../storage/message.ts'
 import { soundHeads } from '../storage/sound-page.ts'
+import type { Identity } from '../storage/store-identity.ts'
 import type { FirstEntries } from '../writing/create.ts'
 import { Dispatcher, type Handler, type ServeOptions } from '../writing/dispatcher.ts'
 import { OpenTimelines } from '../writing/open-timelines.ts'
@@ -89,6 +106,47 @@ export class Host implements Engine, LayerHost {
 
   get events(): Events {
     return this.kernel.events
+  }
+
+  get clock(): Clock {
+    return this.kernel.clock
+  }
+
+  get random(): Random {
+    return this.kernel.random
+  }
+
+  get hash(): Hash {
+    return this.kernel.hash
+  }
+
+  get codec(): Codec {
+    return this.kernel.codec
+  }
+
+  get limits(): Limits {
+    return this.kernel.limits
+  }
+
+  get planted(): Planted {
+    return this.kernel.planted
+  }
+
+  get worker(): Worker {
+    return this.kernel.worker
+  }
+
+  get identity(): Identity {
+    return this.kernel.identity
+  }
+
+  get failures(): FailureNotes {
+    return this.kernel.failures
+  }
+
+  /** The store's time, by the clock of the database that has the timeline. */
+  now(timeline?: string): number {
+    return this.kernel.worker.now(timeline)
   }
 
   /** The models that this process knows. */
@@ -237,8 +295,42 @@ export class Host implements Engine, LayerHost {
 
   /** Changes fields of a head, if it still has the epoch that was read. The caller checks the outcome. */
   async change({ timeline, epoch }: Pick<Head, 'timeline' | 'epoch'>, change: HeadChange): Promise<Outcome> {
-    const { committer, random } = this.kernel
-    return await committer.submit({ operation: newOperation(random), guard: { timeline, epoch }, ...change })
+    return await this.commit({ guard: { timeline, epoch }, ...change })
+  }
+
+  /** A commit beside the open timelines, under a new operation id. The caller checks the outcome. */
+  commit(commit: Omit<Commit, 'operation'>): Promise<Outcome> {
+    return submit(this.kernel, commit)
+  }
+
+  /** Repeats a read while the store is unavailable, within the engine's patience or until `isOver`. */
+  patiently<T>(read: () => Promise<T>, isOver: () => boolean): Promise<T> {
+    return this.kernel.committer.patiently(read, isOver)
+  }
+
+  /** Unread mail, oldest first, and the store's time. */
+  inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
+    return this.kernel.store.inbox(timeline, limit)
+  }
+
+  /** Heads in the requested order; null for a missing timeline. */
+  heads(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
+    return this.kernel.store.head(timelines)
+  }
+
+  /** Throws NOT_FOUND. */
+  existing(timeline: TimelineId): Promise<Head> {
+    return existing(this.kernel, timeline)
+  }
+
+  /** The state at a head, from its newest usable checkpoint and history. */
+  recover<State>(head: Head, fold: Fold<State>, options: RecoverOptions = {}): Promise<Recovered<State>> {
+    return recover(this.kernel, head, fold, options)
+  }
+
+  /** The catalog of a timeline, newest checkpoint first. */
+  catalogOf(timeline: TimelineId): Promise<ManifestRecord[]> {
+    return this.kernel.store.checkpoints(timeline)
   }
 
   async head(timeline: string): Promise<Head | null> {

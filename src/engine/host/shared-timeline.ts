@@ -14,7 +14,7 @@ import type { Replica } from '../feed/follow.ts'
 import { archivesOf } from '../history/locate.ts'
 import { damageOf, isDamage, recover } from '../history/recover.ts'
 import type { Fold } from '../model/definition.ts'
-import { newOperation } from '../storage/kernel.ts'
+import { submit } from '../storage/kernel.ts'
 import { TurnOrder } from '../writing/shared-turns.ts'
 import type { NewEntry, OpenTimeline } from '../writing/timeline.ts'
 import type { Written } from '../writing/writer.ts'
@@ -137,8 +137,7 @@ export class SharedTimeline<State> {
     for (let attempt = 1; ; attempt++) {
       const head = await this.#engine.head(id)
       if (!head) return
-      const outcome = await kernel.committer.submit({
-        operation: newOperation(kernel.random),
+      const outcome = await submit(kernel, {
         guard: guardOf(head),
         forget: true,
       })

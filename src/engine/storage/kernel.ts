@@ -5,7 +5,7 @@ import type { Codec } from '../../core/codec/codec.ts'
 import { type OperationId, type TimelineId, toHex } from '../../core/coordinate.ts'
 import type { EffectLedger } from '../../core/history/effects.ts'
 import type { Limits } from '../../core/limits.ts'
-import type { Clock, Hash, Random, Store } from '../../core/store/ports.ts'
+import type { Clock, Commit, Hash, Outcome, Random, Store } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import type { Planted } from '../base/planted.ts'
 import type { Tracing } from '../base/tracing.ts'
@@ -68,6 +68,14 @@ export interface Kernel {
 
 export function newOperation(random: Random): OperationId {
   return toHex(random.bytes(12)) as OperationId
+}
+
+/** One commit under a new operation id. The caller checks the outcome. */
+export function submit(
+  { committer, random }: Pick<Kernel, 'committer' | 'random'>,
+  commit: Omit<Commit, 'operation'>,
+): Promise<Outcome> {
+  return committer.submit({ ...commit, operation: newOperation(random) })
 }
 
 export function newId(random: Random): string {

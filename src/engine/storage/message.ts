@@ -5,7 +5,7 @@ import { isWellFormed, type MessageId, timelineId } from '../../core/coordinate.
 import { RepriseError } from '../../core/errors.ts'
 import type { OutgoingMessage } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { type Kernel, newId, newOperation } from './kernel.ts'
+import { type Kernel, newId, submit } from './kernel.ts'
 
 /** Long enough for ids that layers build from timeline ids. */
 const nameLengthMax = 2048
@@ -44,8 +44,7 @@ export async function sendMessage(
   { id = newId(kernel.random), life }: { readonly id?: string; readonly life?: number } = {},
 ): Promise<string> {
   const message = { ...messageTo(kernel, timeline, kind, data, id), ...(life !== undefined && { life }) }
-  const operation = newOperation(kernel.random)
-  const outcome = await kernel.committer.submit({ operation, guard: null, send: [message] })
+  const outcome = await submit(kernel, { guard: null, send: [message] })
   if (!outcome.ok) throw refusalError(message.to, outcome)
   return id
 }

@@ -13,7 +13,6 @@ import { type Attribute, type FeedPosition, feedStart, type Sql, type Store } fr
 import { refusalError } from '../base/refusal-error.ts'
 import { declare } from '../checkpoint/declaration.ts'
 import type { Host } from '../host/host.ts'
-import { newOperation } from '../storage/kernel.ts'
 
 /** The generations of one version. */
 export interface Builds {
@@ -131,7 +130,7 @@ export async function note(
   attributes: Readonly<Record<string, Attribute | null>>,
   check: () => Promise<void> = async () => undefined,
 ): Promise<void> {
-  const { store, committer, random, hash, worker } = engine.kernel
+  const { store, hash, worker } = engine.kernel
   const timeline = timelineId(catalog)
   for (;;) {
     const [head] = await store.head([timeline])
@@ -141,12 +140,12 @@ export async function note(
       from: 'anyone' as const,
       create: { digest: originDigest(hash, timeline) },
     }
-    const { epoch } = head ?? (await engine.kernel.identity.past(timeline))
+    const { epoch } = head ?? (await engine.identity.past(timeline))
     const guard = { timeline, epoch }
     // The commit takes and releases the timeline: the new epoch makes a concurrent commit from the same state fail.
     const declared = declare(engine.kernel, timeline, head ?? null)
-    const outcome = await committer.submit({
-      ...{ operation: newOperation(random), guard, take, release: true },
+    const outcome = await engine.commit({
+      ...{ guard, take, release: true },
       attributes: { ...attributes, ...declared },
     })
     if (outcome.ok) return
@@ -159,16 +158,11 @@ export async function note(
 
 /** Removes a generation that has no readers any more: its checkpoints, its history and its cursor. */
 export async function forgetGeneration(engine: Host, timeline: string): Promise<void> {
-  const { store, committer, random } = engine.kernel
   const id = timelineId(timeline)
   for (;;) {
-    const [head] = await store.head([id])
+    const [head] = await engine.heads([id])
     if (!head) return
-    const outcome = await committer.submit({
-      operation: newOperation(random),
-      guard: guardOf(head),
-      forget: true,
-    })
+    const outcome = await engine.commit({ guard: guardOf(head), forget: true })
     if (outcome.ok || (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT')) return
   }
 }
@@ -182,13 +176,12 @@ export async function endGeneration(
   timeline: string,
   userSql?: (sql: Sql) => Promise<unknown> | unknown,
 ): Promise<void> {
-  const { store, committer, random, worker } = engine.kernel
+  const { worker } = engine
   const id = timelineId(timeline)
   for (;;) {
-    const [head] = await store.head([id])
+    const [head] = await engine.heads([id])
     if (!head || head.status === endedStatus) return
-    const outcome = await committer.submit({
-      operation: newOperation(random),
+    const outcome = await engine.commit({
       guard: { timeline: id, epoch: head.epoch },
       take: { worker: await worker.register(), from: 'anyone' },
       status: endedStatus,

@@ -8,7 +8,7 @@ import { epochGuardOf } from '../../core/store/guard.ts'
 import type { ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { existing } from '../history/locate.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 
 export interface BadCheckpoint {
   readonly why: string
@@ -48,8 +48,7 @@ async function mark(
     const head = await existing(kernel, timeline)
     const record = (await kernel.store.checkpoints(timeline)).find((each) => each.id === (id as ManifestId))
     if (!record) throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint ${id}`, { timeline, id })
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard: epochGuardOf(head),
       aside: true,
       marks: [change(record)],

@@ -10,7 +10,7 @@ import type { Head } from '../../core/store/ports.ts'
 import { recover } from '../history/recover.ts'
 import type { HeadAgain, Model } from '../model/model.ts'
 import { heldAttribute } from '../storage/held.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { movedAttribute, movedStatus } from '../storage/moved.ts'
 import { quarantined } from '../storage/sound-page.ts'
 
@@ -23,8 +23,7 @@ export async function madeAgain(kernel: Kernel, lost: Head): Promise<Head> {
   for (let attempt = 1; head && isHeadLost(head); attempt++) {
     const again = await headAgain(kernel, head)
     const { timeline, epoch, seq, digest } = head
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard: { timeline, epoch, seq, digest },
       ...again,
       attributes: { ...again.attributes, [lostAttribute]: null },

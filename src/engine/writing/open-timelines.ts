@@ -12,7 +12,7 @@ import { declare } from '../checkpoint/declaration.ts'
 import { type Recovered, recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import type { Fold, OpenOptions } from '../model/definition.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { createTimeline, type FirstEntries } from './create.ts'
 import { madeAgain } from './lost-head.ts'
 import { giveBack, headUnder, takeTimeline } from './ownership.ts'
@@ -176,8 +176,7 @@ export class OpenTimelines {
     const attributes = declare(this.#kernel, head.timeline, head, true)
     if (!attributes) return await this.#recover(head, fold, true)
     const guard = { timeline: head.timeline, epoch: head.epoch }
-    const operation = newOperation(this.#kernel.random)
-    const outcome = await this.#kernel.committer.submit({ operation, guard, attributes })
+    const outcome = await submit(this.#kernel, { guard, attributes })
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
     return await this.#recover({ ...head, attributes: { ...head.attributes, ...attributes } }, fold, true)
   }

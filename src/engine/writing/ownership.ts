@@ -16,7 +16,7 @@ import { declare } from '../checkpoint/declaration.ts'
 import { onRelease } from '../checkpoint/observed-failures.ts'
 import type { OpenOptions } from '../model/definition.ts'
 import { refuseHeld } from '../storage/held.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { refuseNotHere } from '../storage/moved.ts'
 import { madeAgain } from './lost-head.ts'
 
@@ -46,8 +46,7 @@ export async function takeTimeline(
     }
     const attributes = { ...declare(kernel, id, head ?? null), ...noted }
     const { epoch } = head ?? (await kernel.identity.past(id))
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard: { timeline: id, epoch },
       take,
       ...(Object.keys(attributes).length > 0 && { attributes }),
@@ -70,11 +69,10 @@ export async function takeTimeline(
 
 /** Releases a taken timeline that turned out unusable: other processes can take it at once. */
 export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
-  const operation = newOperation(kernel.random)
   const policy = kernel.models.foldOf(head.timeline)?.checkpoint
   const attributes = onRelease(policy, head.attributes, head.epoch, kernel.worker.now())
-  const release = { operation, guard: guardOf(head), release: true, ...(attributes && { attributes }) }
-  await kernel.committer.submit(release).catch(() => undefined)
+  const release = { guard: guardOf(head), release: true, ...(attributes && { attributes }) }
+  await submit(kernel, release).catch(() => undefined)
 }
 
 /** The current head, if this process still owns it. */

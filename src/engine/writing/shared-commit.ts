@@ -9,7 +9,7 @@ import { refusalError } from '../base/refusal-error.ts'
 import { erasingFrom, erasureOf } from '../history/erasures.ts'
 import { digestAt, lineageOf, offBranch } from '../history/history.ts'
 import { existing } from '../history/locate.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import type { CommitExtras } from './writer.ts'
 
 const attemptsMax = 20
@@ -45,8 +45,7 @@ export async function commitAside(
     }
     const guard = { timeline: id, epoch: head.epoch }
     const aside = mayBeAside(along)
-    const operation = newOperation(kernel.random)
-    const outcome = await kernel.committer.submit({ ...along, operation, guard, ...(aside && { aside }) })
+    const outcome = await submit(kernel, { ...along, guard, ...(aside && { aside }) })
     if (outcome.ok) return
     if (outcome.code !== 'FENCED' || attempt >= attemptsMax) throw refusalError(id, outcome)
   }

@@ -17,7 +17,7 @@ import type { OpenOptions } from '../model/definition.ts'
 import { stateIo } from '../snapshot/kernel-io.ts'
 import { verifyChunks } from '../snapshot/restore.ts'
 import type { ChunkHold } from '../storage/chunk-hold.ts'
-import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
+import { type Kernel, newId, submit } from '../storage/kernel.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
 import { takeTimeline } from './ownership.ts'
 import type { NewEntry } from './timeline.ts'
@@ -149,9 +149,8 @@ export class StateTimeline {
    */
   async #letGo(broken: RepriseError, along: CommitExtras): Promise<void> {
     if (isReprise(broken, 'FENCED', 'NOT_FOUND', 'CLOSED')) return
-    const { committer, random } = this.#kernel
     const guard = { timeline: this.id, epoch: this.#head.epoch }
-    await committer.submit({ ...along, operation: newOperation(random), guard, release: true }).catch(() => undefined)
+    await submit(this.#kernel, { ...along, guard, release: true }).catch(() => undefined)
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -207,16 +206,14 @@ export class StateTimeline {
   }
 
   async #commit(along: CommitExtras, run?: ReturnType<typeof packEntries>): Promise<void> {
-    const { committer, random } = this.#kernel
     const { seq, epoch, digest } = this.#head
     const making = this.#creation
     const guard = { timeline: this.id, epoch: making ? epoch - 1 : epoch, seq, digest }
     const attributes = { ...along.attributes, ...making?.attributes }
     try {
-      const outcome = await committer.submit({
+      const outcome = await submit(this.#kernel, {
         ...along,
         ...(making && { take: making.take, attributes }),
-        operation: newOperation(random),
         guard,
         ...(run && { run }),
       })

@@ -23,7 +23,7 @@ import type { Fold } from '../model/definition.ts'
 import type { Entry, NewEntry } from '../model/entry.ts'
 import { carriedBy } from '../storage/carried-identity.ts'
 import { checkMade } from '../storage/committer.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import type { Identified, Origin } from '../storage/store-identity.ts'
 import { DraftMaker, noDrafts } from './drafts.ts'
 import { commitAside, publishAside } from './shared-commit.ts'
@@ -371,8 +371,7 @@ export class OpenTimeline<State> {
   /** Releases it at once instead of at the end of this process. Under a newer epoch the release is refused, without a loss. */
   async #letGo(): Promise<void> {
     const guard = { timeline: this.id, epoch: this.epoch }
-    const release = { operation: newOperation(this.#kernel.random), guard, release: true }
-    await this.#kernel.committer.submit(release).catch(() => undefined)
+    await submit(this.#kernel, { guard, release: true }).catch(() => undefined)
   }
 
   #releasing(along: CommitExtras): CommitExtras {

@@ -17,7 +17,7 @@ import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import { guards, TimelineState } from '../history/state.ts'
 import type { Fold } from '../model/definition.ts'
 import { refuseHeld } from '../storage/held.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { refuseNotHere } from '../storage/moved.ts'
 import { Contest, isLost } from './contest.ts'
 import { leaseHolder, refuseLeased } from './leased.ts'
@@ -193,13 +193,12 @@ export class TurnTimeline<State> {
 
   /** Takes it under a new epoch, even from a live owner. False: another process was faster. */
   async #takeTurn(head: Head | null): Promise<boolean> {
-    const { committer, random, worker, hash, identity } = this.#kernel
+    const { worker, hash, identity } = this.#kernel
     if (!head && this.#mustExist) throw missing(this.id)
     const create = head ? {} : { create: { digest: originDigest(hash, this.id) } }
     const attributes = declare(this.#kernel, this.id, head)
     const { epoch } = head ?? (await identity.past(this.id))
-    const outcome = await committer.submit({
-      operation: newOperation(random),
+    const outcome = await submit(this.#kernel, {
       guard: { timeline: this.id, epoch },
       take: { worker: await worker.register(), from: 'anyone', ...create },
       ...(attributes && { attributes }),

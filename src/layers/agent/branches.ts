@@ -8,8 +8,6 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { decideConsumed } from '../../engine/branch/consumers.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/history/history.ts'
-import { existing } from '../../engine/history/locate.ts'
-import { recover } from '../../engine/history/recover.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import { writeTo } from '../../engine/writing/write-to.ts'
@@ -51,14 +49,14 @@ export async function compareSessions<Data>(
   const engine = hostOf(rp)
   const [one, other] = await Promise.all([load(engine, definition, a), load(engine, definition, b)])
   const commonSeq = common(one.lineage, other.lineage)
-  const before = await recover(engine.kernel, one.head, definition.fold, { to: commonSeq })
+  const before = await engine.recover(one.head, definition.fold, { to: commonSeq })
   const shared = before.state.value.messages.size
   return {
     commonSeq,
     a: view(a, one, shared),
     b: view(b, other, shared),
     differences: differences(one.state.data, other.state.data, {
-      dataOf: (value) => engine.kernel.codec.dataOf(value),
+      dataOf: (value) => engine.codec.dataOf(value),
     }).map(({ path, before: ofOne, after: ofOther }) => ({ path: path || '.', a: ofOne, b: ofOther })),
   }
 }
@@ -71,9 +69,9 @@ interface Loaded<Data> {
 }
 
 async function load<Data>(engine: Host, definition: AgentSpec<Data>, id: string): Promise<Loaded<Data>> {
-  const head = await existing(engine.kernel, (definition.prefix + id) as TimelineId)
+  const head = await engine.existing((definition.prefix + id) as TimelineId)
   const lineage = await lineageOf(engine.kernel, head)
-  const { state } = await recover(engine.kernel, head, definition.fold)
+  const { state } = await engine.recover(head, definition.fold)
   return { head, lineage, state: state.value, effects: listEffects(state.ledger) }
 }
 

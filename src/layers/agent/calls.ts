@@ -8,6 +8,7 @@ import { getEffect, type Reversal } from '../../core/history/effects.ts'
 import { intentKey } from '../../core/history/identity.ts'
 import { ownerOf } from '../../core/history/inheritance.ts'
 import { logPlace } from '../../engine/base/log.ts'
+import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import { sleep } from '../../lib/waiting.ts'
@@ -19,7 +20,7 @@ import { CallWatch } from './watch.ts'
 
 /** The parts of a session that calls use. */
 export interface CallHost {
-  readonly kernel: Kernel
+  readonly engine: Host
   readonly open: OpenTimeline<SessionState<unknown>>
   readonly tools: Tools
   readonly guards: CallGuards
@@ -47,8 +48,8 @@ export async function callTool(
   args: unknown,
   signal: AbortSignal | undefined,
 ): Promise<CallOutcome> {
-  const { open, kernel } = host
-  const digest = digestOf(kernel, name, args)
+  const { open, engine } = host
+  const digest = digestOf(engine, name, args)
   const record = open.state.calls.get(id)
   const isSame = record === undefined || record.digest === digest || record.state === 'approved'
   if (record && !isSame) return await settleSimilar(host, record, { id: `${id}+`, turn, name, args, digest }, signal)
@@ -197,7 +198,7 @@ async function intendAndRun(
   for (;;) {
     await untilDue(host, wanted.id, signal)
     try {
-      await guard.enter(host.kernel.clock, wanted, signal)
+      await guard.enter(host.engine.clock, wanted, signal)
     } catch (error) {
       return await refuse(host, wanted, messageOf(error))
     }
@@ -243,7 +244,7 @@ async function attempt(
 ): Promise<unknown> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   const attempt = host.open.state.calls.get(wanted.id)?.attempt ?? 1
-  const watch = new CallWatch(host.kernel.clock, timeoutMs, signal)
+  const watch = new CallWatch(host.engine.clock, timeoutMs, signal)
   const told = tell(host, `tool ${wanted.name}`, timeoutMs)
   try {
     const place = { [logPlace]: toolPlace, session: host.open.id, turn: wanted.turn, tool: wanted.name }
@@ -257,11 +258,11 @@ async function attempt(
 
 /** Shows the call in the worker's activity while it lasts, so that a stalled call is visible. */
 export function tell(
-  { kernel, open }: Pick<CallHost, 'kernel' | 'open'>,
+  { engine, open }: Pick<CallHost, 'engine' | 'open'>,
   what: string,
   limitMs: number | null,
 ): { alive(): void; end(): void } {
-  return kernel.worker.begin({ timeline: open.id, what, limitMs })
+  return engine.worker.begin({ timeline: open.id, what, limitMs })
 }
 
 /** Records the intent of a call before it is made. A call whose intent is recorded already keeps its key. */
@@ -270,7 +271,7 @@ export async function intend(
   made: CallRecord,
   reversal: Reversal,
 ): Promise<{ readonly key: string; readonly attempt: number }> {
-  const { open, kernel } = host
+  const { open, engine } = host
   const known = getEffect(open.ledger, made.id)
   const before = open.state.calls.get(made.id)
   const failures = before?.failures ? { failures: before.failures } : {}
@@ -283,10 +284,10 @@ export async function intend(
     await open.write([entry('called', call)])
     return { key: known.key, attempt: call.attempt }
   }
-  await kernel.identity.load()
+  await engine.identity.load()
   const parts = [call.id, call.digest]
   const kept = isAnew ? undefined : known?.key
-  const key = kept ?? intentKey(kernel.hash, { ...open.origin, model: 'agent', name: call.tool, parts })
+  const key = kept ?? intentKey(engine.hash, { ...open.origin, model: 'agent', name: call.tool, parts })
   const data = { id: call.id, name: call.tool, key, reversal, ...(isAnew && { anew: true }) }
   await open.write([{ type: '$effect.intended', data }, entry('called', call)])
   return { key, attempt: call.attempt }
@@ -305,10 +306,10 @@ export async function postpone(
   error: unknown,
 ): Promise<boolean> {
   const failures = host.open.state.calls.get(id)?.failures ?? 0
-  const { again, delayMs, counts } = guard.failed(failures + 1, error, call, host.kernel)
+  const { again, delayMs, counts } = guard.failed(failures + 1, error, call, host.engine.kernel)
   if (!again) return false
   const n = counts ? failures + 1 : failures
-  const at = host.kernel.worker.now(host.open.id) + delayMs
+  const at = host.engine.now(host.open.id) + delayMs
   const message = messageOf(error)
   await host.open.write([...failedMark(host, id, message), entry('retry', { id, n, error: message, at })])
   return true
@@ -316,9 +317,9 @@ export async function postpone(
 
 /** Waits until the next attempt is due. The pause may have begun in a process that died. */
 export async function untilDue(host: CallHost, id: string, signal: AbortSignal | undefined): Promise<void> {
-  const { kernel, open } = host
-  const delayMs = (open.state.calls.get(id)?.retryAt ?? 0) - kernel.worker.now(open.id)
-  if (delayMs > 0) await sleep(kernel.clock, delayMs, { signal })
+  const { engine, open } = host
+  const delayMs = (open.state.calls.get(id)?.retryAt ?? 0) - engine.now(open.id)
+  if (delayMs > 0) await sleep(engine.clock, delayMs, { signal })
   throwIfAborted(signal)
 }
 

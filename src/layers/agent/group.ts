@@ -37,7 +37,7 @@ interface AgentMail {
 
 export async function sendMail(group: Group, to: string, content: unknown): Promise<void> {
   const { open, engine } = group
-  const id = newId(engine.kernel.random)
+  const id = newId(engine.random)
   const mail: AgentMail = { from: open.id, seq: open.seq + 1, content }
   await open.write([entry('sent', { to, id, content })], { send: [engine.message(to, 'agent-message', mail, id)] })
 }

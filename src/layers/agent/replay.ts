@@ -108,7 +108,7 @@ function stepOf<Data>(state: SessionState<Data>, type: string, seq: number, data
 
 /** Digests each value separately: references shared in memory are not part of the state. */
 function digestOfState(engine: Host, state: SessionState<unknown>): string {
-  const { codec, hash } = engine.kernel
+  const { codec, hash } = engine
   const digests: string[] = []
   const add = (name: string, value: unknown) => digests.push(`${name} ${toHex(hash(codec.encode(value)))}`)
   for (const [name, value] of Object.entries(state).sort(([a], [b]) => (a < b ? -1 : 1))) {
@@ -160,7 +160,7 @@ export async function evaluateSession<Data>(
         tools: names,
         toolDefinitions: toolDefinitions(tools, names),
         // A new key: this question was never sent before.
-        key: `evaluation-${toHex(engine.kernel.random.bytes(16))}`,
+        key: `evaluation-${toHex(engine.random.bytes(16))}`,
         attempt: 1,
         partial: '',
         isContinued: false,

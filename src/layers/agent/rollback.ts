@@ -10,8 +10,6 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { compensationPlan, type Effect, type EffectLedger, listEffects } from '../../core/history/effects.ts'
 import type { Inherited } from '../../core/history/inheritance.ts'
 import type { CompensateOptions } from '../../engine/history/effects.ts'
-import { existing } from '../../engine/history/locate.ts'
-import { recover } from '../../engine/history/recover.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { NewEntry } from '../../engine/model/entry.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -181,8 +179,8 @@ export async function finishBranch<Data>(
   archive: string,
   seq: number,
 ): Promise<SessionState<Data>['rollingBack']> {
-  const head = await existing(engine.kernel, archive as TimelineId)
-  const { state } = await recover(engine.kernel, head, definition.fold)
+  const head = await engine.existing(archive as TimelineId)
+  const { state } = await engine.recover(head, definition.fold)
   const past = state.value
   const asked = past.rollingBack
   const counted = asked?.guardrail

@@ -313,7 +313,7 @@ export class Session<Data> {
     const line = this.#line
     const settings = { ...options.settings, ...this.state.settings }
     return {
-      kernel: this.engine.kernel,
+      engine: this.engine,
       get open() {
         return line.anyOpen
       },
@@ -342,7 +342,7 @@ export class Session<Data> {
   }
 
   async #run(options: TurnOptions<Data>): Promise<TurnResult> {
-    const { failures } = this.engine.kernel
+    const { failures } = this.engine
     try {
       const result = await runTurn(this.#line, () => this.#host(options.signal, options.model), options)
       failures.succeeded(this.timeline)

@@ -43,7 +43,7 @@ export class StreamWriter {
     if (this.#pending.length >= pieceLength) this.#flush()
     else if (!this.#isScheduled) {
       this.#isScheduled = true
-      this.#host.kernel.clock.after(pauseMs, () => {
+      this.#host.engine.clock.after(pauseMs, () => {
         this.#isScheduled = false
         this.#flush()
       })
@@ -122,7 +122,7 @@ export async function* readTurn<Data>(
   const stop = replica.watch(() => wake())
   const abort = () => wake()
   options.signal?.addEventListener('abort', abort)
-  const { identity, hash } = engine.kernel
+  const { identity, hash } = engine
   // Signed with its content, so that a forged position, or one of another turn, is refused as well.
   const sign = (store: StoreIdentity, payload: string) =>
     historyMark(hash, store, [replica.origin, { identity: payload, generation: options.turn }])

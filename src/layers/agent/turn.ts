@@ -111,7 +111,7 @@ async function callModel<Data>(
     const record = host.open.state.calls.get(id)
     const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
     if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
-    await guard.enter(host.kernel.clock, call, host.signal)
+    await guard.enter(host.engine.clock, call, host.signal)
     let asked: Asked
     try {
       throwIfAborted(host.signal)
@@ -162,12 +162,12 @@ async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolea
 }
 
 /** The digest of the question as it is sent: another question at the same position has another key. */
-function questionDigest<Data>({ kernel, open, tools, settings }: TurnHost<Data>): string {
+function questionDigest<Data>({ engine, open, tools, settings }: TurnHost<Data>): string {
   const { messages, data, plan, notes } = open.state
   // The attempt that returned a message is not part of the conversation.
   const said = [...messages.values()].map(({ attempt: _, ...message }) => message)
   const definitions = JSON.stringify(toolDefinitions(tools, allowedTools(tools, settings)))
-  return digestOf(kernel, 'model', [said, data, plan, [...notes.values()], settings, definitions])
+  return digestOf(engine, 'model', [said, data, plan, [...notes.values()], settings, definitions])
 }
 
 /** An answer that cannot be stored is a failure of the model; a failure of the store is not. */
@@ -189,7 +189,7 @@ async function askModel<Data>(host: TurnHost<Data>, model: LanguageModel<Data>, 
   const names = allowedTools(host.tools, host.settings)
   const { timeoutMs } = host.guards.model
   const told = tell(host, 'model call', timeoutMs)
-  const watch = new CallWatch(host.kernel.clock, timeoutMs, host.signal, () => told.alive())
+  const watch = new CallWatch(host.engine.clock, timeoutMs, host.signal, () => told.alive())
   try {
     const made = model({
       messages: [...state.messages.values()],

@@ -75,7 +75,7 @@ export function config<Value = unknown>(name: string, options: ConfigOptions<Val
           (error) => {
             if (isClosed) return
             engine.events.emit('problem', { where: `config/${name}`, error })
-            engine.kernel.clock.after(againMs, start)
+            engine.clock.after(againMs, start)
           },
         )
       }

@@ -193,8 +193,8 @@ export class ConfigHandle<Value = unknown> {
     const config = this.#config
     config.check()
     const checked = await this.#check(value)
-    const key = options.key ?? newId(config.engine.kernel.random)
-    const { codec, hash } = config.engine.kernel
+    const key = options.key ?? newId(config.engine.random)
+    const { codec, hash } = config.engine
     const digest = toHex(hash(codec.encode([checked, plan])))
     await config.refresh()
     let version = 0

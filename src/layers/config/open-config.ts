@@ -102,12 +102,12 @@ export class OpenConfig {
   }
 
   get now(): number {
-    return this.engine.kernel.worker.now(this.#rollout.turns.open.id)
+    return this.engine.now(this.#rollout.turns.open.id)
   }
 
   /** The history that streams and versions belong to, as this process knows it. */
   get history(): History {
-    const { hash, identity } = this.engine.kernel
+    const { hash, identity } = this.engine
     const known = identity.known
     const [versions, clients] = [this.#versions.turns.open, this.#clients.turns.open]
     return {
@@ -154,8 +154,8 @@ export class OpenConfig {
   async refresh(): Promise<void> {
     const parts = [this.#versions, this.#clients, this.#rollout]
     // Before the heads: the entries read below belong to this incarnation, or to a later one that the next read detects.
-    await this.engine.kernel.identity.current()
-    const heads = await this.engine.kernel.store.head(parts.map(({ turns }) => turns.id))
+    await this.engine.identity.current()
+    const heads = await this.engine.heads(parts.map(({ turns }) => turns.id))
     await Promise.all(
       parts.map(async ({ turns, writer }, i) => {
         const head = heads[i]
@@ -269,7 +269,7 @@ export class OpenConfig {
   async #writeBatch(batch: readonly Asked[]): Promise<void> {
     let verdicts: (() => void)[] = []
     // The key prevents a batch whose reply was lost from being written twice.
-    const key = newId(this.engine.kernel.random)
+    const key = newId(this.engine.random)
     try {
       await this.#clients.writer.write((state) => {
         verdicts = []

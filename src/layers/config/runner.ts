@@ -52,7 +52,7 @@ export class RolloutRunner {
       .catch(async (error) => {
         await this.#letGo()
         // Another process runs the rollout or has taken it over: nothing to do here.
-        this.#notBefore = this.#config.engine.kernel.clock.elapsed() + againMs
+        this.#notBefore = this.#config.engine.clock.elapsed() + againMs
         if (isReprise(error, 'OWNED', 'FENCED') || this.#isOver) return
         this.#config.engine.events.emit('problem', { where: `config/${this.#config.name}/rollout`, error })
       })
@@ -64,7 +64,7 @@ export class RolloutRunner {
 
   async #look(): Promise<void> {
     const { engine, name } = this.#config
-    if (!this.#open && (!this.#isWanted() || engine.kernel.clock.elapsed() < this.#notBefore)) return
+    if (!this.#open && (!this.#isWanted() || engine.clock.elapsed() < this.#notBefore)) return
     if (this.#open?.broken) await this.#letGo()
     this.#open ??= await engine.openTimeline(idsOf(name).rollout, keptFold)
     await this.#step(this.#open)

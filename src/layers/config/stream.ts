@@ -119,7 +119,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   async next(options: NextOptions = {}): Promise<Offer<Value> | null> {
     checkOptions('next', options, knownNext)
     const { signal, wait } = options
-    const { clock } = this.#config.engine.kernel
+    const { clock } = this.#config.engine
     const until = wait === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(wait, 'wait')
     const offer = this.#next(until, () => signal?.aborted !== true)
     return await whileAwaited(unlessAborted(offer, signal, `stream of ${this.client}`), clock)
@@ -172,7 +172,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
 
   async #next(until: number, isWanted: () => boolean): Promise<Offer<Value> | null> {
     const config = this.#config
-    const { clock } = config.engine.kernel
+    const { clock } = config.engine
     const { client } = this
     while (!this.#isClosed && !config.isClosed && isWanted()) {
       const rung = new Promise<void>((resolve) => {
@@ -187,7 +187,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
       const offered = config.clients.get(client)?.offered
       if (offered && target && offered.version === target.version && offered.nonce !== this.#told) {
         // This offer was read after the last check of the identity, so the store may have been restored in between.
-        await config.engine.kernel.identity.current()
+        await config.engine.identity.current()
         if (!isOfHistory(stream, config.history)) continue
         this.#told = offered.nonce
         const held = heldText(target.version, digest ?? '', config.history)

@@ -13,7 +13,6 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Sql } from '../../core/store/ports.ts'
 import { checkFunctionMap, checkFunctions, refuseThenable } from '../../core/synchronous.ts'
 import type { Entry } from '../../engine/history/history.ts'
-import { existing } from '../../engine/history/locate.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine, StateAt } from '../../engine/model/definition.ts'
 import {
@@ -140,7 +139,7 @@ export function aggregate<State, Evolve extends EvolveMap<State>, Decide extends
     decide: options.decide,
     async read(rp, id) {
       const engine = hostOf(rp)
-      const head = await existing(engine.kernel, timelineId(prefix + id))
+      const head = await engine.existing(timelineId(prefix + id))
       return await stateAt(engine, model, id, { seq: head.seq })
     },
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {

@@ -12,7 +12,6 @@ import { refusalError } from '../../engine/base/refusal-error.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold, OpenOptions } from '../../engine/model/definition.ts'
-import { newOperation } from '../../engine/storage/kernel.ts'
 import { sleep } from '../../lib/waiting.ts'
 import { refusedType } from './envelope.ts'
 import { aggregateModel } from './model.ts'
@@ -72,7 +71,7 @@ export class Mailroom<State> {
     const where = queueOf(this.#model.name)
     this.#engine.serve(where, (head) => this.#claimed(head))
     const stop = lookEvery(
-      this.#engine.kernel.clock,
+      this.#engine.clock,
       lookMs,
       () => this.#look(),
       (error) => this.#engine.events.emit('problem', { where, error }),
@@ -123,7 +122,7 @@ export class Mailroom<State> {
       // Keeps the aggregate until the retry is due: if released, it would be claimed again at once, because its mail is
       // unread.
       for (let ms = await this.#pauseOf(live); ms > 0 && this.#isServing; ms = await this.#pauseOf(live)) {
-        await sleep(this.#engine.kernel.clock, Math.min(ms, lookMs), { isAwaited: false })
+        await sleep(this.#engine.clock, Math.min(ms, lookMs), { isAwaited: false })
         await this.receive(live)
       }
     } finally {
@@ -154,7 +153,7 @@ export class Mailroom<State> {
 
   /** Returns true if the command is retried later. The delay is not stored: another process decides it at once. */
   #postpone({ id }: Message, error: unknown): boolean {
-    const { clock, random, worker } = this.#engine.kernel
+    const { clock, random, worker } = this.#engine
     const failures = this.#postponed.get(id)?.failures ?? 0
     const given = { chance: () => random.number(), now: worker.now() }
     const { again, delayMs, counts } = decideRetry(deliveries, failures + 1, error, given)
@@ -171,7 +170,7 @@ export class Mailroom<State> {
   }
 
   #pauseMs({ id }: Pick<Message, 'id'>): number {
-    return Math.max(0, (this.#postponed.get(id)?.until ?? 0) - this.#engine.kernel.clock.elapsed())
+    return Math.max(0, (this.#postponed.get(id)?.until ?? 0) - this.#engine.clock.elapsed())
   }
 
   async #refuse(
@@ -215,22 +214,20 @@ function readLetter(data: unknown, message: Message): Letter {
 
 /** Ensures that mail is handled: creates the timeline if needed, and enters it in the queue of its kind. */
 export async function address(engine: Host, prefix: string, name: string, id: string): Promise<string> {
-  const { store, hash, random, committer, worker, identity } = engine.kernel
+  const { worker, identity } = engine
   const timeline = timelineId(prefix + id)
   const queue = queueOf(name)
   for (;;) {
-    const [head] = await store.head([timeline])
+    const [head] = await engine.heads([timeline])
     if (head?.queue === queue) return timeline
-    const operation = newOperation(random)
     const outcome = head
-      ? await committer.submit({ operation, guard: { timeline, epoch: head.epoch }, queue })
-      : await committer.submit({
-          operation,
+      ? await engine.commit({ guard: { timeline, epoch: head.epoch }, queue })
+      : await engine.commit({
           guard: { timeline, epoch: (await identity.past(timeline)).epoch },
           take: {
             worker: await worker.register(),
             from: 'free',
-            create: { digest: originDigest(hash, timeline) },
+            create: { digest: originDigest(engine.hash, timeline) },
           },
           queue,
           release: true,

@@ -36,7 +36,7 @@ import {
 import { stateIo } from '../../engine/snapshot/kernel-io.ts'
 import { restoreState } from '../../engine/snapshot/restore.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
-import { type Kernel, newId, newOperation } from '../../engine/storage/kernel.ts'
+import { type Kernel, newId, submit } from '../../engine/storage/kernel.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { Mutex } from '../../lib/waiting.ts'
 import type { EventAt, Occurrence } from './source.ts'
@@ -148,12 +148,12 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
 
   /** The position of the newest checkpoint. Also requests a new checkpoint from the owner. */
   async stored(): Promise<FeedPosition> {
-    const { store, clock, committer, random } = this.#kernel
+    const { store, clock, random } = this.#kernel
     const [head] = await store.head([this.#timeline])
     if (head && clock.elapsed() - this.#askedAt >= askMs) {
       this.#askedAt = clock.elapsed()
       const message = { id: newId(random) as MessageId, to: this.#timeline, kind: 'save', data: new Uint8Array() }
-      await committer.submit({ operation: newOperation(random), guard: null, send: [message] })
+      await submit(this.#kernel, { guard: null, send: [message] })
     }
     return String(head?.attributes.position ?? feedStart)
   }

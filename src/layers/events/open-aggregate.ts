@@ -206,7 +206,7 @@ export class OpenAggregate<State> {
     let contest = this.#turns.contest(this.#waitMs)
     let known = failed
     let before: Round<State> | null = null
-    const { planted } = this.#engine.kernel
+    const { planted } = this.#engine
     while (waiting.length > 0) {
       let round: Round<State> | null = null
       try {
@@ -281,7 +281,7 @@ export class OpenAggregate<State> {
 
   /** Decides in order, each on the state after the previous one. */
   #decideAll(batch: readonly Request<State>[]): Round<State> {
-    const { clock } = this.#engine.kernel
+    const { clock } = this.#engine
     const { open } = this
     const decided: Decided<State>[] = []
     const verdicts: (() => void)[] = []

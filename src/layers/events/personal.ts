@@ -11,12 +11,9 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
-import { existing } from '../../engine/history/locate.ts'
-import { recover } from '../../engine/history/recover.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { isPlainObject } from '../../engine/snapshot/capture.ts'
-import { newOperation } from '../../engine/storage/kernel.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
 import { helperModel, keysKind } from './model.ts'
 
@@ -88,7 +85,7 @@ export async function reveal<T>(
   decipher.setAuthTag(bytes.subarray(bytes.length - tagBytes))
   try {
     const open = Buffer.concat([decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes)), decipher.final()])
-    return engine.kernel.codec.decode(open) as T
+    return engine.codec.decode(open) as T
   } catch (cause) {
     throw new RepriseError('DECRYPT_FAILED', `a personal field of ${name}/${id} does not open`, { name, id }, cause)
   }
@@ -105,8 +102,7 @@ export async function shred(engine: Host, name: string, id: string): Promise<rea
     const [head] = await kernel.store.head([timeline])
     // Also if the head is gone: a process that was killed may have stopped at this point.
     if (!head) return await kernel.store.upkeep.scrub()
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await engine.commit({
       guard: guardOf(head),
       forget: 'erase',
     })
@@ -120,7 +116,7 @@ async function keyOf(engine: Host, name: string, id: string, make: boolean): Pro
   engine.declare(helperModel(keysKind, name, `keys/${name}/`, keyFold as Fold<never>))
   for (;;) {
     if (await engine.head(timeline)) {
-      const { state } = await recover(engine.kernel, await existing(engine.kernel, timeline), keyFold)
+      const { state } = await engine.recover(await engine.existing(timeline), keyFold)
       return state.value.key
     }
     if (!make) return null
@@ -133,7 +129,7 @@ function encrypt(engine: Host, key: Uint8Array, context: Uint8Array, value: unkn
   const nonce = randomBytes(nonceBytes)
   const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: tagBytes })
   cipher.setAAD(context)
-  const secret = Buffer.concat([cipher.update(engine.kernel.codec.encode(value)), cipher.final()])
+  const secret = Buffer.concat([cipher.update(engine.codec.encode(value)), cipher.final()])
   return new Uint8Array(Buffer.concat([nonce, secret, cipher.getAuthTag()]))
 }
 

@@ -88,7 +88,7 @@ export class ProjectionHandle<State> {
     this.#running = running
     this.#forget = engine.onClose(() => this.#shut())
     this.#stopLooking = lookEvery(
-      engine.kernel.clock,
+      engine.clock,
       lookMs,
       () => this.#follow(),
       (error) => engine.events.emit('problem', { where: `projection ${model.name}`, error }),
@@ -244,7 +244,7 @@ export class ProjectionHandle<State> {
 
   /** Rebuilds here, or follows the generation of the process that was first. */
   async #correct(options: CatchUpOptions = {}): Promise<void> {
-    const { clock } = this.#engine.kernel
+    const { clock } = this.#engine
     throwIfAborted(options.signal, `projection ${this.name}`)
     if (this.#isRebuilding || this.owned === 0) await sleep(clock, lookMs / 10, { isAwaited: false })
     else {
@@ -371,7 +371,7 @@ async function partitionsOf<State>(
 }
 
 async function watchProgress(engine: Host, next: Running<unknown>, options: RebuildOptions): Promise<void> {
-  const { clock } = engine.kernel
+  const { clock } = engine
   const tell = () => {
     const statuses = next.runners.map((runner) => runner.status)
     options.onProgress?.({

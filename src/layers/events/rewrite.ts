@@ -7,10 +7,8 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
-import { existing } from '../../engine/history/locate.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
-import { newOperation } from '../../engine/storage/kernel.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { AggregateDefinition } from './aggregate.ts'
 import { supersededStatus, toEntry } from './envelope.ts'
@@ -73,7 +71,7 @@ export async function rewrite<State, Evolve, Decide>(
     }
     // Events that are written to the old aggregate during the copy are copied too: it ends exactly where the copy does.
     for (let copied = 0, isEnded = false, attempt = 1; !isEnded; attempt++) {
-      const head = await existing(engine.kernel, source)
+      const head = await engine.existing(source)
       const history = historyOf(engine, model, from, { after: copied, to: head.seq })
       for await (const happened of history as AsyncGenerator<Happened<EventOf<Evolve>>>) {
         copy(happened)
@@ -99,10 +97,9 @@ export async function rewrite<State, Evolve, Decide>(
 
 /** Ends the aggregate at the end of the copy. Returns false if another process has written since. */
 async function supersede(engine: Host, head: Head, to: string, reason: string): Promise<boolean> {
-  const { committer, random, worker } = engine.kernel
+  const { worker } = engine
   const { timeline, epoch, seq, digest } = head
-  const outcome = await committer.submit({
-    operation: newOperation(random),
+  const outcome = await engine.commit({
     guard: { timeline, epoch, seq, digest },
     take: { worker: await worker.register(), from: 'anyone' },
     status: supersededStatus,

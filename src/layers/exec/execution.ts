@@ -196,7 +196,7 @@ export class Execution {
         return this.#report({ kind: 'captured', ...taken.capture })
       }
     }
-    const aside = await setAside(stateAt, this.#host.kernel.clock.now())
+    const aside = await setAside(stateAt, this.#host.clock.now())
     await forgetUncaptured(aside)
     const text = `${stateAt} contained files of run ${note.run} that were never captured: they were moved to ${aside}, and the newest capture was restored`
     this.#report({ kind: 'note', text })
@@ -349,7 +349,7 @@ class Owned {
   }
 
   async head(): Promise<Head> {
-    const [head] = await this.#host.kernel.store.head([this.taken.id])
+    const [head] = await this.#host.heads([this.taken.id])
     if (!head) throw new RepriseError('NOT_FOUND', `${this.taken.id} was deleted`, { timeline: this.taken.id })
     return head
   }

@@ -27,7 +27,7 @@ export class Batcher<T> {
 
   constructor(engine: Host, job: ResolvedJob<T>, outcomes: BatchOutcomes<T>) {
     this.#engine = engine
-    this.#clock = engine.kernel.clock
+    this.#clock = engine.clock
     this.#job = job
     this.#outcomes = outcomes
   }

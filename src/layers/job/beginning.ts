@@ -30,7 +30,7 @@ export async function beginShard<T>(
 ): Promise<void> {
   const { state } = open
   const { cursorName, shards } = job
-  await engine.kernel.identity.load()
+  await engine.identity.load()
   const given = input === undefined && wasLeft(state) ? state.input : input
   const data = {
     round,
@@ -47,7 +47,7 @@ export async function beginShard<T>(
     queue: `job/${name}`,
     // Retention respects the cursor from the start.
     ...(cursorName && !state.cursor && { cursors: { [cursorName]: feedStart } }),
-    wakeup: engine.kernel.worker.now(open.id),
+    wakeup: engine.now(open.id),
     attributes: {
       ...{ ...attributes, job: name, round, shards, done: state.done, dead: state.dead.size },
       ...(job.reads && { [readsAttribute]: JSON.stringify(job.reads) }),

@@ -109,7 +109,7 @@ export function defineJob<T>(
   }
 
   function beginUnlessBegun(engine: Host): void {
-    const { clock, events } = engine.kernel
+    const { clock, events } = engine
     const begin = async (): Promise<void> => {
       if (live.get(engine) || (await engine.head(prefix))) return
       engine.check()

@@ -72,6 +72,6 @@ it('a shard that is left or finished says so in history, in its head, and with a
   expect(shard.state).toMatchObject({ status: 'completed', cursor: null })
   const head = await engine.head(id)
   expect(head).toMatchObject({ status: 'completed', wakeup: null })
-  expect(await engine.kernel.store.checkpoints(timelineId(id))).not.toEqual([])
+  expect(await engine.catalogOf(timelineId(id))).not.toEqual([])
   await shard.open.close()
 })

@@ -3,7 +3,6 @@
 
 import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { recover } from '../../engine/history/recover.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { applyHere, readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'
@@ -20,7 +19,7 @@ export async function readLetters(rp: Engine, timeline: string): Promise<DeadLet
   const engine = hostOf(rp)
   const head = await engine.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
-  const { state } = await recover(engine.kernel, head, jobFold())
+  const { state } = await engine.recover(head, jobFold())
   return [...state.value.dead.values()]
 }
 

@@ -24,7 +24,7 @@ export function isFinished(head: Head | null | undefined, round: number): boolea
 
 /** The number of dead letters in all shards, from their heads, which are updated when a shard is released. */
 export async function deadOf(engine: Host, timelines: readonly string[]): Promise<number> {
-  const heads = await engine.kernel.store.head(timelines.map((id) => timelineId(id)))
+  const heads = await engine.heads(timelines.map((id) => timelineId(id)))
   return heads.reduce((sum, head) => sum + Number(head?.attributes.dead ?? 0), 0)
 }
 
@@ -32,7 +32,7 @@ export async function deadOf(engine: Host, timelines: readonly string[]): Promis
 export async function checkShards(engine: Host, name: string, shards: number): Promise<void> {
   const own = timelinesOf(name, shards)[0]!
   const other = shards === 1 ? `job/${name}/0` : `job/${name}`
-  const [first, stranger] = await engine.kernel.store.head([timelineId(own), timelineId(other)])
+  const [first, stranger] = await engine.heads([timelineId(own), timelineId(other)])
   const recorded = (stranger ?? first)?.attributes.shards
   const before = recorded === undefined ? (stranger ? (shards === 1 ? 2 : 1) : shards) : Number(recorded)
   if (before === shards) return

@@ -93,10 +93,10 @@ export class JobRun<T = unknown> {
     this.#attributes = options.attributes ?? {}
     this.#claimed = [...(options.claimed ?? [])]
     this.timelines = timelinesOf(name, job.shards)
-    this.#startedAt = engine.kernel.clock.elapsed()
+    this.#startedAt = engine.clock.elapsed()
     this.#trace = new JobTrace(engine.kernel, options.kind ?? 'job', name, options.claimed === undefined)
-    this.#announcer = new Announcer(engine.kernel.clock, () => this.progress)
-    this.#alarm = new Alarm(engine.kernel.clock)
+    this.#announcer = new Announcer(engine.clock, () => this.progress)
+    this.#alarm = new Alarm(engine.clock)
     this.#bench = new Workbench(engine, job, {
       onChange: () => {
         this.#noteSuccess()
@@ -142,7 +142,7 @@ export class JobRun<T = unknown> {
       read: passes.reduce((most, pass) => Math.max(most, pass.read), counts.done + counts.skipped + counts.failed),
       total: first ? first.total : this.#lastTotal,
       fraction: first ? first.fraction : null,
-      elapsedMs: this.#endedMs ?? this.#engine.kernel.clock.elapsed() - this.#startedAt,
+      elapsedMs: this.#endedMs ?? this.#engine.clock.elapsed() - this.#startedAt,
       resumedFrom: this.#resumedFrom,
       pausedBecause: [...this.#shards.values()].find((shard) => shard.state.pausedBecause)?.state.pausedBecause ?? null,
     }
@@ -175,24 +175,23 @@ export class JobRun<T = unknown> {
   async #drive(): Promise<JobReport> {
     // The engine's timers do not keep the process alive, but a job under way must.
     const letEnd = stayAlive()
-    const offWatch = this.#engine.kernel.worker.watch(() => this.#underWay())
+    const offWatch = this.#engine.worker.watch(() => this.#underWay())
     const offClose = this.#engine.onClose(async () => {
       await this.stop('the engine was closed').catch(() => undefined)
     })
     try {
-      this.#engine.kernel.worker.describe(`job ${this.name}`, this.#job.shards)
+      this.#engine.worker.describe(`job ${this.name}`, this.#job.shards)
       // Registers before this process owns a shard, so that the owners of the shards can hand some over.
-      if (this.#job.shards > 1) await this.#engine.kernel.worker.register()
+      if (this.#job.shards > 1) await this.#engine.worker.register()
       await checkShards(this.#engine, this.name, this.#job.shards)
       await this.#takeClaimed()
-      const { committer } = this.#engine.kernel
       const isOver = () => this.#stopping !== null || this.#fatal !== null
-      while (!(await committer.patiently(() => this.#look(), isOver))) await this.#alarm.nap(lookEveryMs)
+      while (!(await this.#engine.patiently(() => this.#look(), isOver))) await this.#alarm.nap(lookEveryMs)
       if (this.#stopping) await this.#stopping
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
       const report = this.#report(this.#stopping ? 'stopped' : 'completed', await deadOf(this.#engine, this.timelines))
-      for (const timeline of this.timelines) this.#engine.kernel.failures.succeeded(timeline)
+      for (const timeline of this.timelines) this.#engine.failures.succeeded(timeline)
       this.#end(report, null)
       return report
     } catch (error) {
@@ -202,7 +201,7 @@ export class JobRun<T = unknown> {
       throw error
     } finally {
       // A process that no longer works on the job must not count in the fair share.
-      this.#engine.kernel.worker.describe(`job ${this.name}`, null)
+      this.#engine.worker.describe(`job ${this.name}`, null)
       letEnd()
       offWatch()
       offClose()
@@ -225,7 +224,7 @@ export class JobRun<T = unknown> {
   }
 
   #end(report: JobReport | null, error: unknown): void {
-    this.#endedMs = this.#engine.kernel.clock.elapsed() - this.#startedAt
+    this.#endedMs = this.#engine.clock.elapsed() - this.#startedAt
     this.#status = report?.status ?? 'stopped'
     this.#trace.left(report?.status ?? 'failed', report ? undefined : (error ?? 'failed'))
     this.#announcer.tell({ type: 'ended', progress: this.progress, report, error })
@@ -240,7 +239,7 @@ export class JobRun<T = unknown> {
       failed,
       dead,
       retried,
-      elapsedMs: this.#engine.kernel.clock.elapsed() - this.#startedAt,
+      elapsedMs: this.#engine.clock.elapsed() - this.#startedAt,
       resumedFrom: this.#resumedFrom,
       recoveries: this.#recoveries,
       cutOff: this.#cutOff,
@@ -252,7 +251,7 @@ export class JobRun<T = unknown> {
   async #look(): Promise<boolean> {
     if (this.#fatal) throw this.#fatal
     if (this.#stopping) return true
-    const heads = await this.#engine.kernel.store.head(this.timelines.map((id) => timelineId(id)))
+    const heads = await this.#engine.heads(this.timelines.map((id) => timelineId(id)))
     this.#round ||= roundOf(heads)
     const open = heads.flatMap((head, index) => (isFinished(head, this.#round) ? [] : [index]))
     if (open.length === 0) return true
@@ -285,7 +284,7 @@ export class JobRun<T = unknown> {
       const shard = this.#shards.get(index)
       if (shard && !shard.isLeaving) count += allotment(max, rank, unfinished.length)
     })
-    const usedAt = this.#engine.kernel.clock.elapsed() + (this.#job.shards > 1 ? hearsWithinMs : 0)
+    const usedAt = this.#engine.clock.elapsed() + (this.#job.shards > 1 ? hearsWithinMs : 0)
     limiter.allow(count, this.#isFresh ? null : usedAt)
     this.#isFresh = false
   }
@@ -321,7 +320,7 @@ export class JobRun<T = unknown> {
 
   async #takeClaimed(): Promise<void> {
     if (this.#claimed.length === 0) return
-    const heads = await this.#engine.kernel.store.head(this.timelines.map((id) => timelineId(id)))
+    const heads = await this.#engine.heads(this.timelines.map((id) => timelineId(id)))
     this.#round = roundOf(heads)
     const taken: Shard<Task<T>>[] = []
     for (const head of this.#claimed) {
@@ -432,7 +431,7 @@ export class JobRun<T = unknown> {
   async #noteFailure(error: unknown): Promise<void> {
     const held = [...this.#shards.values()].map(({ open }) => open.id as string)
     const noted = held.length > 0 ? held : this.timelines.slice(0, 1)
-    await Promise.all(noted.map((timeline) => this.#engine.kernel.failures.failed(timeline, error)))
+    await Promise.all(noted.map((timeline) => this.#engine.failures.failed(timeline, error)))
   }
 
   /** An item is done, so earlier failures are cleared, unless the job is ending with an error. */
@@ -440,7 +439,7 @@ export class JobRun<T = unknown> {
     const { done } = this.#bench.counts
     if (done === this.#noted || this.#fatal) return
     this.#noted = done
-    for (const { open } of this.#shards.values()) this.#engine.kernel.failures.succeeded(open.id)
+    for (const { open } of this.#shards.values()) this.#engine.failures.succeeded(open.id)
   }
 
   #fail(error: unknown): void {

@@ -113,7 +113,7 @@ export class Levels {
         fetched.settle(null)
         continue
       }
-      const origin = { cache: level.name, scope: fetched.scope, at: this.#host.kernel.clock.now() }
+      const origin = { cache: level.name, scope: fetched.scope, at: this.#host.clock.now() }
       const settle = (error: unknown) => fetched.settle(error)
       yield { ...frame, origin, settle }
     }

@@ -180,9 +180,9 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   constructor(host: Host, name: string, options: MemoOptions<Args, Result>) {
     this.name = name
     this.#options = options
-    this.#files = new FileDigests(options.directory ?? '.', host.kernel.limits)
+    this.#files = new FileDigests(options.directory ?? '.', host.limits)
     this.#remembering = new Remembering(host, `memo ${name}`, name, options, isFailure)
-    const { clock, random } = host.kernel
+    const { clock, random } = host
     const ports = { clock, random, ending: this.#remembering.ending }
     this.#caller = new Caller(options.retry === undefined ? {} : { retry: options.retry }, ports, callOnce)
     this.#recent = new Recent(options.cacheBytes ?? defaultCacheBytes, freshInMemoryMs)

@@ -115,12 +115,12 @@ export class Remembering {
 
   /** Emits an event for metrics. A call with `refresh` is not a lookup. */
   recalled(from: EngineEvents['recalled']['from'], { refresh }: { readonly refresh?: boolean }, why: Why = null): void {
-    if (!refresh) this.host.kernel.events.emit('recalled', { memo: this.#name, from, ...(why && { why }) })
+    if (!refresh) this.host.events.emit('recalled', { memo: this.#name, from, ...(why && { why }) })
   }
 
   /** Called before the computation: returns a function that later explains the miss. Null: there is no listener. */
   whyMissed(key: Key): Why {
-    const { events, clock } = this.host.kernel
+    const { events, clock } = this.host
     if (!events.has('recalled')) return null
     const said = this.#unfit.get(key)
     if (said !== undefined) return async () => said
@@ -157,7 +157,7 @@ export class Remembering {
     const { ttl, stale, errors } = this.#options
     const allowed = isFailure ? (errors ?? 0) : ttl
     if (allowed === undefined) return 'fresh'
-    const age = this.host.kernel.clock.now() - computedAt
+    const age = this.host.clock.now() - computedAt
     if (age < -clockSkewMs) return 'over'
     if (age < toMs(allowed)) return 'fresh'
     return !isFailure && stale !== undefined && age < toMs(allowed) + toMs(stale) ? 'stale' : 'over'
@@ -242,7 +242,7 @@ export class Remembering {
   }
 
   problem(error: unknown): void {
-    this.host.kernel.events.emit('problem', { where: this.#what, error })
+    this.host.events.emit('problem', { where: this.#what, error })
   }
 
   /** Waits for computations under way, and for entries being sent to other levels. */

@@ -11,7 +11,6 @@ import { checkFunction } from '../../core/synchronous.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
 import { Beginning } from '../../engine/base/beginning.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
-import { recover } from '../../engine/history/recover.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { sleep, within } from '../../lib/waiting.ts'
@@ -106,7 +105,7 @@ export class MigrateRun {
   async stop(graceMs = defaultGraceMs): Promise<MigrateReport> {
     this.#isStopping = true
     this.#waiting.abort()
-    const cancel = this.#engine.kernel.clock.after(graceMs, () => this.#calls.abort())
+    const cancel = this.#engine.clock.after(graceMs, () => this.#calls.abort())
     try {
       return await whileAwaited(this.#result)
     } finally {
@@ -136,9 +135,9 @@ export class MigrateRun {
   }
 
   async #plan(): Promise<MigrateReport> {
-    const startedAt = this.#engine.kernel.clock.elapsed()
+    const startedAt = this.#engine.clock.elapsed()
     const head = await this.#engine.head(this.timeline)
-    const state = head ? (await recover(this.#engine.kernel, head, migrateFold)).state.value : migrateFold.initial()
+    const state = head ? (await this.#engine.recover(head, migrateFold)).state.value : migrateFold.initial()
     const pending = planMigration(this.name, this.#steps, state)
     return {
       status: 'planned',
@@ -146,12 +145,12 @@ export class MigrateRun {
       pending: pending.map(pendingStep),
       before: state.applied.length,
       resumedAt: state.current?.id ?? null,
-      elapsedMs: this.#engine.kernel.clock.elapsed() - startedAt,
+      elapsedMs: this.#engine.clock.elapsed() - startedAt,
     }
   }
 
   async #run(): Promise<MigrateReport> {
-    const startedAt = this.#engine.kernel.clock.elapsed()
+    const startedAt = this.#engine.clock.elapsed()
     const { signal } = this.#options
     const abort = () => {
       this.#waiting.abort(signal?.reason)
@@ -174,13 +173,13 @@ export class MigrateRun {
 
   /** The engine closes: a step that ignores its signal is left running; its later writes are refused. */
   async #stopWithin(graceMs: number): Promise<void> {
-    const { clock } = this.#engine.kernel
+    const { clock } = this.#engine
     const stopped = this.stop(graceMs).catch(() => undefined)
     await within(clock, graceMs + heedMs, stopped)
   }
 
   async #apply(startedAt: number): Promise<MigrateReport> {
-    const { clock } = this.#engine.kernel
+    const { clock } = this.#engine
     const { signal, attributes = {} } = this.#options
     const options = { wait: this.#options.wait ?? '1m', signal: this.#waiting.signal }
     const open = await whileAwaited(this.#engine.openTimeline(this.timeline, migrateFold, options))
@@ -230,7 +229,7 @@ export class MigrateRun {
 
   /** Waits for the pause before the next attempt, of this run or of one that died in it. */
   async #untilDue(open: OpenTimeline<MigrateState>, { id }: CheckedStep): Promise<boolean> {
-    const { clock, worker } = this.#engine.kernel
+    const { clock, worker } = this.#engine
     const { current } = open.state
     const delayMs = (current?.id === id ? (current.retryAt ?? 0) : 0) - worker.now(open.id)
     const { signal } = this.#waiting
@@ -240,12 +239,12 @@ export class MigrateRun {
 
   /** Null: the attempt failed, and is retried at the recorded time. */
   async #attempt(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
-    const { clock, random, worker } = this.#engine.kernel
+    const { clock, random, worker } = this.#engine
     const startedAt = clock.elapsed()
     this.#tell(step.id, 'began')
     const letEnd = stayAlive()
     const underWay = { timeline: this.timeline, what: `step ${step.id}`, since: startedAt }
-    const offWatch = this.#engine.kernel.worker.watch(() => [underWay])
+    const offWatch = this.#engine.worker.watch(() => [underWay])
     try {
       const userSqls = step.sql === undefined ? await this.#code(open, step) : [sqlOf(step.sql)]
       const ms = Math.round(clock.elapsed() - startedAt)
@@ -293,7 +292,7 @@ export class MigrateRun {
     const userSqls: ((sql: Sql) => Promise<unknown> | unknown)[] = []
     const current = open.state.current!
     await step.run!({
-      key: toHex(this.#engine.kernel.hash(new TextEncoder().encode(`${this.timeline}\n${step.id}`))).slice(0, 32),
+      key: toHex(this.#engine.hash(new TextEncoder().encode(`${this.timeline}\n${step.id}`))).slice(0, 32),
       attempt: current.attempts,
       signal: this.#calls.signal,
       saved: current.saved,

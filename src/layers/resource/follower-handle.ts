@@ -90,7 +90,7 @@ export abstract class FollowerHandle {
   }
 
   async #settled({ signal, timeout }: SettledOptions): Promise<void> {
-    const { clock } = this.engine.kernel
+    const { clock } = this.engine
     const until = timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(timeout, 'timeout')
     await Promise.all(this.#resources.map((handle) => handle.shared.refresh()))
     const revisions = this.#resources.map((handle) => handle.revision)

@@ -249,7 +249,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
       name: checkObjectName(name),
       decide: (before, now) => {
         const after = deleted(this.kind, before, this.#inside({ name, ...at }), now)
-        return this.#resource.engine.kernel.planted.has('finalizers-ignored') ? 'gone' : after
+        return this.#resource.engine.planted.has('finalizers-ignored') ? 'gone' : after
       },
     })
     return change ? this.#given(change) : this.#unchanged(name)

@@ -88,7 +88,7 @@ export function revisionGone(timeline: TimelineId, revision: number, why: string
 /** The sequence of an external revision. REVISION_GONE: the revision belongs to another history. */
 export async function insideOf({ engine, timeline, revisions }: Known, revision: number): Promise<number> {
   // Reads the store's identity: the store may have been restored to an older state since the last read.
-  await engine.kernel.identity.current()
+  await engine.identity.current()
   const seq = revisions.inside(revision)
   if (seq !== null) return seq
   const why = 'it belongs to another history: the store was restored, or the kind was created again'
@@ -96,7 +96,7 @@ export async function insideOf({ engine, timeline, revisions }: Known, revision:
 }
 
 interface Known {
-  readonly engine: { readonly kernel: Kernel }
+  readonly engine: { readonly identity: Kernel['identity'] }
   readonly timeline: TimelineId
   readonly revisions: Revisions
 }

@@ -180,7 +180,7 @@ class Informing implements Session {
     this.#resource = resource
     this.#options = options
     this.#open = open
-    this.#planted = engine.kernel.planted
+    this.#planted = engine.planted
     const { kernel } = engine
     this.#clock = kernel.clock
     this.#lost = lost

@@ -85,7 +85,7 @@ export class Leading {
   }
 
   async #run(): Promise<void> {
-    const { clock, events } = this.#engine.kernel
+    const { clock, events } = this.#engine
     for (let failures = 0; !this.#stopping.signal.aborted; ) {
       try {
         const options = { wait: 1000, takeover: this.#takeover && failures === 0, signal: this.#stopping.signal }
@@ -102,7 +102,7 @@ export class Leading {
       } catch (error) {
         if (this.#stopping.signal.aborted || isReprise(error, 'CLOSED')) return
         failures += 1
-        void this.#engine.kernel.failures.failed(this.timeline, error)
+        void this.#engine.failures.failed(this.timeline, error)
         if (!isReprise(error, 'OWNED', 'FENCED')) events.emit('problem', { where: this.timeline, error })
       }
       if (this.#stopping.signal.aborted) return
@@ -114,7 +114,7 @@ export class Leading {
   }
 
   async #lead(open: OpenTimeline<FollowerState>): Promise<void> {
-    const { clock } = this.#engine.kernel
+    const { clock } = this.#engine
     const over = new Latch<unknown>()
     const lose = (error: unknown) => over.set(error)
     // The follower may have been stopped while the timeline was being opened.

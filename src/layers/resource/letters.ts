@@ -3,7 +3,6 @@
 
 import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { recover } from '../../engine/history/recover.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { applyHere, readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'
@@ -14,7 +13,7 @@ import { type FollowerLetter, type FollowerState, followerFold } from './followe
 const kinds = { redrive: 'follower.redrive', discard: 'follower.discard' } as const
 
 export async function readLetters({ engine, head }: Target): Promise<FollowerLetter[]> {
-  const { state } = await recover(hostOf(engine).kernel, head, followerFold)
+  const { state } = await hostOf(engine).recover(head, followerFold)
   return [...state.value.letters.values()]
 }
 

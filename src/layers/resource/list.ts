@@ -52,7 +52,7 @@ export class Lists {
     const { revisions } = this.#resource
     await this.#resource.refresh()
     const given = options.revision === undefined ? undefined : await insideOf(this.#resource, options.revision)
-    if (token) await this.#resource.engine.kernel.identity.current()
+    if (token) await this.#resource.engine.identity.current()
     const era = revisions.number
     if (token && token.era !== era) {
       const why = 'the previous page is older than a restore of the store, or than the kind'
@@ -88,8 +88,7 @@ export class Lists {
     const resource = this.#resource
     if (this.#branch !== resource.branch) this.#snapshots.clear()
     this.#branch = resource.branch
-    if (revision === resource.revision || resource.engine.kernel.planted.has('page-of-now'))
-      return resource.state.objects
+    if (revision === resource.revision || resource.engine.planted.has('page-of-now')) return resource.state.objects
     const held = this.#snapshots.get(revision)
     if (held) {
       this.#snapshots.delete(revision)

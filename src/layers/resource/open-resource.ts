@@ -47,7 +47,7 @@ export class OpenResource implements SharedResource {
   readonly #writer: TurnWriter<ResourceState>
   readonly #waitMs: number
   readonly revisions = new Revisions(() => {
-    return { era: this.engine.kernel.identity.known?.era ?? 0, life: this.#turns.open.life }
+    return { era: this.engine.identity.known?.era ?? 0, life: this.#turns.open.life }
   })
   readonly #waiters = new Set<() => void>()
   #queue: Request[] = []
@@ -119,7 +119,7 @@ export class OpenResource implements SharedResource {
         return { by, epoch }
       } catch (error) {
         if (!isReprise(error, 'FENCED') || error.data.by !== by) throw error
-        const [head] = await this.engine.kernel.store.head([timelineId(by)])
+        const [head] = await this.engine.heads([timelineId(by)])
         if (head?.epoch !== owned) throw error
         epoch = (error.data.epoch as number) + 1
       }
@@ -200,7 +200,7 @@ export class OpenResource implements SharedResource {
 
   async #settle(batch: readonly Request[]): Promise<void> {
     for (let waiting = batch; waiting.length > 0; ) {
-      const key = newId(this.engine.kernel.random)
+      const key = newId(this.engine.random)
       const decided: { round: Round | null } = { round: null }
       try {
         const written = await this.#writer.write((state) => {
@@ -225,7 +225,7 @@ export class OpenResource implements SharedResource {
   }
 
   #decide(batch: readonly Request[], state: ResourceState, key: string): Round {
-    const now = this.engine.kernel.clock.now()
+    const now = this.engine.clock.now()
     const entries: NewEntry[] = []
     const written: { request: Request; index: number }[] = []
     const verdicts: (() => void)[] = []
@@ -239,7 +239,7 @@ export class OpenResource implements SharedResource {
         continue
       }
       try {
-        if (fence && !this.engine.kernel.planted.has('unfenced-status')) checkFence(state, fence)
+        if (fence && !this.engine.planted.has('unfenced-status')) checkFence(state, fence)
         if (entry) checkRaised(state, entry.data as Fence)
         const before = name === undefined ? undefined : state.objects.get(name)
         const after = decide?.(before, now) ?? null
@@ -263,7 +263,7 @@ export class OpenResource implements SharedResource {
     if (made === 'gone' || made.uid !== undefined) return made
     return {
       ...made,
-      uid: `${this.timeline.slice(this.timeline.indexOf('/') + 1)}@${newId(this.engine.kernel.random)}`,
+      uid: `${this.timeline.slice(this.timeline.indexOf('/') + 1)}@${newId(this.engine.random)}`,
     }
   }
 
@@ -314,7 +314,7 @@ export class OpenResource implements SharedResource {
     try {
       while (this.#mustLookAgain && !this.#isClosed) {
         this.#mustLookAgain = false
-        const [head] = await this.engine.kernel.store.head([this.timeline])
+        const [head] = await this.engine.heads([this.timeline])
         if (head) refuseNotHere(head)
         const { open } = this
         const isNew = head ? head.seq !== open.seq || head.epoch !== open.epoch : open.seq > 0
@@ -365,7 +365,7 @@ export class OpenResource implements SharedResource {
   }
 
   #newWindow(): ChangeWindow {
-    const { watchedChanges, watchedBytes } = this.engine.kernel.limits
+    const { watchedChanges, watchedBytes } = this.engine.limits
     return new ChangeWindow(this.#turns.open.seq, { changes: watchedChanges, bytes: watchedBytes })
   }
 }

@@ -85,7 +85,7 @@ export class OriginResource implements SharedResource {
 
   /** Decides on the object as the other server has it now, and again if another writer was faster. */
   async change({ name, decide, fence }: Asked): Promise<Change> {
-    const { clock } = this.engine.kernel
+    const { clock } = this.engine
     for (let conflicts = 0; ; conflicts++) {
       if (fence) await this.#checkFence(fence)
       const read = await this.#origin.read(name)
@@ -189,7 +189,7 @@ export class OriginResource implements SharedResource {
   }
 
   async #checkFence({ by, epoch }: Fence): Promise<void> {
-    const [head] = await this.engine.kernel.store.head([timelineId(by)])
+    const [head] = await this.engine.heads([timelineId(by)])
     const fences = initialResources().fences
     fences.set(by, head?.epoch ?? 0)
     checkFence({ fences }, { by, epoch })
@@ -346,12 +346,12 @@ export class OriginResource implements SharedResource {
   }
 
   #newWindow(): ChangeWindow {
-    const { watchedChanges, watchedBytes } = this.engine.kernel.limits
+    const { watchedChanges, watchedBytes } = this.engine.limits
     return new ChangeWindow(this.#revision, { changes: watchedChanges, bytes: watchedBytes })
   }
 
   #pause(ms: number, signal: AbortSignal = this.#closing.signal): Promise<void> {
-    return sleep(this.engine.kernel.clock, ms, { signal, isAwaited: false })
+    return sleep(this.engine.clock, ms, { signal, isAwaited: false })
   }
 }
 

@@ -140,7 +140,7 @@ export class Reconciling implements Session {
       report: async (status: Omit<StatusChange, 'observedGeneration'>) => {
         if (!object) throw new RepriseError('NOT_FOUND', `there is no ${primary.kind} ${name} to report on`, { name })
         const { uid } = object
-        const isPlanted = this.#engine.kernel.planted.has('status-of-now')
+        const isPlanted = this.#engine.planted.has('status-of-now')
         const { generation } = isPlanted ? ((await primary.get(name)) ?? object) : object
         const change = { ...status, name, uid, observedGeneration: generation }
         // The report returns as an event: one more reconcile, which finds nothing to do. Telling it apart from a concurrent
@@ -166,14 +166,7 @@ export class Reconciling implements Session {
     const { open } = this.#options
     const object = this.#primary.peek(name)
     const at = { revision: object?.revision ?? 0, uid: object?.uid ?? '' }
-    const letter = letterOf(
-      name,
-      object ?? { name, deleted: true },
-      at,
-      attempts,
-      error,
-      this.#engine.kernel.clock.now(),
-    )
+    const letter = letterOf(name, object ?? { name, deleted: true }, at, attempts, error, this.#engine.clock.now())
     const { letters } = open.state
     const dead = letters.size + (letters.has(name) ? 0 : 1)
     await open.write([{ type: 'gaveUp', data: { letter } }], { attributes: { dead } })

@@ -9,7 +9,6 @@ import { idBelow } from '../../core/history/scope.ts'
 import { epochGuardOf } from '../../core/store/guard.ts'
 import { declarationOf, otherKind } from '../../engine/checkpoint/declaration.ts'
 import type { Host } from '../../engine/host/host.ts'
-import { newOperation } from '../../engine/storage/kernel.ts'
 import {
   type Builds,
   buildsIn,
@@ -99,7 +98,7 @@ export async function checkIsPartition(engine: Host, timeline: string): Promise<
  */
 export async function confirmLive(engine: Host, layout: Layout, partitions: number, timeline: string): Promise<void> {
   const { name, generation } = layout
-  const [head, catalog] = await engine.kernel.store.head([timelineId(timeline), timelineId(catalogOf(name))])
+  const [head, catalog] = await engine.heads([timelineId(timeline), timelineId(catalogOf(name))])
   const builds = buildsIn(catalog?.attributes ?? {}, layoutVersion)
   if (builds.live !== generation) {
     const now = builds.partitionsOf(builds.live) ?? partitions
@@ -116,7 +115,7 @@ export async function confirmLive(engine: Host, layout: Layout, partitions: numb
 /** True if a rescale has begun to end the live generation: it can only be finished. */
 export async function isEnding(engine: Host, layout: Layout): Promise<boolean> {
   const ids = timelinesOf(layout.name, layout.generation, layout.partitions ?? 0)
-  const heads = await engine.kernel.store.head(ids.map((id) => timelineId(id)))
+  const heads = await engine.heads(ids.map((id) => timelineId(id)))
   return heads.some((head) => head?.status === endedStatus)
 }
 
@@ -140,12 +139,10 @@ export async function forget(engine: Host, name: string, generation: number, bui
 
 /** Records the number of partitions of the first generation. */
 export async function noteCount(engine: Host, timeline: string, partitions: number): Promise<void> {
-  const { committer, random } = engine.kernel
   const head = await engine.head(timeline)
   if (!head) return
   // A process that took over meanwhile records the same number.
-  await committer.submit({
-    operation: newOperation(random),
+  await engine.commit({
     guard: epochGuardOf(head),
     attributes: { [countAttribute]: partitions },
   })

@@ -19,7 +19,6 @@ import type { Replica } from '../../engine/feed/follow.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
-import { newOperation } from '../../engine/storage/kernel.ts'
 import { endNote, underNote } from '../../engine/storage/store-change.ts'
 import { endedStatus, nextGeneration, note, swapGeneration } from '../../engine/tools/generations.ts'
 import { giveBack, takeTimeline } from '../../engine/writing/ownership.ts'
@@ -217,13 +216,9 @@ class Copy<V> {
 
   /** Returns the partitions that were taken over meanwhile: writes made there are not copied yet. */
   async #endAll(taken: readonly { readonly source: Source<V>; readonly head: Head }[]): Promise<Source<V>[]> {
-    const { committer, random } = this.#engine.kernel
     const outcomes = await Promise.all(
       taken.map(({ head: { timeline, epoch } }) =>
-        committer.submit({
-          operation: newOperation(random),
-          ...{ guard: { timeline, epoch }, status: endedStatus, release: true },
-        }),
+        this.#engine.commit({ guard: { timeline, epoch }, status: endedStatus, release: true }),
       ),
     )
     return taken.flatMap(({ source, head }, i) => {
@@ -280,7 +275,7 @@ class Copy<V> {
   }
 
   #isEqual(a: V, b: V): boolean {
-    const { codec } = this.#engine.kernel
+    const { codec } = this.#engine
     return equalBytes(codec.encode(a), codec.encode(b))
   }
 

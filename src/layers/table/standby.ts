@@ -112,6 +112,6 @@ export class TableStandby<V> {
     const { expiry } = this.#replica.state
     if (expiry.size === 0) return false
     const at = expiry.get(key)
-    return at !== undefined && at <= this.#engine.kernel.clock.now()
+    return at !== undefined && at <= this.#engine.clock.now()
   }
 }

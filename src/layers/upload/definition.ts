@@ -75,7 +75,7 @@ export function upload(name: string, options: UploadOptions = {}): UploadDefinit
     if (held) return held
     host.declare(uploadKind)
     host.declare(model)
-    const bytesMax = Math.min(settings.bytesMax, host.kernel.limits.streamBytes)
+    const bytesMax = Math.min(settings.bytesMax, host.limits.streamBytes)
     const fresh = { uploads: new Uploads(host, { ...settings, bytesMax }), completion: null }
     made.set(host, fresh)
     return fresh

@@ -8,7 +8,7 @@ import type { ManifestRecord } from '../../core/store/ports.ts'
 import { stateIo } from '../../engine/snapshot/kernel-io.ts'
 import { ChunkOutput, writeContent } from '../../engine/snapshot/output.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
-import { type Kernel, newOperation } from '../../engine/storage/kernel.ts'
+import { type Kernel, submit } from '../../engine/storage/kernel.ts'
 import { GrowingStream, noCut, StreamReader } from '../../engine/writing/growing-stream.ts'
 import { type Publication, StateTimeline } from '../../engine/writing/state-timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
@@ -214,9 +214,8 @@ export class UploadWriter {
 
   /** The outcome of the last commit is unknown; the release is submitted in any case. */
   async #letGo(): Promise<void> {
-    const { committer, random } = this.#kernel
     const guard = { timeline: this.timeline, epoch: this.#taken.head.epoch }
-    await committer.submit({ operation: newOperation(random), guard, release: true }).catch(() => undefined)
+    await submit(this.#kernel, { guard, release: true }).catch(() => undefined)
   }
 
   #isReleased = false

@@ -64,9 +64,9 @@ export class Host implements InstanceHost, RunHost {
     this.engine = engine
     this.kernel = engine.kernel
     this.looks = new Looks(engine.kernel)
-    this.breath = new Yielder(engine.kernel.clock)
+    this.breath = new Yielder(engine.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
-    engine.kernel.worker.watch(() => this.#underWay())
+    engine.worker.watch(() => this.#underWay())
     const letGo = installGuard(currentScope)
     engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(letGo))
   }
@@ -308,7 +308,7 @@ export class Host implements InstanceHost, RunHost {
   /** Sets a damaged or unreadable run aside; the others continue. */
   async #setAside(head: Head, error: unknown): Promise<void> {
     if (isReprise(error, 'FENCED', 'CLOSED') || isPassingStoreFailure(error)) throw error
-    await setAside(this.kernel, head, error)
+    await setAside(this.engine, head, error)
     this.#problem(head.timeline, error)
     this.notify(head.timeline)
   }

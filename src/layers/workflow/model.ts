@@ -8,7 +8,6 @@ import { idBelow } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { locate } from '../../engine/history/locate.ts'
-import { recover } from '../../engine/history/recover.ts'
 import { hostOf as engineHostOf, type Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Actions, HeadAgain, Model, Surroundings, Target } from '../../engine/model/model.ts'
@@ -149,7 +148,7 @@ export function workflowModel(definition: AnyWorkflow): Model {
 }
 
 async function stateOf(engine: Host, head: Head): Promise<RunState> {
-  return (await recover(engine.kernel, head, workflowFold)).state.value
+  return (await engine.recover(head, workflowFold)).state.value
 }
 
 /** The reason why a run cannot be moved: its parent waits for it, or it waits for a child. */

@@ -137,7 +137,7 @@ async function claim(call: Call) {
   const { engine, server, principal, params, body, signal } = call
   const queue = queueOf(params, principal)
   const { max = 1, waitMs = 0, ttlMs: ttl = 30_000 } = body as { max?: number; waitMs?: number; ttlMs?: number }
-  const { clock } = hostOf(engine).kernel
+  const { clock } = hostOf(engine)
   const until = clock.elapsed() + waitMs
   for (;;) {
     const claimed = await hub.claim(queue, { max, ttlMs: ttl, waitMs: Math.max(0, until - clock.elapsed()), signal })

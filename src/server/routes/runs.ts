@@ -118,7 +118,7 @@ function isStartable(value: unknown): value is Startable {
 
 async function awaitResult(call: Call) {
   const { engine, query, signal } = call
-  const { clock } = hostOf(engine).kernel
+  const { clock } = hostOf(engine)
   const until = clock.elapsed() + (query.number('waitMs') ?? 0)
   for (;;) {
     const head = await call.head()

@@ -12,7 +12,6 @@ import { existing, locate } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'
 import { retryWithFreshHead } from '../../engine/history/retry-with-fresh-head.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
-import { newOperation } from '../../engine/storage/kernel.ts'
 import { foldOf, type Put, sidecarFold } from './fold.ts'
 
 const attemptsMax = 10
@@ -133,7 +132,7 @@ export async function getCheckpoint(engine: Reprise, timeline: TimelineId, seq?:
 
 async function find(engine: Reprise, timeline: TimelineId, id: string | undefined): Promise<PutCheckpoint | null> {
   if (id === undefined) return null
-  const record = (await hostOf(engine).kernel.store.checkpoints(timeline)).find((each) => each.id === id)
+  const record = (await hostOf(engine).catalogOf(timeline)).find((each) => each.id === id)
   return record ? { id, coordinate: coordinateOf(timeline, record), bytes: record.totalBytes, isDuplicate: true } : null
 }
 
@@ -141,15 +140,14 @@ function coordinateOf(timeline: string, { seq, epoch, digest }: ManifestRecord):
   return { timeline, seq, epoch, digest: toHex(digest) }
 }
 
-async function dropOlder({ kernel }: Host, timeline: TimelineId, keep: number): Promise<void> {
-  const { epoch } = await existing(kernel, timeline)
-  const own = (await kernel.store.checkpoints(timeline)).filter(({ foldVersion, isPinned }) => {
+async function dropOlder(host: Host, timeline: TimelineId, keep: number): Promise<void> {
+  const { epoch } = await host.existing(timeline)
+  const own = (await host.catalogOf(timeline)).filter(({ foldVersion, isPinned }) => {
     return foldVersion === sidecarFold.version && !isPinned
   })
   const drop = own.slice(keep).map(({ id }) => id)
   if (drop.length === 0) return
-  const commit = { operation: newOperation(kernel.random), guard: { timeline, epoch }, drop }
-  const outcome = await kernel.committer.submit(commit)
+  const outcome = await host.commit({ guard: { timeline, epoch }, drop })
   // Another writer committed, or a checkpoint is pinned: the next put removes it.
   if (!outcome.ok && outcome.code !== 'FENCED' && outcome.code !== 'PINNED') throw refusalError(timeline, outcome)
 }

@@ -98,7 +98,7 @@ export async function forgetUnused(
   keep: CacheKeep,
   isDry = false,
 ): Promise<Forgotten> {
-  const now = host.kernel.clock.now()
+  const now = host.clock.now()
   const entries: CacheEntry[] = []
   for await (const entry of cacheEntries(host, kinds, name)) entries.push(entry)
   entries.sort((a, b) => b.usedAt - a.usedAt)
@@ -151,7 +151,7 @@ export class Pruner {
   }
 
   stored(): void {
-    const { clock, events } = this.#host.kernel
+    const { clock, events } = this.#host
     this.#stored += 1
     if (this.#pruning || (this.#keep.unused === undefined && this.#keep.bytes === undefined)) return
     if (this.#stored < storedBetween && clock.elapsed() - this.#prunedAt < everyMs) return

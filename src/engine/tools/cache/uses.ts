@@ -28,7 +28,7 @@ export class Uses {
   }
 
   note(id: TimelineId): void {
-    const now = this.#host.kernel.clock.now()
+    const now = this.#host.clock.now()
     this.#exact.delete(id)
     this.#exact.set(id, now)
     if (this.#exact.size > exactMax) this.#exact.delete(this.#exact.keys().next().value!)

@@ -25,7 +25,7 @@ import { canRead, type Fold } from '../../model/definition.ts'
 import { isOfStore } from '../../model/kinds.ts'
 import { stateIo } from '../../snapshot/kernel-io.ts'
 import { verifyChunks } from '../../snapshot/restore.ts'
-import { type Kernel, newOperation } from '../../storage/kernel.ts'
+import { type Kernel, submit } from '../../storage/kernel.ts'
 import { headsOf } from '../../storage/sound-page.ts'
 import { isInCatalog } from '../verify/catalog.ts'
 
@@ -259,8 +259,7 @@ function resultOf(
 }
 
 async function note(kernel: Kernel, head: Head, marks: readonly ManifestMark[]): Promise<void> {
-  await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  await submit(kernel, {
     guard: epochGuardOf(head),
     aside: true,
     marks,

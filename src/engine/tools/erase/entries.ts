@@ -12,12 +12,12 @@ import { type ManifestId, type TimelineId, timelineId } from '../../../core/coor
 import { RepriseError } from '../../../core/errors.ts'
 import { isEffectType } from '../../../core/history/effects.ts'
 import { checkIn } from '../../../core/history/redacted.ts'
-import type { Head } from '../../../core/store/ports.ts'
+import type { Commit, Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { mirrorRemains } from '../../feed/mirror/policy.ts'
 import { erasureMark, recordErasure } from '../../history/erasures.ts'
 import { existing } from '../../history/locate.ts'
-import { type Kernel, newId, newOperation } from '../../storage/kernel.ts'
+import { type Kernel, newId, submit } from '../../storage/kernel.ts'
 import { takeTimeline } from '../../writing/ownership.ts'
 import { chunksLeft, collect } from '../housekeeping/collect.ts'
 import { type AffectedTimeline, type EraseEntriesOptions, type ErasePlan, planErasure } from './plan.ts'
@@ -142,7 +142,7 @@ async function dropAffected(kernel: Kernel, head: Head, timelines: readonly Affe
   const records = (await kernel.store.checkpoints(head.timeline)).filter(({ seq }) => seq >= affected.from)
   if (records.length === 0) return
   const marks = records.filter(({ isPinned }) => isPinned).map((record) => ({ id: record.id, isPinned: false }))
-  await submit(kernel, head, {
+  await change(kernel, head, {
     ...(marks.length > 0 && { marks }),
     drop: records.map((record) => record.id as ManifestId),
   })
@@ -179,8 +179,7 @@ function byTimeline(made: readonly { readonly target: Target; readonly run: Targ
 async function release(kernel: Kernel, erasure: string, heads: readonly Head[], isDone: boolean): Promise<boolean> {
   let isOurs = true
   for (const { timeline, epoch } of heads) {
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard: { timeline, epoch },
       release: true,
       ...(isDone && { attributes: erasureMark(erasure, null) }),
@@ -191,13 +190,8 @@ async function release(kernel: Kernel, erasure: string, heads: readonly Head[], 
   return isOurs
 }
 
-async function submit(
-  kernel: Kernel,
-  { timeline, epoch }: Head,
-  along: Partial<Parameters<Kernel['committer']['submit']>[0]>,
-): Promise<void> {
-  const operation = newOperation(kernel.random)
-  const outcome = await kernel.committer.submit({ ...along, operation, guard: { timeline, epoch } })
+async function change(kernel: Kernel, { timeline, epoch }: Head, along: Partial<Commit>): Promise<void> {
+  const outcome = await submit(kernel, { ...along, guard: { timeline, epoch } })
   if (!outcome.ok) throw refusalError(timeline, outcome)
 }
 

@@ -43,7 +43,7 @@ export async function captureCut(
   throwIfAborted(signal, `the cut ${name}`)
   const ids = await checkMembers(engine, members)
   const id = timelineId(cutScope + name)
-  const begun = [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.kernel.worker.now(id) } }]
+  const begun = [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.worker.now(id) } }]
   const created = await engine.create(id, cutFold, begun, { status: 'capturing' })
   const isNew = created !== null && created !== 'released'
   const record = isNew ? created : await engine.openTimeline(id, cutFold)
@@ -56,10 +56,10 @@ export async function captureCut(
       await giveUp(engine, record, name, 'its process ended before it did')
     }
     if (!isNew) await record.write(begun, { status: 'capturing' })
-    const began = engine.kernel.clock.elapsed()
+    const began = engine.clock.elapsed()
     await withinTimeout(engine, record, name, began + timeoutMs, signal)
     await record.write([{ type: 'completed', data: {} }], { status: 'complete' })
-    engine.kernel.events.emit('cut-completed', { cut: name, members: ids, ms: engine.kernel.clock.elapsed() - began })
+    engine.events.emit('cut-completed', { cut: name, members: ids, ms: engine.clock.elapsed() - began })
     return record.state
   } finally {
     await record.close()
@@ -98,7 +98,7 @@ async function withinTimeout(
   until: number,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const { clock } = engine.kernel
+  const { clock } = engine
   const progress: Progress = { trouble: null, isOver: false }
   const done = untilDone(engine, record, name, progress)
   try {
@@ -135,7 +135,7 @@ async function untilDone(
   name: string,
   progress: Progress,
 ): Promise<void> {
-  const { clock } = engine.kernel
+  const { clock } = engine
   for (let pauseMs = firstPauseMs; !progress.isOver; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
     const moment = await momentOf(engine.kernel, record.state.members as readonly TimelineId[])
     if (progress.isOver) return
@@ -229,5 +229,5 @@ export async function giveUp(
   // Release first: if this process dies here too, the next one repeats both.
   await releaseAll(engine.kernel, record.state, name)
   await record.write([{ type: 'abandoned', data: { because, missing } }], { status: 'abandoned' })
-  engine.kernel.events.emit('cut-abandoned', { cut: name, members, missing, because })
+  engine.events.emit('cut-abandoned', { cut: name, members, missing, because })
 }

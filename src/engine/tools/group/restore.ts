@@ -17,7 +17,7 @@ import { archivesOf, existing } from '../../history/locate.ts'
 import type { Host } from '../../host/host.ts'
 import { actionOf } from '../../model/model.ts'
 import { type Hold, heldAttribute, holdOf } from '../../storage/held.ts'
-import { newId, newOperation } from '../../storage/kernel.ts'
+import { newId, submit } from '../../storage/kernel.ts'
 import { sendMessage } from '../../storage/message.ts'
 import { takeTimeline } from '../../writing/ownership.ts'
 import { commitAside } from '../../writing/shared-commit.ts'
@@ -63,7 +63,7 @@ export async function restoreGroup(
   // Refuse an impossible restore before anything is written.
   const members = await membersOf(engine, target)
   refuseConsumedPlan(await planGroup(engine, target), options.consumed)
-  const id = newId(engine.kernel.random)
+  const id = newId(engine.random)
   // The record is created with its first entry: a kill here leaves a restore that can be resumed, or none.
   const begun = [{ type: 'begun', data: { target, members, ...(options.consumed && { consumed: options.consumed }) } }]
   const record = await engine.create(timelineId(restoreScope + id), restoreFold, begun, { status: 'restoring' })
@@ -185,8 +185,7 @@ async function hold(engine: Host, member: string, restore: string, options: Grou
   const isDue = before.owner !== null && taken.queue !== null
   const was: Hold['was'] = { queue: taken.queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
   const mark: Hold = { restore, was }
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  const outcome = await submit(kernel, {
     guard: { timeline: id, epoch: taken.epoch },
     ...(!other && { queue: null, wakeup: null, attributes: { [heldAttribute]: JSON.stringify(mark) } }),
     release: true,
@@ -286,8 +285,8 @@ async function deliverAgain(engine: Host, record: Record, restore: string, plan:
   for (const { to, id, kind, value, isUnread } of plan.again) {
     // Consumed mail stays consumed where nothing was undone.
     if (!isUnread && !rolled[to]?.isMoved) continue
-    if (engine.kernel.planted.has('lost-mail')) continue
-    const again = engine.kernel.planted.has('doubled-mail') ? undefined : againId(id, restore)
+    if (engine.planted.has('lost-mail')) continue
+    const again = engine.planted.has('doubled-mail') ? undefined : againId(id, restore)
     await sendMessage(engine.kernel, to, kind, value, again === undefined ? {} : { id: again })
   }
   await record.write([{ type: 'mailed', data: {} }])

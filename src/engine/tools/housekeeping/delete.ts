@@ -9,7 +9,7 @@ import { guardOf } from '../../../core/store/guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { isUnfinishedKind, refuseOfStore } from '../../model/kinds.ts'
-import { type Kernel, newOperation } from '../../storage/kernel.ts'
+import { type Kernel, submit } from '../../storage/kernel.ts'
 import { soundPage } from '../../storage/sound-page.ts'
 
 export interface DeleteOptions {
@@ -215,13 +215,12 @@ async function forget(
   const guard = guardOf(head)
   if (savepoints.length > 0) {
     const marks = savepoints.map((id) => ({ id: id as ManifestId, isPinned: false }))
-    const released = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, marks })
+    const released = await submit(kernel, { guard, marks })
     if (!released.ok) throw refusalError(head.timeline, released)
   }
   // Mail moves no sequence: an expiry that saw no mail is refused once there is some.
   const unlessMail = isExpiry && head.mail === 0
-  const operation = newOperation(kernel.random)
-  const outcome = await kernel.committer.submit({ operation, guard, forget: how, ...(unlessMail && { unlessMail }) })
+  const outcome = await submit(kernel, { guard, forget: how, ...(unlessMail && { unlessMail }) })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
   const freedBytes = sizes.reduce((sum, bytes) => sum + bytes, 0)
   kernel.events.emit('deleted', { timeline: head.timeline, freedBytes, isErased: how === 'erase' })

@@ -154,7 +154,7 @@ function notWhole(scope: string): RepriseError {
 
 /** Offers to do the housekeeping until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */
 export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void {
-  const { clock, random, events } = engine.kernel
+  const { clock, random, events } = engine
   checkHousekeeping(options)
   const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
   engine.register(housekeepingId, housekeepingFold)
@@ -187,7 +187,7 @@ export function housekeepingRound(
   signal: AbortSignal = new AbortController().signal,
 ): Promise<HousekeepingReport | null> {
   const engine = hostOf(rp)
-  return whileAwaited(oneRound(engine, options, signal), engine.kernel.clock)
+  return whileAwaited(oneRound(engine, options, signal), engine.clock)
 }
 
 async function oneRound(

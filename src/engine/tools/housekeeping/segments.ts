@@ -18,7 +18,7 @@ import { type NamedSegment, named, namedSegment, partName, readSegment, segments
 import { stateIo } from '../../snapshot/kernel-io.ts'
 import { ChunkOutput } from '../../snapshot/output.ts'
 import { ChunkHold } from '../../storage/chunk-hold.ts'
-import { type Kernel, newId, newOperation } from '../../storage/kernel.ts'
+import { type Kernel, newId, submit } from '../../storage/kernel.ts'
 import { segmentMark } from '../../storage/segment-catalog.ts'
 import type { OpenPlace } from '../../storage/tiered-blobs.ts'
 
@@ -135,8 +135,7 @@ async function moveStretch(
     // 3. Publish the segment and raise the floor, in one commit.
     const replaced = before && before.from.seq === from.seq ? [before.record.id] : []
     await hold.publish(output.added, async (chunksSince) => {
-      const outcome: Outcome = await kernel.committer.submit({
-        operation: newOperation(kernel.random),
+      const outcome: Outcome = await submit(kernel, {
         guard: epochGuardOf(head),
         aside: true,
         publish: [{ ...record, chunksSince }],

@@ -67,7 +67,7 @@ class Sweeper {
     this.#cancel?.()
     await this.#underWay
     const share = this.#garbageBytes / this.#threshold
-    if (this.#lastMs < closingMs && share > 0 && this.#engine.kernel.random.number() < share) await this.#sweep(true)
+    if (this.#lastMs < closingMs && share > 0 && this.#engine.random.number() < share) await this.#sweep(true)
   }
 
   get #threshold(): number {
@@ -90,7 +90,7 @@ class Sweeper {
 
   #plan(afterMs: number): void {
     if (this.#cancel || this.#isClosed) return
-    this.#cancel = this.#engine.kernel.clock.after(afterMs, () => {
+    this.#cancel = this.#engine.clock.after(afterMs, () => {
       this.#isSweeping = true
       this.#underWay = this.#sweep().finally(() => {
         this.#isSweeping = false
@@ -101,7 +101,7 @@ class Sweeper {
   }
 
   async #sweep(isClosing = false): Promise<void> {
-    const { clock, events } = this.#engine.kernel
+    const { clock, events } = this.#engine
     const started = clock.elapsed()
     const before = this.#garbageBytes
     try {

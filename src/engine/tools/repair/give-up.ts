@@ -20,7 +20,7 @@ import { erasureMark, recordErasure, supposeErased } from '../../history/erasure
 import { existing } from '../../history/locate.ts'
 import { recover } from '../../history/recover.ts'
 import { refuseOfStore } from '../../model/kinds.ts'
-import { type Kernel, newId, newOperation } from '../../storage/kernel.ts'
+import { type Kernel, newId, submit } from '../../storage/kernel.ts'
 import { sealEntry } from '../../storage/seal/entries.ts'
 import { takeTimeline } from '../../writing/ownership.ts'
 import { ownStart } from '../erase/select.ts'
@@ -107,8 +107,7 @@ async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: Gi
     if (attempt >= replacesMax) throw new RepriseError('CONTENDED', `${timeline}: ${left} runs could not be replaced`)
   }
   // 3. Release the timeline.
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  const outcome = await submit(kernel, {
     guard: epochGuardOf(head),
     release: true,
     attributes: erasureMark(id, null),

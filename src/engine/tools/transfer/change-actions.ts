@@ -8,7 +8,7 @@ import { refusalError } from '../../base/refusal-error.ts'
 import type { Host } from '../../host/host.ts'
 import type { Engine } from '../../model/definition.ts'
 import { isOfStore } from '../../model/kinds.ts'
-import { newOperation } from '../../storage/kernel.ts'
+import { submit } from '../../storage/kernel.ts'
 import { movedAttribute, movedStatus } from '../../storage/moved.ts'
 import { changeOf, importedBy, importingAttribute, type NotedChange, removeNote } from '../../storage/store-change.ts'
 import { deleteTimeline, forgetTimeline } from '../housekeeping/delete.ts'
@@ -129,8 +129,7 @@ async function undoImport({ kernel }: Host, id: string): Promise<number> {
   for await (const head of importedBy(kernel, id)) {
     if (head.attributes[movedAttribute] === undefined) await forgetTimeline(kernel, head)
     else {
-      const outcome = await kernel.committer.submit({
-        operation: newOperation(kernel.random),
+      const outcome = await submit(kernel, {
         guard: { timeline: head.timeline, epoch: head.epoch },
         status: movedStatus,
         attributes: { [importingAttribute]: null },
@@ -145,7 +144,7 @@ async function undoImport({ kernel }: Host, id: string): Promise<number> {
 
 /** A change that no process executes: processes of this host that are gone are detected at once. */
 async function interrupted(host: Host, id: string): Promise<NotedChange> {
-  await host.kernel.worker.retireGone()
+  await host.worker.retireGone()
   const change = await changeOf(host.kernel, id)
   if (!change.isRunning) return change
   throw new RepriseError(

@@ -29,7 +29,7 @@ import { restoreState, verifyChunks } from '../../snapshot/restore.ts'
 import { identityAttribute } from '../../storage/carried-identity.ts'
 import { ChunkHold } from '../../storage/chunk-hold.ts'
 import { heldAttribute } from '../../storage/held.ts'
-import { type Kernel, newId, newOperation } from '../../storage/kernel.ts'
+import { type Kernel, newId, newOperation, submit } from '../../storage/kernel.ts'
 import { messageContext } from '../../storage/message.ts'
 import { movedAttribute, movedStatus } from '../../storage/moved.ts'
 import { importingAttribute, importingStatus } from '../../storage/store-change.ts'
@@ -156,8 +156,7 @@ async function leave(
     // Another process owns it by now.
     if (head?.epoch !== begun.epoch) return
     if (!begun.isReturn && !isWorthKeeping) return await forgetTimeline(kernel, head)
-    await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    await submit(kernel, {
       guard: { timeline, epoch: begun.epoch },
       release: true,
       ...(begun.isReturn && { status: movedStatus, attributes: { [importingAttribute]: null } }),
@@ -254,8 +253,7 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header, change: str
   const copyOf = change === 'restore' ? { life: header.life ?? 1, epoch: header.epoch } : null
   const { epoch } = isOurs ? left! : (copyOf ?? (await kernel.identity.past(id)))
   const create = { digest: floor.digest, floor, ...(copyOf && { copyOf }) }
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  const outcome = await submit(kernel, {
     guard: { timeline: id, epoch },
     take: { worker: await kernel.worker.register(), from: 'dead', create },
     status: importingStatus,
@@ -434,9 +432,8 @@ async function commit(
   guard: { readonly epoch: number } & Point,
   what: Partial<Commit>,
 ): Promise<void> {
-  const outcome = await kernel.committer.submit({
+  const outcome = await submit(kernel, {
     ...what,
-    operation: newOperation(kernel.random),
     guard: { timeline: id, ...guard },
   })
   if (!outcome.ok) throw refusalError(id, outcome)

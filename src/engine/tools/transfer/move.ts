@@ -25,7 +25,7 @@ import type { Host } from '../../host/host.ts'
 import { refuseOfStore } from '../../model/kinds.ts'
 import type { Model } from '../../model/model.ts'
 import { knownForMs } from '../../storage/coming.ts'
-import { newOperation } from '../../storage/kernel.ts'
+import { submit } from '../../storage/kernel.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from '../../storage/moved.ts'
 import {
   type ChangeNote,
@@ -199,8 +199,7 @@ export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
     const head = await existing(kernel, timelineId(each))
     const mark = markOf(head)
     if (!mark) continue
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
+    const outcome = await submit(kernel, {
       guard: epochGuardOf(head),
       status: mark.was.status,
       queue: mark.was.queue,
@@ -263,8 +262,7 @@ async function stop(
   const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
   const mark: Mark = { at: kernel.worker.now(), to, was: standing }
   const send = (await model?.transfer?.leaves?.({ engine, head: taken })) ?? []
-  const outcome = await kernel.committer.submit({
-    operation: newOperation(kernel.random),
+  const outcome = await submit(kernel, {
     guard: { timeline: id, epoch: taken.epoch },
     status: movedStatus,
     queue: null,

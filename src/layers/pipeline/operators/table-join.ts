@@ -65,7 +65,7 @@ export class FollowedTable<V> implements OperatorResource {
     } catch (error) {
       if (!isReprise(error, 'NOT_FOUND')) throw error
       if (this.#isClosed) return
-      const { clock, events } = hostOf(this.#engine).kernel
+      const { clock, events } = hostOf(this.#engine)
       const again = () => {
         this.#look().catch((failed: unknown) => {
           events.emit('problem', { where: `table ${this.#table.name}`, error: failed })

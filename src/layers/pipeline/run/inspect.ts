@@ -24,7 +24,7 @@ export async function readPipelineLetters(
   engine: Host,
   { timeline }: Pick<Head, 'timeline'>,
 ): Promise<PipelineLetter[]> {
-  const [record] = await engine.kernel.store.checkpoints(timeline)
+  const [record] = await engine.catalogOf(timeline)
   if (!record) return []
   const letters = new Letters(Number.POSITIVE_INFINITY)
   const named = { operator: lettersOperator, name: 'letters', index: null, table: letters.table as StateTable<unknown> }
@@ -67,7 +67,7 @@ export async function comparePipelineState(
   const is = new Map(
     (await cellsOf(rp, timeline, operator, options.after, options.key)).map((cell) => [place(cell), cell]),
   )
-  const dataOf = (value: object) => hostOf(rp).kernel.codec.dataOf(value)
+  const dataOf = (value: object) => hostOf(rp).codec.dataOf(value)
   const changes: PipelineCellChange[] = []
   for (const cell of was) {
     const after = is.get(place(cell))

@@ -53,7 +53,7 @@ export async function flowOf(engine: Host, head: Head): Promise<FlowView | null>
 async function flowOfOne(engine: Host, { timeline }: Head): Promise<FlowView | null> {
   const live = liveRuns(engine).get(timeline)?.view()
   if (live) return live
-  const [record] = await engine.kernel.store.checkpoints(timeline)
+  const [record] = await engine.catalogOf(timeline)
   const header = record && (await readHeader(engine.kernel, record))
   if (!record || !header?.flow) return null
   const { createdAt: at, totalBytes: bytes, addedBytes, trigger: kind } = record

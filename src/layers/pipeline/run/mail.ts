@@ -43,7 +43,7 @@ export function listenForMail(
   run: Asked,
   fail: (error: unknown) => void,
 ): () => Promise<void> {
-  const { clock } = engine.kernel
+  const { clock } = engine
   let isOver = false
   const alarm = new Alarm(clock)
   const listen = async () => {
@@ -69,10 +69,9 @@ const mailShapes: Shapes = {
 }
 
 async function readMail(engine: Host, taken: StateTimeline, run: Asked, isOver: () => boolean): Promise<void> {
-  const { store, committer } = engine.kernel
-  const [head] = await committer.patiently(() => store.head([taken.id]), isOver)
+  const [head] = await engine.patiently(() => engine.heads([taken.id]), isOver)
   if (!head || head.mail === 0) return
-  for (const message of (await committer.patiently(() => store.inbox(taken.id, 100), isOver)).messages) {
+  for (const message of (await engine.patiently(() => engine.inbox(taken.id, 100), isOver)).messages) {
     const data = readShaped(engine, message, mailShapes)
     const consume = () => taken.write({ consume: [message.id] })
     if (data === null) {

@@ -64,7 +64,7 @@ export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
   what: string,
 ): Promise<T> {
   // The worker registers the call, so that other processes and a stop request see a call that hangs.
-  const call = hostOf(engine).kernel.worker.begin({ timeline: pipeline, what })
+  const call = hostOf(engine).worker.begin({ timeline: pipeline, what })
   try {
     return await unlessAborted(opening, signal, what)
   } catch (error) {

@@ -86,7 +86,7 @@ export class PipelineRun {
     this.timeline = timeline
     this.#graph = graph
     this.#options = options
-    this.#startedMs = engine.kernel.clock.elapsed()
+    this.#startedMs = engine.clock.elapsed()
     this.#ready = new Promise((resolve, reject) => {
       this.#isReady = resolve
       this.#isNotReady = reject
@@ -118,7 +118,7 @@ export class PipelineRun {
   get status(): PipelineStatus {
     const flow = this.#flow
     const status = this.#isEnded ? this.#endedAs : this.#stopping ? 'stopping' : flow ? 'running' : 'starting'
-    const { clock } = this.#engine.kernel
+    const { clock } = this.#engine
     return statusOf(status, flow, this.#checkpoints, clock.now(), clock.elapsed() - this.#startedMs)
   }
 
@@ -429,7 +429,7 @@ export class PipelineRun {
     failing.catch(() => undefined)
     const stage = isAtEnd ? 'done' : 'suspended'
     const again = () => checkpoints.make(isAtEnd ? 'manual' : 'savepoint', { stage })
-    await Promise.race([insist(this.#engine.kernel.clock, made, again), failing])
+    await Promise.race([insist(this.#engine.clock, made, again), failing])
     const attributes = timing.releasing(this.#taken!.head.epoch)
     if (Object.keys(attributes).length > 0) await this.#taken!.write({ attributes })
     return this.#report(isAtEnd ? 'completed' : 'stopped')
@@ -437,7 +437,7 @@ export class PipelineRun {
 
   /** Records no longer flow: the remaining work of checkpoints may take as long as one checkpoint. */
   #limitEnd(checkpoints: Checkpoints): void {
-    this.#stopLimit = this.#engine.kernel.clock.after(this.#options.timeoutMs, () => checkpoints.giveUp(), true)
+    this.#stopLimit = this.#engine.clock.after(this.#options.timeoutMs, () => checkpoints.giveUp(), true)
   }
 
   #decide(timing: CheckpointTiming, count: number): void {
@@ -445,7 +445,7 @@ export class PipelineRun {
     const flow = this.#flow
     if (!checkpoints || !flow) return
     checkpoints.tick()
-    if (count > 0) this.#quietSince = this.#engine.kernel.clock.elapsed()
+    if (count > 0) this.#quietSince = this.#engine.clock.elapsed()
     // Windows that end by the clock emit results without a record: they count as one record, so that the policy notices them.
     timing.wrote(count === 0 && flow.pending > 0 && timing.entries === 0 ? 1 : count, 0)
     if (checkpoints.isUnderWay) {
@@ -461,14 +461,14 @@ export class PipelineRun {
     ) {
       checkpoints.periodic()
     }
-    if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(sleep(this.#engine.kernel.clock, 100))
+    if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(sleep(this.#engine.clock, 100))
   }
 
   /** A policy that counts records never triggers while none arrives, so results in sinks are published when it is quiet. */
   #isQuiet(flow: Flow): boolean {
     const { each, recoverWithin } = this.#options.policy
     if (each !== undefined || recoverWithin !== undefined || flow.pending === 0) return false
-    return this.#engine.kernel.clock.elapsed() - this.#quietSince >= quietMs
+    return this.#engine.clock.elapsed() - this.#quietSince >= quietMs
   }
 
   /** The engine closes: makes a checkpoint, so that few records are read again, and releases the timeline. */

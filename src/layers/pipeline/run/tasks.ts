@@ -80,7 +80,7 @@ export class PipelineTasks {
     this.#of = of
     this.#graph = of.draw()
     const { engine } = of
-    const { clock, events } = engine.kernel
+    const { clock, events } = engine
     const onError = (error: unknown) => void events.emit('problem', { where: `pipeline ${of.name}`, error })
     this.#stopLooking = lookEvery(clock, lookMs, () => this.#look(), onError, true)
     // Each run stops by itself, with a checkpoint.
@@ -96,7 +96,7 @@ export class PipelineTasks {
   /** Takes no further task. */
   stop(): void {
     this.#stopLooking()
-    this.#of.engine.kernel.worker.describe(this.#key, null)
+    this.#of.engine.worker.describe(this.#key, null)
     this.#abort.abort(new RepriseError('ABORTED', `${this.#of.timeline} is no longer worked on here`))
   }
 
@@ -131,7 +131,7 @@ export class PipelineTasks {
   /** Announces at once, not with the next heartbeat: other processes must count a process that has no tasks yet. */
   async #announce(parts: number): Promise<void> {
     if (this.#announced === parts) return
-    const { worker } = this.#of.engine.kernel
+    const { worker } = this.#of.engine
     worker.describe(this.#key, parts)
     if (worker.registered) await worker.tell()
     else await worker.register()
@@ -141,7 +141,7 @@ export class PipelineTasks {
   /** Marks the pipeline's own timeline under ownership: no process runs it as a whole meanwhile or later. */
   async #markShared(partitions: number): Promise<number> {
     const { engine, timeline, name } = this.#of
-    const attributesNow = async () => (await engine.kernel.store.head([timelineId(timeline)]))[0]?.attributes ?? {}
+    const attributesNow = async () => (await engine.heads([timelineId(timeline)]))[0]?.attributes ?? {}
     const before = await attributesNow()
     const stored = before[partitionsAttribute]
     if (typeof stored === 'number') return stored
@@ -208,13 +208,13 @@ export class PipelineTasks {
   #isTakeable(partition: string): boolean {
     if (this.#running.has(partition) || this.#done.has(partition)) return false
     const pause = this.#paused.get(partition)
-    return pause === undefined || this.#of.engine.kernel.clock.elapsed() >= pause.until
+    return pause === undefined || this.#of.engine.clock.elapsed() >= pause.until
   }
 
   /** A run of this process that lost its store could not release its task: no other process can take it meanwhile. */
   #isLeftOwned({ owner, timeline }: Head): boolean {
     const { engine } = this.#of
-    return owner !== null && owner === engine.kernel.worker.id && !liveRuns(engine).has(timeline)
+    return owner !== null && owner === engine.worker.id && !liveRuns(engine).has(timeline)
   }
 
   #timelineOf(partition: string): TimelineId {
@@ -240,7 +240,7 @@ export class PipelineTasks {
   }
 
   async #watch(partition: string, run: PipelineRun): Promise<void> {
-    const { clock, events } = this.#of.engine.kernel
+    const { clock, events } = this.#of.engine
     try {
       if ((await run.result()).status === 'completed') this.#done.add(partition)
       this.#paused.delete(partition)

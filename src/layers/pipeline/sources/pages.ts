@@ -38,7 +38,7 @@ export function pageSource<T, Cursor>(page: AskPage<T, Cursor>, options: CallPol
           'the position of this source must be a page: another source had its name before',
         )
       }
-      const { clock, random } = hostOf(engine).kernel
+      const { clock, random } = hostOf(engine)
       const caller = new Caller(options, { clock, random, ending: signal })
       const ask = (cursor: Cursor | null) => caller.call((_, ending) => page(cursor, ending))
       return new PageReader<T, Cursor>(ask, place, signal)

@@ -48,7 +48,7 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
     const own = { identity, ...(life > 1 && { life }), seed: newSeed(engine.kernel), after: lastSeq(journal) }
     const edited = { ...('input' in fork && { input: fork.input }), ...(by !== undefined && { by }) }
     const forked = { type: 'forked', data: { from: timeline, owns: true, ...edited, ...own } }
-    const now = engine.kernel.worker.now(timeline)
+    const now = engine.now(timeline)
     const time = Math.max(now, lastAt)
     // The fork waits for its own queue place, even if it begins in the middle of its history.
     const queued = started?.queue ?? null

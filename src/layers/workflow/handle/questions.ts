@@ -35,7 +35,7 @@ export async function askQuery(view: RunView, name: string, args: readonly unkno
 
 /** Waits for the answer to the update that was sent under that id. */
 export async function awaitUpdate(view: RunView, name: string, id: string, options: UpdateOptions): Promise<unknown> {
-  const { clock } = view.host.kernel
+  const { clock } = view.host.engine
   const until = clock.elapsed() + toMs(options.timeout ?? '1m', 'timeout')
   let doubtAt = clock.elapsed() + doubtMs
   for (;;) {

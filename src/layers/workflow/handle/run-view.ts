@@ -9,7 +9,6 @@ import { checkOptions, checkValues, namesOf } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import type { Yielder } from '../../../engine/base/yielder.ts'
 import { lastEntry } from '../../../engine/history/history.ts'
-import { recover } from '../../../engine/history/recover.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import { refuseNotHere } from '../../../engine/storage/moved.ts'
@@ -141,7 +140,7 @@ export class RunView {
     const { live } = this
     if (live) return live.state
     if (this.host.breath.isDue) await this.host.breath.take()
-    return (await recover(this.host.kernel, await this.head(), workflowFold)).state.value
+    return (await this.host.engine.recover(await this.head(), workflowFold)).state.value
   }
 
   async status(): Promise<RunStatus> {
@@ -195,7 +194,7 @@ export class RunView {
   async ended(options: ResultOptions): Promise<End> {
     checkOptions('result', options, known)
     checkValues('result', options, { whenHeld: ['reject', 'wait'] })
-    const { clock } = this.host.kernel
+    const { clock } = this.host.engine
     const until =
       options.timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(options.timeout, 'timeout')
     let seen: Head | undefined
@@ -211,7 +210,7 @@ export class RunView {
         if (live.state.end) return live.state.end
       }
       const isLate = clock.elapsed() >= until
-      const head = seen ?? (await this.host.kernel.store.head([timelineId(this.timeline)]))[0]
+      const head = seen ?? (await this.host.engine.heads([timelineId(this.timeline)]))[0]
       if (!head) throw this.#notFound()
       refuseNotHere(head)
       this.meet(head)
@@ -244,7 +243,7 @@ export class RunView {
       const stop = () => done()
       const unwatch = this.host.watch(this.timeline, stop)
       const unlook = isLookedAt ? this.host.looks.next(timelineId(this.timeline), done) : undefined
-      const cancel = Number.isFinite(ms) ? this.host.kernel.clock.after(Math.max(0, ms), stop) : undefined
+      const cancel = Number.isFinite(ms) ? this.host.engine.clock.after(Math.max(0, ms), stop) : undefined
       const forget = signal && onAbort(signal, stop)
     })
   }

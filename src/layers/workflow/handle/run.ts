@@ -69,7 +69,7 @@ export class WorkflowRun<Output = unknown> {
 
   /** Waits for the end in any process, then returns the result or throws the run's error. */
   async result(options: ResultOptions = {}): Promise<Output> {
-    const end = await whileAwaited(this.#view.ended(options), this.#host.kernel.clock)
+    const end = await whileAwaited(this.#view.ended(options), this.#host.engine.clock)
     switch (end.kind) {
       case 'completed':
         return end.result as Output
@@ -156,7 +156,7 @@ export class WorkflowRun<Output = unknown> {
       const id = await this.#mail('update', { name, args }, options.key)
       return await awaitUpdate(this.#view, name, id, options)
     }
-    return await whileAwaited(answer(), this.#host.kernel.clock)
+    return await whileAwaited(answer(), this.#host.engine.clock)
   }
 
   /** Ends the run at once: no clean-up, no compensation. */
@@ -233,7 +233,7 @@ export class WorkflowRun<Output = unknown> {
       if (options.undo) await checkUndo(this.#host.engine, this.timeline, state)
       await this.#change(() => [{ type: 'undo', data: { reason, ...options } }])
     }
-    const { kind } = await whileAwaited(this.#view.ended({}), this.#host.kernel.clock)
+    const { kind } = await whileAwaited(this.#view.ended({}), this.#host.engine.clock)
     // The run completed before it read the request.
     if (kind === 'completed') await this.undo(reason, options)
   }
@@ -318,7 +318,7 @@ export class WorkflowRun<Output = unknown> {
   async #refuseLate(id: string): Promise<void> {
     const head = await this.#host.engine.head(this.timeline)
     if (!head || head.mail === 0 || !endings.has(head.status)) return
-    const { messages } = await this.#host.kernel.store.inbox(head.timeline, head.mail)
+    const { messages } = await this.#host.engine.inbox(head.timeline, head.mail)
     if (messages.some((message) => message.id === id)) throw await this.#view.endedError()
   }
 
@@ -345,8 +345,8 @@ export class WorkflowRun<Output = unknown> {
     entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
     along: CommitExtras = this.#due(),
   ): Promise<void> {
-    const open = await whileAwaited(this.#host.take(this.timeline), this.#host.kernel.clock)
-    const time = Math.max(this.#host.kernel.worker.now(this.timeline), open.state.lastAt)
+    const open = await whileAwaited(this.#host.take(this.timeline), this.#host.engine.clock)
+    const time = Math.max(this.#host.engine.now(this.timeline), open.state.lastAt)
     try {
       await open.write(
         entries(open.state).map((entry) => ({ ...entry, time })),
@@ -360,7 +360,7 @@ export class WorkflowRun<Output = unknown> {
   }
 
   #due() {
-    return { wakeup: this.#host.kernel.worker.now(this.timeline), queue: queueOf(this.definition), status: 'waiting' }
+    return { wakeup: this.#host.engine.now(this.timeline), queue: queueOf(this.definition), status: 'waiting' }
   }
 
   /** The current state from history; ownership does not change. */

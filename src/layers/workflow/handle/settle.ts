@@ -7,7 +7,6 @@ import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../../engine/history/conflicting-decision.ts'
 import type { Entry } from '../../../engine/history/history.ts'
-import { recover } from '../../../engine/history/recover.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { workflowFold } from '../history/fold.ts'
 import { noCommand, own, type RunState } from '../history/state.ts'
@@ -138,7 +137,7 @@ async function stateOf(engine: Host, timeline: TimelineId): Promise<RunState> {
   const head = await engine.head(timeline)
   // The mail refuses or keeps messages for a run that does not exist, or is being moved here.
   if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${timeline}`, { timeline })
-  return (await recover(engine.kernel, head, workflowFold)).state.value
+  return (await engine.recover(head, workflowFold)).state.value
 }
 
 function waitingIn(state: RunState): string[] {

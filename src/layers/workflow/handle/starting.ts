@@ -30,7 +30,7 @@ type Opened = OpenTimeline<RunState> | 'released' | null
 
 /** Resolves with null if the run exists already, with 'released' if another process will claim it. */
 export function createRun(engine: Host, definition: AnyWorkflow, id: string, start: Start): Promise<Opened> {
-  const { worker } = engine.kernel
+  const { worker } = engine
   const { queue } = definition.options
   // No await without a reason: every run begins here.
   if (worker.registered !== null && !queue) return makeRun(engine, definition, id, start)
@@ -38,13 +38,13 @@ export function createRun(engine: Host, definition: AnyWorkflow, id: string, sta
 }
 
 async function readied(engine: Host, queue: AnyWorkflow['options']['queue']): Promise<void> {
-  await engine.kernel.worker.register()
+  await engine.worker.register()
   if (queue) await ensureQueue(engine, queue)
 }
 
 function makeRun(engine: Host, definition: AnyWorkflow, id: string, start: Start): Promise<Opened> {
   const { input, options, parent, isHere: mayBeHere } = start
-  const { worker } = engine.kernel
+  const { worker } = engine
   const timeline = timelineId(definition.prefix + id)
   const now = worker.now(timeline)
   const timeout = options.timeout ?? definition.options.timeout

@@ -7,8 +7,6 @@ import { type Inherited, inheritedBy, ownerOf } from '../../../core/history/inhe
 import { liveIdOf } from '../../../core/history/scope.ts'
 import { lineageOf } from '../../../engine/history/history.ts'
 import { originalOf } from '../../../engine/history/inherited-undo.ts'
-import { existing } from '../../../engine/history/locate.ts'
-import { recover } from '../../../engine/history/recover.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { writeTo } from '../../../engine/writing/write-to.ts'
 import { readableId } from '../run/scope.ts'
@@ -54,7 +52,7 @@ export async function claimUndo(host: ClaimHost, owner: string, step: Outcome, b
     (open) => {
       state = open.state
       if (isClaimed(open.state, owner, step, by)) return []
-      const time = Math.max(engine.kernel.worker.now(), open.state.lastAt)
+      const time = Math.max(engine.now(), open.state.lastAt)
       return [{ type: 'undone', data: { id: step.id, by }, time }]
     },
     {},
@@ -69,12 +67,12 @@ export async function checkUndo(engine: Host, timeline: string, state: RunState,
     const owner = isStep(item) && item.seq >= from ? ownerOf(inherited, item.seq) : null
     if (owner === null || !isStep(item)) continue
     const head = await originalOf(engine.kernel, timeline, owner, readableId(item.id), liveOwner(owner, item))
-    isClaimed((await recover(engine.kernel, head, workflowFold)).state.value, owner, item, timeline)
+    isClaimed((await engine.recover(head, workflowFold)).state.value, owner, item, timeline)
   }
 }
 
 export async function inheritedOf(engine: Host, timeline: string): Promise<readonly Inherited[]> {
-  return inheritedBy(await lineageOf(engine.kernel, await existing(engine.kernel, timelineId(timeline))))
+  return inheritedBy(await lineageOf(engine.kernel, await engine.existing(timelineId(timeline))))
 }
 
 function isStep(item: Item): item is Extract<Item, { kind: 'done' }> {

@@ -3,7 +3,6 @@
 import { isReprise } from '../../../core/errors.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import type { Host } from '../../../engine/host/host.ts'
-import { type Kernel, newOperation } from '../../../engine/storage/kernel.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import { nameOf, queueOf } from '../names.ts'
 
@@ -15,8 +14,8 @@ export function aside(status: 'diverged' | 'quarantined', error: unknown): Commi
   return { wakeup: null, queue: null, status, attributes: { problem: problemOf(error) } }
 }
 
-export async function setAside(kernel: Kernel, head: Head, error: unknown): Promise<void> {
-  await change(kernel, head, { release: true, ...aside('quarantined', error) })
+export async function setAside(engine: Host, head: Head, error: unknown): Promise<void> {
+  await engine.change(head, { release: true, ...aside('quarantined', error) })
 }
 
 /** Revives the runs that were set aside under old code, once the store can list them: this process has new code. */
@@ -26,7 +25,7 @@ export async function reviveAside(engine: Host, definition: { readonly prefix: s
   } catch (error) {
     if (isReprise(error, 'STORE_UNREACHABLE')) {
       const again = () => void reviveAside(engine, definition).catch(() => undefined)
-      engine.kernel.clock.after(reviveMs, again)
+      engine.clock.after(reviveMs, again)
     }
     throw error
   }
@@ -37,7 +36,7 @@ async function revive(engine: Host, definition: { readonly prefix: string }): Pr
     const heads = await engine.list({ prefix: definition.prefix, status, limit: 1000 })
     for (const head of heads) {
       const queue = queueOf({ name: nameOf(head.timeline) })
-      await change(engine.kernel, head, {
+      await engine.change(head, {
         ...dueNow(engine, head),
         queue,
         status: 'waiting',
@@ -51,17 +50,12 @@ async function revive(engine: Host, definition: { readonly prefix: string }): Pr
 /** Makes the run due now, whatever it waits for. */
 export async function makeDue(engine: Host, head: Head): Promise<void> {
   if (head.owner !== null && head.isOwnerAlive) return
-  await change(engine.kernel, head, dueNow(engine, head))
+  await engine.change(head, dueNow(engine, head))
   engine.dispatcher.wake()
 }
 
 function dueNow(engine: Host, { timeline }: Head): CommitExtras {
-  return { wakeup: engine.kernel.worker.now(timeline) }
-}
-
-async function change(kernel: Kernel, head: Head, along: CommitExtras): Promise<void> {
-  const guard = { timeline: head.timeline, epoch: head.epoch }
-  await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...along })
+  return { wakeup: engine.now(timeline) }
 }
 
 /** Includes the causes: "the codec refused its data" alone does not show which data to repair. */

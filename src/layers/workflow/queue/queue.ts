@@ -139,12 +139,12 @@ async function takeMail(engine: Host, open: OpenTimeline<QueueState>): Promise<b
   if (messages.length === 0) return false
   // The queue stays due until every admitted run has its mail.
   const consume = messages.map((message) => message.id as MessageId)
-  await open.write(entries, { consume, wakeup: engine.kernel.worker.now(open.id) })
+  await open.write(entries, { consume, wakeup: engine.now(open.id) })
   return true
 }
 
 async function letIn(engine: Host, open: OpenTimeline<QueueState>, runs: readonly string[]): Promise<void> {
-  const time = engine.kernel.worker.now(open.id)
+  const time = engine.now(open.id)
   await open.write(
     runs.map((run) => ({ type: 'granted', data: { run }, time })),
     { send: runs.map((run) => engine.message(run, 'admit', {}, `admit:${run}`)) },

@@ -161,8 +161,8 @@ function serveSchedule(engine: Host, definition: ScheduleDefinition): void {
 /** Creates the schedule, or makes the existing one due: its times may have changed with the code. */
 async function begin(engine: Host, definition: ScheduleDefinition): Promise<void> {
   const id = timelineId(prefix + definition.name)
-  await engine.kernel.worker.register()
-  const now = engine.kernel.worker.now(id)
+  await engine.worker.register()
+  const now = engine.now(id)
   const wakeup = nextAfter(definition.options, now)
   const along = { queue: id, wakeup, release: true, status: 'open' }
   const made = await engine.create(id, scheduleFold, [{ type: 'opened', data: { at: now }, time: now }], along)
@@ -177,7 +177,7 @@ async function fire(engine: Host, definition: ScheduleDefinition, head: Head): P
   const { options } = definition
   let wakeup: number | null = null
   try {
-    const now = engine.kernel.worker.now(head.timeline)
+    const now = engine.now(head.timeline)
     for (const at of dueTimes(options, open.state.last, now)) {
       const verdict = at.isMissed ? 'skip' : await overlaps(engine, options, open.state.run)
       if (typeof verdict === 'number') {
@@ -234,5 +234,5 @@ async function overlaps(engine: Host, options: AnySchedule, last: string | null)
     return 'start'
   }
   if (overlap === 'skip') return 'skip'
-  return Math.min(Math.max(againMsMin, (engine.kernel.worker.now(head.timeline) - head.createdAt) / 10), againMsMax)
+  return Math.min(Math.max(againMsMin, (engine.now(head.timeline) - head.createdAt) / 10), againMsMax)
 }

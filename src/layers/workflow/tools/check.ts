@@ -5,7 +5,6 @@ import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
-import { recover } from '../../../engine/history/recover.ts'
 import { hostOf as engineHostOf, type Host } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import type { AnyWorkflow } from '../context.ts'
@@ -62,7 +61,7 @@ export async function checkDefinitions(
     if (!result.ok) diverging.push(result)
   }
   for await (const head of runsOf(engine, options)) {
-    await check(head.timeline, async () => (await recover(engine.kernel, head, workflowFold)).state.value)
+    await check(head.timeline, async () => (await engine.recover(head, workflowFold)).state.value)
   }
   for (const history of options.histories ?? []) await check(history.timeline, async () => stateOf(engine, history))
   return { ok: diverging.length === 0, checked, diverging, unknown }

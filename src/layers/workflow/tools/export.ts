@@ -83,8 +83,7 @@ export function stateOf(engine: Host, history: RecordedHistory): RunState {
   const timeline = timelineId(history.timeline)
   state.replay(
     history.entries.map(({ seq, type, version, time, data, encoded }): Entry => {
-      const decoded =
-        encoded === undefined ? data : engine.kernel.codec.decode(new Uint8Array(Buffer.from(encoded, 'base64')))
+      const decoded = encoded === undefined ? data : engine.codec.decode(new Uint8Array(Buffer.from(encoded, 'base64')))
       return { timeline, seq, epoch: 1, type, version, time, key: undefined, data: decoded }
     }),
   )
@@ -93,7 +92,7 @@ export function stateOf(engine: Host, history: RecordedHistory): RunState {
 
 function toRecorded(engine: Host, entry: Entry): RecordedEntry {
   const { seq, type, version, time, data } = entry
-  const { codec } = engine.kernel
+  const { codec } = engine
   const encoded = codec.encode(data)
   const text = JSON.stringify(data)
   const isSame = text !== undefined && Buffer.from(codec.encode(JSON.parse(text))).equals(Buffer.from(encoded))

@@ -141,7 +141,7 @@ async function followed(call: Call, collection: OpenCollection, release: () => v
   const events = handle.watch(isInitial || revision === 0 ? options : { ...options, from: revision })
   const seconds = query.number('timeoutSeconds') ?? 0
   const waitMs = seconds > 0 ? Math.min(seconds * 1000, longestMs) : longestMs
-  const { clock } = hostOf(call.engine).kernel
+  const { clock } = hostOf(call.engine)
   const source = new EventLines({ collection, events, isInitial, bookmarks, waitMs, clock, release })
   return new Reply(source, { 'content-type': 'application/json', 'cache-control': 'no-cache, private' })
 }

@@ -281,7 +281,7 @@ function generated({ engine }: Call, start: string | undefined): string {
       },
     })
   }
-  const { random } = hostOf(engine).kernel
+  const { random } = hostOf(engine)
   const tail = Array.from({ length: 5 }, () => letters[Math.floor(random.number() * letters.length)])
   return start + tail.join('')
 }

@@ -1,7 +1,7 @@
 // The models a command knows: the kinds of this package, and the definitions of the user's module.
 
 import type { Reprise } from '../engine/api/reprise.ts'
-import { declareAll, declareKinds } from '../operations/models.ts'
+import { declareAll, declareKinds } from '../operations/known-models.ts'
 
 export async function registerKnown(engine: Reprise, module: string | undefined): Promise<void> {
   await declareKinds(engine)

@@ -52,7 +52,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...(facts.isReadOnly ? [ownClock] : [await checkClock(engine), ...(await checkShardClocks(engine))]))
   checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)), ...(await checkLosses(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
-  checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).kernel.worker.now()))
+  checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).now()))
   checks.push(...(await failuresHealth(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).now()))

@@ -2,7 +2,7 @@
 
 import type { Attribute, Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
-import { isOwnAttribute } from '../engine/checkpoint/declaration.ts'
+import { isOwnAttribute } from '../engine/checkpoint/stored-policy.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { failureOf } from '../engine/storage/failure-notes.ts'
 

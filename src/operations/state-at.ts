@@ -9,7 +9,7 @@ import { recover } from '../engine/history/recover.ts'
 import { retryWithFreshHead } from '../engine/history/retry-with-fresh-head.ts'
 import { hostOf } from '../engine/host/host.ts'
 import type { StateAt } from '../engine/model/definition.ts'
-import { foldFor } from './models.ts'
+import { foldFor } from './known-models.ts'
 import { changesOf, plainState, type StateChanges } from './values.ts'
 
 /** As plain data, for people. */

@@ -7,11 +7,11 @@ import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'
 import type { Asked } from './asked.ts'
 import type { CacheLookups } from './cache-lookups.ts'
-import type { Kinds } from './kinds.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { Problem } from './problem.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
+import type { ResourceKinds } from './resource-kinds.ts'
 import type { Schema } from './schema.ts'
 import type { ServerSetting } from './settings.ts'
 import type { SharedFeed } from './shared-feed.ts'
@@ -121,7 +121,7 @@ export interface ServerParts {
   readonly answers: Answers
   /** Jobs that run here for external workers, by queue. */
   readonly remoteJobs: RemoteJobs
-  readonly kinds: Kinds
+  readonly kinds: ResourceKinds
   /** Artifacts of build tools. */
   readonly artifacts: Artifacts
   readonly lookups: CacheLookups

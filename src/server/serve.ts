@@ -12,7 +12,7 @@ import { works } from '../engine/model/definition.ts'
 import { type CacheKeep, checkKeep } from '../engine/tools/cache/retention.ts'
 import { Artifacts } from '../layers/artifact/index.ts'
 import { jsonOf } from '../operations/json.ts'
-import { declareAll, declareKinds } from '../operations/models.ts'
+import { declareAll, declareKinds } from '../operations/known-models.ts'
 import { packageVersion } from '../operations/package.ts'
 import { Access, type AccessToken, loginPath, mayDo, type Principal } from './access.ts'
 import { Answers } from './answers.ts'
@@ -20,7 +20,6 @@ import { type Asked, askedBy } from './asked.ts'
 import { CacheLookups } from './cache-lookups.ts'
 import { CheckedCall, type Unchecked } from './call.ts'
 import { checkSize, Doors, secured } from './guard.ts'
-import { Kinds } from './kinds.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
 import { Metrics } from './metrics.ts'
 import { documentOf } from './openapi.ts'
@@ -30,6 +29,7 @@ import { type Problem, problemOf, problemReply } from './problem.ts'
 import { RemoteJobs } from './remote-jobs.ts'
 import { isSource, jsonHeaders, Reply, responseOf, watched } from './reply.ts'
 import { namespaceOf, PathPattern } from './request.ts'
+import { ResourceKinds } from './resource-kinds.ts'
 import type { McpMode, Method, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { isUploadDefinition } from './routes/uploads.ts'
@@ -133,7 +133,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
       feed: new SharedFeed(hostOf(of).kernel),
       answers: new Answers(of, limits.answersMs),
       remoteJobs: new RemoteJobs(of, limits.openTimelines),
-      kinds: new Kinds(of, options.definitions ?? [], limits.openTimelines),
+      kinds: new ResourceKinds(of, options.definitions ?? [], limits.openTimelines),
       artifacts: new Artifacts(hostOf(of), options.cacheKeep),
       definitions: options.definitions ?? [],
       basePath,

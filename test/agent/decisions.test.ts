@@ -6,7 +6,7 @@ import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { agent, sendDecision, tool } from '../../src/layers/agent/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { effectsOf } from '../../src/operations/effects.ts'
-import { declareAll, declareKinds } from '../../src/operations/models.ts'
+import { declareAll, declareKinds } from '../../src/operations/known-models.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(

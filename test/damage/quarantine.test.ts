@@ -10,7 +10,7 @@ import { housekeepingRound } from '../../src/engine/tools/housekeeping/housekeep
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
-import { declareKinds } from '../../src/operations/models.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { bin } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'

@@ -7,13 +7,13 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { keepLog } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
-import { declarationOf } from '../../src/engine/checkpoint/declaration.ts'
+import { storedPolicyOf } from '../../src/engine/checkpoint/stored-policy.ts'
 import { timeline } from '../../src/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
-import { declareKinds } from '../../src/operations/models.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -36,7 +36,7 @@ async function tick(rp: Reprise, retain: object, times: number): Promise<void> {
   await rp.close()
 }
 
-const stored = async (rp: Reprise, id: string) => declarationOf((await rp.head(id))!.attributes)
+const stored = async (rp: Reprise, id: string) => storedPolicyOf((await rp.head(id))!.attributes)
 
 onEveryStore('a stored policy', (world) => {
   it('is what collect goes by, in a process that knows nothing and in one that would keep less', async () => {

@@ -11,7 +11,7 @@ import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/in
 import { controller, informer, resource } from '../../src/layers/resource/index.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { failingTimelines } from '../../src/operations/failures.ts'
-import { declareKinds } from '../../src/operations/models.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { Metrics } from '../../src/server/metrics.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'

@@ -2,7 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { declaredAttribute } from '../../src/engine/checkpoint/declaration.ts'
+import { policyAttribute } from '../../src/engine/checkpoint/stored-policy.ts'
 import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'
@@ -186,7 +186,7 @@ onEveryStore('state store', (world) => {
     const { kernel } = hostOf(rp)
     const [head] = await kernel.store.head([timelineId('table/old/p3')])
     const guard = { timeline: head!.timeline, epoch: head!.epoch }
-    const attributes = { [declaredAttribute]: null }
+    const attributes = { [policyAttribute]: null }
     await kernel.committer.submit({ operation: newOperation(kernel.random), guard, attributes })
     await expect(rp.open(stateStore<number>('old', { partitions: 2 }))).rejects.toThrow(/has 4 partitions, not 2/)
     expect((await rp.open(stateStore<number>('old', { partitions: 4 }))).size).toBe(1)

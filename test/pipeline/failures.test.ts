@@ -17,8 +17,8 @@ import {
   valueSource,
 } from '../../src/layers/pipeline/index.ts'
 import { act } from '../../src/operations/act.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { discard, finalOf, lettersOf } from '../../src/operations/letters.ts'
-import { declareKinds } from '../../src/operations/models.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 /** Never ends by itself. */

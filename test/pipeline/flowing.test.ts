@@ -6,7 +6,7 @@ import { afterEach, expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { collectSink, count, pipeline, type Source, tumbling } from '../../src/layers/pipeline/index.ts'
-import { declareKinds } from '../../src/operations/models.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 
 const folders: string[] = []

@@ -21,8 +21,8 @@ import {
   tumbling,
   valueSource,
 } from '../../src/layers/pipeline/index.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { lettersOf } from '../../src/operations/letters.ts'
-import { declareKinds } from '../../src/operations/models.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 
 const folder = newFolder()

@@ -2,7 +2,7 @@
 // in an order the seed decides. Every answer is told to the oracle; every refusal must be one that a user can expect.
 
 import { toHex } from '../../dist/core/coordinate.js'
-import { Models } from '../../dist/engine/model/models.js'
+import { ModelRegistry } from '../../dist/engine/model/model-registry.js'
 import { collect } from '../../dist/engine/tools/housekeeping/collect.js'
 import { isReprise, RepriseError } from '../../dist/index.js'
 import { hostOf } from '../support/host.mjs'
@@ -233,7 +233,7 @@ export class User {
   /** As a process does that knows one definition and no other, and would keep less than what is stored with it. */
   async #collectOnly(name) {
     const { kernel } = hostOf(this.#process.engine)
-    const models = new Models(kernel.planted)
+    const models = new ModelRegistry(kernel.planted)
     const { fold } = this.#sim.models.log.definition
     models.declare({ kind: 'timeline', name, scope: name, fold, policy: 'declared' })
     await collect({ ...kernel, models })

@@ -1,7 +1,7 @@
 // A checkpoint policy for each workflow (A4.2, C1): by count, by time, by budget, by milestone, by hand, and any mix.
 
 import { expect, it } from 'vitest'
-import { declarationOf } from '../../src/engine/checkpoint/declaration.ts'
+import { storedPolicyOf } from '../../src/engine/checkpoint/stored-policy.ts'
 import { type WorkflowContext, type WorkflowOptions, workflow } from '../../src/layers/workflow/index.ts'
 import { hostOf } from '../support/host.ts'
 import { kitWith } from './kits.ts'
@@ -83,7 +83,7 @@ it('is stored with the run, so that tools without the code keep to it', async ()
   const run = await kit.run(definition, undefined, { id: '1' })
   await kit.advance('10s')
   const head = await kit.survive((rp) => rp.head(run.timeline))
-  expect(declarationOf(head!.attributes)).toEqual({
+  expect(storedPolicyOf(head!.attributes)).toEqual({
     kind: 'workflow',
     checkpoint: { every: 5 },
     retain: { checkpoints: 4, history: 'all' },

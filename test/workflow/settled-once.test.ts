@@ -6,7 +6,7 @@ import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { effectsOf } from '../../src/operations/effects.ts'
-import { declareKinds } from '../../src/operations/models.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { at, startServer } from '../server/support.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 

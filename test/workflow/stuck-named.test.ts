@@ -5,7 +5,7 @@ import { workflow } from '../../src/layers/workflow/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { reasonOf } from '../../src/operations/failures.ts'
-import { declareKinds } from '../../src/operations/models.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

@@ -2,7 +2,7 @@
 
 import type { Attribute, TimelineQuery } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
-import { isOfStore } from '../../engine/model/kinds.ts'
+import { isOfStore } from '../../engine/model/first-segment.ts'
 import type { Quarantined } from '../../engine/storage/sound-page.ts'
 import { reasonOf } from '../../operations/failures.ts'
 import { shownAttributes, shownHead } from '../../operations/heads.ts'

@@ -14,7 +14,7 @@ import { notingForgotten } from '../feed/forgotten.ts'
 import { Mirror } from '../feed/mirror/mirror.ts'
 import { meetMirror } from '../feed/mirror/policy.ts'
 import { Host, hostOf } from '../host/host.ts'
-import { Models } from '../model/models.ts'
+import { ModelRegistry } from '../model/model-registry.ts'
 import { refusingComing } from '../storage/coming.ts'
 import { Committer } from '../storage/committer.ts'
 import { FailureNotes } from '../storage/failure-notes.ts'
@@ -175,7 +175,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     committer,
     worker,
     failures,
-    models: withStore(new Models(planted)),
+    models: withStore(new ModelRegistry(planted)),
     redundancy,
     tiers,
     segments: new Segments(inner),
@@ -242,7 +242,7 @@ function tellOf(events: Events): RedundancyListener {
 }
 
 /** The store's own notes are timelines, too; everything of them is kept. */
-function withStore(models: Models): Models {
+function withStore(models: ModelRegistry): ModelRegistry {
   for (const kind of [cutKind, restoreKind]) models.declare(kind)
   models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })
   return models

@@ -25,7 +25,7 @@ import {
   systemPrefix,
   turnWaitMs,
 } from '../model/definition.ts'
-import { checkFirstSegment } from '../model/kinds.ts'
+import { checkFirstSegment } from '../model/first-segment.ts'
 import { type Described, describes, type Model } from '../model/model.ts'
 import type { NewEntry, OpenTimeline, WriteOptions } from '../writing/timeline.ts'
 import type { TurnTimeline } from '../writing/turn-timeline.ts'

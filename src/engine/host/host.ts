@@ -25,8 +25,8 @@ import { whileAwaited } from '../base/stay-alive.ts'
 import type { Worker } from '../base/worker.ts'
 import { type ForkStart, fork } from '../branch/fork.ts'
 import { type BranchOptions, rollback } from '../branch/rollback.ts'
-import { declarationOf } from '../checkpoint/declaration.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from '../checkpoint/savepoint.ts'
+import { storedPolicyOf } from '../checkpoint/stored-policy.ts'
 import { type FollowOptions, follow, type Replica } from '../feed/follow.ts'
 import { checkWhere, existing, type Where } from '../history/locate.ts'
 import { type Recovered, type RecoverOptions, recover } from '../history/recover.ts'
@@ -44,7 +44,7 @@ import {
   opens,
 } from '../model/definition.ts'
 import { idOf, type Model, modelsOf } from '../model/model.ts'
-import type { Models } from '../model/models.ts'
+import type { ModelRegistry } from '../model/model-registry.ts'
 import type { Rollback } from '../model/rollback-report.ts'
 import type { FailureNotes } from '../storage/failure-notes.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
@@ -150,7 +150,7 @@ export class Host implements Engine, LayerHost {
   }
 
   /** The models that this process knows. */
-  get models(): Models {
+  get models(): ModelRegistry {
     return this.kernel.models
   }
 
@@ -415,7 +415,7 @@ export class Host implements Engine, LayerHost {
 
   /** The checkpoint policy of this timeline: the stored one, or that of its definition if it is known here. */
   checkpointPolicyOf({ timeline, attributes }: Pick<Head, 'timeline' | 'attributes'>): CheckpointPolicy | null {
-    return declarationOf(attributes)?.checkpoint ?? this.models.foldOf(timeline)?.checkpoint ?? null
+    return storedPolicyOf(attributes)?.checkpoint ?? this.models.foldOf(timeline)?.checkpoint ?? null
   }
 
   /** The kernel's own fork, independent of the model. */

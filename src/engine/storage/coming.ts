@@ -5,7 +5,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import type { Clock, Commit, Head, Outcome, Store } from '../../core/store/ports.ts'
-import { isOfStore } from '../model/kinds.ts'
+import { isOfStore } from '../model/first-segment.ts'
 import { movedStatus } from './moved.ts'
 import { importingStatus, notesIn } from './store-change.ts'
 

@@ -11,7 +11,7 @@ import type { Planted } from '../base/planted.ts'
 import type { Tracing } from '../base/tracing.ts'
 import type { Worker } from '../base/worker.ts'
 import type { NewEntry } from '../model/entry.ts'
-import type { Models } from '../model/models.ts'
+import type { ModelRegistry } from '../model/model-registry.ts'
 import type { Committer } from './committer.ts'
 import type { FailureNotes } from './failure-notes.ts'
 import type { RedundantStore } from './redundancy/store.ts'
@@ -37,7 +37,7 @@ export interface Kernel {
   /** Failures recorded in the heads of timelines. */
   readonly failures: FailureNotes
   /** The models that this process knows. */
-  readonly models: Models
+  readonly models: ModelRegistry
   /** Null: chunks have no parity, and catalog entries no second copy. */
   readonly redundancy?: RedundantStore | null
   /** The chunks of the store and its colder tiers; the same as `store.blobs`. */

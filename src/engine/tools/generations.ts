@@ -11,7 +11,7 @@ import { originDigest } from '../../core/history/entry-run.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import { type Attribute, type FeedPosition, feedStart, type Sql, type Store } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { declare } from '../checkpoint/declaration.ts'
+import { policyToStore } from '../checkpoint/stored-policy.ts'
 import type { Host } from '../host/host.ts'
 
 /** The generations of one version. */
@@ -143,7 +143,7 @@ export async function note(
     const { epoch } = head ?? (await engine.identity.past(timeline))
     const guard = { timeline, epoch }
     // The commit takes and releases the timeline: the new epoch makes a concurrent commit from the same state fail.
-    const declared = declare(engine.kernel, timeline, head ?? null)
+    const declared = policyToStore(engine.kernel, timeline, head ?? null)
     const outcome = await engine.commit({
       ...{ guard, take, release: true },
       attributes: { ...attributes, ...declared },

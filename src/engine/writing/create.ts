@@ -5,8 +5,8 @@ import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
 import type { Head, PastLife } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { declare } from '../checkpoint/declaration.ts'
 import { onRelease } from '../checkpoint/observed-failures.ts'
+import { policyToStore } from '../checkpoint/stored-policy.ts'
 import type { Entry } from '../history/history.ts'
 import type { Recovered } from '../history/recover.ts'
 import { guards, TimelineState } from '../history/state.ts'
@@ -65,7 +65,7 @@ export function createTimeline<State, Result>(
         }),
       ),
     )
-    const declared = declare(kernel, id, null)
+    const declared = policyToStore(kernel, id, null)
     const released = along.release ? onRelease(fold.checkpoint, {}, epoch, kernel.worker.now()) : null
     const commit = {
       ...along,

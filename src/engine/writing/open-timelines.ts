@@ -8,7 +8,7 @@ import { isHeadLost } from '../../core/history/lost-head.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import type { Failing } from '../base/worker.ts'
-import { declare } from '../checkpoint/declaration.ts'
+import { policyToStore } from '../checkpoint/stored-policy.ts'
 import { type Recovered, recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import type { Fold, OpenOptions } from '../model/definition.ts'
@@ -173,7 +173,7 @@ export class OpenTimelines {
   /** A claim writes only the epoch: this code's declaration is written now, if it differs from the stored one. */
   async #adopt<State>(claimed: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     const head = isHeadLost(claimed) ? await madeAgain(this.#kernel, claimed) : claimed
-    const attributes = declare(this.#kernel, head.timeline, head, true)
+    const attributes = policyToStore(this.#kernel, head.timeline, head, true)
     if (!attributes) return await this.#recover(head, fold, true)
     const guard = { timeline: head.timeline, epoch: head.epoch }
     const outcome = await submit(this.#kernel, { guard, attributes })

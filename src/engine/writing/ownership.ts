@@ -12,8 +12,8 @@ import type { Commit, Head, Take } from '../../core/store/ports.ts'
 import { sleep } from '../../lib/waiting.ts'
 import { throwIfAborted } from '../base/aborting.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { declare } from '../checkpoint/declaration.ts'
 import { onRelease } from '../checkpoint/observed-failures.ts'
+import { policyToStore } from '../checkpoint/stored-policy.ts'
 import type { OpenOptions } from '../model/definition.ts'
 import { refuseHeld } from '../storage/held.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
@@ -44,7 +44,7 @@ export async function takeTimeline(
       from: options.takeover ? 'anyone' : 'dead',
       ...(options.mustExist ? {} : { create: { digest: originDigest(kernel.hash, id) } }),
     }
-    const attributes = { ...declare(kernel, id, head ?? null), ...noted }
+    const attributes = { ...policyToStore(kernel, id, head ?? null), ...noted }
     const { epoch } = head ?? (await kernel.identity.past(id))
     const outcome = await submit(kernel, {
       guard: { timeline: id, epoch },

@@ -11,8 +11,8 @@ import { originDigest, packEntries } from '../../core/history/entry-run.ts'
 import type { Base, Commit, Head, ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
 import { Mutex } from '../../lib/waiting.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { declare } from '../checkpoint/declaration.ts'
 import { retain } from '../checkpoint/retain.ts'
+import { policyToStore } from '../checkpoint/stored-policy.ts'
 import type { OpenOptions } from '../model/definition.ts'
 import { stateIo } from '../snapshot/kernel-io.ts'
 import { verifyChunks } from '../snapshot/restore.ts'
@@ -65,7 +65,7 @@ export class StateTimeline {
     const digest = originDigest(kernel.hash, id)
     const past = await kernel.identity.past(id)
     const made = new StateTimeline(kernel, id, { seq: 0, epoch: past.epoch + 1, digest })
-    const attributes = declare(kernel, id, null)
+    const attributes = policyToStore(kernel, id, null)
     made.#creation = { take: { worker, from: 'free', create: { digest } }, ...(attributes && { attributes }) }
     return made
   }

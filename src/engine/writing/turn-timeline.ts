@@ -9,7 +9,7 @@ import { lastSeq, originDigest } from '../../core/history/entry-run.ts'
 import { isHeadLost } from '../../core/history/lost-head.ts'
 import type { Head, PastLife } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { declare } from '../checkpoint/declaration.ts'
+import { policyToStore } from '../checkpoint/stored-policy.ts'
 import { erasureOf } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from '../history/history.ts'
 import { type Recovered, recover } from '../history/recover.ts'
@@ -113,7 +113,7 @@ export class TurnTimeline<State> {
     if (worker.registered === null) return false
     const create = this.exists ? {} : { create: { digest: originDigest(hash, this.id) } }
     const take = { worker: worker.registered, from: 'anyone', ...create } as const
-    this.#open.attempt(take, declare(this.#kernel, this.id, this.#head))
+    this.#open.attempt(take, policyToStore(this.#kernel, this.id, this.#head))
     return true
   }
 
@@ -196,7 +196,7 @@ export class TurnTimeline<State> {
     const { worker, hash, identity } = this.#kernel
     if (!head && this.#mustExist) throw missing(this.id)
     const create = head ? {} : { create: { digest: originDigest(hash, this.id) } }
-    const attributes = declare(this.#kernel, this.id, head)
+    const attributes = policyToStore(this.#kernel, this.id, head)
     const { epoch } = head ?? (await identity.past(this.id))
     const outcome = await submit(this.#kernel, {
       guard: { timeline: this.id, epoch },

@@ -59,7 +59,7 @@ export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>)
       if (!isRedrive) entries.push(...endsOf(keys, open.state))
       const dead = open.state.letters.size - keys.length
       await open.write(entries, { consume: [message.id], attributes: { dead } })
-      if (keys.length > 0 && dead === 0) engine.kernel.failures.succeeded(open.id)
+      if (keys.length > 0 && dead === 0) engine.failures.succeeded(open.id)
     }
   }
 }

@@ -170,7 +170,7 @@ export class Reconciling implements Session {
     const { letters } = open.state
     const dead = letters.size + (letters.has(name) ? 0 : 1)
     await open.write([{ type: 'gaveUp', data: { letter } }], { attributes: { dead } })
-    void this.#engine.kernel.failures.failed(open.id, error)
+    void this.#engine.failures.failed(open.id, error)
   }
 }
 

@@ -7,7 +7,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/history/scope.ts'
 import { epochGuardOf } from '../../core/store/guard.ts'
-import { declarationOf, otherKind } from '../../engine/checkpoint/declaration.ts'
+import { otherKind, storedPolicyOf } from '../../engine/checkpoint/stored-policy.ts'
 import type { Host } from '../../engine/host/host.ts'
 import {
   type Builds,
@@ -88,7 +88,7 @@ function otherCount(name: string, known: number, partitions: number, isReplaced 
 /** A table that is open here under the id of a partition would be shared instead of taken over. */
 export async function checkIsPartition(engine: Host, timeline: string): Promise<void> {
   const head = await engine.head(timeline)
-  const declared = head && declarationOf(head.attributes)
+  const declared = head && storedPolicyOf(head.attributes)
   if (declared?.kind === 'table') throw otherKind(timeline, declared.kind, 'state-store')
 }
 

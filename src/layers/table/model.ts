@@ -3,7 +3,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
-import { otherKind } from '../../engine/checkpoint/declaration.ts'
+import { otherKind } from '../../engine/checkpoint/stored-policy.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine, Fold } from '../../engine/model/definition.ts'
 import type { EditedFork, ForkEdit } from '../../engine/model/fork-edit.ts'

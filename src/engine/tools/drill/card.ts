@@ -11,8 +11,8 @@ import { planRecovery } from '../../../core/history/recovery.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import type { WorkerRow } from '../../../core/store/worker-row.ts'
 import type { RecoveryReport } from '../../base/recovery-report.ts'
-import { declarationOf, policyOf, settingsOf } from '../../checkpoint/declaration.ts'
 import { planFor } from '../../checkpoint/retain.ts'
+import { policyOf, settingsOf, storedPolicyOf } from '../../checkpoint/stored-policy.ts'
 import { keptInterval } from '../../checkpoint/timing.ts'
 import { cursorHolds } from '../../feed/cursor-holds.ts'
 import { floorOf, lineageOf } from '../../history/history.ts'
@@ -171,7 +171,7 @@ function checkpointingOf(
   open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null,
 ): RecoveryCard['checkpointing'] {
   const usual = kernel.models.find(head.timeline)?.usual?.checkpoint
-  const policy = declarationOf(head.attributes)?.checkpoint ?? fold?.checkpoint ?? usual
+  const policy = storedPolicyOf(head.attributes)?.checkpoint ?? fold?.checkpoint ?? usual
   const kept = keptInterval(policy ?? {}, head.attributes, { isFirst, now: kernel.worker.now() })
   const { costs, failureEveryMs, interval } = open?.checkpointing ?? kept
   const { entries, ms, because } = interval

@@ -4,9 +4,9 @@
 
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
 import type { Head } from '../../../core/store/ports.ts'
-import { policyOf } from '../../checkpoint/declaration.ts'
 import { runEndAtOrBelow } from '../../checkpoint/retain.ts'
-import { isOfStore } from '../../model/kinds.ts'
+import { policyOf } from '../../checkpoint/stored-policy.ts'
+import { isOfStore } from '../../model/first-segment.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { isDamageOfOne, soundHeads } from '../../storage/sound-page.ts'
 import type { OpenPlace } from '../../storage/tiered-blobs.ts'

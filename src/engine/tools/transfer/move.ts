@@ -17,12 +17,12 @@ import { epochGuardOf } from '../../../core/store/guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import { refusalError } from '../../base/refusal-error.ts'
-import { declarationOf } from '../../checkpoint/declaration.ts'
 import { checkpointAside } from '../../checkpoint/savepoint.ts'
+import { storedPolicyOf } from '../../checkpoint/stored-policy.ts'
 import { existing } from '../../history/locate.ts'
 import { recover } from '../../history/recover.ts'
 import type { Host } from '../../host/host.ts'
-import { refuseOfStore } from '../../model/kinds.ts'
+import { refuseOfStore } from '../../model/first-segment.ts'
 import type { Model } from '../../model/model.ts'
 import { knownForMs } from '../../storage/coming.ts'
 import { submit } from '../../storage/kernel.ts'
@@ -225,7 +225,7 @@ const neverAlone = [
 
 function refuseUnknown({ timeline, attributes }: Head, model: Model | null): void {
   const needsModel =
-    neverAlone.some((scope) => isWithin(scope, timeline)) || declarationOf(attributes)?.kind === 'state-store'
+    neverAlone.some((scope) => isWithin(scope, timeline)) || storedPolicyOf(attributes)?.kind === 'state-store'
   if (model || !needsModel) return
   const what = `the definition of ${timeline} is not known here: open it first, or name it with declare()`
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline })

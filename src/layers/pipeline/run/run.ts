@@ -337,7 +337,7 @@ export class PipelineRun {
     timing: CheckpointTiming,
     parts: Pick<ConstructorParameters<typeof Flow>[2], 'scale' | 'resources' | 'trace' | 'origins'>,
   ): Flow {
-    const { clock, random } = this.#engine.kernel
+    const { clock, random } = this.#engine
     return new Flow(this.#graph, writers, {
       pipeline: this.timeline,
       lettersMax: this.#options.lettersMax,

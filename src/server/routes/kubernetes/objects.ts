@@ -13,7 +13,7 @@ import {
   revisionOf,
 } from '../../../layers/resource/rules/kubernetes.ts'
 import type { ResourceObject } from '../../../layers/resource/rules/object.ts'
-import type { OpenCollection } from '../../kinds.ts'
+import type { OpenCollection } from '../../resource-kinds.ts'
 import type { Call } from '../../route.ts'
 import { selectorOf } from './listing.ts'
 import { jsonReply, Refused, statusReply } from './status.ts'

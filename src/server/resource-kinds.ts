@@ -20,7 +20,7 @@ interface Held {
   users: number
 }
 
-export class Kinds {
+export class ResourceKinds {
   readonly #engine: Reprise
   readonly #openMax: number
   readonly #definitions: readonly ResourceDefinition[]

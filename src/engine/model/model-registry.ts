@@ -8,7 +8,7 @@ import type { Planted } from '../base/planted.ts'
 import type { Fold } from './definition.ts'
 import type { Model } from './model.ts'
 
-export class Models {
+export class ModelRegistry {
   readonly #byScope = new Map<string, Model>()
   readonly #watchers: ((model: Model) => Promise<void>)[] = []
   readonly #ignoresSegments: boolean

@@ -13,14 +13,14 @@ import type { Model } from '../model/model.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { onTake } from './observed-failures.ts'
 
-export const declaredAttribute = '$declared'
+export const policyAttribute = '$declared'
 
-export interface Declaration {
+export interface StoredPolicy {
   readonly kind: string
   readonly retain?: RetentionPolicy
   readonly checkpoint?: CheckpointPolicy
   /** When code last changed it, the worker that ran that code, and the previous value. */
-  readonly changed?: { readonly at: number; readonly by: string; readonly from: Omit<Declaration, 'changed'> | null }
+  readonly changed?: { readonly at: number; readonly by: string; readonly from: Omit<StoredPolicy, 'changed'> | null }
 }
 
 /** Prefix of the engine's own attributes. */
@@ -29,11 +29,11 @@ export function isOwnAttribute(key: string): boolean {
 }
 
 /** The stored declaration; null if there is none. Unreadable text counts as none, and is replaced. */
-export function declarationOf(attributes: Head['attributes']): Declaration | null {
-  const text = attributes[declaredAttribute]
+export function storedPolicyOf(attributes: Head['attributes']): StoredPolicy | null {
+  const text = attributes[policyAttribute]
   if (typeof text !== 'string') return null
   try {
-    const value = JSON.parse(text) as Declaration
+    const value = JSON.parse(text) as StoredPolicy
     return typeof value === 'object' && value !== null && typeof value.kind === 'string' ? value : null
   } catch {
     return null
@@ -41,7 +41,7 @@ export function declarationOf(attributes: Head['attributes']): Declaration | nul
 }
 
 /** The declaration that a model stores. Null: its policy is the usual one, and its kind follows from the id. */
-function wantedOf(model: Model, timeline: string): Omit<Declaration, 'changed'> | null {
+function wantedOf(model: Model, timeline: string): Omit<StoredPolicy, 'changed'> | null {
   if (model.name === null || model.policy === 'fixed') return null
   const { retain, checkpoint } = model.fold ?? {}
   const isUsual = model.usual && same(model.usual.retain, retain) && same(model.usual.checkpoint, checkpoint)
@@ -53,7 +53,7 @@ function wantedOf(model: Model, timeline: string): Omit<Declaration, 'changed'> 
  * The attributes to write when this process takes the timeline, so that the stored declaration matches its code. Throws
  * CONFLICT if the stored kind is another.
  */
-export function declare(
+export function policyToStore(
   kernel: Kernel,
   timeline: string,
   head: Head | null,
@@ -78,18 +78,18 @@ function declaredBy(
   timeline: string,
   head: Head | null,
 ): Record<string, Attribute> | null {
-  const stored = head && declarationOf(head.attributes)
+  const stored = head && storedPolicyOf(head.attributes)
   if (stored && stored.kind !== model.kind) throw otherKind(timeline, stored.kind, model.kind)
   const wanted = wantedOf(model, timeline)
   const before = stored && plain(stored)
   if (same(before ?? null, wanted)) return null
-  if (!before && head === null) return wanted && { [declaredAttribute]: JSON.stringify(wanted) }
+  if (!before && head === null) return wanted && { [policyAttribute]: JSON.stringify(wanted) }
   // Nothing is stored if earlier code had the usual policy, or an older version ran: that is not a change.
   const { retain, checkpoint } = model.usual ?? {}
   const next = wanted ?? { kind: model.kind, ...(retain && { retain }), ...(checkpoint && { checkpoint }) }
   const changed = before ? { at: kernel.worker.now(), by: kernel.worker.id ?? '', from: before } : undefined
   if (changed) kernel.events.emit('declared', { timeline, from: before, to: next })
-  return { [declaredAttribute]: JSON.stringify({ ...next, ...(changed && { changed }) }) }
+  return { [policyAttribute]: JSON.stringify({ ...next, ...(changed && { changed }) }) }
 }
 
 export interface KnownPolicy {
@@ -144,12 +144,12 @@ function isByProcess(kernel: Kernel): boolean {
 }
 
 /** An archive has no attributes: the declaration of its original timeline applies. */
-async function storedFor(kernel: Kernel, head: Head): Promise<Declaration | null> {
-  const own = declarationOf(head.attributes)
+async function storedFor(kernel: Kernel, head: Head): Promise<StoredPolicy | null> {
+  const own = storedPolicyOf(head.attributes)
   if (own || head.status !== 'archived') return own
   for (let id = archivedFrom(head.timeline); id !== null; id = archivedFrom(id)) {
     const [live] = await kernel.store.head([id as Head['timeline']])
-    const found = live && declarationOf(live.attributes)
+    const found = live && storedPolicyOf(live.attributes)
     if (found) return found
   }
   return null
@@ -160,7 +160,7 @@ async function newestFoldVersion(kernel: Kernel, head: Head): Promise<string> {
   return (await kernel.store.checkpoints(head.timeline))[0]?.foldVersion ?? '1'
 }
 
-function plain({ changed: _, ...rest }: Declaration): Omit<Declaration, 'changed'> {
+function plain({ changed: _, ...rest }: StoredPolicy): Omit<StoredPolicy, 'changed'> {
   return rest
 }
 

@@ -1,4 +1,5 @@
-// Runs a suite of benches: npm run bench -- SUITE [--json] [--runs N] [--only NAME].
+// Runs a suite of benches: npm run bench -- SUITE [--json] [--runs N] [--only NAME] [--record]. --record stores the results
+// in bench/figures.json (figures.mjs).
 // A suite is bench/SUITE.mjs; its default export (or `benches`) is an array of
 //   { name, unit, target?, note?, setup?, run({ index }), teardown? }
 // where run gives { value, baseline?, details? } or { skip: 'reason' }, value and baseline measured in the same run.
@@ -8,15 +9,17 @@
 
 import { spawn } from 'node:child_process'
 import { readdirSync } from 'node:fs'
+import { loadavg } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { record } from './figures.mjs'
 import { judge, readTarget } from './judge.mjs'
 import { median, spread } from './measure.mjs'
 import { formatTable } from './table.mjs'
 
 const runsForAFigure = 5
 // Further helpers of suites go in bench/support/.
-const notSuites = ['run.mjs', 'measure.mjs', 'judge.mjs', 'table.mjs']
+const notSuites = ['run.mjs', 'measure.mjs', 'judge.mjs', 'table.mjs', 'figures.mjs']
 
 // A suite that prints must not spoil the one object on stdout.
 console.log = console.error
@@ -25,7 +28,8 @@ process.exitCode = await main()
 async function main() {
   const options = readOptions()
   if (options === undefined) return 2
-  const { suite, runs, only, isJson } = options
+  const { suite, runs, only, isJson, isRecorded } = options
+  const [load] = loadavg()
   const loaded = await import(new URL(`./${suite}.mjs`, import.meta.url).href)
   const all = loaded.default ?? loaded.benches
   if (!Array.isArray(all)) return refuse(`bench/${suite}.mjs exports no array of benches`)
@@ -41,6 +45,7 @@ async function main() {
     results.push(isApart ? await apart(suite, bench, runs) : await measure(bench, runs, isStrict))
   const text = isJson ? JSON.stringify({ suite, results }) : formatTable(suite, results)
   await new Promise((done) => process.stdout.write(`${text}\n`, done))
+  if (isRecorded) record(suite, results, load)
   const hasFailed = ({ error, met }) => error !== undefined || (isStrict && met === false)
   return results.some(hasFailed) ? 1 : 0
 }
@@ -49,21 +54,29 @@ function readOptions() {
   try {
     const { values, positionals } = parseArgs({
       allowPositionals: true,
-      options: { json: { type: 'boolean' }, runs: { type: 'string' }, only: { type: 'string' } },
+      options: {
+        json: { type: 'boolean' },
+        runs: { type: 'string' },
+        only: { type: 'string' },
+        record: { type: 'boolean' },
+      },
     })
     const [suite, ...rest] = positionals
     const runs = Number(values.runs ?? runsForAFigure)
     if (suite === undefined || rest.length > 0) return void refuse('name one suite')
     if (!/^[a-z][a-z0-9-]*$/.test(suite) || !suites().includes(suite)) return void refuse(`no suite called ${suite}`)
-    if (!Number.isInteger(runs) || runs < 1) return void refuse('--runs is a whole number of 1 or more')
-    return { suite, runs, only: values.only, isJson: values.json === true }
+    if (!Number.isInteger(runs) || runs < 1) return void refuse('--runs must be a whole number of at least 1')
+    if (values.record && runs < runsForAFigure) return void refuse(`--record needs at least ${runsForAFigure} runs`)
+    return { suite, runs, only: values.only, isJson: values.json === true, isRecorded: values.record === true }
   } catch (error) {
     return void refuse(error.message)
   }
 }
 
 function refuse(reason) {
-  console.error(`${reason}\nnpm run bench -- SUITE [--json] [--runs N] [--only NAME]\nsuites: ${suites().join(', ')}`)
+  console.error(
+    `${reason}\nnpm run bench -- SUITE [--json] [--runs N] [--only NAME] [--record]\nsuites: ${suites().join(', ')}`,
+  )
   return 2
 }
 

@@ -1,8 +1,12 @@
 // The bench runner as its users call it: one process, its stdout, its exit code. No time is asserted.
 
 import { spawnSync } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
-import { expect, it } from 'vitest'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { figuresTable, quotedTable, readFigures, record, withTable } from '../bench/figures.mjs'
 
 const runner = fileURLToPath(new URL('../bench/run.mjs', import.meta.url))
 
@@ -61,4 +65,52 @@ it.each([
   const { status, stdout, stderr } = bench(...options)
   expect({ status, stdout }).toEqual({ status: 2, stdout: '' })
   expect(stderr).toContain('suites:')
+})
+
+describe('the recorded figures', () => {
+  const pages = new URL('../', import.meta.url)
+  const read = (page: string, folder = pages) => readFileSync(new URL(page, folder), 'utf8')
+
+  it('are those of the tables in bench/README.md and README.md, which quote no others', () => {
+    const recorded = readFigures()
+    for (const [page, table] of [
+      ['bench/README.md', figuresTable(recorded)],
+      ['README.md', quotedTable(recorded)],
+    ] as const) {
+      expect(read(page)).toBe(withTable(read(page), table))
+    }
+    const prose = read('README.md').replace(/<!-- figures -->[\s\S]*<!-- \/figures -->/, '')
+    expect(prose.match(/\b[\d.]+ (?:times|×)|of their speed|\b[\d,]+ (?:runs|entries|items)\/s/g)).toBeNull()
+    expect(
+      read('bench/README.md')
+        .replace(/<!-- figures -->[\s\S]*<!-- \/figures -->/, '')
+        .split('\n').length,
+    ).toBeLessThan(80)
+  })
+
+  it('are replaced by those of a suite that was run with --record, with date, commit and condition', () => {
+    const root = pathToFileURL(`${mkdtempSync(join(tmpdir(), 'figures-'))}/`)
+    mkdirSync(new URL('bench', root))
+    for (const page of ['README.md', 'bench/README.md', 'bench/figures.json'])
+      writeFileSync(new URL(page, root), read(page))
+    const result = {
+      ...{ name: 'cli-start', unit: 'ms', baseline: 100, ratio: 0.2 },
+      spread: 0.1,
+      met: true,
+      target: null,
+    }
+    record('job', [{ ...result, value: 20 }], 0, new URL('bench/', root))
+    const { figures } = readFigures(new URL('bench/', root))
+    const made = figures.filter((each: { bench: string }) => each.bench === 'cli-start')
+    expect(made).toMatchObject([{ suite: 'job', value: 20, ratio: 0.2, condition: 'quiet', target: 'reported' }])
+    expect(made[0].commit).toMatch(/^[0-9a-f]{8}$/)
+    expect(figures.length).toBe(readFigures().figures.length)
+    expect(read('README.md', root)).toContain('20 ms, baseline 100, ratio 0.2 (quiet machine')
+    expect(read('bench/README.md', root)).toContain('| `cli-start` | 20 ms | 100 | 0.2 | 10 % | reported | yes |')
+    rmSync(root, { recursive: true })
+  })
+
+  it('are not recorded from fewer than five runs', () => {
+    expect(bench('self', '--runs', '2', '--record')).toMatchObject({ status: 2, stdout: '' })
+  })
 })

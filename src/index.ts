@@ -42,7 +42,7 @@ export {
 } from './engine/api/timeline-definition.ts'
 export type { EngineEvents, EventName, Events, Listener } from './engine/base/events.ts'
 export { type LogFields, type Logged, type Logger, type LogPlace, logOf } from './engine/base/log.ts'
-export type { Asked, Pending } from './engine/base/pending.ts'
+export type { AsyncMethods, Pending } from './engine/base/pending.ts'
 export type { RecoveryReport } from './engine/base/recovery-report.ts'
 export type { RollbackOptions } from './engine/branch/rollback.ts'
 export type { CheckpointRequest, PublishedCheckpoint } from './engine/checkpoint/checkpointer.ts'

@@ -46,7 +46,7 @@ const specs: Readonly<Record<string, Spec>> = {
   stop: {
     title: 'Stop',
     role: 'operate',
-    words: 'A pipeline stops with a savepoint, a job when what is in flight is finished. Run it again, and it goes on.',
+    words: 'A pipeline stops with a savepoint, a job after its items in flight. Run it again to resume.',
     fields: [reason],
     command: (id) => `reprise stop ${quoted(id)}`,
     body: (values) => ({ reason: values.reason || 'stopped in the dashboard' }),
@@ -55,7 +55,7 @@ const specs: Readonly<Record<string, Spec>> = {
     title: 'Cancel',
     role: 'operate',
     words:
-      'It is asked to end: what a workflow did is undone by its own code. A job finishes what is in flight, and a pipeline ends at once, without a savepoint.',
+      'A workflow compensates its steps and ends. A job finishes its items in flight, and a pipeline ends at once, without a savepoint.',
     tone: 'danger',
     fields: [reason],
     command: (id) => `reprise cancel ${quoted(id)}`,
@@ -64,7 +64,7 @@ const specs: Readonly<Record<string, Spec>> = {
   terminate: {
     title: 'Terminate',
     role: 'operate',
-    words: 'It ends at once. Nothing that it did is undone.',
+    words: 'The run ends at once, without compensation.',
     tone: 'danger',
     fields: [reason],
     command: (id) => `reprise terminate ${quoted(id)}`,
@@ -73,7 +73,7 @@ const specs: Readonly<Record<string, Spec>> = {
   retry: {
     title: 'Retry',
     role: 'operate',
-    words: 'Its last failure is taken back, and it goes on from there. Steps that are done are not done again.',
+    words: 'The last failure is undone, and the run resumes from there. Finished steps are not repeated.',
     fields: [],
     command: (id) => `reprise retry ${quoted(id)}`,
     body: () => ({}),
@@ -81,7 +81,7 @@ const specs: Readonly<Record<string, Spec>> = {
   signal: {
     title: 'Send a signal',
     role: 'operate',
-    words: 'It is durable when this is answered, and is read when the run comes to it.',
+    words: 'The signal is durable once the server answers; the run reads it when it waits for it.',
     fields: [
       { name: 'name', label: 'Name of the signal' },
       { name: 'value', label: 'Value', hint: 'JSON, or left empty', isJson: true, isOptional: true },
@@ -93,7 +93,7 @@ const specs: Readonly<Record<string, Spec>> = {
   settle: {
     title: 'Settle a step',
     role: 'operate',
-    words: 'You say what became of a step whose outcome nobody knows. The run believes you.',
+    words: 'Records the outcome of a step in doubt. The run continues with it.',
     fields: [
       { name: 'step', label: 'Step' },
       { name: 'outcome', label: 'It was', options: ['done', 'failed', 'retry', 'compensated'] },
@@ -105,7 +105,7 @@ const specs: Readonly<Record<string, Spec>> = {
   decide: {
     title: 'Decide',
     role: 'operate',
-    words: 'The session waits for a person. Your word counts when it resumes.',
+    words: 'The session waits for a decision, which takes effect when it resumes.',
     fields: [{ name: 'verdict', label: 'Verdict', options: ['approve', 'refuse', 'replay', 'done', 'retry'] }, reason],
     command: (id, { verdict = '' }) => `reprise decide ${quoted(id)} ${verdict}`,
     body: ({ verdict, reason: why }) => ({ verdict, ...(why && { reason: why }) }),
@@ -113,7 +113,7 @@ const specs: Readonly<Record<string, Spec>> = {
   redrive: {
     title: 'Send dead letters back',
     role: 'operate',
-    words: 'What was given up is tried again: all of it, or only these keys.',
+    words: 'Dead letters are retried: all of them, or only these keys.',
     fields: [{ name: 'keys', label: 'Keys', hint: 'one per line; empty: all', isOptional: true }],
     command: (id, { keys = '' }) =>
       `reprise redrive ${quoted(id)} ${keys.split('\n').filter(Boolean).map(quoted).join(' ')}`.trim(),
@@ -122,7 +122,7 @@ const specs: Readonly<Record<string, Spec>> = {
   fork: {
     title: 'Fork',
     role: 'write',
-    words: 'A new timeline that shares history up to this entry and goes its own way. The old one does not notice.',
+    words: 'A new timeline that shares the history up to this entry. The original is not changed.',
     fields: [
       {
         name: 'seq',
@@ -145,7 +145,7 @@ const specs: Readonly<Record<string, Spec>> = {
             },
             {
               ...{ name: 'value', label: 'Goes on with', isJson: true, isOptional: true, goesWith: 'name' },
-              hint: 'JSON, in place of what is recorded',
+              hint: 'JSON that replaces the recorded value',
             },
             ...(edits.input
               ? [{ name: 'input', label: 'Input', hint: 'JSON; empty: the same', isJson: true, isOptional: true }]
@@ -167,7 +167,7 @@ const specs: Readonly<Record<string, Spec>> = {
   savepoints: {
     title: 'Savepoint',
     role: 'operate',
-    words: 'The state is captured and kept until somebody releases it.',
+    words: 'The state is captured and kept until it is released.',
     fields: [
       { name: 'seq', label: 'After entry' },
       { name: 'label', label: 'Label', isOptional: true },
@@ -372,7 +372,7 @@ function RollbackDialog({ timeline, seq, onClose }: { timeline: Timeline; seq: n
               </li>
             ))}
           </ul>
-          <PlanList title="Done outside, as the model tells it" items={plan.undone.did} />
+          <PlanList title="Outside effects, as the model reports them" items={plan.undone.did} />
           <PlanList
             title="Will be compensated, in this order"
             items={plan.undone.effects.compensate.map(({ name }) => name)}

@@ -81,7 +81,7 @@ export function Checkpoints({ timeline }: { timeline: Timeline }) {
   return (
     <div class="checkpoints">
       <div class="row-head">
-        <h2>If it had to come back now</h2>
+        <h2>If it had to recover now</h2>
         <span class="grow" />
         <Button
           disabled={isBusy || whyNot('operate') !== undefined}
@@ -206,7 +206,7 @@ function CardFacts({ card }: { card: Card }) {
   return (
     <>
       {missing && <p class="why-not">{missing}</p>}
-      {invalid && <p class="why-not">The state makes no sense, as its definition says: {invalid}</p>}
+      {invalid && <p class="why-not">The state is invalid by its definition: {invalid}</p>}
       <Facts
         facts={[
           [

@@ -27,7 +27,7 @@ export function Flow({ timeline }: { timeline: Timeline }) {
       </div>
       <Problems problem={problem} retry={again} />
       {value && !flow && (
-        <p class="dim">Nothing is known of it yet: it is noted with each checkpoint, and none has been made since.</p>
+        <p class="dim">No figures yet: each checkpoint stores them, and there was none since the start.</p>
       )}
       {flow && <Drawn flow={flow} />}
     </section>

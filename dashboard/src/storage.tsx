@@ -123,7 +123,7 @@ function ByKind({ kinds, isPartial, looked }: { kinds: StorageAnswer['kinds']; i
       <h2>By model</h2>
       {isPartial && <p class="dim">Of the first {count(looked)} timelines.</p>}
       <Table
-        name="What lies in the store, by model"
+        name="Content of the store, by model"
         heads={['Kind', '>Timelines', '>Checkpoints', '>State now', 'Kept by checkpoints']}
         rows={kinds.map((each) => ({
           key: String(each.kind),
@@ -153,7 +153,7 @@ function Recent({ checkpoints }: { checkpoints: StorageAnswer['checkpoints'] }) 
       <h2>Checkpoints taken last</h2>
       {checkpoints.length === 0 && (
         <Empty title="No checkpoints yet">
-          <p>They come when replaying would take longer than their policy allows.</p>
+          <p>A checkpoint is made when a replay would take longer than the policy allows.</p>
         </Empty>
       )}
       {checkpoints.length > 1 && (
@@ -292,7 +292,7 @@ function Drills({ onDone }: { onDone: () => void }) {
       </div>
       <Problems problem={log.problem} />
       {log.value && reports.length === 0 && (
-        <p class="dim">Nothing to tell: no recovery, no failed checkpoint, no repair.</p>
+        <p class="dim">No reports: no recovery, no failed checkpoint, no repair.</p>
       )}
       <ul class="log">
         {reports.map((report) => (
@@ -334,7 +334,7 @@ function Retention() {
         </Button>
       </div>
       <Problems problem={problem} />
-      {!answer && <p class="dim">A dry run changes nothing: it says of each checkpoint why it stays or goes.</p>}
+      {!answer && <p class="dim">A dry run changes nothing: it shows why each checkpoint is kept or removed.</p>}
       {answer && (
         <>
           <p>
@@ -369,7 +369,7 @@ function Retention() {
           </ul>
           {answer.unknown.length > 0 && (
             <p class="dim">
-              {count(answer.unknown.length, 'timeline')} left as they are: nobody here knows what is to be kept of them.
+              {count(answer.unknown.length, 'timeline')} unchanged: their retention policy is unknown here.
             </p>
           )}
         </>

@@ -103,7 +103,7 @@ export function System() {
         <CommandLine command="reprise workers --all" />
         <OpenJson href={urlOf('v1/workers', { all: true })} />
       </div>
-      <Part title="Doctor" loaded={doctor} count={doctor.value?.checks.length} none="It found nothing to look at.">
+      <Part title="Doctor" loaded={doctor} count={doctor.value?.checks.length} none="There was nothing to check.">
         <ul class="doctor">
           {doctor.value?.checks.map(({ name, state, what, cure }) => (
             <li key={`${name} ${what}`} class={state}>
@@ -121,7 +121,7 @@ export function System() {
         title="Workers"
         loaded={workers}
         count={workers.value?.workers.length}
-        none="No process is at work on this store."
+        none="No worker is running on this store."
       >
         <Workers workers={workers.value?.workers ?? []} />
       </Part>
@@ -193,7 +193,7 @@ export function System() {
       <Part title="Resources" loaded={resources} count={resources.value?.total} none="There are none here.">
         {resources.value && <Resources found={resources.value} />}
       </Part>
-      <Part title="Remembered results" loaded={memos} count={memos.value?.total} none="Nothing is remembered here.">
+      <Part title="Remembered results" loaded={memos} count={memos.value?.total} none="There are no stored results.">
         <Table
           name="Remembered results"
           heads={['Result', '>Last used', '>Computed']}
@@ -211,7 +211,7 @@ export function System() {
         title="Build caches"
         loaded={caches}
         count={caches.value?.caches.length}
-        none="No build tool has asked this server for anything since it started."
+        none="No build tool has sent a request since this server started."
       >
         <Table
           name="Build caches"
@@ -226,7 +226,7 @@ export function System() {
         title="Memos"
         loaded={caches}
         count={caches.value?.memos.length}
-        none="No memo was asked for anything in the process of this server since it started; /metrics of the process that asks counts its own."
+        none="No memo was called in the process of this server since it started; other processes count their own calls in /metrics."
       >
         <Table
           name="Memos"
@@ -237,19 +237,14 @@ export function System() {
           }))}
         />
       </Part>
-      <Part
-        title="Why memos missed"
-        loaded={caches}
-        count={missed?.length}
-        none="None has missed since this server started."
-      >
+      <Part title="Why memos missed" loaded={caches} count={missed?.length} none="No misses since this server started.">
         <Table name="Why memos missed" heads={['Memo', 'Why it was not there', '>When']} rows={missed ?? []} />
       </Part>
       <Part
         title="Consumers of the feed"
         loaded={consumers}
         count={consumers.value?.consumers.length}
-        none="Nobody reads the feed by name."
+        none="The feed has no named readers."
       >
         <Table
           name="Consumers"

@@ -165,7 +165,7 @@ function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker 
       />
       {summary && (
         <details class="summary">
-          <summary>What its state says</summary>
+          <summary>Summary of its state</summary>
           <Json value={summary} />
         </details>
       )}

@@ -93,5 +93,5 @@ export function parseJson(json: string, what: string): unknown {
   )
 }
 
-/** Strings are skipped as a whole, whatever digits they contain. */
+/** Matches whole strings, so that digits inside them are skipped. */
 const stringsAndNumbers = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g

@@ -11,7 +11,7 @@ import { type Attempt, Broken, onLine } from './line.ts'
 
 export { type Attempt, Broken }
 
-export interface Way {
+export interface Endpoint {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
   /** A connection without progress for this long is aborted. */
@@ -23,7 +23,11 @@ const stallUsually = '60s'
 const attemptsMax = 30
 const pauseMaxMs = 5000
 
-export function wayTo(address: string, options: Options, env: Readonly<Record<string, string | undefined>>): Way {
+export function endpointOf(
+  address: string,
+  options: Options,
+  env: Readonly<Record<string, string | undefined>>,
+): Endpoint {
   const url = URL.canParse(address) ? new URL(address) : null
   if (!url || !/^https?:$/.test(url.protocol)) {
     throw new UsageError(`${address} is not a URL that starts with http:// or https://`)
@@ -37,7 +41,7 @@ export function wayTo(address: string, options: Options, env: Readonly<Record<st
 }
 
 export async function ask(
-  { headers }: Way,
+  { headers }: Endpoint,
   url: URL,
   init: RequestInit & { readonly duplex?: 'half' },
 ): Promise<Response> {

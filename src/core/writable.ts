@@ -1,6 +1,6 @@
 /**
- * For a copy that is changed before anyone else sees it. `{ ...record }` followed by setting fields took about half the time
- * of `{ ...record, field: value }` in profiles of many concurrent runs; in an isolated loop there is no difference.
+ * For a copy that is changed before anyone else sees it. `{ ...record }` followed by setting fields took about half the time of
+ * `{ ...record, field: value }` in profiles of many concurrent runs; in an isolated loop there is no difference.
  *
  * @example const next: Writable<Row> = { ...row }
  */

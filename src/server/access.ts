@@ -8,7 +8,7 @@ import { RepriseError } from '../core/errors.ts'
 import { isWithin } from '../core/history/scope.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import { checkScope } from '../layers/artifact/index.ts'
-import type { Asked } from './asked.ts'
+import type { ServerRequest } from './server-request.ts'
 
 /** `read` reads; `operate` also sends requests to runs and runs the tools; `write` also appends, forks and rolls back. */
 export type Role = 'read' | 'operate' | 'write'
@@ -108,7 +108,7 @@ export class Access {
   }
 
   /** Identifies the caller by a token, or by the session of a page. Null: unknown caller. */
-  identify(asked: Asked): { readonly principal: Principal; readonly isBrowser: boolean } | null {
+  identify(asked: ServerRequest): { readonly principal: Principal; readonly isBrowser: boolean } | null {
     const given = tokenOf(asked.header('authorization') ?? '')
     if (given === null) return null
     const principal = this.#byToken(given) ?? this.#signer('session', given)?.principal ?? null
@@ -128,7 +128,7 @@ export class Access {
   }
 
   /** A session of the token that the request carries; a session begins no other, so it ends at its time. */
-  sessionOf(asked: Asked): Session | null {
+  sessionOf(asked: ServerRequest): Session | null {
     const principal = this.#byToken(tokenOf(asked.header('authorization') ?? '') ?? '')
     return principal && this.#session(principal.name)
   }

@@ -27,7 +27,7 @@ interface Kept {
 /** Read entry by entry; the fold has no state. */
 const fold: Fold<null> = { version: 'requests/1', initial: () => null, apply: () => null }
 
-export interface Asked {
+export interface KeyedRequest {
   readonly principal: string
   readonly key: string
   /** Method, path and body: a different request with the same key is refused. */
@@ -48,7 +48,7 @@ export class Answers {
 
   /** Returns the result of `act` as JSON, or the stored one of the first call. */
   async once(
-    { principal, key, what }: Asked,
+    { principal, key, what }: KeyedRequest,
     act: () => Promise<unknown>,
   ): Promise<{ readonly json: string; readonly isAgain: boolean }> {
     const id = timelineId(`${scope}${digest(`${principal}\n${key}`)}`)

@@ -3,16 +3,16 @@
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Principal } from './access.ts'
-import type { Asked } from './asked.ts'
 import { reached } from './reach.ts'
 import { type Body, bodyOf, keyOf, queryOf } from './request.ts'
 import type { Call, QueryValues, Route, ServerParts } from './route.ts'
+import type { ServerRequest } from './server-request.ts'
 
 export class CheckedCall implements Call {
   readonly engine: Reprise
   readonly server: ServerParts
   readonly principal: Principal
-  readonly asked: Asked
+  readonly asked: ServerRequest
   readonly params: Readonly<Record<string, string>>
   readonly query: QueryValues
   readonly body: Readonly<Record<string, unknown>>

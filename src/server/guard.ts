@@ -2,15 +2,15 @@
 // must receive nothing), and its origin.
 
 import { RepriseError } from '../core/errors.ts'
-import { type Asked, tooLarge } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
 import { jsonHeaders, Reply } from './reply.ts'
+import { type ServerRequest, tooLarge } from './server-request.ts'
 
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /** The hosts and origins this server accepts; loopback names are always accepted. */
-export class Doors {
+export class OriginCheck {
   readonly #origins: ReadonlySet<string>
   readonly #hosts: ReadonlySet<string>
 
@@ -26,7 +26,7 @@ export class Doors {
   }
 
   /** Refuses an unknown host, and requests sent by another site. */
-  check(asked: Asked): void {
+  check(asked: ServerRequest): void {
     const host = hostOf(asked)
     if (!this.#isOurs(host)) {
       throw new RepriseError('FORBIDDEN', `this server does not answer to the host ${host.slice(0, 80)}`, {})
@@ -43,7 +43,7 @@ export class Doors {
   }
 
   /** With a cookie of the host, a browser can send requests its user did not intend: a write must carry its origin. */
-  checkBrowser(asked: Asked): void {
+  checkBrowser(asked: ServerRequest): void {
     if (safeMethods.has(asked.method) || asked.header('origin') !== null) return
     if (asked.header('sec-fetch-site') === 'same-origin') return
     throw new RepriseError('FORBIDDEN', 'a write with a cookie must carry its Origin', {})
@@ -59,11 +59,11 @@ export class Doors {
   }
 }
 
-function hostOf(asked: Asked): string {
+function hostOf(asked: ServerRequest): string {
   return (asked.header('host') ?? new URL(asked.url).host).toLowerCase()
 }
 
-export function checkSize(asked: Asked, limits: ServerLimits): void {
+export function checkSize(asked: ServerRequest, limits: ServerLimits): void {
   if (asked.url.length > limits.urlLength) throw tooLarge('the address', limits.urlLength, 'characters')
   if (asked.headerBytes > limits.headerBytes) throw tooLarge('the headers', limits.headerBytes, 'bytes')
 }

@@ -9,8 +9,8 @@ import { RepriseError } from '../core/errors.ts'
 import { secured } from './guard.ts'
 import type { ServerLimits } from './limits.ts'
 import { isSimple, NodeAsked, send } from './node.ts'
-import { longTimes } from './places.ts'
 import { problemOf, problemReply } from './problem.ts'
+import { longTimes } from './request-slots.ts'
 import { answererOf, type Server } from './serve.ts'
 
 export interface ListenOptions {

@@ -3,10 +3,10 @@
 import type { IncomingMessage } from 'node:http'
 import { expect, test } from 'vitest'
 import fc from '../../test/support/properties.ts'
-import { addressOf } from './asked.ts'
 import { isSimple } from './node.ts'
 import { queryOf } from './request.ts'
 import type { Route } from './route.ts'
+import { addressOf } from './server-request.ts'
 
 const asked = (url: string, more: Record<string, string> = {}, method = 'GET') =>
   ({ method, url, headers: { host: '127.0.0.1:4400', ...more } }) as unknown as IncomingMessage

@@ -2,10 +2,10 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { RepriseError } from '../core/errors.ts'
-import { type Asked, addressOf, checkAnnounced, tooLarge } from './asked.ts'
 import { type ByteSource, isSource, type Reply } from './reply.ts'
+import { addressOf, checkAnnounced, type ServerRequest, tooLarge } from './server-request.ts'
 
-export class NodeAsked implements Asked {
+export class NodeAsked implements ServerRequest {
   readonly method: string
   readonly url: string
   readonly path: string

@@ -5,8 +5,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
-import type { Asked } from './asked.ts'
 import { Reply } from './reply.ts'
+import type { ServerRequest } from './server-request.ts'
 
 /** Beside the built server, or, when running from source, where the build writes it. */
 const folders = ['../dashboard/', '../../dist/dashboard/'].map((path) => fileURLToPath(new URL(path, import.meta.url)))
@@ -33,7 +33,7 @@ export class Page {
   }
 
   /** Null: no such file. */
-  answer(asked: Asked): Reply | null {
+  answer(asked: ServerRequest): Reply | null {
     const path = asked.path.slice(this.#basePath.length)
     this.#files ??= readAll()
     // The page names its files relative to itself.

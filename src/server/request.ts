@@ -2,11 +2,11 @@
 
 import { isWellFormed } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Asked } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
-import { longTimes } from './places.ts'
+import { longTimes } from './request-slots.ts'
 import type { QueryValues, Route } from './route.ts'
 import { mismatch } from './schema.ts'
+import type { ServerRequest } from './server-request.ts'
 import { within } from './within.ts'
 
 const keyLengthMax = 255
@@ -66,7 +66,7 @@ function decode(text: string): string {
 const namespaceParameter = 'namespace'
 
 /** From the header or the address: an event stream and a link cannot set headers. */
-export function namespaceOf(asked: Asked): string | null {
+export function namespaceOf(asked: ServerRequest): string | null {
   const named = asked.header('reprise-namespace')
   // Most addresses are ruled out without parsing them.
   if (named !== null || !/namespace|%/.test(asked.search)) return named
@@ -150,11 +150,11 @@ export interface Body {
 const noBody: Body = { body: {}, bytes: null, raw: new Uint8Array() }
 
 /** Synchronous if the route takes no body. */
-export function bodyOf(route: Route, asked: Asked, limits: ServerLimits): Body | Promise<Body> {
+export function bodyOf(route: Route, asked: ServerRequest, limits: ServerLimits): Body | Promise<Body> {
   return route.body || route.takesBytes ? readBody(route, asked, limits) : noBody
 }
 
-async function readBody(route: Route, asked: Asked, limits: ServerLimits): Promise<Body> {
+async function readBody(route: Route, asked: ServerRequest, limits: ServerLimits): Promise<Body> {
   const raw = await within(asked.body(limits[route.takesBytes ?? 'bodyBytes']), bodyMsOf(route, limits), slowBody)
   const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'
@@ -208,7 +208,7 @@ function checkNumbers(text: string): void {
   }
 }
 
-export function keyOf(route: Route, asked: Asked): string | undefined {
+export function keyOf(route: Route, asked: ServerRequest): string | undefined {
   const key = asked.header('idempotency-key')
   if (key === null || !route.once) return undefined
   if (key.length < 1 || key.length > keyLengthMax || !/^[\x21-\x7e]+$/.test(key)) {

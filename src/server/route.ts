@@ -5,7 +5,6 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import type { Artifacts } from '../layers/artifact/index.ts'
 import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'
-import type { Asked } from './asked.ts'
 import type { CacheLookups } from './cache-lookups.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
@@ -13,6 +12,7 @@ import type { Problem } from './problem.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
 import type { ResourceKinds } from './resource-kinds.ts'
 import type { Schema } from './schema.ts'
+import type { ServerRequest } from './server-request.ts'
 import type { ServerSetting } from './settings.ts'
 import type { SharedFeed } from './shared-feed.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
@@ -88,7 +88,7 @@ export interface Call {
   readonly engine: Reprise
   readonly server: ServerParts
   readonly principal: Principal
-  readonly asked: Asked
+  readonly asked: ServerRequest
   readonly params: Readonly<Record<string, string>>
   readonly query: QueryValues
   /** The body, valid against its schema; an empty object if the request had none. */

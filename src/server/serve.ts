@@ -16,15 +16,13 @@ import { declareAll, declareKinds } from '../operations/known-models.ts'
 import { packageVersion } from '../operations/package.ts'
 import { Access, type AccessToken, loginPath, mayDo, type Principal } from './access.ts'
 import { Answers } from './answers.ts'
-import { type Asked, askedBy } from './asked.ts'
 import { CacheLookups } from './cache-lookups.ts'
 import { CheckedCall, type Unchecked } from './call.ts'
-import { checkSize, Doors, secured } from './guard.ts'
+import { checkSize, OriginCheck, secured } from './guard.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
 import { Metrics } from './metrics.ts'
 import { documentOf } from './openapi.ts'
 import { Page } from './page.ts'
-import { Places } from './places.ts'
 import { type Problem, problemOf, problemReply } from './problem.ts'
 import { RemoteJobs } from './remote-jobs.ts'
 import { isSource, jsonHeaders, Reply, responseOf, watched } from './reply.ts'
@@ -33,6 +31,7 @@ import { ResourceKinds } from './resource-kinds.ts'
 import type { McpMode, Method, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { isUploadDefinition } from './routes/uploads.ts'
+import { type ServerRequest, serverRequest } from './server-request.ts'
 import { givenSettings, type ServerSetting } from './settings.ts'
 import { SharedFeed } from './shared-feed.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
@@ -111,9 +110,9 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   if (options.cacheKeep !== undefined) checkKeep('cacheKeep of serve()', options.cacheKeep)
   const limits: ServerLimits = { ...defaultServerLimits, ...options.limits }
   const access = tokens ? new Access(tokens, readOnly, () => hostOf(engine).clock.now()) : null
-  const doors = new Doors(options.origins ?? [])
+  const doors = new OriginCheck(options.origins ?? [])
   const handle = async (request: Request) => {
-    const reply = await running.answer(askedBy(request))
+    const reply = await running.answer(serverRequest(request))
     return responseOf(request.method === 'HEAD' ? reply.withoutBody() : reply)
   }
   const serverOf = (of: Reprise) => {
@@ -149,7 +148,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   const running = serverOf(engine)
   for (const [name, of] of Object.entries(options.namespaces ?? {})) running.beside(name, serverOf(of))
   return Object.assign(handle, {
-    [answers]: (asked: Asked) => running.answer(asked),
+    [answers]: (asked: ServerRequest) => running.answer(asked),
     link: (name: string) => {
       if (!access) throw new RepriseError('INVALID_ARGUMENT', 'links need tokens', {})
       return loginPath(basePath, access.link(name).code)
@@ -162,8 +161,8 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
 const answers = Symbol('answers')
 
 /** The method that answers a request without Fetch objects. */
-export function answererOf(server: Server): (asked: Asked) => Promise<Reply> {
-  return (server as unknown as { readonly [answers]: (asked: Asked) => Promise<Reply> })[answers]
+export function answererOf(server: Server): (asked: ServerRequest) => Promise<Reply> {
+  return (server as unknown as { readonly [answers]: (asked: ServerRequest) => Promise<Reply> })[answers]
 }
 
 interface Caller {
@@ -189,16 +188,16 @@ const handlersMax = 1000
 const handlerLengthMax = 256
 
 /** The handler of a path, before the caller is known. */
-type Handler = (asked: Asked, caller: Caller | null, isScoped: boolean) => Promise<Reply> | Reply
+type Handler = (asked: ServerRequest, caller: Caller | null, isScoped: boolean) => Promise<Reply> | Reply
 
 class RunningServer {
   readonly #engine: Reprise
   readonly #parts: ServerParts
-  readonly #doors: Doors
+  readonly #doors: OriginCheck
   readonly #authorize: Authorize | null
   readonly #router: SmartRouter<Handler>
   readonly #handlers = new Map<string, Handler>()
-  readonly #places: Places
+  readonly #places: RequestSlots
   readonly #page: Page
   /** Servers of further namespaces, by name. */
   readonly #others = new Map<string, RunningServer>()
@@ -207,19 +206,19 @@ class RunningServer {
   #knowing: Promise<void> | null = null
   #isKnown = false
 
-  constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: Authorize | null) {
+  constructor(engine: Reprise, parts: ServerParts, doors: OriginCheck, authorize: Authorize | null) {
     this.#engine = engine
     this.#parts = parts
     this.#doors = doors
     this.#authorize = authorize
-    this.#places = new Places(parts.limits, hostOf(engine).clock, engine.events)
+    this.#places = new RequestSlots(parts.limits, hostOf(engine).clock, engine.events)
     this.#page = new Page(parts.basePath)
     this.#healthz = `${parts.basePath}/healthz`
     this.#readyz = `${parts.basePath}/readyz`
     this.#router = this.#routes()
   }
 
-  async answer(asked: Asked): Promise<Reply> {
+  async answer(asked: ServerRequest): Promise<Reply> {
     let isScoped = true
     try {
       checkSize(asked, this.#parts.limits)
@@ -259,7 +258,7 @@ class RunningServer {
   }
 
   /** The server of the requested namespace. A namespace that the token does not name is refused, whether it exists or not. */
-  #of({ namespaces }: Principal, asked: Asked): RunningServer {
+  #of({ namespaces }: Principal, asked: ServerRequest): RunningServer {
     const wanted = namespaceOf(asked) ?? namespaces?.[0]
     if (wanted === undefined) return this
     const other = namespaces?.includes(wanted) ? this.#others.get(wanted) : undefined
@@ -279,11 +278,11 @@ class RunningServer {
     declareAll(this.#engine, this.#parts.definitions)
   }
 
-  #identify(asked: Asked): Caller | null | Promise<Caller | null> {
+  #identify(asked: ServerRequest): Caller | null | Promise<Caller | null> {
     return this.#authorize ? this.#ask(this.#authorize, asked) : this.#parts.access!.identify(asked)
   }
 
-  async #ask(authorize: Authorize, asked: Asked): Promise<Caller | null> {
+  async #ask(authorize: Authorize, asked: ServerRequest): Promise<Caller | null> {
     const principal = await authorize(asked.request)
     if (!principal) return null
     const role = this.#parts.readOnly ? 'read' : principal.role
@@ -320,7 +319,7 @@ class RunningServer {
     return found
   }
 
-  #nowhere(asked: Asked, caller: Caller | null, isScoped: boolean): Reply {
+  #nowhere(asked: ServerRequest, caller: Caller | null, isScoped: boolean): Reply {
     const { basePath } = this.#parts
     const refused = (error: RepriseError) => problemOf(error, basePath, isScoped)
     if (!caller) return problemReply(refused(unauthenticated(asked)))
@@ -358,7 +357,7 @@ class RunningServer {
     return problem
   }
 
-  #call(route: Route, pattern: PathPattern, asked: Asked, caller: Caller | null): Promise<Reply> {
+  #call(route: Route, pattern: PathPattern, asked: ServerRequest, caller: Caller | null): Promise<Reply> {
     if (route.role !== null && !caller) throw unauthenticated(asked)
     const principal = caller?.principal ?? nobody
     if (route.role !== null && !mayDo(principal, route.role)) {
@@ -439,7 +438,7 @@ function jsonReply(json: string, status: number, more: Readonly<Record<string, s
 }
 
 /** The message names the kind of credentials the caller sent, and reveals nothing about existing tokens. */
-function unauthenticated(asked: Asked): RepriseError {
+function unauthenticated(asked: ServerRequest): RepriseError {
   const what =
     asked.header('authorization') === null
       ? 'a token is required'

@@ -1,6 +1,6 @@
 // Reads kubeconfig files as kubectl does: several files are merged and the first mention of a name wins, paths are relative
-// to their file, and a context names a cluster and a user. Kubernetes' own client library parses the files, runs the plugins
-// of a user and renews their credentials. Unsupported fields that would change the client's identity are refused, not ignored.
+// to their file, and a context names a cluster and a user. Kubernetes' own client library parses the files, runs the plugins of
+// a user and renews their credentials. Unsupported fields that would change the client's identity are refused, not ignored.
 
 import { readFile } from 'node:fs/promises'
 import type { Agent } from 'node:http'

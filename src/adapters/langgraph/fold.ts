@@ -1,7 +1,7 @@
 // One thread of a graph as a timeline: how its entries fold into checkpoints, pending writes, values and leaves. An
 // entry holds only a checkpoint's changes against its parent; the folded record is complete, so reading never walks a
-// chain of parents. A list that grew is stored as the items added to the previous list. All keys ascend with time: readers
-// of the newest checkpoints need only the last pages, and the others are not read (engine/model/definition.ts).
+// chain of parents. A list that grew is stored as the items added to the previous list. All keys ascend with time: readers of
+// the newest checkpoints need only the last pages, and the others are not read (engine/model/definition.ts).
 // thread-entries.ts defines the entries.
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'

@@ -1,5 +1,5 @@
-// reprise check: replays recorded histories of workflows against the current code before it is deployed, and recorded input
-// of pipelines: the same input must produce the same output. Exit code 9 if one diverges.
+// reprise check: replays recorded histories of workflows against the current code before it is deployed, and recorded input of
+// pipelines: the same input must produce the same output. Exit code 9 if one diverges.
 
 import { existsSync } from 'node:fs'
 import { isReprise, RepriseError } from '../../core/errors.ts'

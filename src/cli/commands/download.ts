@@ -13,7 +13,7 @@ import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { FileLock } from '../file-lock.ts'
 import { onInterrupt } from '../interrupt.ts'
-import { type Attempt, ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
+import { type Attempt, ask, Broken, type Endpoint, endpointOf, expectStatus, insist } from '../transfer.ts'
 
 /** The source of the part. */
 interface Note {
@@ -32,7 +32,7 @@ const noteBytes = 1024 * 1024
 
 const download: Command = async ({ args, options, output, env }) => {
   const [address, file] = args as [string, string]
-  const way = wayTo(address, options, env)
+  const way = endpointOf(address, options, env)
   if (!flag(options, 'force') && (await sizeOf(file)) !== null) {
     throw new RepriseError('EXISTS', `${file} exists: use --force to overwrite it, or choose another name`, { file })
   }
@@ -88,7 +88,7 @@ function mismatch(address: string): RepriseError {
 }
 
 class Getting {
-  readonly #way: Way
+  readonly #way: Endpoint
   readonly #file: string
   #etag: string | null = null
   /** Digest of the part. */
@@ -100,7 +100,7 @@ class Getting {
   #isDoubted = false
   at = 0
 
-  constructor(way: Way, file: string) {
+  constructor(way: Endpoint, file: string) {
     this.#way = way
     this.#file = file
   }

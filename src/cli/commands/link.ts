@@ -4,11 +4,11 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Command } from '../command.ts'
 import { flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { ask, Broken, expectStatus, wayTo } from '../transfer.ts'
+import { ask, Broken, endpointOf, expectStatus } from '../transfer.ts'
 import { defaultTokens, loadServer, openBrowser } from './serve.ts'
 
 const link: Command = async ({ args, options, output, env }) => {
-  const way = wayTo(args[0] ?? 'http://127.0.0.1:4400', options, env)
+  const way = endpointOf(args[0] ?? 'http://127.0.0.1:4400', options, env)
   const headers = way.headers.authorization === undefined ? await ownHeaders(text(options, 'token-file')) : {}
   const base = way.url.href.replace(/\/*$/, '/')
   try {

@@ -9,7 +9,7 @@ import { ByteBar } from '../byte-bar.ts'
 import { type Command, list } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
-import { type Attempt, ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
+import { type Attempt, ask, Broken, type Endpoint, endpointOf, expectStatus, insist } from '../transfer.ts'
 
 const tus = { 'tus-resumable': '1.0.0' }
 const patchType = 'application/offset+octet-stream'
@@ -24,7 +24,7 @@ interface Note {
 
 const upload: Command = async ({ args, options, output, env }) => {
   const [file, address] = args as [string, string]
-  const way = wayTo(address, options, env)
+  const way = endpointOf(address, options, env)
   const { size, mtimeMs } = await fileAt(file)
   const interruption = onInterrupt(output, 'stopping; repeat the command to resume')
   const stop = new AbortController()
@@ -74,14 +74,14 @@ export default upload
 const pieceBytes = 256 * 1024
 
 class Sending {
-  readonly #way: Way
+  readonly #way: Endpoint
   readonly #file: string
   readonly #source: Omit<Note, 'url'>
   readonly #metadata: string
   #url: URL | null = null
   offset = 0
 
-  constructor(way: Way, file: string, source: Omit<Note, 'url'>, metadata: string) {
+  constructor(way: Endpoint, file: string, source: Omit<Note, 'url'>, metadata: string) {
     this.#way = way
     this.#file = file
     this.#source = source

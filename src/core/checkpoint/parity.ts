@@ -1,7 +1,7 @@
 // Parity over chunks: the exclusive or of a group and all members but one rebuild the missing one.
 //
 // A group has up to `lanes` lanes. A lane holds chunks one after another, and the parity is the exclusive or of the
-// lanes, byte by byte: as long as the longest lane, whatever the sizes of the chunks. Damage within one lane, even to
+// lanes, byte by byte: as long as the longest lane, regardless of the sizes of the chunks. Damage within one lane, even to
 // several of its chunks, can be repaired. Where possible, a store keeps the lanes in separate places (Blobs.put, `stripe`),
 // so that one damaged place affects only one lane of each group.
 //

@@ -175,8 +175,8 @@ export function inDoubt(ledger: EffectLedger, runningNow: Iterable<string> = [])
 }
 
 /**
- * The effects that a rollback to `afterSeq` must undo, and the outcomes that its branch needs. Effects in an inherited part
- * of history belong to the original: neither undone nor in doubt here.
+ * The effects that a rollback to `afterSeq` must undo, and the outcomes that its branch needs. Effects in an inherited part of
+ * history belong to the original: neither undone nor in doubt here.
  */
 export function compensationPlan(
   ledger: EffectLedger,

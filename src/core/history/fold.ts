@@ -79,7 +79,7 @@ export function isPathError(error: unknown): boolean {
   return isReprise(error, 'UPCAST_MISSING', 'INCOMPATIBLE_VERSION', 'MIGRATION_MISSING', 'ASYNC_CALLBACK')
 }
 
-/** The type that an entry has today, whatever its upcasters make of its data. */
+/** The current type of an entry, after all of its upcasters. */
 export function currentType(entry: Pick<Versioned, 'type' | 'version'>, upcasters: Upcasters): string {
   let { type, version } = entry
   for (let link = linkFrom(type, version, upcasters); typeof link !== 'string'; ) {

@@ -41,11 +41,11 @@ export interface RecordHead {
   /** The newest base at the time of writing; for a base, the previous one. 0: there is none. */
   readonly base: number
   /** Only in a base. */
-  readonly whole?: Whole
+  readonly whole?: BaseState
 }
 
 /** The fields that only a base has. */
-export interface Whole {
+export interface BaseState {
   /** The record whose state the base holds; 0: none. Records between that one and the base still continue from it. */
   readonly asOf: number
   readonly asOfDigest: string

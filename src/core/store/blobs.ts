@@ -92,7 +92,7 @@ export interface RunChange {
   readonly bytes: Uint8Array
   /**
    * Number of entries. Set if the store has the run damaged or not at all, by a caller that verified that the new run connects
-   * the history before it with the history after it: it replaces whatever is there.
+   * the history before it with the history after it: it replaces the present parts.
    */
   readonly count?: number
   /** The run replaces several unreadable ones: their damaged rows are removed. Only with `count`. */

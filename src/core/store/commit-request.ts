@@ -54,7 +54,7 @@ export interface Take {
     readonly life?: number
     /**
      * A copy of a timeline that exists or existed elsewhere (another shard, a backup): it keeps that life and starts from
-     * that epoch, whatever the store remembers of the id.
+     * that epoch, regardless of earlier lives of the id.
      */
     readonly copyOf?: { readonly life: number; readonly epoch: number }
     readonly base?: Base
@@ -88,8 +88,8 @@ export interface Commit {
    */
   readonly guard: Guard | null
   /**
-   * A change beside the owner, only of attributes and the catalog: the timeline's `operation` is unchanged, so that a commit
-   * of the owner whose answer was lost is still recognised. A repeated `aside` commit is applied again.
+   * A change beside the owner, only of attributes and the catalog: the timeline's `operation` is unchanged, so that a commit of
+   * the owner whose answer was lost is still recognised. A repeated `aside` commit is applied again.
    */
   readonly aside?: boolean
   /** Only while the timeline has no unread mail, else MAIL_WAITING. */

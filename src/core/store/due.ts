@@ -2,7 +2,7 @@
 
 import type { Commit } from './ports.ts'
 
-/** False: the commit cannot make any timeline due, whatever state it finds. So no worker has to poll. */
+/** False: the commit cannot make any timeline due, regardless of the stored state. So no worker has to poll. */
 export function mayMakeDue({ guard, release, queue, send, branch, userSql }: Commit): boolean {
   if (guard === null || userSql || branch || (send && send.length > 0)) return true
   return release === true && queue !== null

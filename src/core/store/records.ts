@@ -1,5 +1,5 @@
-// The records that a store keeps and returns: heads, runs of entries, catalog records, mail, positions in the feed. Part
-// of the store's contract (ports.ts).
+// The records that a store keeps and returns: heads, runs of entries, catalog records, mail, positions in the feed. Part of
+// the store's contract (ports.ts).
 
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../coordinate.ts'
 import type { Attribute } from './attribute.ts'

@@ -225,8 +225,8 @@ function mix(value: number): number {
 }
 
 /**
- * A position in the feed of several shards: one position per shard, separated by commas, without trailing ones at the start
- * of the feed. A comma sorts before every character of a position, so advancing in any shard makes the text greater.
+ * A position in the feed of several shards: one position per shard, separated by commas, without trailing ones at the start of
+ * the feed. A comma sorts before every character of a position, so advancing in any shard makes the text greater.
  */
 export function joinPositions(parts: readonly FeedPosition[]): FeedPosition {
   return parts.join(',').replace(/,+$/, '')

@@ -80,7 +80,7 @@ export interface Upkeep {
 
 /** Reads around damage, for a store of which a part may be unreadable while the rest is sound. */
 export interface Salvage {
-  /** The ids of timelines that anything in the store still names, in no order, whatever else is damaged. */
+  /** The ids of timelines that anything in the store still names, in no order, even in a damaged store. */
   names(): Promise<readonly TimelineId[]>
 
   /**

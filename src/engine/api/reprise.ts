@@ -131,8 +131,8 @@ export class Reprise extends StoreTools {
 
   /**
    * A new timeline that starts at a coordinate and shares history and chunks with its parent; its model does the fork.
-   * With edits, it continues with other values than the recorded ones; they are part of the commit that creates it, and
-   * of its history.
+   * With edits, it continues with other values than the recorded ones; they are part of the commit that creates it, and of
+   * its history.
    * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } } })
    */
   async fork(where: Where, to: string, options: ForkOptions = {}): Promise<Coordinate & { readonly parent: string }> {

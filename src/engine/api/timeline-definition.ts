@@ -30,7 +30,7 @@ import { type Described, describes, type Model } from '../model/model.ts'
 import type { NewEntry, OpenTimeline, WriteOptions } from '../writing/timeline.ts'
 import type { TurnTimeline } from '../writing/turn-timeline.ts'
 import { TurnWriter } from '../writing/turn-writer.ts'
-import type { Asker, Written } from '../writing/writer.ts'
+import type { OutcomeReceiver, Written } from '../writing/writer.ts'
 
 /** The facts about an entry that `apply` gets besides the entry itself. */
 export interface EntryInfo {
@@ -353,7 +353,7 @@ const noteMade = (resolve: Resolve, reject: Reject) => {
   rejectMade = reject
 }
 
-class Appending implements Asker {
+class Appending implements OutcomeReceiver {
   readonly promise = new Promise<Appended>(noteMade)
   readonly #resolve = resolveMade
   readonly #reject = rejectMade

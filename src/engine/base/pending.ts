@@ -2,11 +2,11 @@
 // `await rp.run(papers).result()`.
 
 /** The methods of a handle that return a promise; only these are available before the handle exists. */
-export type Asked<Handle> = {
+export type AsyncMethods<Handle> = {
   [Name in keyof Handle]: Handle[Name] extends (...given: never[]) => Promise<unknown> ? Name : never
 }[keyof Handle]
 
-export type Pending<Handle> = Promise<Handle> & Pick<Handle, Exclude<Asked<Handle>, keyof Promise<unknown>>>
+export type Pending<Handle> = Promise<Handle> & Pick<Handle, Exclude<AsyncMethods<Handle>, keyof Promise<unknown>>>
 
 type Methods = Readonly<Record<string, (...given: unknown[]) => unknown>>
 

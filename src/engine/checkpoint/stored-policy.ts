@@ -111,7 +111,7 @@ export async function policyOf(kernel: Kernel, head: Head): Promise<KnownPolicy 
   return `no policy is stored with it: its ${model!.kind} declares the usual one, or last ran with an older version; name the module that declares it`
 }
 
-interface Said {
+interface DeclaredPolicies {
   readonly retain?: RetentionPolicy | undefined
   readonly checkpoint?: CheckpointPolicy | undefined
 }
@@ -127,7 +127,7 @@ export interface Setting {
 export async function settingsOf(kernel: Kernel, head: Head): Promise<Setting[]> {
   const model = kernel.models.find(head.timeline)
   const stored = await storedFor(kernel, head)
-  const told = (of: Said | null, from: Setting['from']): Setting[] => [
+  const told = (of: DeclaredPolicies | null, from: Setting['from']): Setting[] => [
     { name: 'retain', value: of?.retain ?? null, from },
     { name: 'checkpoint', value: of?.checkpoint ?? null, from },
   ]

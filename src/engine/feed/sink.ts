@@ -1,5 +1,5 @@
 // The state of a subscription. Each kind of sink binds its state to the position in the feed in one commit, so that an item
-// counts exactly once, whatever crashes in between.
+// counts exactly once, regardless of crashes in between.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/store/ports.ts'

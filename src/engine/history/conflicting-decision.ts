@@ -10,7 +10,7 @@ import type { Kernel } from '../storage/kernel.ts'
 import { openMessage } from '../storage/message.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from './history.ts'
 
-export interface Word {
+export interface RecordedDecision {
   /** done, failed, approve, …: as passed to the model's own verb. */
   readonly outcome: string
   readonly by: string
@@ -40,7 +40,12 @@ export async function* entriesBelow(kernel: Kernel, head: Head): AsyncGenerator<
 }
 
 /** @example throw saidOtherwise('workflow/pay/o1', 'charge', 'done', { outcome: 'failed', by: 'ann', at }) */
-export function saidOtherwise(timeline: string, what: string, now: string, before: Word): RepriseError {
+export function conflictingDecision(
+  timeline: string,
+  what: string,
+  now: string,
+  before: RecordedDecision,
+): RepriseError {
   const { outcome, by, at } = before
   const when = at === null ? '' : ` at ${new Date(at).toISOString()}`
   const why = outcome === now ? 'with another result' : `so it cannot be ${now}`

@@ -27,7 +27,7 @@ import type { Worker } from '../base/worker.ts'
 import type { NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Origin } from '../storage/store-identity.ts'
-import { saidOtherwise } from './conflicting-decision.ts'
+import { conflictingDecision } from './conflicting-decision.ts'
 import { entryAt } from './history.ts'
 import { claimUndo } from './inherited-undo.ts'
 
@@ -161,7 +161,7 @@ export class Effects {
     if (known.outcome !== null && !(known.outcome === 'done' && outcome === 'compensated')) {
       const entry = await entryAt(this.#kernel, this.#timeline.id, known.changedSeq)
       const word = { outcome: known.outcome, by: known.by ?? 'its own call', at: entry?.time ?? null }
-      throw saidOtherwise(this.#timeline.id, id, outcome, word)
+      throw conflictingDecision(this.#timeline.id, id, outcome, word)
     }
     await this.#timeline.write([{ type: '$effect.settled', data: { id, outcome, by, result } }])
   }

@@ -48,12 +48,12 @@ export interface StatusLine {
   readonly text: string
   /** When it resumes by itself. */
   readonly at?: number
-  /** A person must decide how to continue. False: a person has decided, whatever the status is. */
+  /** A person must decide how to continue. False: a person has decided, regardless of the status. */
   readonly needsPerson?: boolean
 }
 
 /** @example told('charge', 'step', 'ends', { title: 'charge' }) */
-export function told(
+export function journalRow(
   about: string,
   sort: RowSort,
   phase: RowPhase,
@@ -83,16 +83,16 @@ function plainly(_: string, value: unknown): unknown {
 /** The row of an entry for which its model has none: by the effect that it belongs to, or by its type and data. */
 export function toldPlainly(entry: Entry): JournalRow {
   const { type, data, seq } = entry
-  if (isEffectType(type)) return toldEffect(entry) ?? told(`~${seq}`, 'note', 'is', { title: type })
+  if (isEffectType(type)) return toldEffect(entry) ?? journalRow(`~${seq}`, 'note', 'is', { title: type })
   if (type === rolledBackType) return toldRollback(entry)
   const isWorthIt = data !== undefined && data !== null
-  return told(`~${seq}`, 'note', 'is', { title: type, ...(isWorthIt && { note: brief(data) }) })
+  return journalRow(`~${seq}`, 'note', 'is', { title: type, ...(isWorthIt && { note: brief(data) }) })
 }
 
 function toldRollback({ seq, data }: Entry): JournalRow {
   const { to, archive, consumed = [] } = data as RolledBack
   const forced = consumed.length > 0 ? `, ${although(consumed)}` : ''
-  return told(`~${seq}`, 'note', 'is', {
+  return journalRow(`~${seq}`, 'note', 'is', {
     title: `went back to ${to}`,
     note: `archived as ${archive}${forced}`,
     cuts: true,
@@ -109,9 +109,9 @@ export function although(consumed: readonly Consumer[]): string {
 function toldEffect({ type, data }: Entry): JournalRow | null {
   const { id, name, error, ...more } = data as EffectIntended & EffectDone & EffectFailed & EffectSettled
   const call = (phase: RowPhase, rest: Partial<JournalRow> = {}) =>
-    told(`effect:${id}`, 'step', phase, { title: name ?? '', ...rest })
+    journalRow(`effect:${id}`, 'step', phase, { title: name ?? '', ...rest })
   const undo = (phase: RowPhase, rest: Partial<JournalRow> = {}) =>
-    told(`undo:${id}`, 'undo', phase, { title: `undo ${id}`, ...rest })
+    journalRow(`undo:${id}`, 'undo', phase, { title: `undo ${id}`, ...rest })
   const failure = { error: brief(error ?? 'failed') }
   switch (type as EffectType) {
     case '$effect.intended':

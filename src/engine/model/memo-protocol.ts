@@ -23,7 +23,7 @@ export interface SharedFrom {
 }
 
 export interface Recalling<Args extends readonly unknown[], Result> {
-  /** A digest of the arguments only; equal arguments have the same one, whatever else is part of the key. */
+  /** A digest of the arguments only; equal arguments have the same one, regardless of other parts of the key. */
   print(host: LayerHost, args: Args): string
   recall(
     host: LayerHost,

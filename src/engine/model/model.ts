@@ -191,7 +191,7 @@ export interface ActionReport {
 /** A verb that this model does not have, with a text that names the right one. */
 export interface Instead {
   readonly instead: string
-  /** No process has the verb, whatever code it knows: a group that is rolled back cannot have such a member. */
+  /** No process has the verb, regardless of its code: a group that is rolled back cannot have such a member. */
   readonly isForGood?: true
 }
 

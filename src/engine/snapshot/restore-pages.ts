@@ -50,7 +50,7 @@ export function valuesOf(block: Block, part: string | null, io: Pick<StateIo, 'c
   })
 }
 
-interface Asked {
+interface PageRequest {
   readonly segment: Segment
   /** The first key of the next page; undefined for the last page. */
   readonly end: string | undefined
@@ -61,7 +61,7 @@ interface Asked {
 export class PageReader {
   readonly #io: StateIo
   readonly #part: string | null
-  #asked: Asked[] = []
+  #asked: PageRequest[] = []
 
   constructor(io: StateIo, part: string | null) {
     this.#io = io
@@ -72,7 +72,7 @@ export class PageReader {
     return new Promise((resolve, reject) => this.#ask({ segment, end, resolve, reject }))
   }
 
-  #ask(asked: Asked): void {
+  #ask(asked: PageRequest): void {
     // Deferred: all pages requested at this moment are read together.
     if (this.#asked.push(asked) === 1) void Promise.resolve().then(() => this.#readAsked())
   }
@@ -94,7 +94,7 @@ export class PageReader {
     }
   }
 
-  async #page(pieces: AsyncGenerator<Uint8Array>, { segment, end }: Asked): Promise<PageEntries<unknown>> {
+  async #page(pieces: AsyncGenerator<Uint8Array>, { segment, end }: PageRequest): Promise<PageEntries<unknown>> {
     const block = await blockOfSegment(pieces, segment, this.#part)
     const last = block.keys[block.keys.length - 1]!
     if (end !== undefined && !(last < end)) throw damaged(this.#part, 'has pages out of order')

@@ -1,7 +1,7 @@
 // Whether a store keeps redundancy is stored in the store: an attribute of the timeline `reprise/store`, which every
 // process that opens it follows, tools included. `open(url, { redundancy })` changes it; the change records the time,
 // the author and the previous value. A store without the attribute keeps redundancy: a store of an older release gets
-// it with its next collection. Redundancy never becomes stale: whatever is chosen, a removed chunk leaves its group,
+// it with its next collection. Redundancy never becomes stale: with every choice, a removed chunk leaves its group,
 // and a removed catalog entry loses its copy.
 
 import { timelineId } from '../../core/coordinate.ts'

@@ -66,7 +66,7 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
     return
   }
   let after: TimelineId | undefined
-  // A scan of a whole store yields regularly, whatever is done with each timeline.
+  // A scan of a whole store yields regularly, regardless of the work per timeline.
   const breath = new Yielder(kernel.clock)
   for (;;) {
     const page = await kernel.store.timelines({ limit: pageHeads, ...(after !== undefined && { after }) })
@@ -100,7 +100,7 @@ export function isDamageOfOne(error: unknown): error is RepriseError {
   return isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED', 'CHECKPOINT_DAMAGED', 'HEAD_LOST', 'MALFORMED')
 }
 
-type Told = (timeline: string, error: RepriseError) => void
+type OnDamage = (timeline: string, error: RepriseError) => void
 
 const listPage = 500
 
@@ -108,7 +108,7 @@ const listPage = 500
  * All matching heads, in id order. Unreadable timelines are skipped and passed to `told`, and the others are found by
  * their names. Without names (Salvage.names) it rejects, as the store does.
  */
-export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: Told): AsyncGenerator<Head> {
+export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: OnDamage): AsyncGenerator<Head> {
   const { limit = listPage } = query
   const breath = new Yielder(kernel.clock)
   for (let after = query.after; ; ) {
@@ -123,7 +123,7 @@ export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>,
 }
 
 /** One page of it. */
-export async function soundPage(kernel: Kernel, query: TimelineQuery, told: Told): Promise<Head[]> {
+export async function soundPage(kernel: Kernel, query: TimelineQuery, told: OnDamage): Promise<Head[]> {
   try {
     return await kernel.store.timelines(query)
   } catch (error) {
@@ -156,7 +156,7 @@ function matches({ status, queue, owner, parent, attributes = {} }: TimelineQuer
 export async function* legibleHeads(
   kernel: Kernel,
   only: readonly string[] | undefined,
-  told: Told,
+  told: OnDamage,
 ): AsyncGenerator<Head> {
   const given = new Set<string>()
   try {
@@ -172,7 +172,7 @@ export async function* legibleHeads(
   yield* readEach(kernel, left, told)
 }
 
-async function* readEach(kernel: Kernel, names: readonly string[], told: Told): AsyncGenerator<Head> {
+async function* readEach(kernel: Kernel, names: readonly string[], told: OnDamage): AsyncGenerator<Head> {
   const breath = new Yielder(kernel.clock)
   for (const name of names) {
     if (breath.isDue) await breath.take()

@@ -65,7 +65,7 @@ async function forkedBefore(
   if (mark?.asked === undefined) return null
   const [head] = await kernel.store.head([id])
   if (!head?.base || forkMarkOf(head)?.asked !== mark.asked) return null
-  // The fork was made under the first epoch, whatever its owners since.
+  // The fork was made under the first epoch, regardless of later owners.
   return { timeline: id, seq: head.base.seq, epoch: 1, digest: toHex(head.base.digest), parent }
 }
 

@@ -1,6 +1,6 @@
 // A stream of bytes that arrives over time, across requests and crashes: it can be published at any byte and appended
 // to from there. Its cuts depend on its content alone, never on interruptions, so equal content makes equal chunks. In
-// memory are only the bytes after the last cut and the lists that are not full yet, whatever its length.
+// memory are only the bytes after the last cut and the lists that are not full yet, regardless of its length.
 // Two parts of a manifest hold it: `bytes`, the chunks; and `sizes`, one chunk for each 1,024 of them:
 //   start(u64: where the first of them begins) size(u32, before sealing)*
 // so that any offset is found without reading the bytes before it. A stream of a few bytes is stored in the manifest
@@ -96,7 +96,7 @@ export class GrowingStream {
     this.#add(ref, size, output)
   }
 
-  /** Cuts here for good, whatever follows. */
+  /** Cuts here permanently, regardless of later bytes. */
   async cutHere(output: ChunkOutput): Promise<void> {
     while (this.#held > 0) await this.#cutOnce(output)
   }

@@ -27,7 +27,7 @@ import { type Kernel, submit } from '../storage/kernel.ts'
 import type { Identified, Origin } from '../storage/store-identity.ts'
 import { DraftMaker, noDrafts } from './drafts.ts'
 import { commitAside, publishAside } from './shared-commit.ts'
-import { type Asker, type CommitExtras, Writer, type Written } from './writer.ts'
+import { type CommitExtras, type OutcomeReceiver, Writer, type Written } from './writer.ts'
 
 export type { NewEntry } from '../model/entry.ts'
 
@@ -219,7 +219,7 @@ export class OpenTimeline<State> {
   }
 
   /** Writes entries alone, without a promise: the asker is called when they are durable. Throws if they cannot be stored. */
-  ask(entries: readonly NewEntry[], asker: Asker): void {
+  ask(entries: readonly NewEntry[], asker: OutcomeReceiver): void {
     this.checkWritable()
     this.#writer.ask(this.#drafts.make(entries), null, asker)
   }

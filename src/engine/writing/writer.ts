@@ -30,7 +30,7 @@ export interface Written {
 }
 
 /** Receives the outcome of a request. */
-export interface Asker {
+export interface OutcomeReceiver {
   resolve(written: Written): void
   reject(error: unknown): void
 }
@@ -39,7 +39,7 @@ export interface Asker {
 class Request {
   readonly drafts: Drafts
   readonly along: CommitExtras | null
-  readonly asker: Asker
+  readonly asker: OutcomeReceiver
   /** The sequence it must follow, checked when its turn comes: earlier requests in the queue have moved the head by then. */
   readonly expect: number | undefined
   /** The drafts that go into history, and the sequence of the first. */
@@ -48,7 +48,7 @@ class Request {
   /** The next request: in the queue, then in the same commit. */
   next: Request | null = null
 
-  constructor(drafts: Drafts, along: CommitExtras | null, asker: Asker, expect: number | undefined) {
+  constructor(drafts: Drafts, along: CommitExtras | null, asker: OutcomeReceiver, expect: number | undefined) {
     this.drafts = drafts
     this.along = along
     this.asker = asker
@@ -144,7 +144,7 @@ export class Writer implements CommitSource {
   }
 
   /** The same without a promise: the asker is called once the entries are durable, applied, and passed to the watchers. */
-  ask(drafts: Drafts, along: CommitExtras | null, asker: Asker, signal?: AbortSignal, expect?: number): void {
+  ask(drafts: Drafts, along: CommitExtras | null, asker: OutcomeReceiver, signal?: AbortSignal, expect?: number): void {
     // Entries are sealed when their turn comes; a request that cannot be sealed is refused at once.
     const unsealable = drafts.packed ? this.#kernel.sealer.refusal : null
     const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable

@@ -4,7 +4,12 @@ import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/c
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
-import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/history/conflicting-decision.ts'
+import {
+  conflictingDecision,
+  entriesBelow,
+  type RecordedDecision,
+  unreadOf,
+} from '../../engine/history/conflicting-decision.ts'
 import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history/history.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { readShaped } from '../../engine/host/shaped-mail.ts'
@@ -121,7 +126,7 @@ async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDec
 }
 
 /** The unread decision in the mail; for a session that no longer waits, the last recorded one. */
-async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
+async function saidBefore(engine: Host, head: Head): Promise<RecordedDecision | null> {
   const { kernel } = engine
   for (const { data, at } of await unreadOf(kernel, head.timeline, decisionKind)) {
     // The owner drops malformed mail when it reads it.
@@ -130,7 +135,7 @@ async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
     if (!(await isPast(engine, head.timeline, data as SentDecision))) return { outcome: verdict, by, at }
   }
   if (head.status === 'waiting') return null
-  let word: Word | null = null
+  let word: RecordedDecision | null = null
   for await (const { type, data, time } of entriesBelow(kernel, head)) {
     const { verdict, by } = data as ToolDecision
     if (type === 'decided') word = { outcome: verdict, by, at: time }
@@ -142,14 +147,14 @@ async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
 /** History uses fewer verdicts: 'retry' is recorded as an approval, and a call that did not happen as failed. */
 const recordedAs: Readonly<Record<string, string>> = { retry: 'approve', refuse: 'failed' }
 
-function agree(head: Head, { verdict }: ToolDecision, before: Word): void {
+function agree(head: Head, { verdict }: ToolDecision, before: RecordedDecision): void {
   const plain = (word: string) => recordedAs[word] ?? word
   if (plain(verdict) === plain(before.outcome)) return
   if (head.status !== 'waiting') throw waitsForNothing(head, before)
-  throw saidOtherwise(head.timeline, 'the pending decision', verdict, before)
+  throw conflictingDecision(head.timeline, 'the pending decision', verdict, before)
 }
 
-function waitsForNothing({ timeline, status }: Head, last: Word | null): RepriseError {
+function waitsForNothing({ timeline, status }: Head, last: RecordedDecision | null): RepriseError {
   const when = last?.at == null ? '' : ` at ${new Date(last.at).toISOString()}`
   const about = last ? `. The last decision was made by ${last.by}${when}: ${last.outcome}` : ''
   return new RepriseError('CONFLICT', `${timeline} does not wait for a decision: it is ${status}${about}`, {

@@ -13,10 +13,10 @@ import type { Actions, describes, Instead, Model, ModelEffect, Target } from '..
 import { type Consumer, noEffects, type Rollback } from '../../engine/model/rollback-report.ts'
 import { sendDecision, type ToolVerdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
+import { refuses, stands, tells } from './journal-rows.ts'
 import type { SessionRollback } from './options.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
-import { refuses, stands, tells } from './tells.ts'
 
 const needsCode: Instead = { instead: "it takes the agent's own tools: name the module that exports the agent" }
 const verdicts: readonly ToolVerdict[] = ['approve', 'refuse', 'replay', 'done', 'retry']

@@ -112,7 +112,7 @@ async function callModel<Data>(
     const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
     if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
     await guard.enter(host.engine.clock, call, host.signal)
-    let asked: Asked
+    let asked: IntendedCall
     try {
       throwIfAborted(host.signal)
       asked = await intendModel(host, id, isCut)
@@ -140,7 +140,7 @@ async function callModel<Data>(
 }
 
 /** A model call whose intent is recorded. */
-interface Asked {
+interface IntendedCall {
   readonly id: string
   readonly key: string
   readonly attempt: number
@@ -150,7 +150,7 @@ interface Asked {
   readonly begun: { readonly attempt: number; readonly text: string } | null
 }
 
-async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolean): Promise<Asked> {
+async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolean): Promise<IntendedCall> {
   const { state } = host.open
   const digest = questionDigest(host)
   const call = { id, turn: state.turn, tool: 'model', kind: 'model' as const, args: null, digest, attempt: 1 }
@@ -171,7 +171,7 @@ function questionDigest<Data>({ engine, open, tools, settings }: TurnHost<Data>)
 }
 
 /** An answer that cannot be stored is a failure of the model; a failure of the store is not. */
-async function writeAnswer(host: CallHost, { id, begun }: Asked, answer: ModelAnswer): Promise<void> {
+async function writeAnswer(host: CallHost, { id, begun }: IntendedCall, answer: ModelAnswer): Promise<void> {
   try {
     await host.open.write([
       { type: '$effect.done', data: { id } },
@@ -183,7 +183,11 @@ async function writeAnswer(host: CallHost, { id, begun }: Asked, answer: ModelAn
   }
 }
 
-async function askModel<Data>(host: TurnHost<Data>, model: LanguageModel<Data>, asked: Asked): Promise<ModelAnswer> {
+async function askModel<Data>(
+  host: TurnHost<Data>,
+  model: LanguageModel<Data>,
+  asked: IntendedCall,
+): Promise<ModelAnswer> {
   const { id, key, attempt, partial, begun } = asked
   const state = host.open.state as SessionState<Data>
   const names = allowedTools(host.tools, host.settings)

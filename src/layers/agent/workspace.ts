@@ -7,7 +7,7 @@ import { resolve } from 'node:path'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { shown, unsafe } from '../../core/tree-path.ts'
-import { Way } from '../../engine/base/tree/directory-stack.ts'
+import { DirectoryStack } from '../../engine/base/tree/directory-stack.ts'
 import { blocked, type Folder, openRoot } from '../../engine/base/tree/folder.ts'
 import { restoreTree, type Wanted } from '../../engine/base/tree/restore.ts'
 import { type Found, scanTree } from '../../engine/base/tree/scan.ts'
@@ -145,7 +145,7 @@ async function* readAll(
   options: WorkspaceOptions,
 ): AsyncGenerator<Captured> {
   const { fileBytesMax = 8 * megabyte, totalBytesMax = 256 * megabyte } = options
-  const way = new Way(root)
+  const way = new DirectoryStack(root)
   let total = 0
   try {
     for (const { path, target } of found) {

@@ -1,5 +1,5 @@
-// Artifacts of build tools: bytes under a key, streamed in and out in bounded memory. An artifact is visible once all
-// of it is written, read back and verified against the promised digest; an interrupted upload leaves nothing. A damaged
+// Artifacts of build tools: bytes under a key, streamed in and out in bounded memory. An artifact is visible once all of
+// it is written, read back and verified against the promised digest; an interrupted upload leaves nothing. A damaged
 // artifact is a miss and is removed, so that it can be uploaded again.
 
 import { createHash } from 'node:crypto'

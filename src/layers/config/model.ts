@@ -4,7 +4,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Instead, Model } from '../../engine/model/model.ts'
 import { isOver } from './rules/rollout.ts'
 import { applyConfig, type ConfigState, initialConfig, type TimedEntry } from './rules/state.ts'
@@ -99,7 +99,7 @@ function joinedWith({ has, isOther }: { readonly has: number | null; readonly is
 
 function tells(entry: Entry): JournalRow | null {
   const row = (title: string, note?: string | null) =>
-    told(`~${entry.seq}`, 'step', 'is', { title, ...(note && { note }) })
+    journalRow(`~${entry.seq}`, 'step', 'is', { title, ...(note && { note }) })
   const { type, data } = entry as unknown as TimedEntry
   switch (type) {
     case 'set':

@@ -25,7 +25,7 @@ export interface Change<T> {
   decide(clients: ConfigState['clients'], now: number): { readonly entries: readonly ConfigEntry[]; readonly result: T }
 }
 
-interface Asked {
+interface ChangeRequest {
   readonly change: Change<unknown>
   resolve(result: never): void
   reject(error: unknown): void
@@ -49,7 +49,7 @@ export class OpenConfig {
   readonly #versions: Part
   readonly #clients: Part
   readonly #rollout: Part
-  #queue: Asked[] = []
+  #queue: ChangeRequest[] = []
   #isWriting = false
   #followers = 0
   #wake: WakeUp | null = null
@@ -252,9 +252,9 @@ export class OpenConfig {
   }
 
   /** All queued changes, at most one per client. */
-  #takeBatch(): Asked[] {
-    const batch: Asked[] = []
-    const later: Asked[] = []
+  #takeBatch(): ChangeRequest[] {
+    const batch: ChangeRequest[] = []
+    const later: ChangeRequest[] = []
     const names = new Set<string>()
     for (const asked of this.#queue) {
       const { client } = asked.change
@@ -266,7 +266,7 @@ export class OpenConfig {
     return batch
   }
 
-  async #writeBatch(batch: readonly Asked[]): Promise<void> {
+  async #writeBatch(batch: readonly ChangeRequest[]): Promise<void> {
     let verdicts: (() => void)[] = []
     // The key prevents a batch whose reply was lost from being written twice.
     const key = newId(this.engine.random)

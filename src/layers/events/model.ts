@@ -5,7 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
-import { brief, type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { brief, type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { HeadAgain, Instead, Model, Surroundings } from '../../engine/model/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
 import { fieldsOf, metaOf, refusedType, supersededStatus } from './envelope.ts'
@@ -71,7 +71,7 @@ function tells(entry: Entry): JournalRow | null {
   if (!Array.isArray(entry.data)) return null
   const { type, seq } = entry
   const title = type === refusedType ? 'command refused' : type
-  return told(`~${seq}`, 'step', 'is', { title, note: brief(fieldsOf(entry)) })
+  return journalRow(`~${seq}`, 'step', 'is', { title, note: brief(fieldsOf(entry)) })
 }
 
 /** The timeline that records which generation of a projection is live. */

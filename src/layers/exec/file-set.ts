@@ -7,7 +7,7 @@ import type { ChunkRef, Content, Manifest } from '../../core/checkpoint/manifest
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import { checkPaths, unsafe } from '../../core/tree-path.ts'
-import { Way } from '../../engine/base/tree/directory-stack.ts'
+import { DirectoryStack } from '../../engine/base/tree/directory-stack.ts'
 import type { Folder } from '../../engine/base/tree/folder.ts'
 import type { Wanted } from '../../engine/base/tree/restore.ts'
 import { isSameStamp, type Stamp, type Survey, stampOf } from '../../engine/base/tree/survey.ts'
@@ -80,7 +80,7 @@ export async function writeTree(
   const files = new Map<string, CapturedFile>()
   const segments: StreamSegment[] = []
   const plan = planOf(survey)
-  const way = new Way(root)
+  const way = new DirectoryStack(root)
   try {
     for (const paths of plan) {
       const segment = segments.length
@@ -149,7 +149,7 @@ function keptSegment(paths: readonly string[], survey: Survey, known: KnownFiles
 
 /** The bytes of these files, one after another, with each stamp checked before and after. */
 async function* readAll(
-  way: Way,
+  way: DirectoryStack,
   paths: readonly string[],
   survey: Survey,
   segment: number,

@@ -3,7 +3,7 @@
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import type { ExecEntries } from './entries.ts'
 import { type CapturedTree, checkCapture } from './file-set.ts'
@@ -60,16 +60,18 @@ function tells({ type, data, seq }: Entry): JournalRow | null {
   if (type === 'started') {
     const { run, command, restored } = data as ExecEntries['started']
     const note = restored === null ? '' : `from capture ${restored}`
-    return told(`run ${run}`, 'step', 'begins', { title: command.join(' '), ...(note !== '' && { note }) })
+    return journalRow(`run ${run}`, 'step', 'begins', { title: command.join(' '), ...(note !== '' && { note }) })
   }
   if (type === 'captured') {
     const { trigger, files, bytes } = data as ExecEntries['captured']
     const note = `${files} files, ${bytes.toLocaleString('en')} bytes, ${trigger}`
-    return told(`~${seq}`, 'note', 'is', { title: 'captured', note })
+    return journalRow(`~${seq}`, 'note', 'is', { title: 'captured', note })
   }
   if (type !== 'ended') return null
   const { run, exitCode, signal, why, lostMs } = data as ExecEntries['ended']
   const how = exitCode === null ? (signal ?? 'unseen') : `exit code ${exitCode}`
-  if (exitCode === 0) return told(`run ${run}`, 'step', 'ends')
-  return told(`run ${run}`, 'step', 'fails', { error: `${why}: ${how}; ${Math.round(lostMs / 1000)} s of work lost` })
+  if (exitCode === 0) return journalRow(`run ${run}`, 'step', 'ends')
+  return journalRow(`run ${run}`, 'step', 'fails', {
+    error: `${why}: ${how}; ${Math.round(lostMs / 1000)} s of work lost`,
+  })
 }

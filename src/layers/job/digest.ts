@@ -1,5 +1,5 @@
-// Fingerprints of item keys: SHA-256 as one-byte characters, of which the first 96 bits count. The chance that any two
-// of 5,000,000 keys share them is 1 in 6·10^15, so a fingerprint represents its key; and SHA-256 prevents deliberate
+// Fingerprints of item keys: SHA-256 as one-byte characters, of which the first 96 bits count. The chance that any two of
+// 5,000,000 keys share them is 1 in 6·10^15, so a fingerprint represents its key; and SHA-256 prevents deliberate
 // collisions.
 
 import { createHash, hash as hashOnce } from 'node:crypto'

@@ -6,7 +6,7 @@ import { assert } from '../../core/assert.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
 import type { Yielder } from '../../engine/base/yielder.ts'
 import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
-import { Places } from './places.ts'
+import { FingerprintIndex } from './fingerprint-index.ts'
 
 /**
  * Keys per segment: 3 KB, so that a page of the Keyed is 1.5 MB and a checkpoint rewrites little more than the new
@@ -28,7 +28,7 @@ export class FinishedSet {
   readonly #parts: FinishedParts
   readonly #segments: Uint8Array[] = []
   readonly #versions: (Uint8Array | undefined)[] = []
-  readonly #places = new Places(this.#segments, segmentKeys, fingerprintBytes)
+  readonly #places = new FingerprintIndex(this.#segments, segmentKeys, fingerprintBytes)
   #size = 0
   /** The number of keys that are in the lookup table. */
   #placed = 0

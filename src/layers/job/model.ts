@@ -7,9 +7,9 @@ import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Engine, Fold } from '../../engine/model/definition.ts'
 import type { Actions, HeadAgain, Model, Refusals, Surroundings, Target } from '../../engine/model/model.ts'
+import { stands, tells } from './journal-rows.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold, summary as summaryOf } from './state.ts'
-import { stands, tells } from './tells.ts'
 
 export const jobPrefix = 'job/'
 

@@ -14,7 +14,7 @@ import { type CommandCheck, checkHermetic } from './check.ts'
 import { type CommandOptions, checkCommand } from './command-options.ts'
 import { type HeldDirectory, inDirectory } from './directory-lock.ts'
 import { damage, type Envelope, type Provenance, type Remembered } from './entry.ts'
-import { execute, type Said } from './execute.ts'
+import { execute, type OutputPiece } from './execute.ts'
 import type { Explanation } from './explain.ts'
 import type { Frame } from './frame.ts'
 import { InputFiles } from './input-files.ts'
@@ -68,7 +68,7 @@ export interface CommandResult {
   readonly exitCode: number
   /** `remote`: found in another level of the cache. */
   readonly from: 'store' | 'remote' | 'computed'
-  readonly said: readonly Said[]
+  readonly said: readonly OutputPiece[]
   readonly outputs: readonly string[]
   /** The outputs were already in place and identical. */
   readonly isInPlace: boolean
@@ -84,7 +84,7 @@ export interface CommandRunOptions {
   /** Runs the command even if a result is stored. */
   readonly refresh?: boolean
   /** Called for each piece of output, also when a hit prints it again. */
-  readonly onSaid?: (said: Said) => void
+  readonly onSaid?: (said: OutputPiece) => void
 }
 
 const knownRun = namesOf<CommandRunOptions>()('signal refresh onSaid')
@@ -100,7 +100,7 @@ interface Obtained {
 
 interface CommandValue {
   readonly exitCode: number
-  readonly said: readonly Said[]
+  readonly said: readonly OutputPiece[]
   readonly files: readonly OutputFile[]
 }
 

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { RepriseError } from '../../core/errors.ts'
 
 /** A piece of output, in the order of arrival. */
-export interface Said {
+export interface OutputPiece {
   readonly to: 'stdout' | 'stderr'
   readonly bytes: Uint8Array
 }
@@ -14,7 +14,7 @@ const saidBytesMax = 16 * 1024 * 1024
 
 export interface ExecuteOptions {
   readonly signal?: AbortSignal
-  readonly onSaid?: (said: Said) => void
+  readonly onSaid?: (said: OutputPiece) => void
   /** Default: the environment of this process. */
   readonly env?: NodeJS.ProcessEnv
   /** Called with the process group of the command, on systems that have process groups. */
@@ -23,7 +23,7 @@ export interface ExecuteOptions {
 
 export interface Executed {
   readonly exitCode: number
-  readonly said: readonly Said[]
+  readonly said: readonly OutputPiece[]
   /** The command printed more than can be stored. */
   readonly isTooLong: boolean
 }
@@ -48,9 +48,9 @@ export async function execute(
   const abort = () => endGroup(child)
   signal?.addEventListener('abort', abort, { once: true })
   if (signal?.aborted) abort()
-  const said: Said[] = []
+  const said: OutputPiece[] = []
   let bytes = 0
-  const listen = (to: Said['to']) => (piece: Buffer) => {
+  const listen = (to: OutputPiece['to']) => (piece: Buffer) => {
     const each = { to, bytes: new Uint8Array(piece) }
     bytes += piece.length
     if (bytes <= saidBytesMax) said.push(each)

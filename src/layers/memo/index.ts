@@ -12,7 +12,7 @@ export {
 } from './command.ts'
 export type { CommandOptions } from './command-options.ts'
 export type { MemoOutcome, Origin, Provenance } from './entry.ts'
-export type { Said } from './execute.ts'
+export type { OutputPiece } from './execute.ts'
 export type { Explanation } from './explain.ts'
 export type { KeyChange, KeyParts } from './key.ts'
 export type { RemoteCache, RemoteLevel } from './levels.ts'

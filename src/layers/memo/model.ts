@@ -2,7 +2,7 @@
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import { foldVersion } from './entry.ts'
 
@@ -27,7 +27,7 @@ export const memoKind: Model = {
 }
 
 function tells({ type, data, seq }: Entry): JournalRow | null {
-  const row = (title: string, note: string) => told(`~${seq}`, 'step', 'is', { title, note })
+  const row = (title: string, note: string) => journalRow(`~${seq}`, 'step', 'is', { title, note })
   if (type === 'computed') {
     const { bytes, tookMs } = data as { readonly bytes: number; readonly tookMs: number }
     return row('computed', `${bytes.toLocaleString('en')} bytes, took ${Math.round(tookMs)} ms`)

@@ -9,7 +9,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import { checkPaths, namesOf, shown } from '../../core/tree-path.ts'
-import { Way } from '../../engine/base/tree/directory-stack.ts'
+import { DirectoryStack } from '../../engine/base/tree/directory-stack.ts'
 import { type Folder, openRoot } from '../../engine/base/tree/folder.ts'
 import type { FileDigests } from './files.ts'
 import { anchoredAll } from './patterns.ts'
@@ -242,7 +242,7 @@ async function stage(
   limits: FileLimits,
 ): Promise<void> {
   const bytes = new ByteReader(read())
-  const way = new Way(staging)
+  const way = new DirectoryStack(staging)
   try {
     for (const { path, mode, link, bytes: length, digest } of files) {
       if (!isStaged(path)) {
@@ -280,7 +280,7 @@ async function* hashed(pieces: AsyncIterable<Uint8Array>, hash: { update(bytes: 
 /** The old folder is moved into the staging folder and removed with it. In between the folder is missing, but never partial. */
 async function swapFolder(root: Folder, staging: Folder, folder: string, limits: FileLimits): Promise<void> {
   const names = namesOf(folder, limits)
-  const [above, staged] = [new Way(root), new Way(staging)]
+  const [above, staged] = [new DirectoryStack(root), new DirectoryStack(staging)]
   try {
     const place = (await above.to(names.slice(0, -1), true))!
     const name = names.at(-1)!
@@ -294,7 +294,7 @@ async function swapFolder(root: Folder, staging: Folder, folder: string, limits:
 }
 
 async function moveFiles(root: Folder, staging: Folder, paths: readonly string[], limits: FileLimits): Promise<void> {
-  const [to, from] = [new Way(root), new Way(staging)]
+  const [to, from] = [new DirectoryStack(root), new DirectoryStack(staging)]
   try {
     for (const path of paths) {
       const names = namesOf(path, limits)
@@ -310,7 +310,7 @@ async function moveFiles(root: Folder, staging: Folder, paths: readonly string[]
 }
 
 async function removeFiles(root: Folder, paths: readonly string[]): Promise<void> {
-  const way = new Way(root)
+  const way = new DirectoryStack(root)
   try {
     for (const path of paths) {
       const names = path.split('/')

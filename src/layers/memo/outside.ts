@@ -1,6 +1,6 @@
 // Undeclared reads outside a command's directory, grouped by package, each with a suggested declaration: the lock file of an
-// installed package, the files of a neighbour package, or the program as a tool. Folders of the operating system and caches
-// of tools are omitted; they do not affect results.
+// installed package, the files of a neighbour package, or the program as a tool. Folders of the operating system and caches of
+// tools are omitted; they do not affect results.
 
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'

@@ -1,7 +1,7 @@
 // Model of migrations, for tools.
 
 import type { Fold } from '../../engine/model/definition.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import { type MigrateEntries, type MigrateState, migrateFold } from './state.ts'
 
@@ -31,11 +31,11 @@ export const migrateKind: Model = {
   },
   tells({ type, data }): JournalRow | null {
     const { id, error, n, at } = data as MigrateEntries['retry']
-    if (type === 'began') return told(id, 'step', 'begins')
-    if (type === 'saved') return told(id, 'step', 'beats')
-    if (type === 'applied') return told(id, 'step', 'ends')
-    if (type === 'failed') return told(id, 'step', 'fails', { error })
-    return type === 'retry' ? told(id, 'step', 'retries', { error, attempt: n, at }) : null
+    if (type === 'began') return journalRow(id, 'step', 'begins')
+    if (type === 'saved') return journalRow(id, 'step', 'beats')
+    if (type === 'applied') return journalRow(id, 'step', 'ends')
+    if (type === 'failed') return journalRow(id, 'step', 'fails', { error })
+    return type === 'retry' ? journalRow(id, 'step', 'retries', { error, attempt: n, at }) : null
   },
   actions: {
     resume: { instead: 'run them again: they resume at the step that failed' },

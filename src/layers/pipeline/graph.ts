@@ -39,7 +39,7 @@ export interface OperatorNode {
   readonly make: MakeOperator
   /** True: its records are sent to the instance that owns their key. */
   readonly isExchange: boolean
-  /** True: its state has no key, so there is one instance whatever the parallelism. */
+  /** True: its state has no key, so there is one instance regardless of the parallelism. */
   readonly isSingle: boolean
   /** Opens the resource before the first record of each run. */
   readonly open: ((engine: Engine) => Promise<OperatorResource>) | null

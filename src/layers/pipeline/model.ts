@@ -6,7 +6,7 @@ import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Actions, Model, Refusals, Target, Verb } from '../../engine/model/model.ts'
 import { withoutFailure } from '../../engine/storage/failure-notes.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
@@ -169,8 +169,8 @@ function tells({ type, data, seq }: Entry): JournalRow | null {
   }
   const note = `${kind}, ${records.toLocaleString('en')} records read`
   const title = `checkpoint ${checkpoint}`
-  if (stage === 'running') return told(`~${seq}`, 'note', 'is', { title, note })
-  return told(`~${seq}`, 'end', 'is', { title: `${title}: ${statusOfStage[stage]}`, note, letsGo: true })
+  if (stage === 'running') return journalRow(`~${seq}`, 'note', 'is', { title, note })
+  return journalRow(`~${seq}`, 'end', 'is', { title: `${title}: ${statusOfStage[stage]}`, note, letsGo: true })
 }
 
 /** The status is in the head: a cancelled or failed run writes no checkpoint that would contain it. */

@@ -3,7 +3,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { ActionReport, Instead, Model } from '../../engine/model/model.ts'
 import { type FollowerLetter, type FollowerState, followerFold, type ResourceEvent } from './follower-state.ts'
 import { askFor, chosen, readLetters } from './letters.ts'
@@ -59,7 +59,7 @@ export function followerModel(kind: Model, name: string): Model {
 }
 
 function tells({ type, seq, data }: Entry): JournalRow | null {
-  const row = (title: string, note = '') => told(`~${seq}`, 'step', 'is', { title, note })
+  const row = (title: string, note = '') => journalRow(`~${seq}`, 'step', 'is', { title, note })
   switch (type) {
     case 'handled': {
       const { n, r } = data as { readonly n: string; readonly r: number | null }

@@ -9,7 +9,7 @@ import { sleep } from '../../lib/waiting.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Watch, WatchEvent } from './watch.ts'
 
-export interface Told {
+export interface FollowListener {
   event(event: Exclude<WatchEvent, { type: 'bookmark' }>, isInitial: boolean): void
   /** Every object that existed at the start has been passed on. */
   listed(): void
@@ -27,7 +27,7 @@ export class Following {
   /** Null during the initial list. */
   #watch: Watch | null = null
 
-  constructor(kernel: Kernel, handle: ResourceHandle, told: Told) {
+  constructor(kernel: Kernel, handle: ResourceHandle, told: FollowListener) {
     this.#kernel = kernel
     this.#handle = handle
     this.#loop = this.#run(told)
@@ -43,7 +43,7 @@ export class Following {
     await this.#loop
   }
 
-  async #run(told: Told): Promise<void> {
+  async #run(told: FollowListener): Promise<void> {
     const { signal } = this.#stopping
     for (let failures = 0; !signal.aborted; ) {
       try {

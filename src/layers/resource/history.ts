@@ -24,8 +24,8 @@ export interface ReadPoint {
 }
 
 /**
- * Changes after a point, about `limit` of them (whole entry runs), up to revision `to` or the end. REVISION_GONE: that part
- * of history was removed.
+ * Changes after a point, about `limit` of them (whole entry runs), up to revision `to` or the end. REVISION_GONE: that part of
+ * history was removed.
  */
 export async function changesAfter(
   kernel: Kernel,

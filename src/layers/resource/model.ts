@@ -2,7 +2,7 @@
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Instead, Model } from '../../engine/model/model.ts'
 import { applyResource, type ChangeEntry, changeOf, initialResources, type ResourceState } from './rules/state.ts'
 
@@ -69,7 +69,7 @@ function standing(state: ResourceState): string {
 }
 
 function tells(entry: Entry): JournalRow | null {
-  const row = (title: string, note: string) => told(`~${entry.seq}`, 'step', 'is', { title, note })
+  const row = (title: string, note: string) => journalRow(`~${entry.seq}`, 'step', 'is', { title, note })
   if (entry.type === 'fence') {
     const { by, epoch } = entry.data as { readonly by: string; readonly epoch: number }
     return row(`${by} has a new owner`, `epoch ${epoch}`)

@@ -20,9 +20,9 @@ import { Revisions } from './revisions.ts'
 import type { Draft, ResourceObject } from './rules/object.ts'
 import { type Change, changeOf, checkFence, checkRaised, entryFor, type ResourceState } from './rules/state.ts'
 import { ChangeWindow } from './rules/window.ts'
-import type { Asked, Fence, SharedResource } from './shared-resource.ts'
+import type { Fence, SharedResource, WriteRequest } from './shared-resource.ts'
 
-interface Request extends Partial<Asked> {
+interface Request extends Partial<WriteRequest> {
   /** Written instead of a change of an object. */
   readonly entry?: NewEntry
   resolve(change: Change | null): void
@@ -104,7 +104,7 @@ export class OpenResource implements SharedResource {
   }
 
   /** Resolves when the change is durable, with the changed object, or null if nothing changed. */
-  change(asked: Asked): Promise<Change | null> {
+  change(asked: WriteRequest): Promise<Change | null> {
     return this.#submit(asked)
   }
 

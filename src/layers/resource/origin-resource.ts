@@ -17,7 +17,7 @@ import type { Draft, ResourceObject } from './rules/object.ts'
 import { type SelectorText, selectorOf } from './rules/selector.ts'
 import { type Change, checkFence, initialResources, type ResourceState } from './rules/state.ts'
 import { ChangeWindow } from './rules/window.ts'
-import type { Asked, Fence, SharedResource } from './shared-resource.ts'
+import type { Fence, SharedResource, WriteRequest } from './shared-resource.ts'
 
 const pageItems = 500
 const shortestPauseMs = 20
@@ -84,7 +84,7 @@ export class OriginResource implements SharedResource {
   }
 
   /** Decides on the object as the other server has it now, and again if another writer was faster. */
-  async change({ name, decide, fence }: Asked): Promise<Change> {
+  async change({ name, decide, fence }: WriteRequest): Promise<Change> {
     const { clock } = this.engine
     for (let conflicts = 0; ; conflicts++) {
       if (fence) await this.#checkFence(fence)

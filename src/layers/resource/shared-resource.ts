@@ -16,7 +16,7 @@ export interface Fence {
   readonly epoch: number
 }
 
-export interface Asked {
+export interface WriteRequest {
   readonly name: string
   /** Returns the next object; null: nothing changes. Called again on newer state; throws to refuse. */
   decide(before: ResourceObject | undefined, now: number): Draft | 'gone' | null
@@ -43,7 +43,7 @@ export interface SharedResource {
   /** An error that waiting does not resolve. Null: no such error. */
   readonly trouble: unknown
   /** Resolves when the change is durable, with the changed object, or null if nothing changed. */
-  change(asked: Asked): Promise<Change | null>
+  change(asked: WriteRequest): Promise<Change | null>
   /** Returns the fence that the owner writes with from now on. */
   raiseFence(fence: Fence): Promise<Fence>
   /** Reads the commits of other processes. */

@@ -2,7 +2,7 @@
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import { forkSaves } from './fork.ts'
 import type { SaveModel } from './reader.ts'
@@ -16,7 +16,7 @@ function tells({ type, data, seq }: Entry): JournalRow | null {
   if (type !== 'saved') return null
   const { bytes, by, replaces } = data as { readonly bytes: number; readonly by?: string; readonly replaces?: number }
   const edited = by === undefined ? '' : `, edited by ${by}, in place of entry ${replaces} of its parent`
-  return told(`~${seq}`, 'step', 'is', { title: 'saved', note: `${bytes.toLocaleString('en')} bytes${edited}` })
+  return journalRow(`~${seq}`, 'step', 'is', { title: 'saved', note: `${bytes.toLocaleString('en')} bytes${edited}` })
 }
 
 export function saveModel(model: SaveModel, fold: Fold<unknown>): Model {

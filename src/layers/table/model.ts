@@ -10,9 +10,9 @@ import type { EditedFork, ForkEdit } from '../../engine/model/fork-edit.ts'
 import type { HeadAgain, Model, Surroundings } from '../../engine/model/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
 import { abandonRescale } from './give-up-rescale.ts'
+import { tells } from './journal-rows.ts'
 import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
-import { tells } from './tells.ts'
 
 /** All partitions of the store, because its keys are spread over them, and the timeline that records the live generation. */
 async function family(rp: Engine, head: Head): Promise<string[]> {

@@ -4,7 +4,7 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, type StatusLine, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow, type StatusLine } from '../../engine/model/journal-row.ts'
 import type { Act, ActionReport, Model } from '../../engine/model/model.ts'
 import { forkUpload, retryUpload } from './actions.ts'
 import { headOf, retention } from './place.ts'
@@ -86,7 +86,7 @@ function standing(state: StoredState): StatusLine {
 function tells({ type, data, seq }: Entry): JournalRow | null {
   const { offset, error, by, from } = (data ?? {}) as { offset?: number; error?: string; by?: string; from?: string }
   const row = (title: string, note?: string, sort: JournalRow['sort'] = 'step', phase: JournalRow['phase'] = 'is') =>
-    told(`~${seq}`, sort, phase, { title, ...(note && { note }) })
+    journalRow(`~${seq}`, sort, phase, { title, ...(note && { note }) })
   const bytes = offset === undefined ? undefined : `${offset.toLocaleString('en')} bytes`
   switch (type) {
     case 'created':

@@ -1,5 +1,5 @@
-// The context of workflow code. Every effect goes through it and is recorded; the rest of the code may run any number
-// of times.
+// The context of workflow code. Every effect goes through it and is recorded; the rest of the code may run any number of
+// times.
 
 import type { CallPolicy } from '../../core/calls/call-policy.ts'
 import type { RetryPolicy } from '../../core/calls/retry.ts'

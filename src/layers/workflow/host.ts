@@ -15,7 +15,7 @@ import { ResultsTable } from './commands/transaction.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { foldOf } from './fold-of.ts'
 import { beginCopy } from './handle/fork.ts'
-import { Looks } from './handle/result-poller.ts'
+import { ResultPoller } from './handle/result-poller.ts'
 import { WorkflowRun } from './handle/run.ts'
 import type { RunHost, RunInMemory } from './handle/run-view.ts'
 import { createRun, foundRun, refuseForeign } from './handle/starting.ts'
@@ -48,7 +48,7 @@ const reopenMs = 1000
 export class Host implements InstanceHost, RunHost {
   readonly engine: EngineHost
   readonly kernel: Kernel
-  readonly looks: Looks
+  readonly looks: ResultPoller
   readonly breath: Yielder
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
@@ -63,7 +63,7 @@ export class Host implements InstanceHost, RunHost {
   constructor(engine: EngineHost) {
     this.engine = engine
     this.kernel = engine.kernel
-    this.looks = new Looks(engine.kernel)
+    this.looks = new ResultPoller(engine.kernel)
     this.breath = new Yielder(engine.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.worker.watch(() => this.#underWay())

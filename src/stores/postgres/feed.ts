@@ -121,8 +121,8 @@ async function readPage(
  * none, are in the ranges of the prefixes, only their runs are read (functions: feed_of), and ended is the place up to
  * which that counts.
  * The plan must not depend on statistics. So there is no join, only single-row lookups (LATERAL, LIMIT 1), and whether
- * runs wait above the line is read from the last existing run (ORDER BY, LIMIT 1), once: an EXISTS is planned as a scan
- * of all runs if the statistics expect many above, even when there is none.
+ * runs wait above the line is read from the last existing run (ORDER BY, LIMIT 1), once: an EXISTS is planned as a scan of
+ * all runs if the statistics expect many above, even when there is none.
  */
 function feedQuery(s: string, prefixes: readonly string[] | null, ranges: readonly NameRange[]): string {
   const matches = prefixes?.map((_, i) => withinSql('t.timeline', `$1[${numbersCount + i + 1}]`))

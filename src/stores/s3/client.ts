@@ -96,8 +96,8 @@ export class S3Client implements Objects {
   }
 
   /**
-   * A write that creates an object. With `onlyNew` it is marked: if its answer was lost, the retry is refused because
-   * of the first write, and the mark proves that it was ours.
+   * A write that creates an object. With `onlyNew` it is marked: if its answer was lost, the retry is refused because of
+   * the first write, and the mark proves that it was ours.
    */
   async write(request: Request, onlyNew: boolean, mark: string = randomUUID()): Promise<boolean> {
     if (!onlyNew) {

@@ -6,16 +6,16 @@ import { toHex } from '../../core/coordinate.ts'
 import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/store/ports.ts'
 import { ranked } from '../../core/store/shards.ts'
 import type { Growth } from './growth.ts'
-import { byShard, type Places } from './places.ts'
 import { awayError, isUnreachable, type Shard } from './shard.ts'
+import { byShard, type ShardMap } from './shard-map.ts'
 
 const copies = 2
 
 export class ShardedBlobs implements Blobs {
-  readonly #places: Places
+  readonly #places: ShardMap
   readonly #growth: Pick<Growth, 'check'>
 
-  constructor(places: Places, growth: Pick<Growth, 'check'>) {
+  constructor(places: ShardMap, growth: Pick<Growth, 'check'>) {
     this.#places = places
     this.#growth = growth
   }
@@ -190,7 +190,7 @@ function hashOf(digest: Digest): number {
 
 /** One shard after another: `after` contains the shard. */
 export async function inTurn(
-  places: Places,
+  places: ShardMap,
   after: string | null,
   limit: number,
   go: (shard: Shard, rest: string | null, limit: number) => Promise<Rewritten>,

@@ -6,18 +6,18 @@ import { isReprise } from '../../core/errors.ts'
 import type { ClaimRequest, Head, TimelineQuery } from '../../core/store/ports.ts'
 import { plainHead, signpostQueue, targetOf } from '../../core/store/shards.ts'
 import { findTimelines } from './list.ts'
-import type { Places } from './places.ts'
 import type { Relay } from './relay.ts'
 import { isUnreachable, type Shard } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 
 export class Claims {
-  readonly #places: Places
+  readonly #places: ShardMap
   readonly #relay: Relay
   /** By shard: the queues for which a claim got no answer, so that its timelines may be claimed without a worker knowing. */
   readonly #lost = new Map<number, Set<string | undefined>>()
   #turn = 0
 
-  constructor(places: Places, relay: Relay) {
+  constructor(places: ShardMap, relay: Relay) {
     this.#places = places
     this.#relay = relay
   }

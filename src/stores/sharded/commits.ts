@@ -6,10 +6,10 @@ import { checkCommit } from '../../core/store/shapes.ts'
 import { holdsTimeline, plainHead } from '../../core/store/shards.ts'
 import type { Holds } from './holds.ts'
 import { moving } from './moving.ts'
-import { byShard, type Places } from './places.ts'
 import { type Plan, plan, planAtOnce, reachesOut } from './plan.ts'
 import type { Relay } from './relay.ts'
 import { isUnreachable } from './shard.ts'
+import { byShard, type ShardMap } from './shard-map.ts'
 
 interface Placed extends Plan {
   readonly at: number
@@ -18,11 +18,11 @@ interface Placed extends Plan {
 const redirectsMax = 8
 
 export class Commits {
-  readonly #places: Places
+  readonly #places: ShardMap
   readonly #holds: Holds
   readonly #relay: Relay
 
-  constructor(places: Places, holds: Holds, relay: Relay) {
+  constructor(places: ShardMap, holds: Holds, relay: Relay) {
     this.#places = places
     this.#holds = holds
     this.#relay = relay

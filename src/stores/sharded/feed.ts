@@ -5,11 +5,11 @@ import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/st
 import { joinPositions, splitPosition } from '../../core/store/shards.ts'
 import { notAPosition } from '../refusals.ts'
 import { asMoved } from './moved-feed.ts'
-import type { Places } from './places.ts'
 import { awayError, isUnreachable, type Shard } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 
 export async function readFeed(
-  places: Places,
+  places: ShardMap,
   after: FeedPosition,
   filter: FeedFilter,
   limit: number,
@@ -53,7 +53,7 @@ export async function readFeed(
 
 /** Reads of a shard that is away are not retried at once. */
 async function moved(
-  places: Places,
+  places: ShardMap,
   shard: Shard,
   page: FeedPage,
   parts: readonly FeedPosition[],

@@ -20,9 +20,9 @@ import type { Holds } from './holds.ts'
 import { settleOn, workers } from './list.ts'
 import { differ, join, membershipOf, renumber } from './membership.ts'
 import { Mover } from './mover.ts'
-import type { Places } from './places.ts'
 import type { Relay } from './relay.ts'
 import { isUnreachable, type OpenShard, Shard } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 import { noDigest } from './shards-worker.ts'
 
 export interface ShardSource {
@@ -38,13 +38,13 @@ const freshMs = 1000
 const shardsMax = 64
 
 export class Growth {
-  readonly #places: Places
+  readonly #places: ShardMap
   readonly #holds: Holds
   readonly #relay: Relay
   readonly #open: ((url: string) => ShardSource) | null
   #lookedAt = 0
 
-  constructor(places: Places, holds: Holds, relay: Relay, open: ((url: string) => ShardSource) | null) {
+  constructor(places: ShardMap, holds: Holds, relay: Relay, open: ((url: string) => ShardSource) | null) {
     this.#places = places
     this.#holds = holds
     this.#relay = relay

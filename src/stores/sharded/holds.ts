@@ -5,15 +5,15 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { CursorRow, FeedPosition, Head, Outcome } from '../../core/store/ports.ts'
 import { cursorKey, holdKey, holdsTimeline, joinPositions, plainHead, splitPosition } from '../../core/store/shards.ts'
-import type { Places } from './places.ts'
+import type { ShardMap } from './shard-map.ts'
 import { shardsWorker } from './shards-worker.ts'
 
 const attemptsMax = 30
 
 export class Holds {
-  readonly #places: Places
+  readonly #places: ShardMap
 
-  constructor(places: Places) {
+  constructor(places: ShardMap) {
     this.#places = places
   }
 

@@ -8,8 +8,8 @@ import { refuseWrites } from '../../core/store/read-only.ts'
 import type { Membership } from '../../core/store/shards.ts'
 import type { ShardSource } from './growth.ts'
 import { arrange, join, lacksShard, markWhole, membershipOf, refuseOther, refuseStranger } from './membership.ts'
-import { Places } from './places.ts'
 import { isUnreachable, Shard, type Timers } from './shard.ts'
+import { ShardMap } from './shard-map.ts'
 import { ShardedStore } from './store.ts'
 
 export interface ShardedOptions {
@@ -61,7 +61,7 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
     const known = members.filter((member): member is Membership => member !== null && member !== 'away')
     const first = Math.min(shards.length, ...known.map((member) => member.first))
     const isOpen = known.every((member) => member.count === shards.length)
-    const places = new Places(shards, newOperation, {
+    const places = new ShardMap(shards, newOperation, {
       first,
       isOpen,
       isReadOnly: options.readOnly ?? false,

@@ -7,12 +7,12 @@ import { checkTimelineQuery } from '../../core/store/shapes.ts'
 import { arrivingStatus, isHidden, isOfShards, plainHead } from '../../core/store/shards.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { isWanted } from '../../core/store/timeline-filter.ts'
-import type { Places } from './places.ts'
 import type { Shard } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 
 /** On these shards. Default: on all. */
 export async function findTimelines(
-  places: Places,
+  places: ShardMap,
   query: TimelineQuery,
   shards: readonly Shard[] = places.shards,
 ): Promise<Head[]> {
@@ -40,7 +40,7 @@ function withoutTwice(heads: readonly Head[]): Head[] {
  * Copies whose signpost exists already are timelines, even if their mover died before activating them. Returns those
  * that a read-only store leaves inactive.
  */
-export async function settleOn(places: Places, shard: Shard): Promise<Head[]> {
+export async function settleOn(places: ShardMap, shard: Shard): Promise<Head[]> {
   const arrived: Head[] = []
   for (let after: TimelineId | undefined; ; ) {
     const query = { status: arrivingStatus, limit: 1000, ...(after !== undefined && { after }) }
@@ -52,7 +52,7 @@ export async function settleOn(places: Places, shard: Shard): Promise<Head[]> {
   }
 }
 
-async function ofShard(places: Places, shard: Shard, query: TimelineQuery): Promise<Head[]> {
+async function ofShard(places: ShardMap, shard: Shard, query: TimelineQuery): Promise<Head[]> {
   const found: Head[] = []
   for (let { after } = query; ; ) {
     const limit = query.limit - found.length
@@ -67,7 +67,7 @@ async function ofShard(places: Places, shard: Shard, query: TimelineQuery): Prom
   }
 }
 
-export async function names(places: Places): Promise<readonly TimelineId[]> {
+export async function names(places: ShardMap): Promise<readonly TimelineId[]> {
   const lists = await Promise.all(
     places.shards.map((shard) =>
       shard.ask(async (store) => {
@@ -81,7 +81,7 @@ export async function names(places: Places): Promise<readonly TimelineId[]> {
 }
 
 /** One row for each worker, which has a row on every shard. A shard that is away contributes nothing. */
-export async function workers(places: Places): Promise<WorkerRow[]> {
+export async function workers(places: ShardMap): Promise<WorkerRow[]> {
   const there = places.shards.filter((shard) => !shard.isAway)
   const answers = await Promise.allSettled(there.map((shard) => shard.askBriefly((store) => store.workers())))
   const lists = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))

@@ -5,9 +5,9 @@
 import type { FeedItem, FeedPage, FeedPosition, Head } from '../../core/store/ports.ts'
 import { isArriving, isOfShards, targetOf } from '../../core/store/shards.ts'
 import { type Arrival, arrivalsOn } from './arrivals.ts'
-import type { Places } from './places.ts'
 import { Remnants } from './remnants.ts'
 import type { Shard } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 
 export interface MovedPage extends FeedPage {
   /** The page ends early: this shard must be read further first. */
@@ -16,7 +16,7 @@ export interface MovedPage extends FeedPage {
 
 /** `parts`: the reader's position on each shard. */
 export async function asMoved(
-  places: Places,
+  places: ShardMap,
   shard: Shard,
   page: FeedPage,
   parts: readonly FeedPosition[],

@@ -24,9 +24,9 @@ import {
 import { arrivalsOn, discard, noteArrival } from './arrivals.ts'
 import { copyTimeline } from './copy.ts'
 import { Moments } from './moment.ts'
-import type { Places } from './places.ts'
 import type { Relay } from './relay.ts'
 import type { Shard } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 
 /** `again`: it has an owner, or changed meanwhile. Otherwise the reason why it stays. */
 export type Verdict = 'moved' | 'again' | { readonly stays: string }
@@ -42,12 +42,12 @@ const pageSize = 500
 const membersMax = 10_000
 
 export class Mover {
-  readonly #places: Places
+  readonly #places: ShardMap
   readonly #relay: Relay
   readonly #worker: WorkerId
   readonly #moments: Moments
 
-  constructor(places: Places, relay: Relay, worker: WorkerId) {
+  constructor(places: ShardMap, relay: Relay, worker: WorkerId) {
     this.#places = places
     this.#relay = relay
     this.#worker = worker

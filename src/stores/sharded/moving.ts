@@ -6,11 +6,11 @@ import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import type { Head, Outcome } from '../../core/store/ports.ts'
 import { isArriving, isHidden, movingKey } from '../../core/store/shards.ts'
-import type { Places } from './places.ts'
+import type { ShardMap } from './shard-map.ts'
 import { shardsWorker } from './shards-worker.ts'
 
 /** The epoch of a parent that is not being moved. Null: it is being moved. A dead mover is fenced. */
-export async function parentAtRest(places: Places, shard: number, head: Head): Promise<number | null> {
+export async function parentAtRest(places: ShardMap, shard: number, head: Head): Promise<number | null> {
   if (head.attributes[movingKey] === undefined) return head.epoch
   if (head.owner !== null && head.isOwnerAlive) return null
   const { timeline, epoch } = head
@@ -24,7 +24,7 @@ export async function parentAtRest(places: Places, shard: number, head: Head): P
 
 /** After the fork was made: if its parent was taken meanwhile, it may have left, and the fork is removed. */
 export async function isParentSame(
-  places: Places,
+  places: ShardMap,
   shard: number,
   parent: TimelineId,
   epoch: number,
@@ -42,7 +42,7 @@ export async function isParentSame(
 }
 
 /** A copy that has a signpost by now is a fork like any other. */
-export async function arrivingFork(places: Places, shard: number, parent: TimelineId): Promise<TimelineId | null> {
+export async function arrivingFork(places: ShardMap, shard: number, parent: TimelineId): Promise<TimelineId | null> {
   const forks = () => places.shard(shard).ask((store) => store.timelines({ parent, limit: 10_000 }))
   const arriving = (await forks()).filter(isArriving)
   if (arriving.length === 0) return null

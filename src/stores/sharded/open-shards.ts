@@ -10,10 +10,10 @@ import { Clocks } from './clocks.ts'
 import { Commits } from './commits.ts'
 import { Growth, type ShardSource } from './growth.ts'
 import { Holds } from './holds.ts'
-import type { Places } from './places.ts'
 import { Relay } from './relay.ts'
 import { Settings } from './settings.ts'
 import { isUnreachable, type Shard, systemTimers, type Timers } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 
 export interface ShardedStoreOptions {
   readonly readOnly?: boolean
@@ -22,7 +22,7 @@ export interface ShardedStoreOptions {
 }
 
 export class OpenShards {
-  readonly places: Places
+  readonly places: ShardMap
   readonly relay: Relay
   readonly holds: Holds
   readonly commits: Commits
@@ -32,7 +32,7 @@ export class OpenShards {
   readonly clocks: Clocks
   #isClosed = false
 
-  constructor(places: Places, { readOnly = false, openAnother, timers }: ShardedStoreOptions) {
+  constructor(places: ShardMap, { readOnly = false, openAnother, timers }: ShardedStoreOptions) {
     this.clocks = new Clocks(timers ?? systemTimers)
     this.places = places
     this.relay = new Relay(places)

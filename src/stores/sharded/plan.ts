@@ -9,9 +9,9 @@ import { notAPosition } from '../refusals.ts'
 import { cursorTaken, type Holds } from './holds.ts'
 import { toOutbox } from './letter.ts'
 import { arrivingFork, isParentSame, moving, parentAtRest } from './moving.ts'
-import type { Places } from './places.ts'
 import { byReceiver, namesLife } from './receivers.ts'
 import { Remnants } from './remnants.ts'
+import type { ShardMap } from './shard-map.ts'
 
 export interface Plan {
   readonly shard: number
@@ -29,12 +29,12 @@ export interface Plan {
 }
 
 /** Null: something must be read or written on another shard first. */
-export function planAtOnce(places: Places, commit: Commit): Plan | null {
+export function planAtOnce(places: ShardMap, commit: Commit): Plan | null {
   if (namesLife(commit.send)) return null
   return planLocally(places, commit)
 }
 
-function planLocally(places: Places, commit: Commit): Plan | null {
+function planLocally(places: ShardMap, commit: Commit): Plan | null {
   const { guard, send } = commit
   if (reachesOut(commit) || (places.hasGrown && commit.trim)) return null
   if (guard === null) return addressed(places, commit, places.guess(send![0]!.to))
@@ -44,7 +44,7 @@ function planLocally(places: Places, commit: Commit): Plan | null {
 }
 
 /** A new family goes to a shard that was added later: its signpost is put first. */
-function isMadeElsewhere(places: Places, { guard, take }: Commit): boolean {
+function isMadeElsewhere(places: ShardMap, { guard, take }: Commit): boolean {
   if (!places.hasGrown || !take?.create) return false
   return places.placement(guard!.timeline) !== places.home(guard!.timeline)
 }
@@ -55,7 +55,11 @@ export function reachesOut({ take, branch, cursors, forget }: Commit): boolean {
 }
 
 /** May return a refusal without a request to the shard. */
-export async function plan(places: Places, holds: Holds, asked: Commit): Promise<Plan | { readonly refusal: Outcome }> {
+export async function plan(
+  places: ShardMap,
+  holds: Holds,
+  asked: Commit,
+): Promise<Plan | { readonly refusal: Outcome }> {
   let commit = asked
   if (namesLife(asked.send)) {
     const { reachable, lost } = await byReceiver(places, asked.send!)
@@ -122,7 +126,7 @@ export async function plan(places: Places, holds: Holds, asked: Commit): Promise
   return await planCursors(places, holds, planned, head)
 }
 
-function addressed(places: Places, commit: Commit, shard: number): Plan {
+function addressed(places: ShardMap, commit: Commit, shard: number): Plan {
   const { send } = commit
   if (!send?.some(({ to }) => places.guess(to) !== shard)) return { shard, commit, sendsTo: [] }
   const sendsTo = new Set<number>()
@@ -136,14 +140,14 @@ function addressed(places: Places, commit: Commit, shard: number): Plan {
 }
 
 /** An archive stays with its family, whatever its id. */
-async function placeArchive(places: Places, archive: TimelineId, shard: number, head: Head): Promise<Outcome | null> {
+async function placeArchive(places: ShardMap, archive: TimelineId, shard: number, head: Head): Promise<Outcome | null> {
   const at = await places.point(archive, shard)
   if (at === shard) return null
   return { ok: false, code: 'EXISTS', reason: `there is a timeline ${archive} already`, head: plainHead(head) }
 }
 
 /** It will be refused, or was applied before: only the part for its own shard matters. */
-function withLocalCursors(places: Places, planned: Plan): Plan {
+function withLocalCursors(places: ShardMap, planned: Plan): Plan {
   const { cursors } = planned.commit
   if (!cursors) return planned
   const local = Object.entries(cursors).map(([name, position]) => {
@@ -153,7 +157,7 @@ function withLocalCursors(places: Places, planned: Plan): Plan {
 }
 
 async function planCursors(
-  places: Places,
+  places: ShardMap,
   holds: Holds,
   planned: Plan,
   head: Head,
@@ -209,7 +213,7 @@ async function planCursors(
   }
 }
 
-function partsOf(places: Places, position: FeedPosition): FeedPosition[] {
+function partsOf(places: ShardMap, position: FeedPosition): FeedPosition[] {
   const parts = splitPosition(position, places.count)
   if (!parts) throw notAPosition(position)
   return parts

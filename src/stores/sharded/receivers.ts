@@ -1,7 +1,7 @@
 // Mail for one life of a timeline. Only the shard that holds the timeline knows whether that life is over.
 
 import type { OutgoingMessage } from '../../core/store/ports.ts'
-import type { Places } from './places.ts'
+import type { ShardMap } from './shard-map.ts'
 
 /** @example namesLife(commit.send) // true: a message is for one life of its receiver */
 export function namesLife(send: readonly OutgoingMessage[] = []): boolean {
@@ -15,7 +15,7 @@ export function namesLife(send: readonly OutgoingMessage[] = []): boolean {
  * before.
  */
 export async function byReceiver(
-  places: Places,
+  places: ShardMap,
   send: readonly OutgoingMessage[],
 ): Promise<{ readonly reachable: OutgoingMessage[]; readonly lost: OutgoingMessage[] }> {
   const reachable: OutgoingMessage[] = []

@@ -7,20 +7,20 @@ import type { Head, Store } from '../../core/store/ports.ts'
 import { isOfShards, outboxFor } from '../../core/store/shards.ts'
 import { realTime, within } from '../../lib/waiting.ts'
 import { fromOutbox } from './letter.ts'
-import type { Places } from './places.ts'
 import { byReceiver } from './receivers.ts'
+import type { ShardMap } from './shard-map.ts'
 
 const atOnce = 500
 /** How long a sender waits for its messages to arrive; after that they arrive later. */
 const waitMs = 2000
 
 export class Relay {
-  readonly #places: Places
+  readonly #places: ShardMap
   readonly #running = new Map<string, Promise<void>>()
   readonly #next = new Map<string, Promise<void>>()
   #isClosed = false
 
-  constructor(places: Places) {
+  constructor(places: ShardMap) {
     this.#places = places
   }
 

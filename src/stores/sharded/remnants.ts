@@ -7,15 +7,15 @@ import { guardOf } from '../../core/store/guard.ts'
 import type { Commit, Head, Store } from '../../core/store/ports.ts'
 import { arrivalsScope, remnantKey, signpostStatus, targetOf } from '../../core/store/shards.ts'
 import { type Arrival, arrivalsOn, noteArrival } from './arrivals.ts'
-import type { Places } from './places.ts'
+import type { ShardMap } from './shard-map.ts'
 import { shardsWorker } from './shards-worker.ts'
 
 const attemptsMax = 10
 
 export class Remnants {
-  readonly #places: Places
+  readonly #places: ShardMap
 
-  constructor(places: Places) {
+  constructor(places: ShardMap) {
     this.#places = places
   }
 
@@ -46,7 +46,7 @@ export class Remnants {
       const noted = (await store.timelines(query)).map(
         ({ timeline }) => timeline.slice(arrivalsScope.length) as TimelineId,
       )
-      // An inactive copy that a signpost points to is the timeline (Places).
+      // An inactive copy that a signpost points to is the timeline (ShardMap).
       const found = await this.#places.find([...new Set([id, ...noted])])
       const there = found.flatMap(({ head, shard: at }) => (head && at === shard ? head : []))
       let perhaps: TimelineId | null = null

@@ -5,17 +5,17 @@
 
 import type { Attribute, Head } from '../../core/store/ports.ts'
 import { copiedEpochKey, plainHead, settingsTimeline, storeTimeline } from '../../core/store/shards.ts'
-import type { Places } from './places.ts'
 import { isUnreachable, type Shard } from './shard.ts'
+import type { ShardMap } from './shard-map.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export class Settings {
-  readonly #places: Places
+  readonly #places: ShardMap
   readonly #isReadOnly: boolean
   #copying: Promise<void> = Promise.resolve()
   #copied = -1
 
-  constructor(places: Places, isReadOnly: boolean) {
+  constructor(places: ShardMap, isReadOnly: boolean) {
     this.#places = places
     this.#isReadOnly = isReadOnly
   }

@@ -4,8 +4,8 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import type { Head, ShardSet, Store } from '../../core/store/ports.ts'
 import { type Grown, type GrowRequest, plainHead, type ShardRow } from '../../core/store/shards.ts'
 import type { OpenShards } from './open-shards.ts'
-import { byShard } from './places.ts'
 import { isUnreachable } from './shard.ts'
+import { byShard } from './shard-map.ts'
 
 export class OpenShardSet implements ShardSet {
   readonly #set: OpenShards

@@ -31,7 +31,7 @@ import { readFeed } from './feed.ts'
 import { identityOf } from './identity.ts'
 import { findTimelines, workers } from './list.ts'
 import { OpenShards, type ShardedStoreOptions } from './open-shards.ts'
-import type { Places } from './places.ts'
+import type { ShardMap } from './shard-map.ts'
 import { OpenShardSet } from './shard-set.ts'
 import { ShardedUpkeep } from './upkeep.ts'
 
@@ -43,7 +43,7 @@ export class ShardedStore implements Store {
   /** This process's worker, as of its last heartbeat. */
   #worker: WorkerRecord | null = null
 
-  constructor(places: Places, options: ShardedStoreOptions = {}) {
+  constructor(places: ShardMap, options: ShardedStoreOptions = {}) {
     this.#set = new OpenShards(places, options)
     const { clocks, relay, settings, growth } = this.#set
     places.eachShard((shard) => {

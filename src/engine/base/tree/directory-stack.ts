@@ -2,7 +2,7 @@
 
 import type { Folder } from './folder.ts'
 
-export class Way {
+export class DirectoryStack {
   readonly #root: Folder
   readonly #open: { readonly name: string; readonly folder: Folder }[] = []
 

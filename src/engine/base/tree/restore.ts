@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import type { RepriseError } from '../../../core/errors.ts'
 import { checkPaths, namesOf, unsafe } from '../../../core/tree-path.ts'
-import { Way } from './directory-stack.ts'
+import { DirectoryStack } from './directory-stack.ts'
 import { blocked, type Folder } from './folder.ts'
 import { type Choice, type Scan, scanTree, type TreeLimits } from './scan.ts'
 
@@ -91,7 +91,7 @@ function inTheWay(path: string, held: string): RepriseError {
 /** False: a directory had disappeared, so another process is changing the tree. */
 async function removeAll(root: Folder, paths: readonly string[]): Promise<boolean> {
   let isSteady = true
-  const way = new Way(root)
+  const way = new DirectoryStack(root)
   try {
     for (const path of paths) {
       const names = path.split('/')
@@ -110,7 +110,7 @@ async function writeAll(
   limits: TreeLimits,
 ): Promise<(readonly [string, number])[]> {
   const written: (readonly [string, number])[] = []
-  const way = new Way(root)
+  const way = new DirectoryStack(root)
   try {
     for (const [path, file] of wanted) {
       const names = namesOf(path, limits)

@@ -2,7 +2,7 @@
 // some time apart prove that nothing was written in between, and that any later write will show.
 
 import type { BigIntStats } from 'node:fs'
-import { Way } from './directory-stack.ts'
+import { DirectoryStack } from './directory-stack.ts'
 import type { Folder } from './folder.ts'
 import { type Choice, scanTree, type TreeLimits } from './scan.ts'
 
@@ -30,7 +30,7 @@ export interface Survey {
 export async function surveyTree<Scope>(root: Folder, choice: Choice<Scope>, limits: TreeLimits): Promise<Survey> {
   const scan = await scanTree(root, choice, limits)
   const files = new Map<string, Stamp>()
-  const way = new Way(root)
+  const way = new DirectoryStack(root)
   try {
     for (const { path, target } of scan.found) {
       const names = path.split('/')

@@ -62,7 +62,7 @@ export function withDigest(hash: Hash, bytes: Uint8Array): Uint8Array {
 /** Null if the bytes do not match their digest. */
 export function withoutDigest(hash: Hash, stored: Uint8Array | null): Uint8Array | null {
   if (stored === null || stored.length < 1 + digestBytes || stored[0] !== start) return null
-  // A copy, so that words can be xored whatever its alignment.
+  // A copy, so that words can be xored regardless of its alignment.
   const bytes = new Uint8Array(stored.subarray(1, stored.length - digestBytes))
   return equalBytes(hash(bytes), stored.subarray(stored.length - digestBytes)) ? bytes : null
 }

@@ -1,4 +1,4 @@
-// Wrapping puts a whole stored record under the current key, whatever it is sealed with inside. It re-encrypts old
+// Wrapping puts a whole stored record under the current key, regardless of the seal inside. It re-encrypts old
 // records:
 // the digest chain and the names of chunks cover bytes that must not change, so those bytes go inside, together with
 // the derived keys that open them, and their original key can leave the ring. A record is wrapped at most once: under

@@ -62,7 +62,7 @@ export interface DrillReport {
 
 export type FoldOf = (head: Head) => Fold<unknown> | null
 
-/** Always guards folds, whatever the engine's options are: an impure fold must be detected here. */
+/** Always guards folds, regardless of the engine's options: an impure fold must be detected here. */
 export async function drill(engine: Kernel, foldOf: FoldOf, options: DrillOptions = {}): Promise<DrillReport> {
   const letGo = installGuard()
   try {

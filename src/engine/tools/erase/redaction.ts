@@ -1,5 +1,5 @@
-// The remainder of an erased entry: its sequence, its time and its type; the hash of its dedupe key; and, for a marker
-// of an effect, that it was done, and under which key. Therefore an erasure never causes anything to be done twice.
+// The remainder of an erased entry: its sequence, its time and its type; the hash of its dedupe key; and, for a marker of
+// an effect, that it was done, and under which key. Therefore an erasure never causes anything to be done twice.
 
 import type { Digest } from '../../../core/coordinate.ts'
 import { isEffectType } from '../../../core/history/effects.ts'

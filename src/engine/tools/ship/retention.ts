@@ -2,14 +2,14 @@
 // them: if the process is killed in between, the next run finds the same again. Parts that no base names are deleted
 // after a day.
 
-import type { RecordHead, Whole } from '../../../core/ship/record.ts'
+import type { BaseState, RecordHead } from '../../../core/ship/record.ts'
 import { keyOf } from '../../../core/ship/record.ts'
 import { type FoundRecord, readOr, type ShipLog } from './log.ts'
 
 export interface BaseRow {
   readonly number: number
   readonly at: number
-  readonly whole: Whole
+  readonly whole: BaseState
 }
 
 const orphanMs = 86_400_000

@@ -251,7 +251,7 @@ export class Shipper {
 
   /** Throws SHIP_FENCED. */
   async #append(head: RecordHead, pages: ReadonlyMap<number, Uint8Array>): Promise<Tip> {
-    // Times never go back, whatever the clock does: a point in time is found by binary search.
+    // Times never decrease, even if the clock does: a point in time is found by binary search.
     const at = Math.max(head.at, this.#tip?.head?.at ?? 0)
     const added = await this.#log.append(this.#tip, { head: { ...head, at }, pages })
     if (!added) {

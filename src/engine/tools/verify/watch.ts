@@ -38,7 +38,7 @@ interface VerifyMark {
   readonly total: number | null
 }
 
-interface Asked {
+interface WatchOptions {
   readonly timelines?: readonly string[]
   readonly repair?: boolean
   readonly resume?: boolean
@@ -55,7 +55,7 @@ const skewMs = 1000
 
 export class VerifyWatch {
   readonly #kernel: Kernel
-  readonly #asked: Asked
+  readonly #asked: WatchOptions
   readonly #location: string
   readonly #earlier: VerifyMark | null
   readonly #from: number
@@ -70,7 +70,7 @@ export class VerifyWatch {
   #passed = 0
   #again = 0
 
-  private constructor(kernel: Kernel, asked: Asked, location: string, earlier: VerifyMark | null) {
+  private constructor(kernel: Kernel, asked: WatchOptions, location: string, earlier: VerifyMark | null) {
     this.#kernel = kernel
     this.#asked = asked
     this.#location = location
@@ -85,7 +85,7 @@ export class VerifyWatch {
 
   static async begin(
     kernel: Kernel,
-    asked: Asked,
+    asked: WatchOptions,
     { location, isReadOnly }: { readonly location: string; readonly isReadOnly: boolean },
   ): Promise<VerifyWatch> {
     if (!asked.resume) return new VerifyWatch(kernel, asked, location, null)

@@ -55,7 +55,7 @@ function callOf(request: ToolRequest, at: string, answers: ReadonlyMap<string, M
   return { id, tool, args, result: textOf(answer.content), isError: answer.isError ?? false }
 }
 
-/** Services accept only an object here, whatever the model wrote. */
+/** Services accept only an object here, even if the model wrote another value. */
 function objectOf(args: unknown): object {
   return typeof args === 'object' && args !== null && !Array.isArray(args) ? args : { value: args ?? null }
 }

@@ -61,7 +61,7 @@ interface Snapshot {
   readonly startedMs: number
 }
 
-interface Asked {
+interface CheckpointRequest {
   readonly label: string | undefined
   readonly stage: PipelineStage
   resolve(made: MadeCheckpoint): void
@@ -89,7 +89,7 @@ export interface CheckpointsOf {
 export class Checkpoints {
   readonly #of: CheckpointsOf
   readonly #coordinator: CheckpointCoordinator<Snapshot>
-  readonly #asked = new Map<number, Asked>()
+  readonly #asked = new Map<number, CheckpointRequest>()
   #state: PipelineState
   #base: CheckpointBase | null
   #nextRequest = 1

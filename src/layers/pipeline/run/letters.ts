@@ -33,7 +33,7 @@ export function noTaker(operator: string): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', what, { operator })
 }
 
-/** True: the function is wrong whatever the record. No letter is written, and the pipeline stops. */
+/** True: the function fails for every record. No letter is written, and the pipeline stops. */
 export function isFaultyCode(error: unknown): boolean {
   return isPathError(error) || error instanceof ChangedInPlace
 }

@@ -28,7 +28,7 @@ export interface LettersWish {
 }
 
 /** The requests that a run accepts. */
-export interface Asked {
+export interface RunControls {
   stop(): Promise<unknown>
   cancel(): Promise<unknown>
   redrive(ids?: readonly number[]): Promise<number>
@@ -40,7 +40,7 @@ export interface Asked {
 export function listenForMail(
   engine: Host,
   taken: StateTimeline,
-  run: Asked,
+  run: RunControls,
   fail: (error: unknown) => void,
 ): () => Promise<void> {
   const { clock } = engine
@@ -68,7 +68,7 @@ const mailShapes: Shapes = {
   [stopKind]: { how: 'text', epoch: 'number?' },
 }
 
-async function readMail(engine: Host, taken: StateTimeline, run: Asked, isOver: () => boolean): Promise<void> {
+async function readMail(engine: Host, taken: StateTimeline, run: RunControls, isOver: () => boolean): Promise<void> {
   const [head] = await engine.patiently(() => engine.heads([taken.id]), isOver)
   if (!head || head.mail === 0) return
   for (const message of (await engine.patiently(() => engine.inbox(taken.id, 100), isOver)).messages) {

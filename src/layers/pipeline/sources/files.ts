@@ -25,7 +25,7 @@ export interface CsvSourceOptions extends FileSourceOptions {
   readonly separator?: string
 }
 
-/** A position is a number of bytes, whatever the meaning of the lines. */
+/** A position is a number of bytes, regardless of the content of the lines. */
 const fileKind = 'file'
 
 /** @example p.from('log', lineSource('server.log', { follow: '1s' })) */

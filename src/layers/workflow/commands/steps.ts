@@ -21,7 +21,7 @@ import { noCommand, type OpenCommand, own, type RunState } from '../history/stat
 import type { CommandRun } from '../run/asking.ts'
 import { Attempt, type AttemptingRun } from '../run/attempt.ts'
 import type { Calls } from '../run/calls.ts'
-import type { Asked, Command } from '../run/command.ts'
+import type { Command, CommandSpec } from '../run/command.ts'
 import { inputDigest } from '../run/key.ts'
 import type { Digester } from '../run/observed.ts'
 import type { Recorder } from '../run/recorder.ts'
@@ -90,7 +90,7 @@ export function abandonStep(run: Pick<StepRun, 'alarms' | 'calls'>, command: Com
 }
 
 /** Few async functions here: a step is the hot path, and each async function allocates promises. */
-class Step implements Asked {
+class Step implements CommandSpec {
   readonly kind = 'step'
   readonly hasUndo: boolean
   readonly input: string | null

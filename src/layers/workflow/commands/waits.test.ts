@@ -2,7 +2,7 @@
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { Asked, Command } from '../run/command.ts'
+import type { Command, CommandSpec } from '../run/command.ts'
 import { Signals } from './waits.ts'
 
 type SignalsRun = ConstructorParameters<typeof Signals>[0]
@@ -13,12 +13,12 @@ class FakeRun {
     set: (id: string) => void this.set.add(id),
     delete: (id: string) => void this.set.delete(id),
   }
-  readonly asked: { readonly asked: Asked; readonly command: Command; readonly given: unknown[] }[] = []
+  readonly asked: { readonly asked: CommandSpec; readonly command: Command; readonly given: unknown[] }[] = []
   readonly recorder = { record: async () => undefined }
   readonly code = {
     execution: {
       time: 0,
-      ask: (scope: unknown, id: string, asked: Asked) => {
+      ask: (scope: unknown, id: string, asked: CommandSpec) => {
         const given: unknown[] = []
         const state = { isSettled: false }
         const settle = (value: unknown) => {

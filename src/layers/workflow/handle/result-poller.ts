@@ -16,7 +16,7 @@ const atOnce = 200
 
 type Seen = (head: Head | undefined) => void
 
-export class Looks {
+export class ResultPoller {
   readonly #kernel: Kernel
   readonly #waiting = new Map<TimelineId, Set<Seen>>()
   #cancel: (() => void) | null = null

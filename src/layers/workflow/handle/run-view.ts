@@ -25,7 +25,7 @@ import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from '../history/su
 import { endings } from '../names.ts'
 import type { Execution } from '../run/execution.ts'
 import type { Replayed } from '../tools/replay.ts'
-import type { Looks } from './result-poller.ts'
+import type { ResultPoller } from './result-poller.ts'
 
 /** A run in this process's memory, as its handles see it. */
 export interface RunInMemory {
@@ -44,7 +44,7 @@ export interface RunInMemory {
 export interface RunHost {
   readonly engine: Host
   readonly kernel: Kernel
-  readonly looks: Looks
+  readonly looks: ResultPoller
   /** Yields to the event loop: thousands of callers may wait for results from a store that answers immediately. */
   readonly breath: Yielder
   instance(timeline: string): RunInMemory | undefined

@@ -5,7 +5,12 @@
 
 import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../../engine/history/conflicting-decision.ts'
+import {
+  conflictingDecision,
+  entriesBelow,
+  type RecordedDecision,
+  unreadOf,
+} from '../../../engine/history/conflicting-decision.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { workflowFold } from '../history/fold.ts'
@@ -14,7 +19,7 @@ import { readableId } from '../run/scope.ts'
 
 export type StepOutcome = 'done' | 'failed' | 'retry' | 'compensated'
 
-interface Said {
+interface Verdict {
   readonly id: string
   readonly outcome: string
   readonly result?: unknown
@@ -30,7 +35,7 @@ const ofStuck: ReadonlySet<string> = new Set<StepOutcome>(['compensated', 'retry
 export async function settleOnce(
   engine: Host,
   timeline: TimelineId,
-  said: Said,
+  said: Verdict,
   check: () => Promise<void>,
   send: () => Promise<unknown>,
 ): Promise<void> {
@@ -98,16 +103,16 @@ async function saidBefore(
   engine: Host,
   timeline: TimelineId,
   id: string,
-): Promise<(Word & { readonly result?: unknown }) | null> {
+): Promise<(RecordedDecision & { readonly result?: unknown }) | null> {
   for (const { at, data } of await unreadOf(engine.kernel, timeline, 'settle')) {
-    const said = data as Said & { readonly by: string }
+    const said = data as Verdict & { readonly by: string }
     if (said.id === id) return { ...said, at }
   }
   const head = await engine.head(timeline)
   if (!head) return null
   const state = await stateOf(engine, timeline)
   if (own(state.open, id, noCommand).held || Object.hasOwn(state.undos, id)) return null
-  let word: Word | null = null
+  let word: RecordedDecision | null = null
   for await (const entry of entriesBelow(engine.kernel, head)) word = wordIn(entry, id, word)
   return word
 }
@@ -115,7 +120,7 @@ async function saidBefore(
 /** Entries after which the code runs from its start again and calls its steps again. */
 const anew: ReadonlySet<string> = new Set(['continued', 'rolled', 'restored'])
 
-function wordIn({ type, data, time }: Entry, id: string, before: Word | null): Word | null {
+function wordIn({ type, data, time }: Entry, id: string, before: RecordedDecision | null): RecordedDecision | null {
   const said = data as { readonly id?: string; readonly ids?: readonly string[]; by?: string; result?: unknown }
   if (anew.has(type) || (type === 'retried' && said.ids?.includes(id))) return null
   if (said.id !== id) return before
@@ -125,11 +130,16 @@ function wordIn({ type, data, time }: Entry, id: string, before: Word | null): W
   return { outcome, by: said.by, at: time, ...('result' in said && { result: said.result }) }
 }
 
-function agree({ kernel }: Host, timeline: string, said: Said, before: Word & { readonly result?: unknown }): void {
+function agree(
+  { kernel }: Host,
+  timeline: string,
+  said: Verdict,
+  before: RecordedDecision & { readonly result?: unknown },
+): void {
   const { codec } = kernel
   const isOther = said.result !== undefined && !equalBytes(codec.encode(said.result), codec.encode(before.result))
   if (said.outcome !== before.outcome || isOther) {
-    throw saidOtherwise(timeline, readableId(said.id), said.outcome, before)
+    throw conflictingDecision(timeline, readableId(said.id), said.outcome, before)
   }
 }
 

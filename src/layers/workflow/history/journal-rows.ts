@@ -2,7 +2,7 @@
 
 import type { Head } from '../../../core/store/ports.ts'
 import type { Entry } from '../../../engine/model/entry.ts'
-import { although, brief, type JournalRow, type StatusLine, told } from '../../../engine/model/journal-row.ts'
+import { although, brief, type JournalRow, journalRow, type StatusLine } from '../../../engine/model/journal-row.ts'
 import type { SharedFrom } from '../../../engine/model/memo-protocol.ts'
 import type { Refusals } from '../../../engine/model/model.ts'
 import type { Consumer } from '../../../engine/model/rollback-report.ts'
@@ -41,14 +41,14 @@ interface Fields {
 const letsGo = { letsGo: true } as const
 const cuts = { cuts: true } as const
 
-type Teller = (fields: Fields, entry: Entry) => JournalRow
+type RowMaker = (fields: Fields, entry: Entry) => JournalRow
 
 /** Entries of other types are shown by their type alone. */
-const tellers: Readonly<Record<string, Teller>> = {
+const tellers: Readonly<Record<string, RowMaker>> = {
   // The caller's process starts the run; another process may execute it.
-  started: ({ input }) => told('~run', 'start', 'is', { title: 'started', ...worthTelling(input), ...letsGo }),
+  started: ({ input }) => journalRow('~run', 'start', 'is', { title: 'started', ...worthTelling(input), ...letsGo }),
   waits: ({ for: waits = [] }, { seq }) =>
-    told(`~note:${seq}`, 'wait', 'is', { title: 'waits', note: waits.map(waitWords).join(', '), ...letsGo }),
+    journalRow(`~note:${seq}`, 'wait', 'is', { title: 'waits', note: waits.map(waitWords).join(', '), ...letsGo }),
   began: ({ id }) => step(id!, 'begins'),
   beat: ({ id }) => step(id!, 'beats'),
   retry: ({ id, n, error, at, ms }) => retries(step(id!, 'retries', took(ms)), n!, error, at),
@@ -67,10 +67,10 @@ const tellers: Readonly<Record<string, Teller>> = {
   held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person settles it', ...letsGo }),
   settled: ({ id, by }) => step(id!, 'beats', { note: `settled by ${by}` }),
   signal: ({ name, value }, { seq }) =>
-    told(`~got:${seq}`, 'message', 'is', { title: `signal ${name}`, ...worthTelling(value) }),
-  update: ({ update, name }) => told(`~update:${update}`, 'message', 'begins', { title: `update ${name}` }),
+    journalRow(`~got:${seq}`, 'message', 'is', { title: `signal ${name}`, ...worthTelling(value) }),
+  update: ({ update, name }) => journalRow(`~update:${update}`, 'message', 'begins', { title: `update ${name}` }),
   updated: ({ update, error }) =>
-    told(`~update:${update}`, 'message', error ? 'fails' : 'ends', { title: '', ...failing(error) }),
+    journalRow(`~update:${update}`, 'message', error ? 'fails' : 'ends', { title: '', ...failing(error) }),
   cancel: ({ reason }, { seq }) => remark(seq, 'stop requested', { sort: 'message', note: reason ?? '' }),
   undoing: ({ id }) => undo(id!, 'begins'),
   'undo.retry': ({ id, n, error, at }) => retries(undo(id!, 'retries'), n!, error, at),
@@ -93,10 +93,11 @@ const tellers: Readonly<Record<string, Teller>> = {
   admitted: (_, { seq }) => remark(seq, 'admitted by its queue'),
   patched: ({ id }, { seq }) =>
     remark(seq, 'takes the new way', { note: readableId((id ?? '').replace('~patch:', '')) }),
-  completed: () => told('~end', 'end', 'ends', { title: 'completed', ...letsGo }),
+  completed: () => journalRow('~end', 'end', 'ends', { title: 'completed', ...letsGo }),
   'ended-badly': ({ error, cancelled }) =>
-    told('~end', 'end', 'fails', { title: cancelled ? 'cancelled' : 'failed', ...failing(error), ...letsGo }),
-  terminated: ({ reason }) => told('~end', 'end', 'fails', { title: 'terminated', note: reason ?? '', ...letsGo }),
+    journalRow('~end', 'end', 'fails', { title: cancelled ? 'cancelled' : 'failed', ...failing(error), ...letsGo }),
+  terminated: ({ reason }) =>
+    journalRow('~end', 'end', 'fails', { title: 'terminated', note: reason ?? '', ...letsGo }),
 }
 
 export function tells(entry: Entry): JournalRow | null {
@@ -112,7 +113,7 @@ function step(id: string, phase: JournalRow['phase'], more: Partial<JournalRow> 
   const sort = kind === 'child' || kind === 'start' ? 'child' : kind ? 'wait' : 'step'
   const name = readableId(id.replace(/~(child|start|signal):/, '').replace('~sleep', 'sleep'))
   const word = kind === 'child' || kind === 'start' ? 'child ' : kind === 'signal' ? 'signal ' : ''
-  return told(id, sort, phase, { title: word + name, ...more })
+  return journalRow(id, sort, phase, { title: word + name, ...more })
 }
 
 function sharedWords({ from, by, for: asker }: SharedFrom): string {
@@ -125,11 +126,11 @@ function editedWords(replaces: number, by = 'somebody'): string {
 }
 
 function undo(id: string, phase: JournalRow['phase'], more: Partial<JournalRow> = {}): JournalRow {
-  return told(`~undo:${id}`, 'undo', phase, { title: `undo ${readableId(id)}`, ...more })
+  return journalRow(`~undo:${id}`, 'undo', phase, { title: `undo ${readableId(id)}`, ...more })
 }
 
 function remark(seq: number, title: string, more: Partial<JournalRow> = {}): JournalRow {
-  return told(`~note:${seq}`, 'note', 'is', { title, ...more })
+  return journalRow(`~note:${seq}`, 'note', 'is', { title, ...more })
 }
 
 /** The run may have no owner until the retry is due. */

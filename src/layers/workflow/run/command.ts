@@ -8,7 +8,7 @@ import { leaveScope, type Scope } from './scope.ts'
 export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo'
 
 /** The callbacks of a kind of command during its life. */
-export interface Asked {
+export interface CommandSpec {
   readonly kind: CommandKind
   readonly hasUndo?: boolean
   /** The digest of the input that a step declares. */
@@ -23,7 +23,7 @@ export interface Asked {
 }
 
 /** A promise that records whether it is observed: an unobserved failure would be lost silently. */
-export class Given extends Promise<unknown> {
+export class ObservedPromise extends Promise<unknown> {
   isObserved = false
 
   static override get [Symbol.species]() {
@@ -45,10 +45,10 @@ export class Given extends Promise<unknown> {
  * and two more rounds of microtasks; the read also shows that the promise is observed. Used for runs from behaviour
  * `awaitsDirectly` on (history/entries.ts).
  */
-class DirectGiven extends Given {
+class DirectGiven extends ObservedPromise {
   static {
     Object.defineProperty(DirectGiven.prototype, 'constructor', {
-      get(this: Given): PromiseConstructor {
+      get(this: ObservedPromise): PromiseConstructor {
         this.isObserved = true
         return Promise
       },
@@ -57,8 +57,11 @@ class DirectGiven extends Given {
 }
 
 /** @example givenOf(isDirect, (resolve) => { this.#resolve = resolve }) */
-export function givenOf(isDirect: boolean, executor: ConstructorParameters<typeof Given>[0]): Given {
-  return isDirect ? new DirectGiven(executor) : new Given(executor)
+export function givenOf(
+  isDirect: boolean,
+  executor: ConstructorParameters<typeof ObservedPromise>[0],
+): ObservedPromise {
+  return isDirect ? new DirectGiven(executor) : new ObservedPromise(executor)
 }
 
 export class Command implements KeyedStep {
@@ -79,14 +82,14 @@ export class Command implements KeyedStep {
   cancelled: string | null = null
   failure: { readonly error: unknown } | null = null
   /** The promise that the code receives. */
-  readonly promise: Given
+  readonly promise: ObservedPromise
   readonly input: string | null
   /** The observations of the scope up to the moment of the command. */
   readonly observed: Position
   /** Null until the key is first read. */
   keyUsed: string | null = null
   readonly #keyOf: (command: Command) => string
-  readonly #asked: Asked
+  readonly #asked: CommandSpec
   readonly #settle: (command: Command) => boolean
   #resolve!: (value: unknown) => void
   #reject!: (error: unknown) => void
@@ -94,7 +97,7 @@ export class Command implements KeyedStep {
   constructor(
     scope: Scope,
     id: string,
-    asked: Asked,
+    asked: CommandSpec,
     askedAt: number,
     settle: (command: Command) => boolean,
     isDirect: boolean,
@@ -158,7 +161,7 @@ export class Command implements KeyedStep {
 
 /** A failure that no code awaits must not end the process. */
 export function tolerated<T>(promise: Promise<T>): Promise<T> {
-  const given = promise instanceof Given ? promise : null
+  const given = promise instanceof ObservedPromise ? promise : null
   const isObserved = given?.isObserved ?? false
   // Bypasses the promise's own `then`, which would mark it as observed.
   Promise.prototype.then.call(promise, undefined, ignore)

@@ -9,7 +9,7 @@ import { thisTick } from '../../../engine/base/yielder.ts'
 import type { Item } from '../history/entries.ts'
 import { cancelledError } from '../history/failure.ts'
 import type { Seed } from './chance.ts'
-import { type Asked, Command, type CommandKind, givenOf, tolerated } from './command.ts'
+import { Command, type CommandKind, type CommandSpec, givenOf, tolerated } from './command.ts'
 import { describeItem, divergence, type Expected } from './divergence.ts'
 import { type Digester, Observed } from './observed.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
@@ -192,7 +192,7 @@ export class Execution {
   }
 
   /** Issues a command. Code may never observe it: a failure that no code awaits does not end the process. */
-  ask<T>(scope: Scope, id: string, asked: Asked): Promise<T> {
+  ask<T>(scope: Scope, id: string, asked: CommandSpec): Promise<T> {
     if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
     const late = this.blameIfLate()
     if (late) return tolerated(Promise.reject(late))

@@ -1,5 +1,5 @@
-// Dry replay: the current code against a recorded history, with nothing started and nothing written. Used for queries
-// of runs that are not in memory, the check before a deploy, and tests of recorded histories.
+// Dry replay: the current code against a recorded history, with nothing started and nothing written. Used for queries of
+// runs that are not in memory, the check before a deploy, and tests of recorded histories.
 
 import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'

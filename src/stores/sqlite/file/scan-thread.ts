@@ -8,7 +8,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { Driver, SqlRow } from './driver.ts'
 
 /** Runs statements on the thread, and returns the result of each. */
-export type Aside = (statements: readonly string[], signal?: AbortSignal) => Promise<AsideAnswer[]>
+export type ScanThread = (statements: readonly string[], signal?: AbortSignal) => Promise<AsideAnswer[]>
 
 type AsideAnswer = { readonly rows: SqlRow[] } | { readonly error: Error }
 
@@ -37,7 +37,7 @@ try {
 const leastBytes = 8 * 1024 * 1024
 
 /** Null: the file is small, is read directly, or has a driver that cannot be loaded by its name. */
-export function asideOf(driver: Driver, file: string, { isOnFile }: { readonly isOnFile: boolean }): Aside | null {
+export function asideOf(driver: Driver, file: string, { isOnFile }: { readonly isOnFile: boolean }): ScanThread | null {
   const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0
   if (size < leastBytes || !isOnFile) return null
   try {
@@ -63,7 +63,7 @@ function allAside(
       void worker.terminate()
       reject(new RepriseError('ABORTED', 'the check of the file: aborted', {}, signal?.reason))
     }
-    worker.on('message', (answer: Told) => {
+    worker.on('message', (answer: ThreadAnswer) => {
       if (answer.isOver) reject(toError(answer.error!))
       else answers.push(answer.error ? { error: toError(answer.error) } : { rows: answer.rows! })
     })
@@ -78,12 +78,12 @@ function allAside(
   })
 }
 
-interface Told {
+interface ThreadAnswer {
   readonly rows?: SqlRow[]
   readonly error?: { readonly message: string; readonly errcode?: number }
   readonly isOver?: true
 }
 
-function toError({ message, errcode }: NonNullable<Told['error']>): Error {
+function toError({ message, errcode }: NonNullable<ThreadAnswer['error']>): Error {
   return Object.assign(new Error(message), errcode !== undefined && { errcode })
 }

@@ -1,5 +1,5 @@
-// SQLite stores text as UTF-8 and drivers truncate it at NUL: text that would not survive a round trip is refused. The texts
-// of a commit are checked before anything of its batch is decided.
+// SQLite stores text as UTF-8 and drivers truncate it at NUL: text that would not survive a round trip is refused. The texts of
+// a commit are checked before anything of its batch is decided.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Commit } from '../../../core/store/ports.ts'

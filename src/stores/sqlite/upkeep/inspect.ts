@@ -7,7 +7,7 @@ import type { Connection } from '../file/connection.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { isDamage } from '../file/failure.ts'
 import type { Reading } from '../file/reading.ts'
-import type { Aside } from '../file/scan-thread.ts'
+import type { ScanThread } from '../file/scan-thread.ts'
 import { ownStart } from '../log/log.ts'
 import { joinedBefore, readFrames } from '../log/log-row.ts'
 import { chunkTables } from '../rows/blobs.ts'
@@ -32,7 +32,7 @@ const sliceMs = 4
 export async function inspect(
   read: Read,
   inspection: Inspection = {},
-  aside: Aside | null = null,
+  aside: ScanThread | null = null,
 ): Promise<StoreFault[]> {
   const faults: StoreFault[] = []
   const slices = new Slices(inspection, faults)
@@ -105,7 +105,7 @@ class Slices {
 }
 
 /** SQLite's own check. If a page is so damaged that it gives up, each table is checked by itself, so that it can be named. */
-async function inspectFile(read: Read, faults: StoreFault[], slices: Slices, aside: Aside | null): Promise<void> {
+async function inspectFile(read: Read, faults: StoreFault[], slices: Slices, aside: ScanThread | null): Promise<void> {
   slices.tell('file', 0, null)
   const check = `PRAGMA integrity_check(${faultsMax})`
   const [answer] = aside ? await aside([check], slices.signal) : []
@@ -250,7 +250,12 @@ function orElse<Result, Otherwise>(work: () => Result, otherwise: Otherwise): Re
 }
 
 /** Checks counts and twin indexes. For all namespaces: these tables do not separate them. */
-async function inspectCounts(read: Read, faults: StoreFault[], slices: Slices, aside: Aside | null): Promise<void> {
+async function inspectCounts(
+  read: Read,
+  faults: StoreFault[],
+  slices: Slices,
+  aside: ScanThread | null,
+): Promise<void> {
   // A file of an older version has no counts yet.
   if (await read(({ connection }) => readVersion(connection) < schemaVersion)) return
   slices.tell('counts', 0, counts.length)

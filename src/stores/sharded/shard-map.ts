@@ -46,7 +46,7 @@ export interface PlacesOptions {
 
 const rememberedMax = 65_536
 
-export class Places {
+export class ShardMap {
   readonly #shards: Shard[]
   readonly #home: (id: string) => number
   readonly #seen = new Map<string, number>()

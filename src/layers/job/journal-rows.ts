@@ -2,17 +2,17 @@
 
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { type JournalRow, type StatusLine, told } from '../../engine/model/journal-row.ts'
+import { type JournalRow, journalRow, type StatusLine } from '../../engine/model/journal-row.ts'
 import type { DeadData, DoneData, EntryData, FailedData } from './entries.ts'
 import type { JobState } from './state.ts'
 
 const keysShown = 3
 
 export function tells({ type, data, seq }: Entry): JournalRow | null {
-  const row = (title: string, more: Partial<JournalRow> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
+  const row = (title: string, more: Partial<JournalRow> = {}) => journalRow(`~${seq}`, 'note', 'is', { title, ...more })
   switch (type as keyof EntryData) {
     case 'started':
-      return told(`~${seq}`, 'start', 'is', { title: `round ${(data as EntryData['started']).round} started` })
+      return journalRow(`~${seq}`, 'start', 'is', { title: `round ${(data as EntryData['started']).round} started` })
     case 'done': {
       const { keys } = data as DoneData
       return row(`${counted(keys.length, 'item')} done`, { sort: 'step', phase: 'ends', note: some(keys) })
@@ -46,7 +46,7 @@ export function tells({ type, data, seq }: Entry): JournalRow | null {
 }
 
 function item(key: string, phase: JournalRow['phase'], more: Partial<JournalRow>): JournalRow {
-  return told(`item:${key}`, 'step', phase, { title: key, ...more })
+  return journalRow(`item:${key}`, 'step', phase, { title: key, ...more })
 }
 
 function some(keys: readonly string[]): string {

@@ -4,7 +4,7 @@
 import type { EffectIntended, EffectSettled } from '../../core/history/effects.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/model/entry.ts'
-import { although, brief, type JournalRow, type StatusLine, told } from '../../engine/model/journal-row.ts'
+import { although, brief, type JournalRow, journalRow, type StatusLine } from '../../engine/model/journal-row.ts'
 import type { Refusals } from '../../engine/model/model.ts'
 import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
@@ -17,7 +17,7 @@ export function tells(entry: Entry): JournalRow | null {
 function callRow({ type, data }: Entry): JournalRow | null {
   const fields = data as Entries['retry']
   const call = (phase: JournalRow['phase'], more: Partial<JournalRow> = {}) =>
-    told(`call:${fields.id}`, 'step', phase, { title: '', ...more })
+    journalRow(`call:${fields.id}`, 'step', phase, { title: '', ...more })
   // The kernel's effect markers are part of the call's row; the call's own entries add the rest.
   if (type === '$effect.intended') return call('begins', { title: (data as EffectIntended).name })
   if (type === '$effect.settled') return call('beats', { note: settled(data as EffectSettled) })
@@ -53,14 +53,15 @@ function callRow({ type, data }: Entry): JournalRow | null {
 /** An entry of the session itself: turns, messages, settings, and decisions of a person. */
 function sessionRow({ type, data, seq }: Entry): JournalRow | null {
   const fields = data as Entries['decided'] & Entries['turn.ended']
-  const note = (title: string, more: Partial<JournalRow> = {}) => told(`~${seq}`, 'note', 'is', { title, ...more })
+  const note = (title: string, more: Partial<JournalRow> = {}) =>
+    journalRow(`~${seq}`, 'note', 'is', { title, ...more })
   switch (type as keyof Entries) {
     case 'turn.started': {
       const { turn, input } = data as Entries['turn.started']
-      return told(`turn:${turn}`, 'start', 'is', { title: `turn ${turn}`, note: brief(input) })
+      return journalRow(`turn:${turn}`, 'start', 'is', { title: `turn ${turn}`, note: brief(input) })
     }
     case 'turn.ended':
-      return told(`~${seq}`, 'end', 'ends', { title: `turn ${fields.turn} ended`, note: fields.outcome })
+      return journalRow(`~${seq}`, 'end', 'ends', { title: `turn ${fields.turn} ended`, note: fields.outcome })
     case 'interrupted':
       return note('waits for a person', { sort: 'wait', phase: 'is', note: (data as Entries['interrupted']).reason })
     case 'decided':

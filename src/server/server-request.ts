@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../core/errors.ts'
 
-export interface Asked {
+export interface ServerRequest {
   readonly method: string
   /** Absolute and normalized by the URL standard. */
   readonly url: string
@@ -21,7 +21,7 @@ export interface Asked {
   readonly request: Request
 }
 
-export function askedBy(request: Request): Asked {
+export function serverRequest(request: Request): ServerRequest {
   const { method, url } = request
   const { path, search } = addressOf(url)
   return {

@@ -21,7 +21,7 @@ interface Waiting {
   give(error: RepriseError): void
 }
 
-export class Places {
+export class RequestSlots {
   readonly #limits: ServerLimits
   readonly #clock: Clock
   readonly #offs: (() => void)[]

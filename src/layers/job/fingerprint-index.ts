@@ -21,7 +21,7 @@ const tableCount = 256
 /** Tables begin with different lengths, so that they neither grow at the same time nor are all half empty afterwards. */
 const firstLength = (index: number) => Math.ceil(8 * growth ** (index / tableCount))
 
-export class Places {
+export class FingerprintIndex {
   /** Fingerprints in order; a place is the number of a fingerprint. The owner appends to it. */
   readonly #segments: readonly Uint8Array[]
   readonly #segmentKeys: number

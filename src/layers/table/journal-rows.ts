@@ -1,13 +1,13 @@
 // The journal rows of a table, for people: the keys that each transaction set and deleted.
 
 import type { Entry } from '../../engine/model/entry.ts'
-import { brief, type JournalRow, told } from '../../engine/model/journal-row.ts'
+import { brief, type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Ops } from './state.ts'
 
 const keysShown = 4
 
 export function tells({ type, data, seq }: Entry): JournalRow | null {
-  const row = (title: string, note: string) => told(`~${seq}`, 'step', 'is', { title, note })
+  const row = (title: string, note: string) => journalRow(`~${seq}`, 'step', 'is', { title, note })
   switch (type) {
     case 'w':
       return row(titleOf(data as Ops), [noteOf(data as Ops), ...byWords(data as Ops)].filter(Boolean).join(', '))

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest'
 import { fingerprint, fingerprintBytes } from './digest.ts'
-import { Places, placesMax } from './places.ts'
+import { FingerprintIndex, placesMax } from './fingerprint-index.ts'
 
 const segmentKeys = 256
 
-function filled(count: number): { places: Places; segments: Uint8Array[] } {
+function filled(count: number): { places: FingerprintIndex; segments: Uint8Array[] } {
   const segments: Uint8Array[] = []
-  const places = new Places(segments, segmentKeys, fingerprintBytes)
+  const places = new FingerprintIndex(segments, segmentKeys, fingerprintBytes)
   for (let place = 0; place < count; place++) {
     if (place % segmentKeys === 0) segments.push(new Uint8Array(segmentKeys * fingerprintBytes))
     const bytes = Buffer.from(fingerprint(`key ${place}`), 'latin1').subarray(0, fingerprintBytes)
@@ -24,7 +24,7 @@ it('finds each of many fingerprints at its place, and none that is not there', (
 
 it('tells fingerprints apart that share their table, their home and their tag', () => {
   const segments = [new Uint8Array(segmentKeys * fingerprintBytes)]
-  const places = new Places(segments, segmentKeys, fingerprintBytes)
+  const places = new FingerprintIndex(segments, segmentKeys, fingerprintBytes)
   const print = (last: number) => `${'\x07'.repeat(fingerprintBytes - 1)}${String.fromCharCode(last)}`
   for (let place = 0; place < 40; place++) {
     segments[0]!.set(Buffer.from(print(place), 'latin1'), place * fingerprintBytes)
@@ -38,7 +38,7 @@ it('refuses a place beyond its bound, and takes the last below it', () => {
   const segments: Uint8Array[] = []
   const last = placesMax - 1
   segments[Math.floor(last / segmentKeys)] = new Uint8Array(segmentKeys * fingerprintBytes).fill(255)
-  const places = new Places(segments, segmentKeys, fingerprintBytes)
+  const places = new FingerprintIndex(segments, segmentKeys, fingerprintBytes)
   places.add(last)
   expect(places.find('\xff'.repeat(fingerprintBytes))).toBe(last)
   expect(() => places.add(placesMax)).toThrow(/more shards/)

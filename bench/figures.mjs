@@ -79,7 +79,7 @@ export function record(suite, results, load, folder = here) {
     if (index < 0) recorded.figures.push(figure)
     else recorded.figures[index] = figure
   }
-  writeFileSync(new URL('figures.json', folder), text(recorded))
+  writeFileSync(new URL('figures.json', folder), `${JSON.stringify(recorded, null, 2)}\n`)
   for (const [page, table] of [
     ['README.md', figuresTable(recorded)],
     ['../README.md', quotedTable(recorded)],
@@ -100,12 +100,6 @@ function machineOf({ machines }) {
 
 function commitNow() {
   return execFileSync('git', ['rev-parse', '--short=8', 'HEAD'], { encoding: 'utf8' }).trim()
-}
-
-/** One figure per line, so that a change of one shows as one. */
-function text({ machines, figures }) {
-  const head = JSON.stringify({ machines }, null, 2).slice(0, -2)
-  return `${head},\n  "figures": [\n${figures.map((each) => `    ${JSON.stringify(each)}`).join(',\n')}\n  ]\n}\n`
 }
 
 function count(value) {

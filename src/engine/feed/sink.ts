@@ -11,13 +11,15 @@ import { whereabouts } from './marks.ts'
 /** An item of a subscription: an entry of the feed, in the form of its reader. */
 export interface Occurred {
   readonly type: string
-  readonly at: { readonly timeline: string; readonly seq: number; readonly time: number }
+  readonly at: { readonly timeline: string; readonly seq: number; readonly epoch: number; readonly time: number }
 }
 
 /** A dead letter: an item that was skipped, because its handler threw. */
 export interface Quarantined {
   readonly timeline: string
   readonly seq: number
+  /** After a rollback another item may have its sequence, in a later epoch. Missing: recorded by an older version. */
+  readonly epoch?: number
   readonly type: string
   readonly error: string
 }
@@ -86,7 +88,7 @@ export class PoisonError extends Error {
 
   get letter(): Quarantined {
     const { at, type } = this.item
-    return { timeline: at.timeline, seq: at.seq, type, error: this.message }
+    return { timeline: at.timeline, seq: at.seq, epoch: at.epoch, type, error: this.message }
   }
 }
 
@@ -95,7 +97,12 @@ export function isSame(letter: Quarantined, at: { readonly timeline: string; rea
 }
 
 export function isAside(quarantine: readonly Quarantined[], { at }: Occurred): boolean {
-  return quarantine.some((letter) => isSame(letter, at))
+  return quarantine.some((letter) => isSame(letter, at) && isOf(letter, at))
+}
+
+/** False: a rollback has undone the item of the letter, and another one has its sequence. */
+export function isOf({ epoch }: Quarantined, at: { readonly epoch: number }): boolean {
+  return epoch === undefined || epoch === at.epoch
 }
 
 export function without(quarantine: readonly Quarantined[], at: Parameters<typeof isSame>[1]): readonly Quarantined[] {

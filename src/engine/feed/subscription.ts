@@ -12,7 +12,7 @@ import { onAbort } from '../../lib/waiting.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
 import type { UnderWay } from '../base/worker.ts'
 import type { Kernel } from '../storage/kernel.ts'
-import { isSame, type Occurred, PoisonError, type Quarantined, type SubscriptionSink } from './sink.ts'
+import { isOf, isSame, type Occurred, PoisonError, type Quarantined, type SubscriptionSink } from './sink.ts'
 import { WakeUp } from './wake-up.ts'
 
 export interface Page<Item> {
@@ -271,14 +271,15 @@ export class Subscription<Item extends Occurred = Occurred> {
     if (!this.sink.isOwned) await this.sink.idle()
     for (const at of letters) {
       const { timeline, seq } = at
-      if (!this.sink.quarantine.some((letter) => isSame(letter, at))) {
+      const found = this.sink.quarantine.find((letter) => isSame(letter, at))
+      if (!found) {
         throw new RepriseError('NOT_FOUND', `${timeline}@${seq} is no dead letter of the ${this.name} here`, {
           timeline,
           seq,
         })
       }
       const item = await this.#reading.at(timeline, seq)
-      if (!item) {
+      if (!item || !isOf(found, item.at)) {
         const what = `${timeline}@${seq} is no longer in history, or has no handler: the ${this.name} cannot apply it`
         throw new RepriseError('OUT_OF_RANGE', what, { timeline, seq })
       }

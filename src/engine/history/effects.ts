@@ -69,10 +69,17 @@ export interface CompensateOptions {
 
 const compensateOptions = namesOf<CompensateOptions>()('undo')
 
-/** `key`: derived by the layer; `isById`: from the id alone. `anew`: a fork makes a call of its own. */
+/**
+ * The layer's part in a key. `key`: the layer derives it. `intent`: the key is derived from these parts and the declared input
+ * instead of the id and the history; without an input from `otherwise` too.
+ */
+export type KeyedBy =
+  | { readonly key: string }
+  | { readonly intent: readonly string[]; readonly otherwise: readonly string[] }
+
+/** `anew`: a fork makes a call of its own. */
 interface Intending {
-  readonly key?: string | undefined
-  readonly isById?: boolean
+  readonly by?: KeyedBy | undefined
   readonly anew?: true
 }
 
@@ -123,8 +130,8 @@ export class Effects {
     name: string,
     call: (effect: EffectCall) => Promise<T> | T,
     options: EffectOptions<T> = {},
-    /** @internal The key, if the layer derives it; 'id': the id alone identifies the request. */
-    by?: { readonly key: string } | 'id',
+    /** @internal */
+    by?: KeyedBy,
   ): Promise<T> {
     checkFunction(call, `effect ${name}`)
     checkOptions('effect', options, knownOptions)
@@ -140,8 +147,7 @@ export class Effects {
     if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
     this.#running.add(id)
     try {
-      const how = typeof by === 'object' ? by : { isById: by === 'id' }
-      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, how)
+      const attempt = known ? await this.#resume(known, options, by) : await this.#intend(id, name, options, { by })
       return typeof attempt === 'object' ? attempt.result : await this.#call(id, call, attempt, options.signal)
     } finally {
       this.#running.delete(id)
@@ -209,29 +215,34 @@ export class Effects {
 
   async #intend<T>(id: string, name: string, options: EffectOptions<T>, how: Intending): Promise<number> {
     const { input, reversal = 'none' } = options
-    const { anew } = how
-    const key = how.key ?? (await this.#keyOf(id, name, input, how.isById ? 'id' : undefined))
+    const { by, anew } = how
+    const key = by && 'key' in by ? by.key : await this.#keyOf(id, name, input, by)
     const data = { id, name, key, reversal, ...(input !== undefined && { input }), ...(anew && { anew }) }
     await this.#timeline.write([{ type: '$effect.intended', data }])
     return 1
   }
 
-  async #keyOf(id: string, name: string, input: unknown, by: 'id' | undefined): Promise<string> {
+  async #keyOf(
+    id: string,
+    name: string,
+    input: unknown,
+    by: Exclude<KeyedBy, { key: string }> | undefined,
+  ): Promise<string> {
     const { identity, codec } = this.#kernel
     await identity.load()
     const { origin, coordinate } = this.#timeline
-    const history = by === 'id' ? ['id'] : ['history', coordinate.digest]
-    const what = input === undefined ? history : ['input', toHex(this.#hash(codec.encode(input)))]
-    return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [id, ...what] })
+    const { intent, otherwise } = by ?? { intent: [id], otherwise: ['history', coordinate.digest] }
+    const what = input === undefined ? otherwise : ['input', toHex(this.#hash(codec.encode(input)))]
+    return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [...intent, ...what] })
   }
 
   /** The number of the next attempt, or the result that a probe found. */
-  async #resume<T>(known: Effect, options: EffectOptions<T>): Promise<number | { readonly result: T }> {
+  async #resume<T>(known: Effect, options: EffectOptions<T>, by?: KeyedBy): Promise<number | { readonly result: T }> {
     const { id, name, key, reversal, input } = known
     // In doubt, or failed, in the original: the fork knows nothing about that call, and makes one of its own.
     const isOpen = known.outcome === null || known.outcome === 'failed'
     const isAnew = this.#ownerOf(known) !== null || isOtherInput(known, options)
-    if (isOpen && isAnew) return await this.#intend(id, name, options, { anew: true })
+    if (isOpen && isAnew) return await this.#intend(id, name, options, { by, anew: true })
     if (known.outcome === 'failed') {
       await this.#timeline.write([
         { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },

@@ -1,5 +1,5 @@
 // Process managers: events of some aggregates become commands to others. The commands are sent as mail in the commit
-// that moves the position in the feed, each with an id derived from the event's coordinate: sent once, applied once.
+// that moves the position in the feed, each with an id derived from the event and its coordinate: sent once, applied once.
 
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
@@ -142,7 +142,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
     if (held) return held
     engine.declare(helperModel(processKind, name, `process/${name}`, progressFold as Fold<never>))
     const { poison = 'stop' } = options
-    const reading = new Events(engine.kernel, options.from, wants, undefined, options.forks)
+    const reading = new Events(engine.kernel, options.from, wants, { forks: options.forks, prints: true })
     const sink = new MailSink(engine, name, reactTo, {
       scopes: options.from.map(({ prefix }) => prefix),
       forks: options.forks === true,
@@ -160,11 +160,15 @@ export function processManager<Sources extends readonly EventSource[], On extend
   }
 }
 
+/** On the timeline of a process manager: the time from which on ids of commands contain the print of their event. */
+const printsAttribute = '$prints'
+
 class MailSink extends PositionSink<Occurrence> {
   readonly #engine: Host
   readonly #name: string
   readonly #reactTo: (occurrence: Occurrence) => Reaction
   readonly #reads: Reads
+  #printsSince = 0
 
   constructor(engine: Host, name: string, reactTo: (occurrence: Occurrence) => Reaction, reads: Reads) {
     super(engine, `process/${name}`)
@@ -174,11 +178,14 @@ class MailSink extends PositionSink<Occurrence> {
     this.#reactTo = reactTo
   }
 
-  /** Records which events it reads, for rollbacks. */
+  /** Records which events it reads, for rollbacks, and from when on the ids of commands contain the event's print. */
   protected override async prepare(open: OpenTimeline<Progress>): Promise<boolean> {
-    const noted = JSON.stringify(this.#reads)
-    const head = await this.#engine.head(this.timeline)
-    if (head?.attributes[readsAttribute] !== noted) await open.write([], { attributes: { [readsAttribute]: noted } })
+    const { attributes = {} } = (await this.#engine.head(this.timeline)) ?? {}
+    const since = attributes[printsAttribute] ?? (open.state.events === 0 ? 0 : this.kernel.clock.now())
+    const noted = { [readsAttribute]: JSON.stringify(this.#reads), [printsAttribute]: since }
+    this.#printsSince = Number(since)
+    const isNoted = Object.entries(noted).every(([name, value]) => attributes[name] === value)
+    if (!isNoted) await open.write([], { attributes: noted })
     return true
   }
 
@@ -202,12 +209,13 @@ class MailSink extends PositionSink<Occurrence> {
     }
   }
 
-  async #message(outgoing: Outgoing, { at }: Occurrence, index: number): Promise<OutgoingMessage> {
+  async #message(outgoing: Outgoing, { at, print }: Occurrence, index: number): Promise<OutgoingMessage> {
     const { codec, sealer } = this.kernel
     const to = timelineId(await address(this.#engine, outgoing.to.prefix, outgoing.to.name, outgoing.id))
-    // Includes the epoch: after a rollback another event has the same sequence, and its command must not be mistaken
-    // for the first one's.
-    const id = `${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}` as MessageId
+    // After a rollback or a restore another event has the same sequence, perhaps in the same epoch; its command must not be
+    // mistaken for the first one's. Commands for events from before prints keep their ids.
+    const which = at.time < this.#printsSince ? at.epoch : `${at.epoch}.${print}`
+    const id = `${this.#name}:${at.timeline}@${at.seq}.${which}#${index}` as MessageId
     const { correlation = `${at.timeline}@${at.seq}`, actor } = at.meta
     const meta = { causation: `${at.timeline}@${at.seq}`, correlation, ...(actor !== undefined && { actor }) }
     const letter: Letter = { command: outgoing.command, input: outgoing.input, meta }

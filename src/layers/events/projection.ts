@@ -231,14 +231,11 @@ function shareOut(engine: Host, name: string, version: string, generation: numbe
       return sink
     },
     events: (partition: number, { from, forks }: CommonOptions<readonly EventSource[]>, on: object) =>
-      new Events(
-        engine.kernel,
-        from,
-        (type) => Object.hasOwn(on, type),
-        ({ at }) => partitions === 1 || partitionOf(at.timeline, partitions) === partition,
+      new Events(engine.kernel, from, (type) => Object.hasOwn(on, type), {
+        wants: ({ at }) => partitions === 1 || partitionOf(at.timeline, partitions) === partition,
         forks,
-        (entry, position) => noteStale(engine, catalogOf(name), version, generation, entry, position),
-      ),
+        onRolledBack: (entry, position) => noteStale(engine, catalogOf(name), version, generation, entry, position),
+      }),
   }
 }
 

@@ -6,6 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { currentType, isPathError, type Upcasters, upcast } from '../../core/history/fold.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import type { FeedPosition } from '../../core/store/ports.ts'
+import { printOf } from '../../engine/feed/entry-print.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Reading } from '../../engine/feed/subscription.ts'
 import { type Entry, entryAt } from '../../engine/history/history.ts'
@@ -44,10 +45,22 @@ export interface Occurrence {
   readonly type: string
   readonly event: { readonly type: string }
   readonly at: EventAt
+  /** @internal Distinguishes the event from every other at its sequence; only where the reader needs it. */
+  readonly print?: string
 }
 
 /** A rollback undid entries of this timeline; the branch that it made begins at `position`. */
 export type OnRolledBack = (entry: Entry, position: FeedPosition) => Promise<void>
+
+export interface EventsOptions {
+  /** Default: all events of the wanted types. */
+  readonly wants?: (occurrence: Occurrence) => boolean
+  /** Default: false. */
+  readonly forks?: boolean | undefined
+  readonly onRolledBack?: OnRolledBack
+  /** Computes the print of each event. Default: false. */
+  readonly prints?: boolean
+}
 
 export class Events implements Reading<Occurrence> {
   readonly #kernel: Kernel
@@ -56,14 +69,13 @@ export class Events implements Reading<Occurrence> {
   readonly #wantsType: (type: string) => boolean
   readonly #wants: (occurrence: Occurrence) => boolean
   readonly #onRolledBack: OnRolledBack | undefined
+  readonly #prints: boolean
 
   constructor(
     kernel: Kernel,
     sources: readonly EventSource[],
     wantsType: (type: string) => boolean,
-    wants: (occurrence: Occurrence) => boolean = () => true,
-    forks = false,
-    onRolledBack?: OnRolledBack,
+    { wants = () => true, forks = false, onRolledBack, prints = false }: EventsOptions = {},
   ) {
     this.#kernel = kernel
     this.#wantsType = wantsType
@@ -75,6 +87,7 @@ export class Events implements Reading<Occurrence> {
     this.#sources = sources
     this.#wants = wants
     this.#onRolledBack = onRolledBack
+    this.#prints = prints
   }
 
   async page(after: FeedPosition, limit?: number) {
@@ -112,7 +125,9 @@ export class Events implements Reading<Occurrence> {
       const { type, version, data, seq, epoch, time, key } = current
       if (!this.#wantsType(type)) continue
       const at: EventAt = { timeline, id, seq, epoch, time, version, key, meta: metaOf(entry), aggregate: source.name }
-      const occurrence = occurrenceOf({ type, data }, at, current === entry)
+      // First: the event may take the decoded data of the entry.
+      const print = this.#prints ? printOf(this.#kernel, entry) : undefined
+      const occurrence = occurrenceOf({ type, data }, at, current === entry, print)
       if (this.#wants(occurrence)) items.push(occurrence)
     }
     return items
@@ -148,10 +163,16 @@ function currentOf(entry: Entry, upcasters: Upcasters): Entry {
 }
 
 /** Fields that were decoded for this call only may take the type; an upcaster's fields belong to the author. */
-function occurrenceOf({ type, data }: Pick<Entry, 'type' | 'data'>, at: EventAt, isOwn: boolean): Occurrence {
+function occurrenceOf(
+  { type, data }: Pick<Entry, 'type' | 'data'>,
+  at: EventAt,
+  isOwn: boolean,
+  print: string | undefined,
+): Occurrence {
   const fields = Array.isArray(data) ? (data[0] as unknown) : null
   if (typeof fields === 'object' && fields !== null) {
-    return { type, event: isOwn ? Object.assign(fields, { type }) : { ...fields, type }, at }
+    const event = isOwn ? Object.assign(fields, { type }) : { ...fields, type }
+    return { type, event, at, ...(print !== undefined && { print }) }
   }
   // An entry with another shape is poison for its handler; the other events are read.
   return {

@@ -113,7 +113,7 @@ export class TaskContext<T> implements ItemContext {
   ): Promise<R> {
     const id = `${name}/${this.#task.version}/${this.#task.key}`
     const key = this.#shard.effectKey(this.#task, name, options.input)
-    const by = key === undefined ? 'id' : { key }
+    const by = key === undefined ? { intent: [id], otherwise: ['id'] } : { key }
     return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id }, by)
   }
 

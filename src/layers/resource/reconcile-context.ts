@@ -28,8 +28,8 @@ export interface ReconcileContext<Spec = unknown, Status = unknown> {
   /** Writes status and conditions with the generation of `object`, in one commit. FENCED once another process does the work. */
   report(status: Omit<StatusChange<Status>, 'observedGeneration'>): Promise<ResourceObject<Spec, Status>>
   /**
-   * Runs an effect: the intent is durable before the call, the outcome after it. Runs once per object, generation and name
-   * (or `id`), with a key that is stable across crashes.
+   * Runs an effect: the intent is durable before the call, the outcome after it. Runs once per object, generation, spec and
+   * name (or `id`), with a key that is stable across crashes; for a deleted object once per object and name.
    */
   effect<T>(name: string, call: (effect: EffectCall) => Promise<T> | T, options?: EffectOptions<T>): Promise<T>
   /** Stores an event about the object, for people. */

@@ -1,9 +1,10 @@
 // The work of a controller while this process owns it: when each object is reconciled, and the context it receives.
 
+import { toHex } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
+import type { EffectCall, EffectOptions, KeyedBy } from '../../engine/history/effects.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { letterOf } from './follower-handle.ts'
@@ -17,6 +18,8 @@ import type { ResourceObject, StatusChange } from './rules/object.ts'
 import { Runner } from './runner.ts'
 import type { Fence } from './shared-resource.ts'
 import type { WatchEvent } from './watch.ts'
+
+const specDigits = 16
 
 type ObjectEvent = Exclude<WatchEvent, { type: 'bookmark' }>
 
@@ -35,7 +38,7 @@ export class Reconciling implements Session {
   readonly #engine: Host
   readonly #runner: Runner
   readonly #following: readonly Following[]
-  readonly #generations = new Map<string, number>()
+  readonly #known = new Map<string, Pick<ResourceObject, 'uid' | 'generation'>>()
 
   constructor(engine: Host, options: ReconcilingOptions) {
     this.#engine = engine
@@ -90,10 +93,10 @@ export class Reconciling implements Session {
 
   #changed(event: ObjectEvent, isInitial: boolean): void {
     const { type, object } = event
-    const { name, generation } = object
-    const before = this.#generations.get(name)
-    if (type === 'deleted') this.#generations.delete(name)
-    else this.#generations.set(name, generation)
+    const { name, generation, uid } = object
+    const before = this.#known.get(name)?.generation
+    // A deleted object is known until its end was reconciled.
+    this.#known.set(name, { uid, generation })
     // The desired state has changed, which may fix the failure, so the object does not wait for its retry pause.
     this.#runner.add(name, !isInitial && (type !== 'modified' || before !== generation))
   }
@@ -116,6 +119,7 @@ export class Reconciling implements Session {
   }
 
   async #reconcile(name: string, attempt: number, signal: AbortSignal): Promise<number | null> {
+    const known = this.#known.get(name)
     const object = await this.#primary.get(name)
     const answer = await this.#options.reconcile(this.#context(name, object, attempt, signal))
     const { open } = this.#options
@@ -124,6 +128,7 @@ export class Reconciling implements Session {
       await open.write([{ type: 'redriven', data: { keys: [name] } }], { attributes: { dead: letters.size - 1 } })
     }
     if (answer) return toMs(answer.requeueAfter, 'requeueAfter')
+    if (!object && this.#known.get(name) === known) this.#known.delete(name)
     // A deleted object does not drift.
     return object ? null : Number.NaN
   }
@@ -131,7 +136,6 @@ export class Reconciling implements Session {
   #context(name: string, object: ResourceObject | undefined, attempt: number, signal: AbortSignal): ReconcileContext {
     const { open, fence, handles, watched } = this.#options
     const primary = this.#primary
-    const place = object ? `${object.uid}/${object.generation}` : `${primary.kind} ${name}`
     return {
       name,
       object,
@@ -147,9 +151,10 @@ export class Reconciling implements Session {
         // change of another writer would cost more than it saves.
         return await primary.reportAs(fence, change)
       },
-      effect: <T>(what: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}) =>
-        // A recreated object has another uid, a changed one another generation.
-        open.effects.run(what, call, { signal, ...options, id: `${place}/${options.id ?? what}` }, object && 'id'),
+      effect: <T>(what: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}) => {
+        const { id, by } = this.#identify(name, object, options.id ?? what)
+        return open.effects.run(what, call, { signal, ...options, id }, by)
+      },
       event: async (reason, message, type = 'Normal') => {
         await open.write([{ type: 'event', data: { name, type, reason, message } }])
       },
@@ -162,15 +167,36 @@ export class Reconciling implements Session {
     }
   }
 
+  /**
+   * An effect is about one spec of one object. A recreated object has another uid and a changed one another generation; after a
+   * restore or a rollback of the kind, another spec may have the same generation. Effects that were recorded by their
+   * generation alone keep their ids.
+   */
+  #identify(name: string, object: ResourceObject | undefined, own: string): { id: string; by?: KeyedBy } {
+    const { hash, codec } = this.#engine.kernel
+    const uid = object?.uid ?? this.#known.get(name)?.uid ?? this.#options.open.state.letters.get(name)?.uid
+    if (!object) {
+      const id = uid ? `${uid}/gone/${own}` : `${this.#primary.kind} ${name}/${own}`
+      return uid ? { id, by: { intent: [id], otherwise: ['gone'] } } : { id }
+    }
+    const place = `${object.uid}/${object.generation}`
+    const spec = toHex(hash(codec.encode(object.spec)))
+    const former = `${place}/${own}`
+    const id = this.#options.open.effects.get(former) ? former : `${place}.${spec.slice(0, specDigits)}/${own}`
+    return { id, by: { intent: [former], otherwise: ['spec', spec] } }
+  }
+
   async #giveUp(name: string, attempts: number, error: unknown): Promise<void> {
     const { open } = this.#options
     const object = this.#primary.peek(name)
-    const at = { revision: object?.revision ?? 0, uid: object?.uid ?? '' }
+    const at = { revision: object?.revision ?? 0, uid: object?.uid ?? this.#known.get(name)?.uid ?? '' }
     const letter = letterOf(name, object ?? { name, deleted: true }, at, attempts, error, this.#engine.clock.now())
     const { letters } = open.state
     const dead = letters.size + (letters.has(name) ? 0 : 1)
     await open.write([{ type: 'gaveUp', data: { letter } }], { attributes: { dead } })
     void this.#engine.failures.failed(open.id, error)
+    // The letter has its uid from here on.
+    if (!object) this.#known.delete(name)
   }
 }
 

@@ -1,10 +1,10 @@
 // The kernel's feed as a source: entries of many timelines in one gap-free order. Its position is the feed's own,
 // stored as a named cursor, so that history is never trimmed before it was consumed.
 
-import { toHex } from '../../../core/coordinate.ts'
 import { isPathError } from '../../../core/history/fold.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import { feedStart } from '../../../core/store/ports.ts'
+import { printOf } from '../../../engine/feed/entry-print.ts'
 import { FeedStream } from '../../../engine/feed/feed-stream.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import { hostOf } from '../../../engine/host/host.ts'
@@ -94,16 +94,6 @@ class FeedItems implements Reader<Entry> {
     }
     return { items, keys, after: { position: this.#stream.position }, ...(unread.size > 0 && { unread }) }
   }
-}
-
-const printDigits = 24
-
-/**
- * Distinguishes an entry from every other that had or will have its sequence: after a rollback, a restore, or a new
- * life of its timeline.
- */
-function printOf({ hash, codec }: Kernel, { epoch, type, version, time, key, data }: Entry): string {
-  return toHex(hash(codec.encode([epoch, type, version, time, key, data]))).slice(0, printDigits)
 }
 
 /**

@@ -47,7 +47,7 @@ export type { ShipPoint } from './engine/tools/ship/target.ts'
 export type { BackupOptions, BackupReport, RestoreOptions, RestoreReport } from './engine/tools/transfer/backup.ts'
 export type { AbandonedChange, ResumeOptions } from './engine/tools/transfer/change-actions.ts'
 export type { Imported, ImportOptions } from './engine/tools/transfer/import.ts'
-export type { Moved, MoveOptions } from './engine/tools/transfer/move.ts'
+export type { MoveBackOptions, Moved, MoveOptions } from './engine/tools/transfer/move.ts'
 export type { ExportOptions } from './engine/tools/transfer/transfer.ts'
 export type {
   EarlierVerify,

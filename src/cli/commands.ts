@@ -736,7 +736,7 @@ const copies: readonly CommandSpec[] = [
     summary: 'stop a timeline and move it to another store or into a file',
     options: {
       to: value('URL', 'the other store'),
-      back: flag('undo a move into a file that has not been imported anywhere'),
+      back: flag('undo a move that has not arrived anywhere; after an interrupted move, with --to URL'),
       takeover: flag('even if a live process owns the timeline'),
       module: moduleOption,
     },

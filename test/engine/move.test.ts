@@ -262,18 +262,46 @@ it('ends in a program that has nothing else to do', () => {
 })
 
 describe('a move', () => {
-  it('that is asked for again goes on, and one that was not imported can be taken back', async () => {
+  it('that is asked for again goes on, and is taken back until it has arrived somewhere', async () => {
     const rp = await engineAt('sqlite')
     const ticks = await rp.open(counter, 'x')
     await ticks.append({ type: 'added', by: 2 })
     await ticks.close()
     const target = await engineAt('postgres')
+    for (let n = 0; n < 2; n++) {
+      await rp.move('counter/x', join(folder, 'once.reprise'))
+      await expect(rp.open(counter, 'x')).rejects.toEqual(code('NOT_FOUND'))
+      await rp.moveBack('counter/x')
+      await (await rp.open(counter, 'x')).close()
+    }
     await rp.move('counter/x', join(folder, 'once.reprise'))
+    await rp.move('counter/x', target)
+    await rp.move('counter/x', target)
+    const there = await target.open(counter, 'x')
+    expect(there.state.total).toBe(2)
+    await there.close()
+    // It works there: revived here, or moved to a third place, there would be two of it.
+    const store = await openSqlite(join(folder, 'third.db'), { namespace: 'default', hash: sha256 })
+    const elsewhere = createEngine({ store }, { worker: 'third' })
+    // Another namespace of the store that it went to is another place.
+    const blue = await openPostgres(inject('postgresUrl'), { namespace: 'blue', schema, hash: sha256 })
+    const other = createEngine({ store: blue, namespace: 'blue' }, { worker: 'blue' })
+    engines.push(elsewhere, other)
+    for (const twice of [
+      () => rp.moveBack('counter/x'),
+      () => rp.moveBack('counter/x', { other: target }),
+      () => rp.move('counter/x', elsewhere),
+      () => rp.move('counter/x', other),
+      () => rp.move('counter/x', join(folder, 'twice.reprise')),
+    ]) {
+      await expect(twice()).rejects.toMatchObject({
+        code: 'CONFLICT',
+        message: expect.stringContaining('move it from there'),
+      })
+    }
     await expect(rp.open(counter, 'x')).rejects.toEqual(code('NOT_FOUND'))
-    await rp.move('counter/x', target)
-    await rp.move('counter/x', target)
-    expect((await target.open(counter, 'x')).state.total).toBe(2)
-    await rp.moveBack('counter/x')
+    expect(await elsewhere.head('counter/x')).toBeNull()
+    await target.move('counter/x', rp)
     expect((await rp.open(counter, 'x')).state.total).toBe(2)
   })
 

@@ -225,7 +225,7 @@ async function checkMove(from: Reprise, to: Reprise, isAbandon: boolean, where: 
     for (const { id } of changes.from) {
       await from.abandonChange(id).catch(async (error) => {
         expect(error.message, where).toMatch(/reprise move counter\/a --back/)
-        await from.moveBack('counter/a')
+        await from.moveBack('counter/a', { other: to })
       })
     }
   }

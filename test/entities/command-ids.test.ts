@@ -9,7 +9,7 @@ import { timelineId } from '../../src/core/coordinate.ts'
 import { feedStart } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { progressFold } from '../../src/engine/feed/position-sink.ts'
-import { aggregate, command, processManager } from '../../src/layers/events/index.ts'
+import { aggregate, commandTo, processManager } from '../../src/layers/events/index.ts'
 import { hostOf } from '../support/host.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -31,7 +31,7 @@ const account = aggregate('account', {
 })
 const transfers = processManager('transfers', {
   from: [account],
-  on: { paid: ({ amount }) => command(account, 'bob', 'get', { amount }) },
+  on: { paid: ({ amount }) => commandTo(account, 'bob', 'get', { amount }) },
 })
 const folder = mkdtempSync(join(tmpdir(), 'reprise-command-ids-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
@@ -98,7 +98,7 @@ onEveryStore('commands of process managers', (world) => {
       on: {
         paid: ({ amount }) => {
           if (amount === 13) throw new Error('unlucky')
-          return command(account, 'bob', 'get', { amount })
+          return commandTo(account, 'bob', 'get', { amount })
         },
       },
       poison: 'quarantine',

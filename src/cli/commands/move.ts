@@ -10,12 +10,17 @@ const move: Command = async ({ engine, args, options, output }) => {
   const [given, file] = args as [string, string | undefined]
   const url = text(options, 'to')
   const isBack = flag(options, 'back')
-  if ([file, url, isBack || undefined].filter((each) => each !== undefined).length !== 1) {
-    throw new UsageError('name the target: a FILE, --to URL, or --back')
-  }
+  const isWhole = isBack ? file === undefined : (file === undefined) !== (url === undefined)
+  if (!isWhole)
+    throw new UsageError('name the target: a FILE, --to URL, or --back (with --to URL after an interrupted move)')
   const head = await findMember(engine, given)
   if (isBack) {
-    await engine.moveBack(head.timeline)
+    const other = url === undefined ? null : await openEngine({ url, namespace: text(options, 'namespace') })
+    try {
+      await engine.moveBack(head.timeline, other ? { other } : {})
+    } finally {
+      await other?.close()
+    }
     output.result({ timelines: [head.timeline] }, () => output.line(`${head.timeline} is here again`))
     return exit.ok
   }

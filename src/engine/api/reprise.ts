@@ -41,7 +41,14 @@ import { querySql } from '../tools/sql.ts'
 import { StoreTools } from '../tools/store-tools.ts'
 import { type ResumeOptions, resumeChange } from '../tools/transfer/change-actions.ts'
 import type { Imported, ImportOptions } from '../tools/transfer/import.ts'
-import { importHere, type Moved, type MoveOptions, move, moveBack } from '../tools/transfer/move.ts'
+import {
+  importHere,
+  type MoveBackOptions,
+  type Moved,
+  type MoveOptions,
+  move,
+  moveBack,
+} from '../tools/transfer/move.ts'
 import { type ExportOptions, exportTimeline } from '../tools/transfer/transfer.ts'
 
 export class Reprise extends StoreTools {
@@ -214,10 +221,14 @@ export class Reprise extends StoreTools {
     return await move(this.#host, timelineId(timeline), typeof to === 'string' ? to : hostOf(to), options)
   }
 
-  /** Restores a timeline that was moved out, and whose file was not imported anywhere. */
-  async moveBack(timeline: string): Promise<void> {
+  /**
+   * Restores a timeline that was moved out and has not arrived: whose file was not imported anywhere, or whose move to a store
+   * was interrupted. One that has arrived is refused (CONFLICT): move it from there.
+   */
+  async moveBack(timeline: string, options: MoveBackOptions = {}): Promise<void> {
     this.#host.check()
-    await moveBack(this.#host, timelineId(timeline))
+    checkCall('moveBack', options)
+    await moveBack(this.#host, timelineId(timeline), options.other ? hostOf(options.other) : null)
   }
 
   /** Continues an interrupted change (`changes()`): the call that began it is repeated. A move needs both stores: `other`. */

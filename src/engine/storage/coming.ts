@@ -34,6 +34,12 @@ async function readComing(store: Store): Promise<Coming> {
   return head ? comingIn(head) : []
 }
 
+/** The id of the unfinished change that brings this timeline; null: there is none. */
+export async function arrivingAt({ store }: { readonly store: Store }, id: TimelineId): Promise<string | null> {
+  const coming = await readComing(store)
+  return coming.find(({ scopes }) => scopes.some((scope) => isWithin(scope, id)))?.change ?? null
+}
+
 function comingIn(head: Head): Coming {
   return notesIn(head).flatMap(([change, { kind, of, coming: scopes = [] }]) => {
     return scopes.length === 0 ? [] : [{ change, what: `the ${kind} of ${of}`, scopes }]

@@ -11,6 +11,10 @@ export interface Mark {
   readonly at: number
   readonly to: string
   readonly was: Pick<Head, 'status' | 'queue' | 'wakeup'>
+  /** Of a move to a store: whether the timeline may have arrived there. Missing: the import has not begun. */
+  readonly arrival?: 'begun' | 'done'
+  /** With `arrival`: the namespace there. */
+  readonly namespace?: string
 }
 
 /** Refuses to open a timeline that continues in another store (NOT_FOUND), or has not arrived (CHANGE_UNFINISHED). */

@@ -23,7 +23,7 @@ import type { ShipOptions } from './ship/ship.ts'
 import type { BackupOptions, RestoreOptions } from './transfer/backup.ts'
 import type { ResumeOptions } from './transfer/change-actions.ts'
 import type { ImportOptions } from './transfer/import.ts'
-import type { MoveOptions } from './transfer/move.ts'
+import type { MoveBackOptions, MoveOptions } from './transfer/move.ts'
 import type { ExportOptions } from './transfer/transfer.ts'
 import type { VerifyOptions } from './verify/verify.ts'
 
@@ -37,6 +37,7 @@ const known = {
   export: namesOf<ExportOptions>()('stateOnly onlyNew'),
   import: namesOf<ImportOptions>()('as orSame'),
   move: namesOf<MoveOptions>()('takeover wait signal'),
+  moveBack: namesOf<MoveBackOptions>()('other'),
   follow: namesOf<FollowOptions>()('pollMs isPassive isWhole signal'),
   send: namesOf<{ readonly key?: string }>()('key'),
   close: namesOf<{ readonly grace?: Duration }>()('grace'),

@@ -84,9 +84,9 @@ async function undo(host: Host, change: NotedChange): Promise<number> {
       if (detail.arriving !== undefined)
         throw elsewhere(
           change,
-          `${of} may be in ${detail.arriving} by now: ${repeatedMove(of, detail)}; or abandon its import there, then reprise move ${of} --back`,
+          `${of} may be in ${detail.arriving} by now: ${repeatedMove(of, detail)}; or abandon its import there, then reprise move ${of} --back --to URL`,
         )
-      await moveBack(host, timelineId(of))
+      await moveBack(host, timelineId(of), null)
       return 1
     case 'rekey':
       // Each record names its key: a store with several keys is complete.

@@ -1,6 +1,7 @@
 // Moves a timeline: stop, savepoint, resume elsewhere. In one commit the timeline is taken from its owner, released, and
 // marked as moved, so that no process here writes to it any more; the mark stores what it was waiting for. Only then is it
-// exported. A crash leaves it marked: repeating the move resumes from there; `moveBack` removes the mark.
+// exported. A crash leaves it marked: repeating the move resumes from there; `moveBack` removes the mark. The mark also records
+// whether the timeline may have arrived: one that has is never revived here, nor moved to a second place.
 //
 // Messages sent to the old place after the move wait there. Repeating the same move carries them over.
 
@@ -22,9 +23,10 @@ import { storedPolicyOf } from '../../checkpoint/stored-policy.ts'
 import { existing } from '../../history/locate.ts'
 import { recover } from '../../history/recover.ts'
 import type { Host } from '../../host/host.ts'
+import type { Engine } from '../../model/definition.ts'
 import { refuseOfStore } from '../../model/first-segment.ts'
 import type { Model } from '../../model/model.ts'
-import { knownForMs } from '../../storage/coming.ts'
+import { arrivingAt, knownForMs } from '../../storage/coming.ts'
 import { submit } from '../../storage/kernel.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from '../../storage/moved.ts'
 import {
@@ -48,6 +50,11 @@ export interface MoveOptions {
   readonly signal?: AbortSignal
 }
 
+export interface MoveBackOptions {
+  /** The store to which the timeline was moving, opened. Needed if the move was interrupted while the timeline arrived there. */
+  readonly other?: Engine
+}
+
 export interface Moved {
   /** The timelines that moved together, as they are where they arrived. */
   readonly timelines: readonly Coordinate[]
@@ -61,13 +68,15 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   const model = engine.models.find(head.timeline)
   refuseUnknown(head, model)
   const ids = (await model?.family?.(engine, head)) ?? [head.timeline]
+  const where = typeof to === 'string' ? resolve(to) : (await to.kernel.store.upkeep.facts()).location
+  const namespace = typeof to === 'string' ? undefined : to.kernel.namespace
+  for (const each of ids) refuseArrived(await existing(engine.kernel, timelineId(each)), where, namespace)
   if (typeof to === 'string') {
     return await leaveUnderNote(engine, head, ids, to, { to, file: resolve(to) }, async (note) => {
       return await leave(engine, ids, model, to, to, options, note)
     })
   }
   const { kernel } = to
-  const where = (await kernel.store.upkeep.facts()).location
   for (const id of ids) await refuseTaken(engine, to, timelineId(id))
   const from = (await engine.kernel.store.upkeep.facts()).location
   const request: ChangeRequest = {
@@ -89,7 +98,9 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
         const moved = await leave(engine, ids, model, where, path, options, note)
         // From here on it may have arrived: an abandoned move would duplicate it.
         await note.detail({ arriving: where })
+        await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'begun' })
         await importUnder(to, path, { orSame: true }, arrival)
+        await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'done' })
         return moved
       } finally {
         await rm(path, { force: true })
@@ -191,10 +202,12 @@ async function admit(host: Host, id: TimelineId, isSameAs: (head: Head) => Promi
   }
 }
 
-export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
+/** Throws CONFLICT for a timeline that continues elsewhere, CHANGE_UNFINISHED for one that may, unless `other` shows that it does not. */
+export async function moveBack(engine: Host, id: TimelineId, other: Host | null): Promise<void> {
   const { kernel } = engine
   const first = await firstOf(engine, id)
   const ids = (await engine.models.find(first.timeline)?.family?.(engine, first)) ?? [first.timeline]
+  for (const each of ids) await refuseRevival(await existing(kernel, timelineId(each)), other)
   for (const each of ids) {
     const head = await existing(kernel, timelineId(each))
     const mark = markOf(head)
@@ -210,6 +223,60 @@ export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
   }
   await endNote(kernel, { kind: 'move', of: first.timeline })
   engine.dispatcher.wake()
+}
+
+async function noteArrival(
+  { kernel }: Host,
+  ids: readonly string[],
+  place: Required<Pick<Mark, 'to' | 'namespace' | 'arrival'>>,
+): Promise<void> {
+  for (const id of ids) {
+    const head = await existing(kernel, timelineId(id))
+    const mark = markOf(head)
+    // A repeated move carries late mail of a timeline that has arrived.
+    if (!mark || mark.arrival === 'done' || mark.arrival === place.arrival) continue
+    const outcome = await submit(kernel, {
+      guard: epochGuardOf(head),
+      attributes: { [movedAttribute]: JSON.stringify({ ...mark, ...place }) },
+    })
+    if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  }
+}
+
+/** A timeline that is, or may be, in one store is not moved to another one: both would work. */
+function refuseArrived(head: Head, to: string, namespace: string | undefined): void {
+  const mark = markOf(head)
+  if (mark?.arrival === undefined || (mark.to === to && mark.namespace === namespace)) return
+  throw livesThere(head, mark)
+}
+
+async function refuseRevival(head: Head, other: Host | null): Promise<void> {
+  const { timeline } = head
+  const mark = markOf(head)
+  if (mark?.arrival === undefined) return
+  if (mark.arrival === 'done') throw livesThere(head, mark)
+  if (!other) {
+    const what = `${timeline} may be in ${mark.to} by now: name that store (\`other\`, reprise move ${timeline} --back --to URL), or repeat the move`
+    throw new RepriseError('CHANGE_UNFINISHED', what, { timeline, to: mark.to })
+  }
+  const { location } = await other.kernel.store.upkeep.facts()
+  if (location !== mark.to || other.kernel.namespace !== mark.namespace) {
+    const what = `${timeline} was moving to ${mark.to} (namespace ${mark.namespace}), not to ${location} (namespace ${other.kernel.namespace})`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline, to: mark.to, other: location })
+  }
+  const [there] = await other.kernel.store.head([timeline])
+  if (there && there.status !== importingStatus && (await isSame(other.kernel, timeline, head))) {
+    throw livesThere(head, mark)
+  }
+  const arriving = await arrivingAt(other.kernel, timeline)
+  if (!arriving) return
+  const what = `${timeline} is arriving in ${mark.to}: repeat the move, or abandon its import there (reprise changes ${arriving})`
+  throw new RepriseError('CHANGE_UNFINISHED', what, { timeline, to: mark.to })
+}
+
+function livesThere({ timeline }: Head, { to, at }: Mark): RepriseError {
+  const what = `${timeline} continues in ${to}: move it from there (reprise move ${timeline} --to URL, with --store ${to})`
+  return new RepriseError('CONFLICT', what, { timeline, movedAt: at, to })
 }
 
 /** Models that cannot be moved, or only together with others, or with mail to waiting timelines: the models decide. */

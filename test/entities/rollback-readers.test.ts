@@ -106,6 +106,8 @@ onEveryStore('rollbacks and readers', (world) => {
     const q = await other.open(totals)
     expect((await q.catchUp()).sum).toBe(10)
     expect(q.generation).toBe(2)
+    const notes = Object.values((await rp.head('projection/totals'))!.attributes)
+    expect(notes).toContain('events/account/ann was rolled back to 1')
     // Begun after the rollback: it has never seen the undone events, and is built once.
     const fresh = await other.open(
       projection('fresh', {

@@ -3,7 +3,7 @@
 // each record is done once, and no record is answered for another. Two planted bugs are found.
 
 import { expect, it } from 'vitest'
-import { count, pipeline, type Source, sendSink, tumbling } from '../../src/layers/pipeline/index.ts'
+import { count, pipeline, type Source, sendSink, tumbling, valueSource } from '../../src/layers/pipeline/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -129,6 +129,22 @@ onEveryStore(
       expect(send.done).toHaveLength(3 * expected)
       expect(window.repeated).toEqual([])
       expect(window.done).toHaveLength((2 * perPartition) / 10)
+    })
+
+    it('equal results of one record are apart, however many others lie between them', async () => {
+      const rp = await (await world()).engine()
+      const ledger = new OutsideLedger()
+      const results = [...Array.from({ length: 10_001 }, (_, i) => i), 0]
+      const many = pipeline('many', (p) => {
+        p.from('one', valueSource(['record']))
+          .flatMap(() => results)
+          .to(
+            'send',
+            sendSink(async (value, { key }) => ledger.receive(key, value)),
+          )
+      })
+      await (await rp.run(many)).result()
+      expect(ledger.done).toHaveLength(results.length)
     })
 
     it('a counter of arrival, or the number of a checkpoint, in a key is found', async () => {

@@ -26,6 +26,7 @@ import {
   type Workable,
   works,
 } from '../../engine/model/definition.ts'
+import type { RolledBack } from '../../engine/model/rollback-report.ts'
 import { endGeneration, forgetGeneration, liveGeneration, note, readBuilds } from '../../engine/tools/generations.ts'
 import { type SqlName, tableOfGeneration } from '../../engine/tools/sql.ts'
 import { MemorySink, memoryRetain } from './memory-sink.ts'
@@ -414,7 +415,6 @@ async function noteStale(
   const began = builds.beganAt(generation)
   const isAfter = began === null || isBehind(began, position)
   if (!isAfter || builds.staleBy(generation) !== null) return
-  const { from, to } = data as { readonly from: number; readonly to: number }
-  const words = `${timeline} was rolled back from ${from} to ${to}`
+  const words = `${timeline} was rolled back to ${(data as RolledBack).to}`
   await note(engine, catalog, { [`stale.${version}-${generation}`]: words })
 }

@@ -20,8 +20,9 @@ import type { SourceBatch, SourceReader } from '../source.ts'
 
 type Counts = Readonly<Record<string, number>>
 
-const timedKinds: ReadonlySet<string | null> = new Set(['windows', 'sessions', 'window join'])
+/** Only for results outside of any record and watermark, which nothing else bounds. */
 const seenMax = 10_000
+const timedKinds: ReadonlySet<string | null> = new Set(['windows', 'sessions', 'window join'])
 
 /** Marks the head of a pipeline that uses the record names of sources. Older pipelines lack it and count records. */
 const namesAttribute = '$names'
@@ -78,7 +79,7 @@ export class Origins implements OperatorOrigins {
   readonly #of: Identified
   readonly #usesNames: boolean
   /** For results with neither a record nor a time: after a restart they are sent again under another key. */
-  readonly #run: string
+  readonly #unnamedCause: string
   readonly #counts = new Map<string, number>()
   /** The partition that each source read last, by source. */
   readonly #partitions = new Map<string, string>()
@@ -89,7 +90,10 @@ export class Origins implements OperatorOrigins {
   #isMany = false
   /** The number of equal records of the cause that are not processed again. */
   #before = 0
+  /** The results of the cause so far: as many as one record yields, or one watermark. */
   #seen = new Map<string, number>()
+  readonly #seenOutside = this.#seen
+  #unnamed = 0
   #arrived = 0
   #checkpoint = 0
 
@@ -97,7 +101,7 @@ export class Origins implements OperatorOrigins {
     this.#ports = ports
     this.#of = of
     this.#usesNames = usesNames
-    this.#run = toHex(ports.random.bytes(8))
+    this.#unnamedCause = `run ${toHex(ports.random.bytes(8))}`
   }
 
   get counts(): Counts {
@@ -208,10 +212,12 @@ export class Origins implements OperatorOrigins {
 
   #arrive(name: string, time: number | null, parts: readonly string[]): RecordOrigin {
     const [cause, path, isTimed] = [this.#causeOf(time), this.#path, this.#isTimed]
+    // Without a record and a time nothing identifies the result: it is another one each time.
+    if (cause === this.#unnamedCause) return { cause, path, isTimed, times: this.#unnamed++ }
     const seen = JSON.stringify([name, cause, path, ...parts])
     // The same result again from one record: a function may emit it twice.
     const times = this.#seen.get(seen) ?? this.#before
-    if (this.#seen.size >= seenMax) this.#seen.clear()
+    if (this.#seen === this.#seenOutside && this.#seen.size >= seenMax) this.#seen.clear()
     this.#seen.set(seen, times + 1)
     return { cause, path, isTimed, times }
   }
@@ -241,6 +247,6 @@ export class Origins implements OperatorOrigins {
 
   #causeOf(time: number | null): string {
     if (time !== null && (this.#isTimed || this.#cause === null)) return 'time'
-    return this.#cause ?? `run ${this.#run}`
+    return this.#cause ?? this.#unnamedCause
   }
 }

@@ -177,7 +177,7 @@ function corridors(all: readonly Source[]): string[] {
 /** Ids that never leave the store: of mail and entries that are to be there once, and the name of a session's fork. */
 const insideTheStore = [
   'src/layers/agent/session.ts: ${this.id}-similar-${n}',
-  'src/layers/events/process-manager.ts: ${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}',
+  'src/layers/events/process-manager.ts: ${this.#name}:${at.timeline}@${at.seq}.${which}#${index}',
   'src/layers/pipeline/sinks/store.ts: ${pipeline}/${name}/${checkpoint}/${at}',
   'src/layers/workflow/history/child-mail.ts: child:${this.#timeline}:${first + end.generation}',
   'src/layers/workflow/run/ending.ts: child:${open.id}:${state.generation}',

@@ -202,7 +202,7 @@ async function admit(host: Host, id: TimelineId, isSameAs: (head: Head) => Promi
   }
 }
 
-/** Throws CONFLICT for a timeline that continues elsewhere, CHANGE_UNFINISHED for one that may, unless `other` shows that it does not. */
+/** Throws CONFLICT for a timeline that continues elsewhere, and CHANGE_UNFINISHED for one that may, unless `other` lacks it. */
 export async function moveBack(engine: Host, id: TimelineId, other: Host | null): Promise<void> {
   const { kernel } = engine
   const first = await firstOf(engine, id)

@@ -181,7 +181,7 @@ class MailSink extends PositionSink<Occurrence> {
   /** Records which events it reads, for rollbacks, and from when on the ids of commands contain the event's print. */
   protected override async prepare(open: OpenTimeline<Progress>): Promise<boolean> {
     const { attributes = {} } = (await this.#engine.head(this.timeline)) ?? {}
-    const since = attributes[printsAttribute] ?? (open.state.events === 0 ? 0 : this.kernel.clock.now())
+    const since = attributes[printsAttribute] ?? (open.state.events === 0 ? 0 : this.#engine.clock.now())
     const noted = { [readsAttribute]: JSON.stringify(this.#reads), [printsAttribute]: since }
     this.#printsSince = Number(since)
     const isNoted = Object.entries(noted).every(([name, value]) => attributes[name] === value)

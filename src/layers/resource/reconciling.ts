@@ -173,7 +173,7 @@ export class Reconciling implements Session {
    * generation alone keep their ids.
    */
   #identify(name: string, object: ResourceObject | undefined, own: string): { id: string; by?: KeyedBy } {
-    const { hash, codec } = this.#engine.kernel
+    const { hash, codec } = this.#engine
     const uid = object?.uid ?? this.#known.get(name)?.uid ?? this.#options.open.state.letters.get(name)?.uid
     if (!object) {
       const id = uid ? `${uid}/gone/${own}` : `${this.#primary.kind} ${name}/${own}`

@@ -44,6 +44,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   saves: ['listCheckpoints'],
   schedules: ['listSchedules'],
   doctor: ['doctor'],
+  link: ['makeLink'],
   upload: ['aboutUploads', 'createUpload', 'appendUpload', 'deleteUpload'],
   download: ['readUpload'],
   changes: 'a server does not open a store whose restore has not finished; doctor and verify list the others',
@@ -87,7 +88,7 @@ it('each verb of the command line has its routes, or a reason why it has none', 
 
 it('each route is a verb of the command line, or stands here', () => {
   const own = [
-    ...['health', 'ready', 'metrics', 'about', 'document', 'makeLink', 'append', 'takeLease', 'renewLease'],
+    ...['health', 'ready', 'metrics', 'about', 'document', 'beginSession', 'append', 'takeLease', 'renewLease'],
     ...['releaseLease', 'putCheckpoint', 'getCheckpoint', 'listRemote', 'startRemoteJob', 'claimRemote'],
     ...['heartbeatRemote', 'settleRemote', 'mcp', 'mcpStream'],
     // What clients of a configuration ask for, and who sets it.

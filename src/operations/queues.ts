@@ -3,7 +3,7 @@
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
-import { headsOf } from '../engine/storage/sound-page.ts'
+import { soundHeads } from '../engine/storage/sound-page.ts'
 
 export interface QueueRow {
   readonly queue: string
@@ -22,7 +22,10 @@ export async function queuesOf(engine: Reprise): Promise<QueueRow[]> {
   const rows = new Map<string, Counted>()
   const { kernel } = hostOf(engine)
   const now = kernel.worker.now()
-  for await (const head of headsOf(kernel)) if (head.queue !== null) count(rowOf(rows, head.queue), head, now)
+  // Damaged timelines are reported by verify and doctor, and no worker takes them.
+  for await (const head of soundHeads(kernel, {}, () => undefined)) {
+    if (head.queue !== null) count(rowOf(rows, head.queue), head, now)
+  }
   return [...rows.values()].sort((a, b) => a.queue.localeCompare(b.queue))
 }
 

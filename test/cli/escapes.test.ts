@@ -132,6 +132,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   keys: [[], [evil]],
   rekey: [[], [evil]],
   run: [[evil]],
+  link: [['http://127.0.0.1:1', '--token', 'x'.repeat(40)], [evil]],
   serve: [
     ['--port', evil],
     ['--host', evil],

@@ -80,7 +80,7 @@ it('is named by every later command, until it is given up', async () => {
   expect((await run('verify')).code).toBe(0)
   expect((await run('changes')).code).toBe(0)
   expect((await run('doctor')).stdout).not.toContain('DATA_LOST')
-  expect((await run('log', '--kind', 'repair')).stdout).toContain('given up by ann: no copy')
+  expect((await run('log', '--kind', 'repair')).stdout).toContain('a loss was accepted by ann: no copy')
 })
 
 it('is known from its note where its record in the file is damaged', async () => {

@@ -67,7 +67,7 @@ describe('a server as the second level', () => {
     // With the token of the pull request the server would give it; main's own store does not take it.
     expect(await make('pull', undefined, 'good')).toMatchObject({
       got: 'good',
-      problems: [expect.stringContaining("say scope: 'pull-7'"), expect.stringContaining('writes to pull-7')],
+      problems: [expect.stringContaining("set scope: 'pull-7'"), expect.stringContaining('writes to pull-7')],
       codes: ['FORBIDDEN', 'FORBIDDEN'],
     })
     // A scope's result with main's token goes nowhere, so main does not find it.

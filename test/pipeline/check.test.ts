@@ -106,7 +106,7 @@ describe('the check', () => {
     })
     const [checked] = (await checkPipelines(rp, [definition])).checked
     expect(checked).toMatchObject({ ok: false, step: 'visits' })
-    expect(checked!.problem).toMatch(/it gave .*at 0, then .*at 60; it depends/)
+    expect(checked!.problem).toMatch(/\}: .*at 0, then .*at 60; it depends/)
     await rp.close()
   })
 
@@ -125,7 +125,7 @@ describe('the check', () => {
     const [checked] = (await checkPipelines(rp, [definition])).checked
     expect(checked).toMatchObject({ ok: false, step: 'map#1', from: null, records: 60 })
     expect(checked!.problem).toContain('record 41, from visits: {"n":40,"user":"u5","at":4000}')
-    expect(checked!.problem).toMatch(/it gave \{.*"late":\d+,.*\}.*, then \{.*"late":\d+,.*\}.*; it asks Date\.now$/)
+    expect(checked!.problem).toMatch(/\}: \{.*"late":\d+,.*\}.*, then \{.*"late":\d+,.*\}.*; it asks Date\.now$/)
     await rp.close()
   })
 
@@ -321,7 +321,7 @@ export const lines = pipeline('lines', (p) => {
       code: 9,
       value: { ok: false, diverging: [{ timeline: 'pipeline/lines', step: 'map#1' }], pipelines: [{ records: 7 }] },
     })
-    expect(JSON.stringify(ran.value)).toContain('it gave {\\"at\\":0,')
+    expect(JSON.stringify(ran.value)).toContain(': {\\"at\\":0,')
     expect((await cli(['check', 'sound.mjs', '--input', 'line=lines.jsonl'], at)).code).toBe(2)
   })
 })

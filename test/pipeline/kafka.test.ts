@@ -393,7 +393,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       const last = new Child('kafka-killed', plan)
       await last.ended
       expect(last.errors).toBe('')
-      expect(last.lines.at(-1)).toBe('DONE')
+      expect(last.lines.at(-1)).toBe('COMPLETED')
       await expectCounts(to, total)
     } finally {
       removeFolder(folder)
@@ -426,7 +426,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       expect(paused.lines.find((line) => line.startsWith('FAILED'))).toContain('[FENCED]')
       expect([paused.process.exitCode, paused.errors]).toEqual([1, ''])
       await other.ended
-      expect([other.lines.at(-1), other.errors]).toEqual(['DONE', ''])
+      expect([other.lines.at(-1), other.errors]).toEqual(['COMPLETED', ''])
       await expectCounts(to, total)
     } finally {
       removeFolder(folder)

@@ -64,7 +64,7 @@ async function killAndAudit(where: Where, query: Query): Promise<void> {
   const last = new Child('pipeline-killed', given)
   await last.ended
   expect(last.errors).toBe('')
-  expect(last.lines.at(-1)).toBe(`DONE ${JSON.stringify(Array(pipelines).fill('done'))}`)
+  expect(last.lines.at(-1)).toBe(`DONE ${JSON.stringify(Array(pipelines).fill('completed'))}`)
   for (let number = 0; number < pipelines; number++) await audit(query, number)
   // A receiver that honours keys has each record once, whatever was sent again.
   const sent = readFileSync(given.sent, 'utf8').split('\n').slice(0, -1)

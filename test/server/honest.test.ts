@@ -181,7 +181,7 @@ describe('an Idempotency-Key', () => {
   })
 
   it('is taken by every route that changes something', () => {
-    const lookers = ['verify', 'drill', 'collect', 'query', 'planRollback', 'makeLink', 'mcp']
+    const lookers = ['verify', 'drill', 'collect', 'query', 'planRollback', 'makeLink', 'beginSession', 'mcp']
     // Clients of build caches know no such key: the same bytes under the same key are no change. Nor do those of Kubernetes: an
     // object is made once under its name, and a revision is replaced once. Nor do those of tus: bytes are taken once at their
     // offset, and an upload that was made twice is another one, which nobody goes on with.

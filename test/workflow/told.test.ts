@@ -99,7 +99,7 @@ it('an update that the run does not know is refused with those that it knows, lo
   const startedAt = kit.now()
   const error = await failed(kit.until(run.update('ad', 1, { timeout: '1h' })))
   expect(error.code).toBe('NOT_FOUND')
-  expect(error.message).toContain('it knows: add')
+  expect(error.message).toContain('it has: add')
   expect(kit.now() - startedAt).toBeLessThan(10_000)
   expect(await kit.until(run.update('add', 1))).toBe(2)
 })

@@ -100,7 +100,7 @@ describe('a set of shards on PostgreSQL', () => {
     try {
       await (await open({ shards: [at(first), at(second)], housekeeping: false })).close()
       const missing = expect.stringMatching(
-        /shard [01] of [-0-9a-f]+ is missing, and .* is empty or another database: give/,
+        /shard [01] of [-0-9a-f]+ is missing, and .* is empty or another database: use/,
       )
       for (const shards of [
         [at(first), at(empty)],

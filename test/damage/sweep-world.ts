@@ -156,7 +156,7 @@ async function verifyOnce(repair: boolean): Promise<Seen> {
     for (const { timeline, where, what } of faults) tell(timeline, where, what)
     for (const { timeline, where, what, code, isPutRight, isIncomplete } of healed) {
       // A row without some of its entries is not put right: those are named as lost.
-      if (what.includes('entries are missing') !== (isIncomplete ?? false))
+      if (what.includes('missing entries are reported') !== (isIncomplete ?? false))
         throw new Error(`it is called put right: ${where}: ${what}`)
       if (!isPutRight || repair) words.push(`${where}: ${what}`)
       // Its status was given by hand here, which no model knows: it is told to be empty.

@@ -130,6 +130,9 @@ describe('an Idempotency-Key', () => {
     const first = await append(entries('a', 'b', 'c'), 'k1')
     expect(first.headers.get('idempotency-replayed')).toBeNull()
     await append(entries('d'), 'k2')
+    // One entry has no mark of its end: it is told from those of one commit by its time.
+    const before = Date.now()
+    await expect.poll(() => Date.now()).toBeGreaterThan(before + 1)
     await append(entries('e'))
     for (const [key, types] of [
       ['k1', ['a']],

@@ -275,7 +275,7 @@ async function refuseRevival(head: Head, other: Host | null): Promise<void> {
 }
 
 function livesThere({ timeline }: Head, { to, at }: Mark): RepriseError {
-  const what = `${timeline} continues in ${to}: move it from there (reprise move ${timeline} --to URL, with --store ${to})`
+  const what = `${timeline} continues in ${to}: move it from there (reprise move ${timeline} --url ${to} --to URL)`
   return new RepriseError('CONFLICT', what, { timeline, movedAt: at, to })
 }
 

@@ -100,9 +100,13 @@ async function keepRows(): Promise<void> {
 }
 
 async function mend(): Promise<void> {
+  // A generated column takes no value: the server computes it.
+  const sql = `SELECT table_name AS name, string_agg('"' || column_name || '"', ', ') AS columns
+    FROM information_schema.columns WHERE table_schema = $1 AND is_generated = 'NEVER' GROUP BY 1`
+  const columns = new Map((await client.query(sql, [schema])).rows.map((row) => [row.name, row.columns]))
   const again = tables.map(
-    (name) => `DELETE FROM "${schema}"."${name}";
-      INSERT INTO "${schema}"."${name}" OVERRIDING SYSTEM VALUE SELECT * FROM "${schema}"."kept_${name}"`,
+    (name) => `DELETE FROM "${schema}"."${name}"; INSERT INTO "${schema}"."${name}" (${columns.get(name)})
+      OVERRIDING SYSTEM VALUE SELECT ${columns.get(name)} FROM "${schema}"."kept_${name}"`,
   )
   await client.query(`BEGIN; ${again.join(';')}; COMMIT`)
 }

@@ -7,7 +7,7 @@ import type { Kernel } from '../storage/kernel.ts'
 
 const printDigits = 24
 
-/** Of the entry as it is stored, before any upcaster. */
+/** The digest of a stored entry, before any upcaster. */
 export function printOf(
   { hash, codec }: Pick<Kernel, 'hash' | 'codec'>,
   { epoch, type, version, time, key, data }: Entry,

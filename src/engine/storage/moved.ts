@@ -11,7 +11,7 @@ export interface Mark {
   readonly at: number
   readonly to: string
   readonly was: Pick<Head, 'status' | 'queue' | 'wakeup'>
-  /** Of a move to a store: whether the timeline may have arrived there. Missing: the import has not begun. */
+  /** Whether a timeline that moves to a store may have arrived there. Default: the import has not begun. */
   readonly arrival?: 'begun' | 'done'
   /** With `arrival`: the namespace there. */
   readonly namespace?: string

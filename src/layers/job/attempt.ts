@@ -1,5 +1,5 @@
-// The time limit of an attempt. After it, the attempt's signal is aborted and the attempt counts as failed, whatever
-// its outcome.
+// The time limit of an attempt. After it, the attempt's signal is aborted and the attempt counts as failed, with any
+// outcome.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/store/ports.ts'

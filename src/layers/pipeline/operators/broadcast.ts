@@ -1,4 +1,4 @@
-// Joins each record, whatever its key, with one value folded from another stream: rules, settings, exchange rates. An
+// Joins each record of any key with one value folded from another stream: rules, settings, exchange rates. An
 // aggregation folds that value, and the value is state; a record is joined with the value as far as the other stream has been
 // read.
 

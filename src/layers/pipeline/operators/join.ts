@@ -251,7 +251,7 @@ export function latestJoined<A, B, R>(join: (left: A, right: Present<B> | undefi
 /** The index of the input, after those of the two streams, for pairs that were set aside. */
 const pairInput = 2
 
-/** Joins a pair that is sent back, whatever either side has become since. */
+/** Joins a pair that is sent back, with both sides as they were. */
 function pairsAgain(
   next: Output,
   context: OperatorContext,

@@ -1,4 +1,4 @@
-// Unpacking a packed block returns the same block, whatever its columns hold.
+// Unpacking a packed block returns the same block, for columns of any values.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

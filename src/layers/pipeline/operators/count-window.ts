@@ -1,4 +1,4 @@
-// Windows of a fixed number of records per key, independent of their times. An incomplete window stays in the state; it is emitted
+// Windows of a fixed number of records per key, at any times. An incomplete window stays in the state; it is emitted
 // when more records fill it, when its first record is older than `withinMs` by the clock, or when the source ends.
 
 import { assert } from '../../../core/assert.ts'

@@ -7,7 +7,7 @@ import { assertSame, hash, type Test, until, utf8 } from './kit.ts'
 const chunk = (text: string) => ({ digest: hash(utf8(text)), bytes: utf8(text) })
 
 export function blobTests(test: Test): void {
-  test('chunks come back in the order asked, null where missing, twice where asked twice', async (kit) => {
+  test('chunks are returned in the order of the request, null where missing, twice where named twice', async (kit) => {
     const { blobs } = kit.store
     const [a, b, missing] = [chunk('a'), chunk('b'), chunk('missing')]
     await blobs.put([a, b])
@@ -50,7 +50,7 @@ export function blobTests(test: Test): void {
     for (const row of listed) assert.equal(row.bytes, sizes.get(toHex(row.digest)))
   })
 
-  test('A4.5: only chunks last touched before a time are deleted, and a chunk put again is young again', async (kit) => {
+  test('A4.5: only chunks last touched before a time are deleted, and a second put counts as a touch', async (kit) => {
     const { blobs } = kit.store
     const [old, touched, missing] = [chunk('old'), chunk('touched'), chunk('missing')]
     await blobs.put([old, touched])
@@ -72,7 +72,7 @@ export function blobTests(test: Test): void {
     assertSame(await blobs.get([old.digest]), [old.bytes], 'it can come back')
   })
 
-  test('A4.5: a chunk is as young as asked for, put or touched; those that are not there are named', async (kit) => {
+  test('A4.5: a put or a touch sets the requested time of a chunk; missing chunks are reported', async (kit) => {
     const { blobs } = kit.store
     const [put, touched, missing] = [chunk('put'), chunk('touched'), chunk('missing')]
     const later = Date.now() + 3_600_000
@@ -92,7 +92,7 @@ export function blobTests(test: Test): void {
     assert.ok((await blobs.list(null, 10))[0]!.touchedAt > before - 60_000)
   })
 
-  test('the store does not judge bytes: a chunk under a wrong digest is for the caller to find', async (kit) => {
+  test('the store does not check bytes: the caller finds a chunk under a wrong digest', async (kit) => {
     const { blobs } = kit.store
     const name = hash(utf8('name'))
     await blobs.put([{ digest: name, bytes: utf8('something else') }])

@@ -39,7 +39,7 @@ export function namespaceTests(test: Test): void {
     assert.deepEqual([page.items, page.isEnd], [[], true])
   })
 
-  test('G14: the same ids live in two namespaces without touching', async (kit) => {
+  test('G14: the same ids in two namespaces are independent', async (kit) => {
     const alpha = await kit.open('alpha')
     const beta = await kit.open('beta')
     const inAlpha = await fill(kit, alpha)
@@ -57,7 +57,7 @@ export function namespaceTests(test: Test): void {
     assertSame(await alpha.head([inAlpha.id]), await (await kit.open('alpha')).head([inAlpha.id]), 'alpha')
   })
 
-  test('G14: nothing builds on, forks or pins across the border', async (kit) => {
+  test('G14: no base, fork or pin crosses a namespace', async (kit) => {
     const alpha = await kit.open('alpha')
     const beta = await kit.open('beta')
     const source = await fill(kit, alpha)
@@ -74,7 +74,7 @@ export function namespaceTests(test: Test): void {
 }
 
 export function closingTests(test: Test): void {
-  test('a closed store rejects everything with CLOSED, and closing twice is closing once', async (kit) => {
+  test('a closed store rejects every call with CLOSED, and a second close changes nothing', async (kit) => {
     const store = await kit.open()
     const writer = await kit.create('a', { store })
     const commit = writer.plan({ status: 'late' })

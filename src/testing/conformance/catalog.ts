@@ -12,7 +12,7 @@ export function catalogTests(test: Test): void {
 }
 
 function publishing(test: Test): void {
-  test('A8.5: a checkpoint comes back as it was published, newest sequence first, of equals the one published last', async (kit) => {
+  test('A8.5: checkpoints are returned as published, newest sequence first; at equal sequences, the last published first', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     const c1 = writer.manifest('c1', { label: 'first', createdAt: 500 })
@@ -40,7 +40,7 @@ function publishing(test: Test): void {
     assert.deepEqual(await kit.checkpointIds('a'), ['c1'])
   })
 
-  test('whether there is any checkpoint is known without asking each timeline, where a store says so', async (kit) => {
+  test('a store that can reports whether it has any checkpoint without a query per timeline', async (kit) => {
     const writer = await kit.create('t')
     assert.equal(await kit.store.upkeep.hasCheckpoints(), false)
     expectOk(await writer.commit({ publish: [writer.manifest('c1')] }))
@@ -50,7 +50,7 @@ function publishing(test: Test): void {
     assert.equal(await kit.store.upkeep.hasCheckpoints(), false)
   })
 
-  test('A4.5: the sweep mark only rises, and what was put before it is not published: SWEPT', async (kit) => {
+  test('A4.5: the sweep mark only rises, and a checkpoint with chunks from before it is refused: SWEPT', async (kit) => {
     const { store } = kit
     const writer = await kit.create('t')
     assert.equal(await store.sweepMark(), 0)
@@ -68,7 +68,7 @@ function publishing(test: Test): void {
     assert.equal(await (await kit.open('elsewhere')).sweepMark(), 0)
   })
 
-  test('a base that is not in the catalog is BASE_GONE; one of another timeline, or of the same commit, will do', async (kit) => {
+  test('a base that is not in the catalog is BASE_GONE; a base of another timeline, or of the same commit, is accepted', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.create(sibling(kit, 'b'))
     const building = (id: string, baseId: string) => writer.manifest(id, { baseId: asManifest(baseId) })
@@ -89,7 +89,7 @@ function publishing(test: Test): void {
     expectRefused(await other.commit({ publish: [other.manifest('c1')] }), 'EXISTS')
   })
 
-  test('marks change the notes they name and nothing else, and are dropped where the checkpoint is gone', async (kit) => {
+  test('marks change only the notes they name, and are ignored for a checkpoint that is gone', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.create('b')
     const c1 = writer.manifest('c1')
@@ -132,7 +132,7 @@ function publishing(test: Test): void {
 }
 
 function dropping(test: Test): void {
-  test('a checkpoint can be dropped; ids that are not there are passed over', async (kit) => {
+  test('a checkpoint can be dropped; unknown ids are ignored', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.create('b')
     await writer.publish('c1')
@@ -152,7 +152,7 @@ function dropping(test: Test): void {
     assert.deepEqual(await kit.checkpointIds('a'), [])
   })
 
-  test('while history is whole the last checkpoint may go', async (kit) => {
+  test('the last checkpoint may be dropped while history is whole', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     await writer.publish('c1', { verifiedAt: 1 })
@@ -176,7 +176,7 @@ function dropping(test: Test): void {
 }
 
 function trimming(test: Test): void {
-  test('a trim removes runs up to the end of one, and the floor and its digest say so', async (kit) => {
+  test('a trim removes whole runs, and moves the floor and its digest to the end of the last one removed', async (kit) => {
     const { writer, digests, runs } = await threeRuns(kit, 'a')
     await writer.publish('c1', { verifiedAt: 1 })
     expectOk(await writer.commit({ trim: { seq: 2, digest: digests[2]!, restsOn: [asManifest('c1')] } }))
@@ -192,7 +192,7 @@ function trimming(test: Test): void {
     assert.equal((await kit.store.read(writer.id, 2, 10_000)).length, 2)
   })
 
-  test('everything may be trimmed, and history goes on', async (kit) => {
+  test('all history may be trimmed, and appends continue', async (kit) => {
     const { writer, digests } = await threeRuns(kit, 'a')
     await writer.publish('c1', { verifiedAt: 1 })
     expectOk(await writer.commit({ trim: { seq: 3, digest: digests[3]!, restsOn: [asManifest('c1')] } }))
@@ -200,7 +200,7 @@ function trimming(test: Test): void {
     assert.equal((await writer.append('four')).first, 4)
   })
 
-  test('the checkpoint a trim rests on may be published, verified and rested on in one commit', async (kit) => {
+  test('the checkpoint that a trim depends on may be published and verified in the commit of the trim', async (kit) => {
     const { writer, digests } = await threeRuns(kit, 'a')
     const outcome = await writer.commit({
       publish: [writer.manifest('c1')],
@@ -211,7 +211,7 @@ function trimming(test: Test): void {
     assert.equal((await kit.head('a')).floor, 1)
   })
 
-  test('a trim inside a run or beyond the head is OUT_OF_RANGE; at or below the floor there is nothing to do', async (kit) => {
+  test('a trim inside a run or beyond the head is OUT_OF_RANGE; one at or below the floor changes nothing', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one', 'two')
     const { digest } = writer
@@ -226,7 +226,7 @@ function trimming(test: Test): void {
     assertSame(after.floorDigest, before.floorDigest, 'the floor’s digest')
   })
 
-  test('G10: a trim is PINNED unless everything it rests on is there, at or above it, verified and valid', async (kit) => {
+  test('G10: a trim is PINNED unless every checkpoint it depends on exists, at or above it, verified and valid', async (kit) => {
     const { writer, digests } = await threeRuns(kit, 'a')
     const other = await kit.create('b')
     await other.publish('other', { verifiedAt: 1 })
@@ -246,7 +246,7 @@ function trimming(test: Test): void {
     expectOk(await writer.commit({ trim: { seq: 2, digest: digests[2]!, restsOn } }))
   })
 
-  test('G10: a trim is PINNED while a fork needs what would go', async (kit) => {
+  test('G10: a trim is PINNED while a fork needs the runs that it would remove', async (kit) => {
     const { writer, digests } = await threeRuns(kit, 'a')
     await writer.publish('c1', { verifiedAt: 1 })
     const restsOn = [asManifest('c1')]
@@ -263,7 +263,7 @@ function trimming(test: Test): void {
     expectOk(await trim(3))
   })
 
-  test('a fork trims its base’s part at the base’s sequence, and then its own runs', async (kit) => {
+  test('a fork trims the inherited part at its base, and then its own runs', async (kit) => {
     const { writer, digests } = await threeRuns(kit, 'a')
     const base = { timeline: writer.id, seq: 2, digest: digests[2]! }
     const fork = await kit.create('fork', { create: { digest: digests[2]!, base } })
@@ -279,7 +279,7 @@ function trimming(test: Test): void {
     assert.equal((await kit.store.read(writer.id, 0, 10_000)).length, 3, 'the parent keeps its own')
   })
 
-  test('A6.4: a trim is PINNED while any cursor has not passed a run that would go', async (kit) => {
+  test('A6.4: a trim is PINNED while a cursor has not passed a run that it would remove', async (kit) => {
     const { writer, digests } = await threeRuns(kit, 'a')
     await writer.publish('c1', { verifiedAt: 1 })
     const reader = await kit.create('reader')

@@ -68,7 +68,7 @@ function appending(test: Test): void {
     assert.equal(count, 6)
   })
 
-  test('a timeline that is not there has no head, no runs, no checkpoints and no mail', async (kit) => {
+  test('a missing timeline has no head, no runs, no checkpoints and no mail', async (kit) => {
     await kit.create('a')
     assert.deepEqual(await kit.store.head([asTimeline('nobody')]), [null])
     assert.deepEqual(await kit.store.read(asTimeline('nobody'), 0, 1000), [])
@@ -76,7 +76,7 @@ function appending(test: Test): void {
     assert.deepEqual((await kit.store.inbox(asTimeline('nobody'), 10)).messages, [])
   })
 
-  test('heads come in the order asked, null where missing, twice where asked twice', async (kit) => {
+  test('heads are returned in the order of the request, null where missing, twice where named twice', async (kit) => {
     await kit.create('a')
     await kit.create('b')
     const heads = await kit.store.head(['b', 'x', 'a', 'b'].map(asTimeline))
@@ -87,7 +87,7 @@ function appending(test: Test): void {
     assert.deepEqual(await kit.store.head([]), [])
   })
 
-  test('what was given in was copied, and what was given out is the caller’s', async (kit) => {
+  test('arguments are copied, and results belong to the caller', async (kit) => {
     const writer = await kit.create('a')
     const run = writer.run('one')
     const letter = message('b', 'm1', 'hello')
@@ -125,7 +125,7 @@ function appending(test: Test): void {
 }
 
 function guarding(test: Test): void {
-  test('commits in a batch succeed or fail on their own, outcomes in their order', async (kit) => {
+  test('commits of a batch succeed or fail one by one, with outcomes in their order', async (kit) => {
     const a = await kit.create('a')
     const b = await kit.create('b')
     const stale = a.twin()
@@ -164,7 +164,7 @@ function guarding(test: Test): void {
     assert.deepEqual(await kit.store.commit([]), [])
   })
 
-  test('G3: a commit under an older or a newer epoch is FENCED whatever it carries', async (kit) => {
+  test('G3: a commit under an older or a newer epoch is FENCED, whatever its parts', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     await writer.publish('c1')
@@ -200,7 +200,7 @@ function guarding(test: Test): void {
     assertSame(await everything(kit, 'a', 'b'), before, 'nothing changed')
   })
 
-  test('a wrong sequence in the guard is a CONFLICT, and the epoch is looked at first', async (kit) => {
+  test('a wrong sequence in the guard is a CONFLICT, and the epoch is checked first', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     const behind = writer.twin()
@@ -214,7 +214,7 @@ function guarding(test: Test): void {
     expectOk((await kit.store.commit([{ operation: kit.operation(), guard, status: 'without sequence' }]))[0])
   })
 
-  test('a cursor whose position is left out stays as it is', async (kit) => {
+  test('a cursor without a position stays unchanged', async (kit) => {
     const writer = await kit.create('a')
     expectOk(await writer.commit({ cursors: { mine: '' } }))
     const before = await kit.store.cursors()
@@ -310,7 +310,7 @@ function guarding(test: Test): void {
 }
 
 function fields(test: Test): void {
-  test('a new timeline has plain beginnings', async (kit) => {
+  test('a new timeline has the documented defaults', async (kit) => {
     const now = await kit.now()
     const writer = await kit.create('a')
     const head = await kit.head('a')

@@ -20,7 +20,7 @@ import {
 import { everything } from './operations.ts'
 
 export function digestTests(test: Test): void {
-  test('G3: another digest in the guard is a CONFLICT for every change, and the sequence is looked at first', async (kit) => {
+  test('G3: another digest in the guard is a CONFLICT for every change, and the sequence is checked first', async (kit) => {
     const writer = await kit.create('a', { worker: 'worker-1' })
     await writer.append('one')
     await writer.publish('c1', { verifiedAt: 1 })
@@ -65,7 +65,7 @@ export function digestTests(test: Test): void {
     expectRefused(await lost.commit({ status: 'never' }), 'FENCED')
   })
 
-  test('G3: a timeline that is just made has the digest it is made with', async (kit) => {
+  test('G3: a new timeline has the digest that its creation names', async (kit) => {
     const maker = new Writer(kit, kit.store, 'made', 'worker-1')
     const create = { digest: maker.digest }
     const take = { worker: maker.worker, from: 'free' as const, create }

@@ -19,7 +19,7 @@ function ordering(test: Test): void {
     assert.deepEqual([again.items.length, again.isEnd], [0, true])
   })
 
-  test('runs of all timelines come in the order of their commits, each with what it holds', async (kit) => {
+  test('runs of all timelines are returned in commit order, each with its entries', async (kit) => {
     const a = await kit.create('a')
     const b = await kit.create('b')
     const runs = [await a.append('1'), await b.append('2', '3'), await a.append('4'), await b.append('5')]
@@ -52,7 +52,7 @@ function ordering(test: Test): void {
     )
   })
 
-  test('reading goes on from next, also from a position in the middle, and later commits come after', async (kit) => {
+  test('reading continues from `next` or any other position, and later commits follow', async (kit) => {
     const writer = await kit.create('a')
     for (const text of ['1', '2', '3', '4', '5']) await writer.append(text)
     await kit.readFeed()
@@ -71,7 +71,7 @@ function ordering(test: Test): void {
     assert.deepEqual(firsts((await kit.store.feed(rest.next, {}, 10)).items), [6])
   })
 
-  test('prefixes hold whole segments, any of several, and an empty page still moves on', async (kit) => {
+  test('prefixes match whole segments, several may be passed, and an empty page still advances', async (kit) => {
     const ids = [
       'a/1',
       'a%',
@@ -122,7 +122,7 @@ function ordering(test: Test): void {
     )
   })
 
-  test('a position beyond the end is gone, never an empty page: it is of another copy of the store', async (kit) => {
+  test('a position beyond the end is POSITION_GONE, never an empty page: it belongs to another copy of the store', async (kit) => {
     const writer = await kit.create('a')
     for (const text of ['1', '2', '3']) await writer.append(text)
     await kit.readFeed()
@@ -141,7 +141,7 @@ function ordering(test: Test): void {
     assert.deepEqual(firsts((await kit.store.feed(next, {}, 10)).items), [4])
   })
 
-  test('a position stays one while what lies before it goes', async (kit) => {
+  test('a position stays valid while earlier runs are removed', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.create('b')
     await other.append('1')
@@ -196,7 +196,7 @@ function ordering(test: Test): void {
 }
 
 function cursors(test: Test): void {
-  test('a cursor has an owner and a position, moves on, and is removed by null', async (kit) => {
+  test('a cursor has an owner and a position, advances, and is removed by null', async (kit) => {
     const a = await kit.create('a')
     await a.append('1')
     await a.append('2')
@@ -219,7 +219,7 @@ function cursors(test: Test): void {
     )
   })
 
-  test('a cursor does not move back, and nobody else moves or removes it', async (kit) => {
+  test('a cursor never moves back, and only its owner moves or removes it', async (kit) => {
     const a = await kit.create('a')
     const b = await kit.create('b')
     await a.append('1')

@@ -27,7 +27,7 @@ export function claimTests(test: Test): void {
 }
 
 function mail(test: Test): void {
-  test('messages come oldest first, as many as asked for, with their kind, data and time', async (kit) => {
+  test('messages are returned oldest first, up to the limit, with their kind, data and time', async (kit) => {
     const writer = await kit.create('a')
     const before = await kit.now()
     expectOk(await writer.commit({ send: [message('b', 'z', 'first'), message('b', 'y'), message('c', 'x')] }))
@@ -71,7 +71,7 @@ function mail(test: Test): void {
     assert.deepEqual([(await kit.head('a')).seq, (await kit.head('a')).mail], [1, 1])
   })
 
-  test('a commit that goes only without mail is refused while there is some, and leaves no trace', async (kit) => {
+  test('a commit that requires an empty inbox is refused while there is mail, and leaves no trace', async (kit) => {
     const writer = await kit.create('a')
     expectOk(await writer.commit({ run: writer.run('one'), unlessMail: true }))
     await kit.send('b', 'm0')
@@ -112,13 +112,13 @@ function mail(test: Test): void {
     assert.deepEqual(await kit.inboxIds('b'), ['m1'], 'the id counts for one timeline only')
   })
 
-  test('in one commit consumption comes before sending', async (kit) => {
+  test('a commit consumes messages before it sends', async (kit) => {
     const writer = await kit.create('a')
     expectRefused(await writer.commit({ send: [message('a', 'm1')], consume: [asMessage('m1')] }), 'CONFLICT')
     assert.deepEqual(await kit.inboxIds('a'), [])
   })
 
-  test('a commit that only sends has no guard, and says whether any of it was new', async (kit) => {
+  test('a commit that only sends has no guard, and reports whether any message was new', async (kit) => {
     const commit: Commit = { operation: kit.operation(), guard: null, send: [message('a', 'm1'), message('b', 'm1')] }
     assert.deepEqual(expectOk((await kit.store.commit([commit]))[0]), {
       ok: true,
@@ -132,7 +132,7 @@ function mail(test: Test): void {
     assert.deepEqual(await kit.inboxIds('a'), ['m1', 'm2'])
   })
 
-  test('mail does not fence, move or rename the operation of the timeline it goes to', async (kit) => {
+  test('mail does not fence its receiver, nor change its head or its last operation', async (kit) => {
     const writer = await kit.create('a')
     const before = await kit.head('a')
     await kit.send('a', 'm1')
@@ -174,7 +174,7 @@ function claiming(test: Test): void {
     expectRefused(await writer.commit({ run: writer.run('zombie') }), 'FENCED')
   })
 
-  test('mail makes due, with a wakeup in the future or none; mail sent before it existed too', async (kit) => {
+  test('mail makes a timeline due, with a future wakeup or none, also mail from before it existed', async (kit) => {
     const future = (await kit.now()) + 3_600_000
     await resting(kit, 'a', { queue: 'q', wakeup: future })
     await resting(kit, 'b', { queue: 'q' })
@@ -186,7 +186,7 @@ function claiming(test: Test): void {
     assert.deepEqual((await claimIds(kit, 'worker-2')).sort(), ['a', 'b'])
   })
 
-  test('what is not due, has no queue, or is in another queue is not claimed', async (kit) => {
+  test('timelines that are not due, have no queue, or are in another queue are not claimed', async (kit) => {
     const future = (await kit.now()) + 3_600_000
     await resting(kit, 'future', { queue: 'q', wakeup: future })
     await resting(kit, 'idle', { queue: 'q' })
@@ -209,7 +209,7 @@ function claiming(test: Test): void {
     await until(async () => (await claimIds(kit, 'worker-2')).length === 1, 'the wakeup is reached')
   })
 
-  test('what a live worker owns is left to it; what a dead or retired one owned is claimed', async (kit) => {
+  test('timelines of a live worker are not claimed; those of a dead or retired one are', async (kit) => {
     await kit.beat('alive')
     await kit.beat('dying', { leaseMs: 30 })
     await kit.beat('retired')
@@ -224,7 +224,7 @@ function claiming(test: Test): void {
     assert.equal((await kit.head('of alive')).epoch, 1)
   })
 
-  test('what the caller owns already is not returned, and is found by its owner', async (kit) => {
+  test('timelines that the caller owns are not returned, and are found by their owner', async (kit) => {
     const writer = await kit.create('a', { worker: 'worker-2' })
     expectOk(await writer.commit({ queue: 'q', wakeup: 1 }))
     await kit.send('a', 'm1')
@@ -277,7 +277,7 @@ function choosing(test: Test): void {
     assert.deepEqual(await next(3), [])
   })
 
-  test('timelines that the caller has in hand are skipped', async (kit) => {
+  test('timelines that the caller excludes are skipped', async (kit) => {
     for (const id of ['a', 'b', 'c']) await resting(kit, id, { queue: 'q', wakeup: 1 })
     const except = ['a', 'c'].map(asTimeline)
     const heads = await kit.store.claim({ worker: asWorker('worker-2'), queues: ['q'], limit: 10, except })
@@ -288,7 +288,7 @@ function choosing(test: Test): void {
     assert.equal((await kit.head('a')).epoch, 1)
   })
 
-  test('many workers that claim at once share the work: each timeline goes to one', async (kit) => {
+  test('many workers that claim at once share the work: each timeline is claimed by one', async (kit) => {
     const ids = Array.from({ length: 24 }, (_, i) => `t${i}`)
     for (const id of ids) await resting(kit, id, { queue: 'q', wakeup: 1 })
     const stores = [kit.store, await kit.open(), await kit.open()]

@@ -42,7 +42,7 @@ function making(test: Test): void {
     assert.equal(expectOk(await writer.take({ create })).epoch, 1)
   })
 
-  test('epoch 0 takes it only if nobody ever owned it, with create or without', async (kit) => {
+  test('epoch 0 takes a timeline only if it never had an owner, with create or without', async (kit) => {
     const writer = await kit.create('a')
     expectOk(await writer.commit({ release: true }))
     const late = new Writer(kit, kit.store, 'a', 'worker-2')
@@ -51,7 +51,7 @@ function making(test: Test): void {
     assert.equal((await kit.head('a')).epoch, 1)
   })
 
-  test('create on a timeline that is there is a plain take and changes nothing of it', async (kit) => {
+  test('create on an existing timeline is a plain take and changes nothing else', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     expectOk(
@@ -62,7 +62,7 @@ function making(test: Test): void {
     assertSame(head.digest, writer.digest, 'the digest')
   })
 
-  test('of many processes that make the same timeline exactly one does', async (kit) => {
+  test('of many processes that create the same timeline exactly one succeeds', async (kit) => {
     const stores = [kit.store, await kit.open(), await kit.open()]
     const outcomes = await Promise.all(
       [0, 1, 2, 3, 4, 5].map((i) => {
@@ -74,7 +74,7 @@ function making(test: Test): void {
     for (const outcome of outcomes) if (!outcome.ok) assert.equal(outcome.code, 'FENCED')
   })
 
-  test('A9.1: a fork begins at its base, keeps its parent’s floor, and its own history goes on from there', async (kit) => {
+  test('A9.1: a fork begins at its base, keeps its parent’s floor, and continues with its own history', async (kit) => {
     const parent = await kit.create('parent')
     await parent.append('one')
     const at = parent.twin()
@@ -103,7 +103,7 @@ function making(test: Test): void {
     assert.equal((await writer.append('next')).first, 41)
   })
 
-  test('a fork of nothing is NOT_FOUND, and one beyond its parent or below what is left of it OUT_OF_RANGE', async (kit) => {
+  test('a fork of a missing timeline is NOT_FOUND, and one beyond its parent’s head or below its floor OUT_OF_RANGE', async (kit) => {
     const parent = await trimmed(kit, 'parent')
     const attempt = async (seq: number, floor?: number, timeline: string = parent.id) => {
       const { digest } = parent
@@ -125,7 +125,7 @@ function making(test: Test): void {
 }
 
 function branching(test: Test): void {
-  test('A9.2: a roll back renames what is there and goes on as a fork of it; nothing is erased', async (kit) => {
+  test('A9.2: a rollback archives the timeline and continues as a fork of it; nothing is erased', async (kit) => {
     await kit.beat('worker-1')
     const writer = await kit.create('a')
     const first = await writer.append('one')
@@ -200,7 +200,7 @@ function branching(test: Test): void {
     ])
   })
 
-  test('a roll back can append in the same commit, and be taken by another in the same commit', async (kit) => {
+  test('a rollback can append, and change the owner, in the same commit', async (kit) => {
     const writer = await kit.create('a')
     const origin = writer.twin()
     await writer.append('one')
@@ -213,7 +213,7 @@ function branching(test: Test): void {
     assert.equal((await kit.head('old')).epoch, 1)
   })
 
-  test('a roll back can append without a sequence in the guard, whatever was written since', async (kit) => {
+  test('a rollback can append without a sequence in the guard, whatever was written since', async (kit) => {
     const writer = await kit.create('a')
     const origin = writer.twin()
     await writer.append('one')
@@ -225,7 +225,7 @@ function branching(test: Test): void {
     assert.equal((await kit.head('old')).seq, 2)
   })
 
-  test('messages consumed before a roll back stay consumed', async (kit) => {
+  test('messages consumed before a rollback stay consumed', async (kit) => {
     const writer = await kit.create('a')
     await kit.send('a', 'm1')
     const [found] = (await kit.store.inbox(writer.id, 1)).messages
@@ -252,7 +252,7 @@ function branching(test: Test): void {
     expectRefused((await kit.store.commit([forget]))[0], 'PINNED')
   })
 
-  test('a roll back is refused: NOT_FOUND, EXISTS, OUT_OF_RANGE', async (kit) => {
+  test('a rollback is refused: NOT_FOUND, EXISTS, OUT_OF_RANGE', async (kit) => {
     const writer = await trimmed(kit, 'a')
     await kit.create('taken')
     const missing = new Writer(kit, kit.store, 'missing', 'worker-1')
@@ -270,7 +270,7 @@ function branching(test: Test): void {
     assert.deepEqual([(await kit.head('a')).seq, (await kit.head('a')).floor], [1, 1])
   })
 
-  test('what is dropped and trimmed with a rollback is of the new branch: the archive keeps its checkpoints and history', async (kit) => {
+  test('drops and trims in a rollback affect the new branch: the archive keeps its checkpoints and history', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     const atOne = writer.twin()
@@ -300,7 +300,7 @@ function branching(test: Test): void {
 }
 
 function forgetting(test: Test): void {
-  test('forget removes the timeline and everything of it, and its id can be used again', async (kit) => {
+  test('forget removes the timeline with all its data, and its id can be used again', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.create('b')
     await writer.append('one')
@@ -356,7 +356,7 @@ function forgetting(test: Test): void {
     assert.equal((await kit.head('fork')).base?.timeline, 'parent')
   })
 
-  test('forgetting what is not there succeeds and says that it was applied', async (kit) => {
+  test('forgetting a missing timeline succeeds and reports that it was applied', async (kit) => {
     const nobody = new Writer(kit, kit.store, 'nobody', 'worker-1')
     nobody.epoch = 3
     assert.deepEqual(expectOk(await nobody.commit({ forget: true })), { ok: true, epoch: 3, seq: 0, isDuplicate: true })
@@ -369,7 +369,7 @@ function forgetting(test: Test): void {
     assert.deepEqual(await kit.inboxIds('b'), ['m1'])
   })
 
-  test('G4: mail in the batch that forgets a timeline, after it, waits for the next one of that id', async (kit) => {
+  test('G4: mail after a forget in the same batch waits for the next timeline of that id', async (kit) => {
     const writer = await kit.create('a')
     await kit.send('a', 'm0')
     const mail = { operation: asOperation('mail'), guard: null, send: [message('a', 'm1')] }

@@ -32,7 +32,7 @@ export function lifeTests(test: Test): void {
     assert.equal((await kit.head('a')).seq, 1)
   })
 
-  test('A6.5: a creation that is repeated after its timeline was forgotten makes nothing', async (kit) => {
+  test('A6.5: a creation repeated after its timeline was forgotten creates nothing', async (kit) => {
     const writer = await kit.create('a')
     const { guard } = writer
     expectOk(await writer.commit({ forget: true }))
@@ -82,7 +82,7 @@ export function lifeTests(test: Test): void {
     expectOk((await kit.store.commit([commit(1)]))[0])
   })
 
-  test('a timeline is made only as the life that was expected', async (kit) => {
+  test('a timeline is created only with the expected life', async (kit) => {
     const writer = await kit.create('a')
     expectOk(await writer.commit({ forget: true }))
     const { digest } = kit.writerOf('a')
@@ -145,7 +145,7 @@ export function lifeTests(test: Test): void {
     assert.deepEqual([head.life, head.epoch], [5, 8])
   })
 
-  test('lives from elsewhere are remembered, and never lowered', async (kit) => {
+  test('lives of imported timelines are stored, and never lowered', async (kit) => {
     const name = pastName(hash, asTimeline('a'))
     await kit.store.upkeep.recall([{ name, life: 4, epoch: 9, forgottenAt: 1 }])
     await kit.store.upkeep.recall([{ name, life: 2, epoch: 3, forgottenAt: 2 }])
@@ -159,7 +159,7 @@ export function lifeTests(test: Test): void {
     )
   })
 
-  test('tidy forgets lives of long ago, and ids start above the highest of them', async (kit) => {
+  test('tidy removes old lives, and new ids start above the highest of them', async (kit) => {
     const name = pastName(hash, asTimeline('a'))
     await kit.store.upkeep.recall([{ name, life: 4, epoch: 9, forgottenAt: 1 }])
     await kit.store.upkeep.tidy(await kit.now())

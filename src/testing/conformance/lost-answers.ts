@@ -46,7 +46,7 @@ export function lostAnswerTests(test: Test): void {
     })
   }
 
-  test('G4: timelines claimed by an answer that was lost are found by their owner', async (kit) => {
+  test('G4: timelines whose claim lost its answer are found by their owner', async (kit) => {
     const writer = await kit.create('a')
     expectOk(await writer.commit({ queue: 'q', wakeup: 1, release: true }))
     const faulty = faultyStore(kit.store, (_, call) => (call === 1 ? 'fail-after' : 'ok'))
@@ -60,7 +60,7 @@ export function lostAnswerTests(test: Test): void {
     )
   })
 
-  test('G4: whichever call of a whole history fails, before or after its work, asking again gives the same world', async (kit) => {
+  test('G4: whichever call of a history fails, before or after its work, a retry yields the same store', async (kit) => {
     const rehearsal = await kit.open('rehearsal')
     let callCount = 0
     const expected = await playHistory(

@@ -54,7 +54,7 @@ export async function prepareForKinds(kit: Kit, store: Store = kit.store): Promi
 
 export function operationTests(test: Test): void {
   for (const [kind, parts] of Object.entries(commitKinds)) {
-    test(`G4: ${kind} repeated with the same operation id is applied once and says so`, async (kit) => {
+    test(`G4: ${kind} repeated with the same operation id is applied once and reports that`, async (kit) => {
       const writer = await prepareForKinds(kit)
       const commit = writer.plan(parts(writer))
       const first = expectOk((await kit.store.commit([commit]))[0])
@@ -70,7 +70,7 @@ export function operationTests(test: Test): void {
 
   for (const [kind, parts] of Object.entries(commitKinds)) {
     if (kind === 'forget') continue
-    test(`G4: ${kind} repeated after a commit beside the owner is applied once and says so`, async (kit) => {
+    test(`G4: ${kind} repeated after a commit beside the owner is applied once and reports that`, async (kit) => {
       const writer = await prepareForKinds(kit)
       const commit = writer.plan(parts(writer))
       const first = expectOk((await kit.store.commit([commit]))[0])
@@ -90,7 +90,7 @@ export function operationTests(test: Test): void {
     })
   }
 
-  test('a commit beside the owner holds only what can be applied a second time', async (kit) => {
+  test('a commit beside the owner has only parts that can be applied a second time', async (kit) => {
     const writer = await kit.create('a')
     const { operation, guard } = writer.plan({})
     for (const more of [{ status: 'x' }, { release: true }, { run: writer.run('one') }, { cursors: { c: '' } }]) {
@@ -112,7 +112,7 @@ export function operationTests(test: Test): void {
     assert.equal((await kit.head('a')).epoch, 1)
   })
 
-  test('G3: a take asked for again after somebody else claimed answers the epoch it had, not the present one', async (kit) => {
+  test('G3: a take repeated after another worker’s claim returns its own epoch, not the current one', async (kit) => {
     const writer = await kit.create('a')
     expectOk(await writer.commit({ queue: 'q', wakeup: 0 }))
     const take = writer.plan({ take: { worker: writer.worker, from: 'free' } })
@@ -125,14 +125,14 @@ export function operationTests(test: Test): void {
     expectRefused(await writer.commit({ status: 'x' }), 'FENCED')
   })
 
-  test('an operation is asked for by its own id: the same content under another id is judged anew', async (kit) => {
+  test('operations are recognised by id: the same content under another id is decided again', async (kit) => {
     const writer = await kit.create('a')
     const commit = writer.plan({ run: writer.run('one') })
     expectOk((await kit.store.commit([commit]))[0])
     expectRefused((await kit.store.commit([{ ...commit, operation: asOperation('another') }]))[0], 'CONFLICT')
   })
 
-  test('a refused commit can be made again with the same operation id once what stood in its way is gone', async (kit) => {
+  test('a refused commit can be repeated with the same operation id once its obstacle is removed', async (kit) => {
     const writer = await kit.create('a')
     const commit = writer.plan({ consume: [asMessage('m1')] })
     expectRefused((await kit.store.commit([commit]))[0], 'CONFLICT')

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { asWorker, expectOk, expectRefused, type Test, until, Writer } from './kit.ts'
 
 export function ownershipTests(test: Test): void {
-  test('each take makes a new epoch and names the owner; a release keeps the epoch', async (kit) => {
+  test('each take makes a new epoch and sets the owner; a release keeps the epoch', async (kit) => {
     await kit.beat('worker-1')
     const writer = await kit.create('a')
     const taken = await kit.head('a')
@@ -20,7 +20,7 @@ export function ownershipTests(test: Test): void {
     assert.equal((await kit.head('a')).owner, 'worker-2')
   })
 
-  test('what a live worker owns is OWNED for free and dead, and anyone takes it', async (kit) => {
+  test('a timeline of a live worker is OWNED for `free` and `dead`; `anyone` takes it', async (kit) => {
     await kit.beat('worker-1')
     await kit.create('a')
     const other = new Writer(kit, kit.store, 'a', 'worker-2')
@@ -30,7 +30,7 @@ export function ownershipTests(test: Test): void {
     expectOk(await other.take({ from: 'anyone' }))
   })
 
-  test('what a dead worker owns is not free, but may be taken from the dead', async (kit) => {
+  test('a timeline of a dead worker is OWNED for `free`; `dead` takes it', async (kit) => {
     await kit.beat('worker-1', { leaseMs: 30 })
     await kit.create('a')
     await until(async () => !(await kit.head('a')).isOwnerAlive, 'the lease of worker-1 ends')
@@ -41,7 +41,7 @@ export function ownershipTests(test: Test): void {
     assert.equal(expectOk(await other.take({ from: 'dead' })).epoch, 2)
   })
 
-  test('a worker that beats again after its lease is alive again', async (kit) => {
+  test('a worker with a heartbeat after its lease is alive again', async (kit) => {
     await kit.beat('worker-1', { leaseMs: 30 })
     await kit.create('a')
     await until(async () => !(await kit.head('a')).isOwnerAlive, 'the lease of worker-1 ends')
@@ -52,7 +52,7 @@ export function ownershipTests(test: Test): void {
     expectRefused(await other.take({ from: 'dead' }), 'OWNED')
   })
 
-  test('an owner that never beat is dead', async (kit) => {
+  test('an owner without any heartbeat is dead', async (kit) => {
     await kit.create('a', { worker: 'silent' })
     assert.equal((await kit.head('a')).isOwnerAlive, false)
     const other = new Writer(kit, kit.store, 'a', 'worker-2')
@@ -61,7 +61,7 @@ export function ownershipTests(test: Test): void {
     expectOk(await other.take({ from: 'dead' }))
   })
 
-  test('a retired worker takes nothing, and what it had is free', async (kit) => {
+  test('a retired worker takes nothing, and its timelines are free', async (kit) => {
     await kit.beat('worker-1')
     const writer = await kit.create('a')
     await kit.store.retire([asWorker('worker-1')])
@@ -73,7 +73,7 @@ export function ownershipTests(test: Test): void {
     expectOk(await other.take({ from: 'free' }))
   })
 
-  test('what is in the same commit as a take is written under the new epoch, and a guest gives it back at once', async (kit) => {
+  test('a commit with a take is written under the new epoch, and may release it at once', async (kit) => {
     const writer = await kit.create('a')
     const run = writer.run('guest')
     const outcome = expectOk(

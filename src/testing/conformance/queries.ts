@@ -6,7 +6,7 @@ import type { TimelineQuery } from '../../core/store/ports.ts'
 import { assertSame, asTimeline, asWorker, expectOk, expectRejection, type Kit, type Test } from './kit.ts'
 
 export function queryTests(test: Test): void {
-  test('timelines come in the order of their UTF-8 bytes, page by page', async (kit) => {
+  test('timelines are listed in the order of their UTF-8 bytes, page by page', async (kit) => {
     const ids = ['b', 'a', 'B', 'a/b', 'a-b', 'é', 'z', '\uffee', '🦊', 'a b', '漢字']
     for (const id of ids) await kit.create(id)
     const byBytes = [...ids].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
@@ -24,14 +24,14 @@ export function queryTests(test: Test): void {
     assert.deepEqual(await kit.store.timelines({ limit: 0 }), [])
   })
 
-  test('what is found is the head', async (kit) => {
+  test('a query returns heads', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     await kit.send('a', 'm1')
     assertSame(await kit.store.timelines({ limit: 1 }), [await kit.head('a')], 'the head')
   })
 
-  test('a prefix holds whole segments: the id itself, what lies below it, its archives', async (kit) => {
+  test('a prefix matches whole segments: the id itself, ids below it, its archives', async (kit) => {
     const ids = [
       'a',
       'a/b',
@@ -91,7 +91,7 @@ export function queryTests(test: Test): void {
     }
   })
 
-  test('status, queue, owner, parent and attributes all have to agree', async (kit) => {
+  test('status, queue, owner, parent and attributes must all match', async (kit) => {
     const a = await kit.create('a', { worker: 'w1' })
     const b = await kit.create('b', { worker: 'w2' })
     const c = await kit.create('c', { worker: 'w1' })
@@ -129,7 +129,7 @@ export function queryTests(test: Test): void {
     assert.deepEqual(await find(kit, { owner: asWorker('w1') }), ['c'])
   })
 
-  test('G15: an unknown field is an error, never everything', async (kit) => {
+  test('G15: an unknown field is an error, never a query without a filter', async (kit) => {
     await kit.create('a')
     const strange = { limit: 10, statuss: 'x' } as TimelineQuery
     await expectRejection(() => kit.store.timelines(strange), 'INVALID_ARGUMENT')

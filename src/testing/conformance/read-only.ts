@@ -5,7 +5,7 @@ import { feedStart } from '../../core/store/ports.ts'
 import { asWorker, expectRejection, hash, type Test, utf8, wholeFeed, worker } from './kit.ts'
 
 export function readOnlyTests(test: Test): void {
-  test('shows what is there, also what others write meanwhile', async (kit) => {
+  test('reads stored data, also writes of other processes meanwhile', async (kit) => {
     const writer = await kit.create('a')
     await writer.append('one')
     await writer.publish('c1')
@@ -24,7 +24,7 @@ export function readOnlyTests(test: Test): void {
     await reading.workers()
   })
 
-  test('refuses every write with STORE_READ_ONLY, and none of it happens', async (kit) => {
+  test('refuses every write with STORE_READ_ONLY, and changes nothing', async (kit) => {
     const writer = await kit.create('a')
     await kit.store.blobs.put([{ digest: hash(utf8('x')), bytes: utf8('x') }])
     const before = await kit.head('a')
@@ -46,7 +46,7 @@ export function readOnlyTests(test: Test): void {
     assert.equal((await reading.blobs.get([hash(utf8('x'))]))[0]?.length, 1)
   })
 
-  test('a namespace that nobody has written to is empty', async (kit) => {
+  test('a namespace without any write is empty', async (kit) => {
     const reading = await kit.open('nobody', { readOnly: true })
     assert.deepEqual(await reading.timelines({ limit: 10 }), [])
     const { items, isEnd } = await reading.feed(feedStart, {}, 10)

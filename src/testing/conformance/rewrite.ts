@@ -10,7 +10,7 @@ const marked = (bytes: Uint8Array) => new Uint8Array(Buffer.concat([mark, bytes]
 const markAll: Change = (bytes) => (isMarked(bytes) ? null : marked(bytes))
 
 export function rewriteTests(test: Test): void {
-  test('runs keep their digests, places and order, and history goes on after them', async (kit) => {
+  test('rewritten runs keep their digests, places and order, and appends continue after them', async (kit) => {
     const a = await kit.create('a')
     const runs = [await a.append('1'), await a.append('2', '3'), await a.append('x'.repeat(5000))]
     for (let n = 0; n < 70; n++) runs.push(await a.append(`small ${n}`))
@@ -49,7 +49,7 @@ export function rewriteTests(test: Test): void {
     assert.deepEqual(await kit.store.upkeep.inspect(), [])
   })
 
-  test('named runs of one timeline are replaced, those of others and of another digest are not', async (kit) => {
+  test('only runs of the named timeline and digest are replaced', async (kit) => {
     const a = await kit.create('a')
     const b = await kit.create('b')
     const runs = [await a.append('1'), await a.append('2', '3')]
@@ -89,7 +89,7 @@ export function rewriteTests(test: Test): void {
     assert.deepEqual(await kit.store.upkeep.inspect(), [])
   })
 
-  test('manifests, mail and chunks change in place, mail to nobody too; what was read and is gone stays gone', async (kit) => {
+  test('manifests, mail and chunks are rewritten in place, also mail to a missing timeline; removed ones stay removed', async (kit) => {
     const a = await kit.create('a')
     await a.append('1')
     await a.commit({ publish: [a.manifest('m1')] })
@@ -122,7 +122,7 @@ export function rewriteTests(test: Test): void {
     assert.equal((await a.commit({ consume: [asMessage('y')] })).ok, true)
   })
 
-  test('a damaged line of a catalog is put back, and so is one that is gone', async (kit) => {
+  test('a damaged or missing catalog entry is restored', async (kit) => {
     const a = await kit.create('a')
     await a.append('1')
     const lines = [a.manifest('c1', { label: 'first' }), a.manifest('c2', { verifiedAt: 7, isPinned: true })]
@@ -142,7 +142,7 @@ export function rewriteTests(test: Test): void {
     assert.deepEqual(await kit.store.checkpoints(asTimeline('nobody')), [])
   })
 
-  test('a tidy and a whole scrub change nothing that can be read', async (kit) => {
+  test('a tidy and a whole scrub change no readable data', async (kit) => {
     const a = await kit.create('a')
     const run = await a.append('1')
     await kit.store.upkeep.tidy(0)

@@ -8,7 +8,7 @@ import type { Sql } from '../../core/store/ports.ts'
 import { assertSame, expectOk, expectRefused, message, type Test } from './kit.ts'
 
 export function riderTests(test: Test): void {
-  test('what the user’s SQL returns, now or later, is the outcome’s sqlResult', async (kit) => {
+  test('the return value of the user’s SQL, synchronous or not, is the outcome’s sqlResult', async (kit) => {
     const writer = await kit.create('a')
     const now = expectOk(await writer.commit({ run: writer.run('one'), userSql: () => ({ rows: 1 }) }))
     assert.deepEqual(now.sqlResult, { rows: 1 })
@@ -25,7 +25,7 @@ export function riderTests(test: Test): void {
     assert.equal((await kit.head('a')).seq, 2)
   })
 
-  test('G2: user SQL that throws, now or later, is RIDER_FAILED with the cause, and nothing is kept', async (kit) => {
+  test('G2: user SQL that throws, synchronously or not, is RIDER_FAILED with the cause, and nothing is kept', async (kit) => {
     const writer = await kit.create('a')
     const before = await kit.head('a')
     const failure = new Error('no such account')
@@ -51,7 +51,7 @@ export function riderTests(test: Test): void {
     await writer.append('one')
   })
 
-  test('the other commits of the batch stand, before and after the one whose SQL failed', async (kit) => {
+  test('the other commits of the batch are kept, before and after the one whose SQL failed', async (kit) => {
     const [a, b, c] = [await kit.create('a'), await kit.create('b'), await kit.create('c')]
     const outcomes = await kit.store.commit([
       a.plan({ run: a.run('one'), userSql: () => 'a' }),
@@ -83,7 +83,7 @@ export function riderTests(test: Test): void {
     assert.deepEqual([again.isDuplicate, again.sqlResult, calls], [true, undefined, 1])
   })
 
-  test('G2: nobody sees the commit while its SQL is still at work', async (kit) => {
+  test('G2: no reader sees the commit while its SQL still runs', async (kit) => {
     const writer = await kit.create('a')
     const other = await kit.open()
     const seen: number[] = []
@@ -95,7 +95,7 @@ export function riderTests(test: Test): void {
     assert.deepEqual(seen, [0, 1])
   })
 
-  test('commits of others wait for the user’s SQL or pass it, and all are kept', async (kit) => {
+  test('other commits wait for the user’s SQL or overtake it, and all are kept', async (kit) => {
     const [a, b] = [await kit.create('a'), await kit.create('b')]
     const userSql = () => new Promise((resolve) => setTimeout(() => resolve('slow'), 20))
     const outcomes = await Promise.all([
@@ -108,7 +108,7 @@ export function riderTests(test: Test): void {
     assert.deepEqual(await kit.inboxIds('c'), ['m1'])
   })
 
-  test('of two commits at the same sequence one wins, and its SQL was called only if its commit stands', async (kit) => {
+  test('of two commits at the same sequence one wins, and only the winner’s SQL takes effect', async (kit) => {
     const writer = await kit.create('a')
     for (const [first, second] of [
       ['userSql', 'plain'],
@@ -134,7 +134,7 @@ export function riderTests(test: Test): void {
     }
   })
 
-  test('the user’s SQL commits and rolls back with the commit, or is refused by a store that has none', async (kit) => {
+  test('the user’s SQL commits and rolls back with the commit, or is refused by a store without SQL', async (kit) => {
     const writer = await kit.create('a')
     if (!kit.capabilities.sql) {
       for (const method of ['run', 'all', 'get'] as const) {

@@ -15,7 +15,7 @@ import {
 } from './kit.ts'
 
 export function workerTests(test: Test): void {
-  test('a beat registers a worker, tells the store’s time, and keeps what it says of itself', async (kit) => {
+  test('a heartbeat registers a worker, returns the store’s time, and stores the worker’s facts', async (kit) => {
     const record = worker('node-7#1', { info: { queues: 'a,b', runs: 3, isDraining: false }, progress: 5 })
     const { ok, now } = await kit.store.beat(record)
     assert.equal(ok, true)
@@ -26,7 +26,7 @@ export function workerTests(test: Test): void {
     for (const time of [startedAt, beatAt, progressAt]) assert.ok(Math.abs(time - now) < 60_000, 'the store’s time')
   })
 
-  test('a later beat renews, keeps the start, and replaces the rest', async (kit) => {
+  test('a later heartbeat renews the lease, keeps the start, and replaces the other facts', async (kit) => {
     await kit.beat('w', { info: { a: 1 } })
     const [first] = await kit.store.workers()
     await until(
@@ -40,7 +40,7 @@ export function workerTests(test: Test): void {
     assertSame([rows[0]!.info, rows[0]!.leaseMs], [{ b: 2 }, 1234], 'what it said last')
   })
 
-  test('A7.2: progress is dated by the beat that brought it; beating without progress is visible', async (kit) => {
+  test('A7.2: progress has the time of the heartbeat that reported it; heartbeats without progress are visible', async (kit) => {
     await kit.beat('w', { progress: 1 })
     const [first] = await kit.store.workers()
     await until(async () => (await kit.store.beat(worker('w', { progress: 1 }))).now > first!.beatAt, 'time passes')
@@ -52,7 +52,7 @@ export function workerTests(test: Test): void {
     assert.ok(moved!.progressAt > first!.progressAt)
   })
 
-  test('a worker is alive within its lease, not after it, and again when it beats', async (kit) => {
+  test('a worker is alive within its lease, not after it, and again after its next heartbeat', async (kit) => {
     const isAlive = async () => (await kit.store.workers())[0]!.isAlive
     await kit.beat('w', { leaseMs: 30 })
     await until(async () => !(await isAlive()), 'the lease ends')
@@ -78,7 +78,7 @@ export function workerTests(test: Test): void {
     assert.equal((await kit.store.workers()).length, 2)
   })
 
-  test('a worker is not gone while the process that beat for it is there, not even after its lease', async (kit) => {
+  test('a worker is not gone while its process runs, not even after its lease', async (kit) => {
     const other = await kit.open()
     await kit.beat('w', { leaseMs: 30 }, other)
     for (let n = 0; n < 20; n++) {
@@ -89,7 +89,7 @@ export function workerTests(test: Test): void {
     assert.deepEqual(await goneIds(kit), [])
   })
 
-  test('a worker whose process ended without a word is gone long before its lease, where the store can tell', async (kit) => {
+  test('a worker whose process was killed is gone before its lease ends, where the store can detect it', async (kit) => {
     if (!kit.capabilities.presence) return
     await kit.beat('here')
     // The store needs a moment to see a process; before that only its lease shows that it is alive.
@@ -136,7 +136,7 @@ async function goneIds(kit: Kit): Promise<string[]> {
 }
 
 export function upkeepTests(test: Test): void {
-  test('tidy forgets what was consumed and who was retired before a time, and nothing else', async (kit) => {
+  test('tidy removes consumed messages and retired workers from before a time, and nothing else', async (kit) => {
     const writer = await kit.create('a')
     for (const id of ['m1', 'm2', 'unread']) await kit.send('a', id)
     expectOk(await writer.commit({ consume: [asMessage('m1'), asMessage('m2')] }))
@@ -169,7 +169,7 @@ export function upkeepTests(test: Test): void {
     assert.deepEqual(await kit.store.upkeep.inspect(), [])
   })
 
-  test('a store says that something was committed, and stops saying it', async (kit) => {
+  test('a store notifies its subscribers of commits until they unsubscribe', async (kit) => {
     const writer = await kit.create('a')
     let calls = 0
     const stop = kit.store.listen(() => {
@@ -188,7 +188,7 @@ export function upkeepTests(test: Test): void {
     assert.equal(calls, callsAfterStop)
   })
 
-  test('a store also hears of what other processes committed', async (kit) => {
+  test('a store also notifies its subscribers of commits by other processes', async (kit) => {
     if (kit.capabilities.listen === false) return
     const other = await kit.open()
     const writer = await kit.create('a', { store: other })
@@ -205,7 +205,7 @@ export function upkeepTests(test: Test): void {
     stop()
   })
 
-  test('what one process committed the others see, also those that open later, also after it closed', async (kit) => {
+  test('commits of one process are visible to the others, also to those that open later, also after it closed', async (kit) => {
     const first = await kit.open()
     const writer = await kit.create('a', { store: first })
     const run = await writer.append('one')

@@ -5,10 +5,14 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { afterEach, describe, expect, inject, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { isWrapped } from '../../src/core/history/wrapped.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { FeedReader } from '../../src/engine/feed/reader.ts'
 import { type Erased, type Options, open, type Reprise, timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { workflowKind } from '../../src/layers/workflow/model.ts'
+import { openSqlite } from '../../src/stores/sqlite/index.ts'
 import { cli } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { hostOf } from '../support/host.ts'
@@ -150,6 +154,34 @@ describe('damaged history is given up', () => {
     const lost = await expectGivenUp(url, [17], options)
     expect(lost[0]).toBe(17)
     expect(lost.length).toBeLessThanOrEqual(5)
+  })
+
+  it('is refused without the key of what was encrypted again, and everything stays for the process that has it', async () => {
+    const [old, current] = [new Uint8Array(32).fill(7), new Uint8Array(32).fill(8)]
+    const { file, url } = await made({ ...quiet, keys: { current: 'old', keys: { old } } })
+    const both = { ...quiet, keys: { current: 'new', keys: { old, new: current } } }
+    await using(url, async (rp) => await rp.rekey(), both)
+    const stored = await openSqlite(file, { namespace: 'default', hash: sha256 })
+    const [run] = await stored.read(timelineId('notes/ann'), 16, 1)
+    await stored.close()
+    expect(isWrapped(run!.bytes)).toBe(true)
+    const legible = await using(
+      url,
+      async (rp) => await hostOf(rp).kernel.store.upkeep.salvage!.legible(timelineId('notes/ann'), 16),
+      both,
+    )
+    expect(legible.map(({ first, bytes }) => [first, isWrapped(bytes)])).toEqual(
+      legible.map(({ first }) => [first, false]),
+    )
+    const bytes = readFileSync(file)
+    const end = bytes.indexOf(run!.bytes) + run!.bytes.length
+    bytes.fill(0x2a, end - 8, end)
+    writeFileSync(file, bytes)
+    await expect(
+      using(url, async (rp) => await rp.giveUp('notes/ann', { ...who, dryRun: true })),
+    ).rejects.toMatchObject({
+      code: 'KEY_MISSING',
+    })
   })
 
   it.each(['damaged', 'missing'])('on PostgreSQL: a run that is %s', async (how) => {

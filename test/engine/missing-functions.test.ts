@@ -296,6 +296,14 @@ describe('where a function belongs', () => {
     },
   )
 
+  it('ctx.race refuses an empty race, which would never end', async () => {
+    const one = workflow('no-branches', async (ctx) => [
+      await refusalOf(() => ctx.race({})),
+      await refusalOf(() => ctx.race([])),
+    ])
+    expect(await rp.run(one).result()).toEqual(['INVALID_ARGUMENT', 'INVALID_ARGUMENT'])
+  })
+
   it.each(cases(Object.keys(verbs), [...texts, ...nothing]))('%s refuses %s', async (name, _, given) => {
     expect(await refusalOf(() => verbs[name]!(rp, given))).toBe('INVALID_ARGUMENT')
   })

@@ -6,6 +6,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
+import { headsInReach, headsOfMoment } from '../../src/core/store/shard-set.ts'
+import { open } from '../../src/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -90,4 +92,20 @@ onEveryStore('statuses of earlier versions', (world) => {
     expect(await ids('plain/', 'completed')).toEqual([])
     expect((await rp.list({ status: 'stopped' })).map((head) => head.timeline)).toEqual(['exec/b', 'pipeline/b'])
   })
+})
+
+it('statuses of earlier versions are read as the current ones from a set of stores, in each way to read heads', async () => {
+  const rp = await open({ shards: ['memory:statuses-a', 'memory:statuses-b'] }, { housekeeping: false })
+  const bare = { version: '1', initial: () => 0, apply: (n: number) => n }
+  const ids = earlier.map(([id]) => timelineId(id))
+  for (const [id, status] of earlier) {
+    await hostOf(rp).create(timelineId(id), bare, [{ type: 'noted', data: {} }], { status, release: true })
+  }
+  const { store } = hostOf(rp).kernel
+  expect(store.shards).not.toBeNull()
+  for (const read of [headsInReach, headsOfMoment]) {
+    expect((await read(store, ids))!.map((head) => head?.status)).toEqual(earlier.map(([, , status]) => status))
+  }
+  expect(await headsInReach(store, [timelineId('job/none')])).toEqual([null])
+  await rp.close()
 })

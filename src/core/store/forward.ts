@@ -111,6 +111,16 @@ export function forwardUpkeep(upkeep: Upkeep, own: Partial<Upkeep>): Upkeep {
   return through(upkeep, upkeepMethodNames, { salvage: upkeep.salvage }, own)
 }
 
+/** @example forwardUpkeep(upkeep, { salvage: forwardSalvage(upkeep.salvage, { names: async () => [] }) }) */
+export function forwardSalvage(salvage: Salvage, own: Partial<Salvage>): Salvage {
+  return through(salvage, Object.keys(salvageMethods), {}, own)
+}
+
+/** @example forwardStore(store, { shards: store.shards && forwardShards(store.shards, { list: async () => [] }) }) */
+export function forwardShards(shards: ShardSet, own: Partial<ShardSet>): ShardSet {
+  return through(shards, Object.keys(shardMethods), {}, own)
+}
+
 /** @example forwardBlobs(blobs, { put: refuse }) */
 export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
   const { batchBytes, isDurable } = blobs
@@ -145,9 +155,9 @@ export function changeEach(
     blobs: forwardBlobs(blobs, each(blobs, blobMethods, 'blobs.')),
     upkeep: forwardUpkeep(upkeep, {
       ...each(upkeep, upkeepMethods),
-      salvage: salvage && through(salvage, Object.keys(salvageMethods), {}, each(salvage, salvageMethods)),
+      salvage: salvage && forwardSalvage(salvage, each(salvage, salvageMethods)),
     }),
-    shards: shards && through(shards, Object.keys(shardMethods), {}, each(shards, shardMethods)),
+    shards: shards && forwardShards(shards, each(shards, shardMethods)),
   }
 }
 

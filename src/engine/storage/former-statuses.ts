@@ -2,6 +2,7 @@
 // some statuses. Heads get the current name where they leave the store, and a query by status finds the earlier names as well.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { forwardShards } from '../../core/store/forward.ts'
 import type { ClaimRequest, Head, Store, TimelineQuery } from '../../core/store/ports.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { firstSegment } from '../model/first-segment.ts'
@@ -27,8 +28,15 @@ export function currentStatuses(store: Store): PropertyDescriptorMap {
     const heads = pages.flat().map(current)
     return heads.sort((a, b) => compareText(a.timeline, b.timeline)).slice(0, query.limit)
   }
+  const shards =
+    store.shards &&
+    forwardShards(store.shards, {
+      moment: async (ids) => (await store.shards!.moment(ids))?.map((each) => each && current(each)) ?? null,
+      headsInReach: async (ids) => (await store.shards!.headsInReach(ids)).map((each) => each && current(each)),
+    })
   return {
     claim: { value: claim, enumerable: true, writable: true, configurable: true },
+    shards: { value: shards, enumerable: true },
     head: { value: head, enumerable: true, writable: true, configurable: true },
     timelines: { value: timelines, enumerable: true, writable: true, configurable: true },
   }

@@ -3,12 +3,13 @@
 
 import { isReprise } from '../../../core/errors.ts'
 import { isWrapped } from '../../../core/history/wrapped.ts'
-import { forwardBlobs, forwardStore, forwardUpkeep } from '../../../core/store/forward.ts'
-import type { Blobs, Commit, EntryRun, ManifestRecord, Store } from '../../../core/store/ports.ts'
+import { forwardBlobs, forwardSalvage, forwardStore, forwardUpkeep } from '../../../core/store/forward.ts'
+import type { Blobs, Commit, EntryRun, LegibleRun, ManifestRecord, Store } from '../../../core/store/ports.ts'
 import type { Sealer } from './seal.ts'
 
 export function sealedStore(store: Store, sealer: Sealer): Store {
   const { hasher } = sealer
+  const { salvage } = store.upkeep
   return forwardStore(store, {
     blobs: sealedBlobs(store.blobs, sealer),
     commit: (commits) => store.commit(sealer.keyId === null ? commits : wrapCarried(commits, sealer)),
@@ -24,6 +25,12 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
         hasher && query.attributes ? { ...query, attributes: hasher.attributes(query.attributes) } : query,
       ),
     upkeep: forwardUpkeep(store.upkeep, {
+      salvage:
+        salvage &&
+        forwardSalvage(salvage, {
+          legible: async (timeline, after) =>
+            (await salvage.legible(timeline, after)).map((run) => openRun(run, sealer)),
+        }),
       mendCatalog: (timeline, lines) =>
         store.upkeep.mendCatalog(
           timeline,
@@ -54,7 +61,7 @@ function openRuns(runs: EntryRun[], sealer: Sealer): EntryRun[] {
   return runs.some(({ bytes }) => isWrapped(bytes)) ? runs.map((run) => openRun(run, sealer)) : runs
 }
 
-function openRun(run: EntryRun, sealer: Sealer): EntryRun {
+function openRun<Stored extends EntryRun | LegibleRun>(run: Stored, sealer: Sealer): Stored {
   return isWrapped(run.bytes) ? { ...run, bytes: sealer.unwrap(run.bytes) } : run
 }
 

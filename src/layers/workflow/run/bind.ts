@@ -140,6 +140,13 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
       checkOptions('race', options, knownRace)
       checkValues('race', options, { losers: ['keep', 'undo'] })
       checkFunctionMap('race()', branches)
+      if (Object.keys(branches).length === 0) {
+        throw new RepriseError(
+          'INVALID_ARGUMENT',
+          'race() needs at least one branch: without one, it would never end',
+          {},
+        )
+      }
       const scope = bound.here('race')
       return bound.execution.given(scope, race(bound.run, scope, branches, options, bound.again))
     }),

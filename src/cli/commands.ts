@@ -19,9 +19,11 @@ import {
   yes,
 } from './option-specs.ts'
 
-const start: readonly CommandSpec[] = [
+/** A command as it is declared. Its name and the number of its arguments are read from `usage`, unless it states the number. */
+type CommandRow = Omit<CommandSpec, 'name' | 'arguments'> & Partial<Pick<CommandSpec, 'arguments'>>
+
+const start: readonly CommandRow[] = [
   {
-    name: 'demo',
     usage: 'demo',
     summary: 'watch a job being killed three times and resume each time',
     options: {
@@ -29,21 +31,17 @@ const start: readonly CommandSpec[] = [
       kills: value('N', 'number of kills (default: 3)'),
       keep: flag("keep the demo's store"),
     },
-    arguments: [0, 0],
     store: 'none',
     load: () => import('./commands/demo.ts'),
   },
   {
-    name: 'init',
     usage: 'init [FOLDER]',
     summary: 'write a first job, or another template, that runs as it is',
     options: initOptions,
-    arguments: [0, 1],
     store: 'none',
     load: () => import('./commands/init.ts'),
   },
   {
-    name: 'advise',
     usage: 'advise',
     summary: 'answer a few questions, get a configuration with code',
     options: {
@@ -57,69 +55,55 @@ const start: readonly CommandSpec[] = [
       budget: value('DURATION', 'time limit of a recovery'),
       effects: flag('the work calls outside systems'),
     },
-    arguments: [0, 0],
     store: 'none',
     load: () => import('./commands/advise.ts'),
   },
   {
-    name: 'doctor',
     usage: 'doctor',
     summary: 'check Node, driver, durability, disk, clock, workers, checkpoints',
     options: { module: moduleOption },
-    arguments: [0, 0],
     store: 'none',
     load: () => import('./commands/doctor.ts'),
   },
   {
-    name: 'explain',
     usage: 'explain [CODE]',
     summary: 'explain an error code and its remedy',
-    arguments: [0, 1],
     store: 'none',
     load: () => import('./commands/explain.ts'),
   },
   {
-    name: 'completion',
     usage: 'completion bash|zsh|fish',
     summary: 'print a completion script for a shell',
-    arguments: [1, 1],
     store: 'none',
     load: () => import('./commands/completion.ts'),
   },
 ]
 
-const execution: readonly CommandSpec[] = [
+const execution: readonly CommandRow[] = [
   {
-    name: 'run',
     usage: 'run FILE [NAME]',
     summary: 'run a definition that a module exports',
     options: runOptions,
-    arguments: [1, 2],
     store: 'create',
     load: () => import('./commands/run.ts'),
   },
   {
-    name: 'work',
     usage: 'work FILE [NAME…]',
     summary: 'execute the due work of a module until interrupted',
     details:
       'Executes workflows, schedules, queues, jobs, consumers, projections and process managers that the module exports.',
     options: workOptions,
-    arguments: [1, 1000],
     store: 'create',
     load: () => import('./commands/work.ts'),
   },
   {
-    name: 'resume',
     usage: 'resume [NAME]',
     summary: 'resume unfinished work that `reprise run` started',
     options: resumeOptions,
-    arguments: [0, 1],
     store: 'existing',
     load: () => import('./commands/resume.ts'),
   },
   {
-    name: 'dev',
     usage: 'dev FILE',
     summary: 'serve and execute a module, and restart when its files change',
     options: {
@@ -127,12 +111,10 @@ const execution: readonly CommandSpec[] = [
       'token-file': value('FILE', 'token file (default: .reprise/server-tokens.json)'),
       open: flag('open the dashboard in a browser'),
     },
-    arguments: [1, 1],
     store: 'none',
     load: () => import('./commands/dev.ts'),
   },
   {
-    name: 'serve',
     usage: 'serve',
     summary: 'serve the store over HTTP, with a dashboard, until interrupted',
     options: {
@@ -148,12 +130,10 @@ const execution: readonly CommandSpec[] = [
       work: flag("also execute the module's definitions, as `reprise work` does"),
       module: moduleOption,
     },
-    arguments: [0, 0],
     store: 'none',
     load: () => import('./commands/serve.ts'),
   },
   {
-    name: 'link',
     usage: 'link [ADDRESS]',
     summary: 'print a new one-time link to the dashboard of a running server',
     options: {
@@ -161,12 +141,10 @@ const execution: readonly CommandSpec[] = [
       'token-file': value('FILE', 'token file of the server (default: .reprise/server-tokens.json)'),
       open: flag('open the dashboard in a browser'),
     },
-    arguments: [0, 1],
     store: 'none',
     load: () => import('./commands/link.ts'),
   },
   {
-    name: 'mcp',
     usage: 'mcp',
     summary: 'serve the store to a language model over stdin and stdout',
     details: 'The tools only read, unless --act is set.',
@@ -174,12 +152,10 @@ const execution: readonly CommandSpec[] = [
       act: flag('also offer tools that fork, retry and signal'),
       module: moduleOption,
     },
-    arguments: [0, 0],
     store: 'none',
     load: () => import('./commands/mcp.ts'),
   },
   {
-    name: 'check',
     usage: 'check FILE',
     summary: 'replay histories and inputs with new code',
     options: {
@@ -189,13 +165,11 @@ const execution: readonly CommandSpec[] = [
       records: value('N', 'pipelines: at most this many records (default: 10,000)'),
       input: values('SOURCE=FILE', 'replace a source with a file of JSON Lines'),
     },
-    arguments: [1, 1],
     store: 'reading',
     mayLackStore: true,
     load: () => import('./commands/check.ts'),
   },
   {
-    name: 'exec',
     usage: 'exec --state DIR [--id ID] -- COMMAND…',
     forms: ['exec --resume ID'],
     summary: 'run a program in any language with checkpoints of its files',
@@ -225,7 +199,6 @@ const execution: readonly CommandSpec[] = [
     load: () => import('./commands/exec.ts'),
   },
   {
-    name: 'cache',
     usage: 'cache run|explain|check -- COMMAND…',
     forms: ['cache ls|prune [NAME]', 'cache pin|unpin|forget ID'],
     summary: 'run a command once per input, then restore its outputs',
@@ -255,27 +228,22 @@ const execution: readonly CommandSpec[] = [
   },
 ]
 
-const inspection: readonly CommandSpec[] = [
+const inspection: readonly CommandRow[] = [
   {
-    name: 'ls',
     usage: 'ls [ID]',
     summary: 'list all timelines, or one id and the ids below it',
     options: listOptions,
-    arguments: [0, 1],
     store: 'reading',
     load: () => import('./commands/ls.ts'),
   },
   {
-    name: 'show',
     usage: 'show TIMELINE',
     summary: 'show the status of one timeline',
     options: { module: moduleOption },
-    arguments: [1, 1],
     store: 'reading',
     load: () => import('./commands/show.ts'),
   },
   {
-    name: 'log',
     usage: 'log [TIMELINE]',
     summary: 'print the entries of a timeline, or the reports of the store',
     options: {
@@ -287,12 +255,10 @@ const inspection: readonly CommandSpec[] = [
       full: flag('show all data, not shortened'),
       limit,
     },
-    arguments: [0, 1],
     store: 'reading',
     load: () => import('./commands/log.ts'),
   },
   {
-    name: 'tail',
     usage: 'tail [ID]',
     summary: 'follow new entries of one timeline, of many, or of all',
     options: {
@@ -300,47 +266,37 @@ const inspection: readonly CommandSpec[] = [
       from: value('start|now', 'where to begin (default: now)'),
       once: flag('stop at the last entry instead of following'),
     },
-    arguments: [0, 1],
     store: 'reading',
     load: () => import('./commands/tail.ts'),
   },
   {
-    name: 'at',
     usage: 'at TIMELINE[@SEQ]',
     summary: 'show the state as of a sequence',
     options: { module: moduleOption },
-    arguments: [1, 1],
     store: 'reading',
     load: () => import('./commands/views.ts'),
   },
   {
-    name: 'diff',
     usage: 'diff TIMELINE@SEQ TIMELINE@SEQ',
     summary: 'compare the states at two coordinates',
     options: { module: moduleOption },
-    arguments: [2, 2],
     store: 'reading',
     load: () => import('./commands/views.ts'),
   },
   {
-    name: 'checkpoints',
     usage: 'checkpoints TIMELINE',
     summary: 'list the checkpoints and savepoints of a timeline',
-    arguments: [1, 1],
     store: 'reading',
     load: () => import('./commands/listings.ts'),
   },
   {
-    name: 'card',
     usage: 'card TIMELINE',
     summary: 'show the recovery card: captured state and cost of recovery',
     options: { module: moduleOption },
-    arguments: [1, 1],
     store: 'reading',
     load: () => import('./commands/views.ts'),
   },
   {
-    name: 'effects',
     usage: 'effects TIMELINE',
     summary: 'list outside effects of a timeline, with those in doubt',
     options: {
@@ -351,20 +307,16 @@ const inspection: readonly CommandSpec[] = [
       result: value('JSON', 'result of the effect'),
       module: moduleOption,
     },
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/effects.ts'),
   },
   {
-    name: 'saves',
     usage: 'saves [NAME]',
     summary: 'list saved states, newest first',
-    arguments: [0, 1],
     store: 'existing',
     load: () => import('./commands/saves.ts'),
   },
   {
-    name: 'state',
     usage: 'state get|diff PIPELINE OPERATOR [KEY]',
     summary: "show a pipeline operator's state for a key, at a checkpoint",
     options: {
@@ -372,23 +324,19 @@ const inspection: readonly CommandSpec[] = [
       before: value('ID', 'diff: show changes since this checkpoint'),
       number: flag('the key is a number'),
     },
-    arguments: [3, 4],
     store: 'reading',
     load: () => import('./commands/state.ts'),
   },
 ]
 
-const operation: readonly CommandSpec[] = [
+const operation: readonly CommandRow[] = [
   {
-    name: 'signal',
     usage: 'signal TIMELINE NAME [JSON]',
     summary: 'send a signal to a run',
-    arguments: [2, 3],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'query',
     usage: 'query RUN NAME [JSON…]',
     summary: 'call a query handler of a workflow run',
     options: { module: moduleOption },
@@ -397,7 +345,6 @@ const operation: readonly CommandSpec[] = [
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'update',
     usage: 'update RUN NAME [JSON]',
     summary: 'call an update handler of a workflow run',
     options: {
@@ -405,132 +352,106 @@ const operation: readonly CommandSpec[] = [
       key: value('TEXT', 'idempotency key: repeated calls with one key count once'),
       module: moduleOption,
     },
-    arguments: [2, 3],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'stop',
     usage: 'stop TIMELINE',
     summary: 'stop a pipeline or a job so that it can be resumed later',
     options: { reason: value('TEXT', 'reason, for its history') },
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'cancel',
     usage: 'cancel TIMELINE',
     summary: 'cancel a run; a workflow compensates its steps',
     options: cancelOptions,
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'terminate',
     usage: 'terminate TIMELINE',
     summary: 'end a run at once, without compensation',
     options: { reason: value('TEXT', 'reason, for its history'), yes },
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'retry',
     usage: 'retry TIMELINE',
     summary: 'undo the last failure of a run, so that it resumes',
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'settle',
     usage: 'settle TIMELINE STEP done|failed|retry|compensated',
     summary: 'record the outcome of a held step or a stuck compensation',
     options: {
       by: value('NAME', 'author of the outcome'),
       result: value('JSON', 'result of the step'),
     },
-    arguments: [3, 3],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'decide',
     usage: 'decide TIMELINE approve|refuse|replay|done|retry',
     summary: 'answer the pending decision of an agent session',
     options: {
       by: value('NAME', 'author of the decision'),
       reason: value('TEXT', 'reason, for its history'),
     },
-    arguments: [2, 2],
     store: 'existing',
     load: () => import('./commands/run-actions.ts'),
   },
   {
-    name: 'dead',
     usage: 'dead [NAME]',
     summary: 'list dead letters of jobs, pipelines, informers and controllers',
     options: {
       discard: values('KEY', 'treat this key as finished'),
       full: flag('show items and stack traces'),
     },
-    arguments: [0, 1],
     store: 'reading',
     writesWith: ['discard'],
     load: () => import('./commands/letters.ts'),
   },
   {
-    name: 'redrive',
     usage: 'redrive NAME [KEY…]',
     summary: 'retry dead letters',
     options: {
       all: flag('retry all dead letters of NAME'),
       item: value('JSON', 'replace the stored item (one key of a job)'),
     },
-    arguments: [1, 1000],
     store: 'existing',
     load: () => import('./commands/letters.ts'),
   },
 ]
 
-const processes: readonly CommandSpec[] = [
+const processes: readonly CommandRow[] = [
   {
-    name: 'workers',
     usage: 'workers',
     summary: 'list worker processes, and whether they make progress',
     options: { all: flag('include workers that are gone') },
-    arguments: [0, 0],
     store: 'reading',
     load: () => import('./commands/listings.ts'),
   },
   {
-    name: 'queues',
     usage: 'queues',
     summary: 'list the waiting work of each queue',
-    arguments: [0, 0],
     store: 'reading',
     load: () => import('./commands/listings.ts'),
   },
   {
-    name: 'schedules',
     usage: 'schedules',
     summary: 'list schedules, and when each is due next',
-    arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/listings.ts'),
   },
   {
-    name: 'consumers',
     usage: 'consumers',
     summary: 'list readers of the feed, and how far behind each is',
-    arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/listings.ts'),
   },
   {
-    name: 'rebuild',
     usage: 'rebuild FILE [PROJECTION]',
     forms: ['rebuild [PROJECTION] --module FILE'],
     summary: 'rebuild a projection beside the one in use, then swap them',
@@ -541,9 +462,8 @@ const processes: readonly CommandSpec[] = [
   },
 ]
 
-const branches: readonly CommandSpec[] = [
+const branches: readonly CommandRow[] = [
   {
-    name: 'savepoint',
     usage: 'savepoint TIMELINE[@SEQ]…',
     summary: 'make a checkpoint that is kept until it is released',
     details: 'For several timelines, it makes one consistent cut of them all.',
@@ -552,30 +472,24 @@ const branches: readonly CommandSpec[] = [
       release: value('ID', 'release this savepoint instead'),
       module: moduleOption,
     },
-    arguments: [1, 1000],
     store: 'existing',
     load: () => import('./commands/checkpointing.ts'),
   },
   {
-    name: 'fork',
     usage: 'fork TIMELINE[@SEQ] NEW',
     summary: 'start a new timeline that shares the history up to a sequence',
     options: forkOptions,
-    arguments: [2, 2],
     store: 'existing',
     load: () => import('./commands/fork.ts'),
   },
   {
-    name: 'rollback',
     usage: 'rollback TIMELINE[@SEQ]',
     summary: 'roll a timeline back, after showing what would be undone',
     options: rollbackOptions,
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/rollback.ts'),
   },
   {
-    name: 'group',
     usage: 'group capture|ls|show|line|restore|resume|abandon|release …',
     summary: 'capture timelines of any models in one cut; restore them together',
     options: {
@@ -589,12 +503,10 @@ const branches: readonly CommandSpec[] = [
       module: moduleOption,
       yes,
     },
-    arguments: [1, 1000],
     store: 'existing',
     load: () => import('./commands/group.ts'),
   },
   {
-    name: 'mark',
     usage: 'mark TIMELINE CHECKPOINT',
     summary: 'mark a checkpoint as bad, so that no restore uses it',
     options: {
@@ -602,15 +514,13 @@ const branches: readonly CommandSpec[] = [
       good: flag('remove the mark'),
       by: value('NAME', 'author of the mark (default: $USER)'),
     },
-    arguments: [2, 2],
     store: 'existing',
     load: () => import('./commands/checkpointing.ts'),
   },
 ]
 
-const proof: readonly CommandSpec[] = [
+const proof: readonly CommandRow[] = [
   {
-    name: 'verify',
     usage: 'verify [TIMELINE…]',
     summary: 'read everything and report damage',
     details: 'With --repair, it also repairs everything that has an intact copy or can be rebuilt.',
@@ -627,22 +537,18 @@ const proof: readonly CommandSpec[] = [
     },
     writesWith: ['repair', 'chunks-lost', 'resume'],
     renewsWith: 'repair',
-    arguments: [0, 1000],
     store: 'reading',
     evenUnfinished: true,
     load: () => import('./commands/verify.ts'),
   },
   {
-    name: 'drill',
     usage: 'drill [TIMELINE…]',
     summary: 'restore checkpoints to a separate place and compare them',
     options: drillOptions,
-    arguments: [0, 1000],
     store: 'existing',
     load: () => import('./commands/drill.ts'),
   },
   {
-    name: 'give-up',
     usage: 'give-up TIMELINE|LOSS --by NAME --reason TEXT',
     summary: 'show what giving up damaged history loses; with --yes, do it',
     options: {
@@ -651,25 +557,21 @@ const proof: readonly CommandSpec[] = [
       module: moduleOption,
       yes,
     },
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/give-up.ts'),
   },
 ]
 
-const copies: readonly CommandSpec[] = [
+const copies: readonly CommandRow[] = [
   {
-    name: 'backup',
     usage: 'backup FILE',
     summary: 'write the whole store into one file',
     details: 'FILE may be s3://bucket/name. Repeat the command to resume after an interruption.',
     options: { force: flag('overwrite an existing file') },
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/backup.ts'),
   },
   {
-    name: 'restore',
     usage: 'restore FILE',
     summary: 'restore a backup or shipped records into an empty store',
     details: 'Repeat the command to resume after an interruption.',
@@ -678,13 +580,11 @@ const copies: readonly CommandSpec[] = [
       into: value('URL', 'the new store (default: --url)'),
       copy: flag('backup: the original stays in use, so the new store gets its own identity'),
     },
-    arguments: [1, 1],
     store: 'create',
     evenUnfinished: true,
     load: () => import('./commands/backup.ts'),
   },
   {
-    name: 'ship',
     usage: 'ship PLACE',
     summary: 'ship commits of a SQLite store elsewhere, until interrupted',
     details: 'PLACE is a folder or s3://bucket/prefix.',
@@ -696,12 +596,10 @@ const copies: readonly CommandSpec[] = [
       take: flag('even if PLACE contains records of another store'),
       verify: flag('only check the shipped records'),
     },
-    arguments: [1, 1],
     store: 'reading',
     load: () => import('./commands/ship.ts'),
   },
   {
-    name: 'export',
     usage: 'export TIMELINE[@SEQ] FILE',
     summary: 'write a timeline into one file',
     details: 'FILE may be s3://bucket/name. With --progress it contains JSON Lines (- for stdout).',
@@ -711,12 +609,10 @@ const copies: readonly CommandSpec[] = [
       history: flag('export the history of a workflow, for reprise check --history'),
       force: flag('overwrite an existing file or object'),
     },
-    arguments: [2, 2],
     store: 'reading',
     load: () => import('./commands/export.ts'),
   },
   {
-    name: 'import',
     usage: 'import FILE',
     summary: 'read an exported file, or the progress of another script',
     details: 'FILE may be s3://bucket/name.',
@@ -726,12 +622,10 @@ const copies: readonly CommandSpec[] = [
       key: value('FIELD', 'field that holds the key (default: key or id)'),
       shards: value('N', 'shards of the job (default: 1)'),
     },
-    arguments: [1, 1],
     store: 'create',
     load: () => import('./commands/import.ts'),
   },
   {
-    name: 'move',
     usage: 'move TIMELINE [FILE]',
     summary: 'stop a timeline and move it to another store or into a file',
     options: {
@@ -740,12 +634,10 @@ const copies: readonly CommandSpec[] = [
       takeover: flag('even if a live process owns the timeline'),
       module: moduleOption,
     },
-    arguments: [1, 2],
     store: 'existing',
     load: () => import('./commands/move.ts'),
   },
   {
-    name: 'changes',
     usage: 'changes [ID]',
     summary: 'list unfinished restores, imports, moves; resume or abandon one',
     options: {
@@ -757,13 +649,11 @@ const copies: readonly CommandSpec[] = [
       yes,
     },
     writesWith: ['resume', 'abandon'],
-    arguments: [0, 1],
     store: 'reading',
     evenUnfinished: true,
     load: () => import('./commands/changes.ts'),
   },
   {
-    name: 'upload',
     usage: 'upload FILE URL',
     summary: 'send a file to a tus server; repeat the command to resume',
     options: {
@@ -771,12 +661,10 @@ const copies: readonly CommandSpec[] = [
       metadata: values('KEY=VALUE', 'metadata to send with the file name'),
       stall: value('DURATION', 'abort a stalled connection after this long (default: 60s)'),
     },
-    arguments: [2, 2],
     store: 'none',
     load: () => import('./commands/upload.ts'),
   },
   {
-    name: 'download',
     usage: 'download URL FILE',
     summary: 'fetch a file from a server; repeat the command to resume',
     options: {
@@ -784,35 +672,29 @@ const copies: readonly CommandSpec[] = [
       force: flag('overwrite an existing file'),
       stall: value('DURATION', 'abort a stalled connection after this long (default: 60s)'),
     },
-    arguments: [2, 2],
     store: 'none',
     load: () => import('./commands/download.ts'),
   },
 ]
 
-const storage: readonly CommandSpec[] = [
+const storage: readonly CommandRow[] = [
   {
-    name: 'prune',
     usage: 'prune',
     summary: 'show what retention would remove, and why; with --yes, remove it',
     options: { module: moduleOption, yes },
-    arguments: [0, 0],
     store: 'reading',
     writesWith: ['yes'],
     load: () => import('./commands/checkpointing.ts'),
   },
   {
-    name: 'tiers',
     usage: 'tiers',
     summary: 'show chunks by tier and planned moves; with --yes, move them',
     options: { yes },
-    arguments: [0, 0],
     store: 'reading',
     writesWith: ['yes'],
     load: () => import('./commands/tiers.ts'),
   },
   {
-    name: 'delete',
     usage: 'delete TIMELINE',
     summary: 'show what deletion would remove; with --yes, delete a timeline',
     options: {
@@ -821,13 +703,11 @@ const storage: readonly CommandSpec[] = [
       unfinished: flag('even if the timeline has not ended'),
       yes,
     },
-    arguments: [1, 1],
     store: 'reading',
     writesWith: ['yes'],
     load: () => import('./commands/delete.ts'),
   },
   {
-    name: 'erase',
     usage: 'erase TIMELINE',
     summary: 'show what erasure would remove; with --yes, erase it',
     details: 'It erases a timeline, or some of its entries, from the files of the store.',
@@ -845,59 +725,50 @@ const storage: readonly CommandSpec[] = [
       unfinished: flag('even if the timeline has not ended'),
       yes,
     },
-    arguments: [1, 1],
     store: 'existing',
     load: () => import('./commands/erase.ts'),
   },
   {
-    name: 'keys',
     usage: 'keys',
     summary: 'list the encryption keys of the store, and missing ones',
-    arguments: [0, 0],
     store: 'reading',
     load: () => import('./commands/listings.ts'),
   },
   {
-    name: 'rekey',
     usage: 'rekey',
     summary: 'encrypt everything with the current key, to retire older keys',
-    arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/store-identity.ts'),
   },
   {
-    name: 'incarnate',
     usage: 'incarnate',
     summary: 'declare that the database was restored from outside',
     details: 'Positions from before are refused from then on.',
-    arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/store-identity.ts'),
   },
   {
-    name: 'shards',
     usage: 'shards [add URL]',
     summary: 'list the databases of a sharded store, or add one',
     details: 'Adding a database moves its share of the timelines to it.',
     options: {
       wait: value('DURATION', 'add: wait this long for timelines in use before taking them over (default: 10s)'),
     },
-    arguments: [0, 2],
     store: 'existing',
     load: () => import('./commands/shards.ts'),
   },
 ]
 
 export const commandGroups: readonly CommandGroup[] = [
-  { topic: 'start', title: 'Start here', commands: start },
-  { topic: 'execution', title: 'Run and serve', commands: execution },
-  { topic: 'inspection', title: 'Inspect timelines', commands: inspection },
-  { topic: 'operation', title: 'Act on runs, sessions and dead letters', commands: operation },
-  { topic: 'processes', title: 'Workers, queues and readers of the feed', commands: processes },
-  { topic: 'branches', title: 'Savepoints, forks and rollbacks', commands: branches },
-  { topic: 'proof', title: 'Verify and repair', commands: proof },
-  { topic: 'copies', title: 'Copy, move and restore', commands: copies },
-  { topic: 'storage', title: 'Retention, erasure, keys and databases', commands: storage },
+  { topic: 'start', title: 'Start here', commands: start.map(specOf) },
+  { topic: 'execution', title: 'Run and serve', commands: execution.map(specOf) },
+  { topic: 'inspection', title: 'Inspect timelines', commands: inspection.map(specOf) },
+  { topic: 'operation', title: 'Act on runs, sessions and dead letters', commands: operation.map(specOf) },
+  { topic: 'processes', title: 'Workers, queues and readers of the feed', commands: processes.map(specOf) },
+  { topic: 'branches', title: 'Savepoints, forks and rollbacks', commands: branches.map(specOf) },
+  { topic: 'proof', title: 'Verify and repair', commands: proof.map(specOf) },
+  { topic: 'copies', title: 'Copy, move and restore', commands: copies.map(specOf) },
+  { topic: 'storage', title: 'Retention, erasure, keys and databases', commands: storage.map(specOf) },
 ]
 
 export const commands: readonly CommandSpec[] = commandGroups.flatMap((group) => group.commands)
@@ -911,3 +782,21 @@ export const commonOptions = {
   verbose: flag('show stack traces of errors'),
   help: flag('show this help', 'h'),
 } as const
+
+function specOf(row: CommandRow): CommandSpec {
+  const [words = ''] = row.usage.split(' --')
+  const [name = '', ...rest] = words.split(' ')
+  return { ...row, name, arguments: row.arguments ?? argumentsOf(rest) }
+}
+
+/** @example argumentsOf(['NAME', '[KEY…]']) // [1, 1000] */
+function argumentsOf(words: readonly string[]): readonly [number, number] {
+  let least = 0
+  let isOptional = false
+  for (const word of words) {
+    isOptional ||= word.startsWith('[')
+    if (!isOptional && word !== '…') least++
+    if (word.endsWith(']')) isOptional = false
+  }
+  return [least, words.some((word) => word.includes('…')) ? 1000 : words.length]
+}

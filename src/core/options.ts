@@ -75,6 +75,14 @@ export function checkValues(
   }
 }
 
+/** Throws unless the value is a whole number in this range. @example checkCount('job papers: shards', 4, 1, 256) */
+export function checkCount(what: string, value: unknown, least = 1, most = Number.MAX_SAFE_INTEGER): void {
+  if (Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most) return
+  const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`
+  const text = `${what} must be a whole number ${range} (got ${String(value)})`
+  throw new RepriseError('INVALID_ARGUMENT', text, { given: String(value) })
+}
+
 /**
  * All names of an options type, separated by spaces: the compiler reports missing and unknown ones.
  * @example namesOf<{ id?: string; label?: string }>()('id label')

@@ -1,7 +1,7 @@
 // Plans a prune: removes the checkpoints beyond those kept, their writes, and the values and leaves that nothing else needs.
 
-import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
+import { checkCount } from '../../core/options.ts'
 import type { StoredValue, ThreadState } from './fold.ts'
 import { placeFrom, placesOf } from './leaves.ts'
 import type { PrunedData } from './thread-entries.ts'
@@ -13,9 +13,7 @@ export interface PruneOptions {
 
 export function planPrune(state: ThreadState, options: PruneOptions): PrunedData {
   const { keepLast = 1 } = options
-  if (!Number.isSafeInteger(keepLast) || keepLast < 1) {
-    throw new RepriseError('INVALID_ARGUMENT', 'keepLast must be a whole number of at least 1', { keepLast })
-  }
+  checkCount('keepLast', keepLast)
   // A prune reads the whole state: all pages are requested at once.
   for (const part of Object.values(state) as Keyed<unknown>[]) Keyed.need(part)
   const kept = newest(state, keepLast)

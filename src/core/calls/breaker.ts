@@ -3,8 +3,7 @@
 // service: it counts neither as a success nor as a failure, and if the call was the probe, the next call becomes the probe.
 
 import { type Duration, toMs } from '../duration.ts'
-import { RepriseError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
+import { checkCount, checkOptions } from '../options.ts'
 
 export interface BreakerPolicy {
   /** Consecutive failures after which the breaker opens. Default: 5. */
@@ -29,12 +28,7 @@ export function resolveBreaker(policy: BreakerPolicy | boolean): BreakerSettings
   const given = policy === true ? {} : policy
   checkOptions('breaker', given, known, { maxPause: 'pauseMax' })
   const { failures = 5 } = given
-  if (!(Number.isSafeInteger(failures) && failures >= 1)) {
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      `breaker.failures must be a whole number of at least 1 (got ${failures})`,
-    )
-  }
+  checkCount('breaker.failures', failures)
   return {
     failures,
     pauseMs: toMs(given.pause ?? '30s', 'breaker.pause'),

@@ -3,7 +3,7 @@
 
 import { type Duration, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
+import { checkCount, checkOptions } from '../options.ts'
 
 export interface RatePolicy {
   /** At most this many starts… */
@@ -22,16 +22,8 @@ const known = new Set(['max', 'per'])
 export function resolveRate(policy: RatePolicy): RateSettings {
   checkOptions('rate', policy, known)
   const perMs = toMs(policy.per, 'rate.per')
-  if (!(Number.isSafeInteger(policy.max) && policy.max >= 1 && perMs > 0)) {
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      'rate.max must be a whole number of at least 1, and rate.per must be above 0',
-      {
-        max: String(policy.max),
-        per: String(policy.per),
-      },
-    )
-  }
+  checkCount('rate.max', policy.max)
+  if (perMs <= 0) throw new RepriseError('INVALID_ARGUMENT', 'rate.per must be above 0', { per: String(policy.per) })
   return { max: policy.max, perMs }
 }
 

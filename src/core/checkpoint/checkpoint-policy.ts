@@ -8,7 +8,7 @@
 
 import { type Duration, formatMs, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
-import { checkOptions, namesOf } from '../options.ts'
+import { checkCount, checkOptions, namesOf } from '../options.ts'
 import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 
 /** With several triggers, the first that fires wins. An empty policy never checkpoints automatically. */
@@ -145,13 +145,8 @@ export function dalyIntervalMs(checkpointMs: number, failureEveryMs: number): nu
 export function checkPolicy(policy: CheckpointPolicy): void {
   checkOptions('checkpoint', policy, knownTriggers)
   const { every, first, each, recoverWithin, failureEvery } = policy
-  for (const [name, entries] of Object.entries({ every, first })) {
-    if (entries !== undefined && !(Number.isSafeInteger(entries) && entries >= 1)) {
-      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} must be a whole number of at least 1 entry`, {
-        given: String(entries),
-      })
-    }
-  }
+  if (every !== undefined) checkCount('checkpoint.every', every)
+  if (first !== undefined) checkCount('checkpoint.first', first)
   for (const [name, duration] of Object.entries({ each, recoverWithin, failureEvery })) {
     if (duration === undefined || (name === 'failureEvery' && duration === 'observed')) continue
     if (toMs(duration, `checkpoint.${name}`) === 0) {

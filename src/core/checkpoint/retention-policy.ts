@@ -3,7 +3,7 @@
 
 import { type Duration, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
-import { checkOptions, namesOf } from '../options.ts'
+import { checkCount, checkOptions, namesOf } from '../options.ts'
 
 /** How much to keep. With several rules, a checkpoint stays if any of them keeps it. */
 export interface RetentionPolicy {
@@ -118,12 +118,6 @@ export function keepsHistory({ history = 'all' }: RetentionPolicy): boolean {
 }
 
 function count(value: number, least: number, what: string): number {
-  if (!Number.isSafeInteger(value) || value < least) {
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      `${what} must be a whole number of at least ${least} (got ${String(value)})`,
-      { given: String(value) },
-    )
-  }
+  checkCount(what, value, least)
   return value
 }

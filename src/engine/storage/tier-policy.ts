@@ -7,7 +7,7 @@ import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkCount, checkOptions } from '../../core/options.ts'
 import type { Kernel } from './kernel.ts'
 import { changeNotes } from './key-notes.ts'
 import { checkBlobs, isObjectStore, openChunkFolder } from './open-store.ts'
@@ -72,10 +72,8 @@ function checkTier(name: string, options: TierOptions): void {
   checkBlobs(options.at)
   if (options.after !== undefined) toMs(options.after, `tiers.${name}.after`)
   for (const field of ['keep', 'over'] as const) {
-    const given = options[field]
-    if (given === undefined || (Number.isSafeInteger(given) && given >= (field === 'keep' ? 1 : 0))) continue
-    const what = `tiers.${name}.${field} must be a whole number of at least ${field === 'keep' ? 1 : 0} (got ${given})`
-    throw new RepriseError('INVALID_ARGUMENT', what, { option: field })
+    if (options[field] === undefined) continue
+    checkCount(`tiers.${name}.${field}`, options[field], field === 'keep' ? 1 : 0)
   }
   if (options.history !== undefined && typeof options.history !== 'boolean') {
     const what = `tiers.${name}.history must be true or false (got ${String(options.history)})`

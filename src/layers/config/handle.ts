@@ -4,7 +4,7 @@
 import { toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkWith, type StandardSchema } from '../../engine/model/schema.ts'
@@ -232,9 +232,7 @@ export class ConfigHandle<Value = unknown> {
 
   /** No client can have accepted this version, so a wait would never end. */
   #mustBeSet(version: number): void {
-    if (!Number.isSafeInteger(version) || version < 1) {
-      throw new RepriseError('INVALID_ARGUMENT', `a version must be a whole number of at least 1 (got ${version})`, {})
-    }
+    checkCount('a version', version)
     const latest = this.#config.versions.latest?.version ?? 0
     if (version <= latest) return
     const what = `${this.name} has no version ${version}: ${latest === 0 ? 'none was set' : `the newest is ${latest}`}`

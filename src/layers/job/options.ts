@@ -12,6 +12,7 @@ import {
   type Allowed,
   aFunction,
   aNumber,
+  checkCount,
   checkGivenOptions,
   checkOptions,
   checkValues,
@@ -130,13 +131,13 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   }
   check((options.each === undefined) !== (options.eachBatch === undefined), 'it must have either each or eachBatch')
   check(options.batch === undefined || options.eachBatch !== undefined, 'batch must come with eachBatch')
-  check(isCount(concurrency, concurrencyMax), `concurrency must be a whole number from 1 to ${concurrencyMax}`)
-  check(isCount(shards, shardsMax), `shards must be a whole number from 1 to ${shardsMax}`)
+  checkCount(`job ${name}: concurrency`, concurrency, 1, concurrencyMax)
+  checkCount(`job ${name}: shards`, shards, 1, shardsMax)
   check(!(order === 'kept' && concurrency > 1), "order: 'kept' must have a concurrency of 1: leave it out")
   check(!(order === 'kept' && shards > 1), "order: 'kept' must have one shard")
   checkOptions(`job ${name}: batch`, batch, new Set(['size', 'wait']))
-  check(isCount(batch.size ?? 100, concurrencyMax), `batch.size must be a whole number from 1 to ${concurrencyMax}`)
-  check(isCount(crashesMax, Number.MAX_SAFE_INTEGER), 'crashesMax must be a whole number of at least 1')
+  checkCount(`job ${name}: batch.size`, batch.size ?? 100, 1, concurrencyMax)
+  checkCount(`job ${name}: crashesMax`, crashesMax)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   return {
@@ -166,10 +167,6 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
     cursorName: null,
     reads: null,
   }
-}
-
-function isCount(value: number, max: number): boolean {
-  return Number.isSafeInteger(value) && value >= 1 && value <= max
 }
 
 /** Versions are compared as text, and every promise has the same text, so promises are refused. */

@@ -4,7 +4,7 @@ import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.t
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { PipelineKey } from '../../core/key-groups.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkCount, checkOptions } from '../../core/options.ts'
 import { checkFunction, checkFunctions, type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
 import { draw, type Graph, type Outlet } from './graph.ts'
@@ -193,9 +193,7 @@ export class Stream<T> {
     const { concurrency = 16, ordered: _, ...policy } = options
     checkOptions(`call ${name}`, options, new Set(['concurrency', 'ordered', 'retry', 'timeout', 'rate', 'breaker']))
     checkCallPolicy(policy as CallPolicy)
-    if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
-      throw new RepriseError('INVALID_ARGUMENT', `${name}: concurrency must be at least 1 (got ${concurrency})`)
-    }
+    checkCount(`call ${name}: concurrency`, concurrency)
     const outlet = draw(this, [], this.graph.name('operator', name), 'calls', called(call, options), [], {
       isSingle: true,
     })

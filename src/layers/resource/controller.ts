@@ -6,7 +6,7 @@ import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
@@ -55,10 +55,7 @@ export function controller<Spec = unknown, Status = unknown>(
   checkOptions(`controller ${name}`, options, known)
   checkFunctions(`controller ${name}`, options, ['reconcile'])
   const { concurrency = 1, rate, every } = options
-  if (!(Number.isSafeInteger(concurrency) && concurrency >= 1)) {
-    const what = `controller ${name}: concurrency must be a whole number of at least 1 (got ${String(concurrency)})`
-    throw new RepriseError('INVALID_ARGUMENT', what, { concurrency: String(concurrency) })
-  }
+  checkCount(`controller ${name}: concurrency`, concurrency)
   const settings: ControllerSettings = {
     concurrency,
     rate: rate ? resolveRate(rate) : null,

@@ -6,8 +6,8 @@
 import { growingPause } from '../../core/calls/pause.ts'
 import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
 import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
-import { checkGivenOptions, namesOf } from '../../core/options.ts'
+import { isReprise } from '../../core/errors.ts'
+import { checkCount, checkGivenOptions, namesOf } from '../../core/options.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
@@ -70,10 +70,7 @@ export function informer<Spec = unknown, Status = unknown>(
   checkFunctions(`informer ${name}`, options, [], ['handle'])
   const retry = resolveRetry(options.retry)
   const { concurrency = 1, rate } = options
-  if (!(Number.isSafeInteger(concurrency) && concurrency >= 1)) {
-    const what = `informer ${name}: concurrency must be a whole number of at least 1 (got ${String(concurrency)})`
-    throw new RepriseError('INVALID_ARGUMENT', what, { concurrency: String(concurrency) })
-  }
+  checkCount(`informer ${name}: concurrency`, concurrency)
   const settings = { concurrency, rate: rate ? resolveRate(rate) : null, retry, everyMs: null }
   const model = followerModel(informerKind, name)
   return {

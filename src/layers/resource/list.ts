@@ -4,6 +4,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
+import { checkCount } from '../../core/options.ts'
 import { changesAfter, insideOf, revisionGone } from './history.ts'
 import type { OpenResource } from './open-resource.ts'
 import type { ResourceObject } from './rules/object.ts'
@@ -44,9 +45,7 @@ export class Lists {
 
   async page(options: ListOptions): Promise<ResourceList> {
     const { limit } = options
-    if (limit !== undefined && (!Number.isSafeInteger(limit) || limit < 1)) {
-      throw new RepriseError('INVALID_ARGUMENT', `list: limit must be at least 1 (got ${String(limit)})`, { limit })
-    }
+    if (limit !== undefined) checkCount('list: limit', limit)
     const selector = selectorOf(options)
     const token = options.continue === undefined ? null : readToken(options.continue)
     const { revisions } = this.#resource

@@ -8,7 +8,7 @@
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/history/validity.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import { type ByteSource, heldBy } from '../../engine/checkpoint/chunk-writer.ts'
@@ -311,14 +311,7 @@ export class SaveHandle<T> extends SaveReader<T> {
 
 function modelOf(name: string, prefix: string, options: SaveOptions<never>): SaveModel {
   const { keep = 3, version = 1, upcasters = {}, valid } = options
-  if (!Number.isSafeInteger(keep) || keep < 1)
-    throw new RepriseError('INVALID_ARGUMENT', `keep must be a whole number of at least 1 (got ${String(keep)})`, {
-      keep,
-    })
-  if (!Number.isSafeInteger(version) || version < 1) {
-    throw new RepriseError('INVALID_ARGUMENT', 'the version of a save must be a whole number of at least 1', {
-      version,
-    })
-  }
+  checkCount(`save ${name}: keep`, keep)
+  checkCount(`save ${name}: version`, version)
   return { name, prefix, keep, format: version, upcasters, valid: valid as Validity<unknown> | undefined }
 }

@@ -5,6 +5,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Upcasters } from '../../core/history/fold.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
+import { checkCount } from '../../core/options.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Ops, TableState } from './state.ts'
@@ -49,10 +50,7 @@ function numberOf(foldVersion: string): string {
 }
 
 function check(name: string, version: number, migrations: object): void {
-  if (!Number.isSafeInteger(version) || version < 1) {
-    const what = `table ${name}: the version of its rows must be a whole number of at least 1 (got ${version})`
-    throw new RepriseError('INVALID_ARGUMENT', what, { name, version })
-  }
+  checkCount(`table ${name}: the version of its rows`, version)
   for (const [from, run] of Object.entries(migrations)) {
     if (/^[1-9]\d*$/.test(from) && Number(from) < version && typeof run === 'function') continue
     const what = `table ${name}: a migration must be a function from a version below ${version} (got ${from})`

@@ -4,7 +4,7 @@
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { checkName, type Engine, runs, type Workable, works } from '../../engine/model/definition.ts'
@@ -54,12 +54,7 @@ export function upload(name: string, options: UploadOptions = {}): UploadDefinit
   checkOptions(`upload ${name}`, options, known)
   checkFunctions(`upload ${name}`, options, [], ['onComplete', 'accept'])
   const { onComplete = null, starts = [], maxBytes = defaultMaxBytes, expires = '7d', accept = null } = options
-  if (!Number.isSafeInteger(maxBytes) || maxBytes < 1) {
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      `maxBytes must be a whole number of at least 1 (got ${String(maxBytes)})`,
-    )
-  }
+  checkCount(`upload ${name}: maxBytes`, maxBytes)
   for (const each of starts) {
     if (typeof each?.[runs] === 'function') continue
     throw new RepriseError('INVALID_ARGUMENT', `upload ${name}: starts must be definitions that can be run`, {})

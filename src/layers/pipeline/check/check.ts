@@ -6,7 +6,7 @@ import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
-import { checkOptions, namesOf } from '../../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../../core/options.ts'
 import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
@@ -67,9 +67,7 @@ export async function checkPipelines(
 ): Promise<PipelineCheckReport> {
   checkOptions('check', options, known)
   const { records = 10_000 } = options
-  if (!Number.isSafeInteger(records) || records < 1) {
-    throw new RepriseError('INVALID_ARGUMENT', `records must be at least 1 (got ${String(records)})`)
-  }
+  checkCount('records', records)
   checkNames(definitions, options)
   const engine = hostOf(rp)
   const checked: CheckedPipeline[] = []

@@ -5,7 +5,7 @@ import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { keyGroupsDefault, keyGroupsMax } from '../../../core/key-groups.ts'
-import { checkOptions, namesOf } from '../../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../../core/options.ts'
 import type { Attribute } from '../../../core/store/ports.ts'
 
 /** When checkpoints are made. Results become visible with a checkpoint, so this also bounds their delay. */
@@ -112,16 +112,15 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
   }
   const timeoutMs = toMs(options.checkpointTimeout ?? '10m', 'checkpointTimeout')
   if (timeoutMs <= 0) throw new RepriseError('INVALID_ARGUMENT', 'checkpointTimeout must be at least 1 ms (got 0)')
-  if (!Number.isSafeInteger(lettersMax) || lettersMax < 0) {
-    throw new RepriseError('INVALID_ARGUMENT', `deadLettersMax must be at least 0 (got ${String(lettersMax)})`)
-  }
+  checkCount('deadLettersMax', lettersMax, 0)
   const { from } = options
   if (from !== undefined && typeof from !== 'string' && !isTime(from?.time)) {
     const what = 'from must be the id of a checkpoint, or { time } in milliseconds since 1970 or as a Date'
     throw new RepriseError('INVALID_ARGUMENT', what)
   }
-  checkCount('parallelism', options.parallelism)
-  checkCount('keyGroups', options.keyGroups)
+  const { parallelism = 1, keyGroups = 1 } = options
+  checkCount('parallelism', parallelism, 1, keyGroupsMax)
+  checkCount('keyGroups', keyGroups, 1, keyGroupsMax)
   return {
     ...options,
     policy: { ...rest, ...(typeof every === 'string' ? { each: every } : every !== undefined && { every }) },
@@ -139,12 +138,6 @@ function checkNames(where: string, names: unknown): void {
   if (names === undefined || (Array.isArray(names) && names.every((name) => typeof name === 'string'))) return
   const form = where === 'rename' ? "an object, as { old: 'new' }" : "a list of names, as ['name']"
   throw new RepriseError('INVALID_ARGUMENT', `changes.${where} must be ${form}`)
-}
-
-function checkCount(name: string, count: number | undefined): void {
-  if (count === undefined || (Number.isSafeInteger(count) && count >= 1 && count <= keyGroupsMax)) return
-  const what = `${name} must be a whole number from 1 to ${keyGroupsMax} (got ${String(count)})`
-  throw new RepriseError('INVALID_ARGUMENT', what)
 }
 
 /** The parallelism and key groups of this run, checked against the checkpoint. */

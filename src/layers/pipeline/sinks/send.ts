@@ -10,7 +10,7 @@ import type { CallPolicy } from '../../../core/calls/call-policy.ts'
 import { checkCallPolicy } from '../../../core/calls/call-policy.ts'
 import { timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkCount, checkOptions } from '../../../core/options.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/base/caller.ts'
 import { type Logged, logPlace } from '../../../engine/base/log.ts'
@@ -47,9 +47,7 @@ export function sendSink<T>(
   checkOptions('sendSink', options, new Set(['concurrency', 'retry', 'timeout', 'rate', 'breaker']))
   checkCallPolicy(policy)
   checkFunction(call, 'sendSink()')
-  if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
-    throw new RepriseError('INVALID_ARGUMENT', `concurrency must be at least 1 (got ${String(concurrency)})`)
-  }
+  checkCount('sendSink: concurrency', concurrency)
   return {
     isKeyed: true,
     open: async (context, listed) => new Sender<T>(call, concurrency, policy, context, listed as Listed | null),

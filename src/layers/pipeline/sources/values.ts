@@ -2,7 +2,7 @@
 // is the number of values returned.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkCount, checkOptions } from '../../../core/options.ts'
 import { checkFunction, refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
 import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
@@ -28,9 +28,7 @@ export function generatedSource<T>(
   checkOptions('generatedSource', options, new Set(['count', 'partitions']))
   checkFunction(make, 'generatedSource()')
   const { count = Number.POSITIVE_INFINITY, partitions = 1 } = options
-  if (!Number.isSafeInteger(partitions) || partitions < 1) {
-    throw new RepriseError('INVALID_ARGUMENT', `partitions must be at least 1 (got ${String(partitions)})`)
-  }
+  checkCount('partitions', partitions)
   const names = Array.from({ length: partitions }, (_, i) => (partitions === 1 ? '' : String(i)))
   return {
     kind: 'generated',

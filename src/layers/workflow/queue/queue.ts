@@ -4,8 +4,7 @@
 import { resolveRate } from '../../../core/calls/rate.ts'
 import { type MessageId, timelineId } from '../../../core/coordinate.ts'
 import type { Shapes } from '../../../core/data-shape.ts'
-import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkCount, checkOptions } from '../../../core/options.ts'
 import type { Clock, Head, OutgoingMessage } from '../../../core/store/ports.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { readShaped } from '../../../engine/host/shaped-mail.ts'
@@ -28,16 +27,8 @@ const known = new Set(['concurrency', 'perKey', 'rate'])
 export function queue(name: string, options: QueueOptions = {}): QueueDefinition {
   checkName('queue', name)
   checkOptions(`queue ${name}`, options, known, { rateLimit: 'rate' })
-  for (const [what, limit] of Object.entries({
-    concurrency: options.concurrency,
-    perKey: options.perKey,
-  })) {
-    if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1)) {
-      throw new RepriseError('INVALID_ARGUMENT', `queue ${name}: ${what} must be a whole number of at least 1`, {
-        given: String(limit),
-      })
-    }
-  }
+  if (options.concurrency !== undefined) checkCount(`queue ${name}: concurrency`, options.concurrency)
+  if (options.perKey !== undefined) checkCount(`queue ${name}: perKey`, options.perKey)
   if (options.rate) resolveRate(options.rate)
   return {
     kind: 'queue',

@@ -400,6 +400,22 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     }
   }, 3_600_000)
 
+  it('a process that was replaced begins no transaction, and that of the other one stays open', async () => {
+    const to = await newTopic()
+    const before = await port.begin('replaced', 60_000)
+    const known = await port.begin('replaced', 60_000, before)
+    const fresh = await port.begin('replaced', 60_000, await port.begin('replaced', 60_000))
+    await port.addPartitions(fresh, to, [0])
+    const records = [{ key: null, value: Buffer.from('7'), headers: {}, time: 1 }]
+    for (const stale of [before, known]) {
+      await expect(port.begin('replaced', 60_000, stale)).rejects.toMatchObject({ code: 'TRANSACTION_EXPIRED' })
+    }
+    await port.produce(fresh, to, [{ partition: 0, records, sequence: 0 }])
+    expect(await port.end(fresh, 'commit')).toBe('ended')
+    expect(await numbersIn(to)).toEqual([7])
+    expect((await port.begin('replaced', 60_000, fresh)).epoch).toBe(fresh.epoch + 1)
+  })
+
   it('a process that was stopped and replaced is FENCED, ends, and nothing is doubled', async () => {
     const [from, to] = [await newTopic(2), await newTopic(2)]
     const total = 4000

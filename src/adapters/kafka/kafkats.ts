@@ -177,12 +177,17 @@ class KafkatsPort implements KafkaPort {
   }
 
   async begin(id: string, timeoutMs: number, known?: TransactionId): Promise<TransactionId> {
+    let isUnanswered = false
     return await this.#again(`begin ${id}`, null, async () => {
       const coordinator = await this.#coordinator(id)
+      // A request without an answer may have raised the epoch already: its retry returns that epoch, and is not stale.
+      if (known && !isUnanswered) await this.#refuseStale(coordinator, known)
+      isUnanswered = true
       const answer = await coordinator.initProducerId({
         ...{ transactionalId: id, transactionTimeoutMs: timeoutMs },
         ...(known && { producerId: known.producerId, producerEpoch: known.epoch }),
       })
+      isUnanswered = false
       if (answer.errorCode === ErrorCode.InvalidTransactionTimeout) {
         const what = `the broker does not allow transactions of ${timeoutMs} ms: lower transactionTimeout, or raise its transaction.max.timeout.ms`
         throw new RepriseError('INVALID_ARGUMENT', what, { timeoutMs })
@@ -190,6 +195,18 @@ class KafkatsPort implements KafkaPort {
       await this.#checkCoordinator(`begin ${id}`, answer.errorCode, id)
       return { id, producerId: answer.producerId, epoch: answer.producerEpoch }
     })
+  }
+
+  /**
+   * TRANSACTION_EXPIRED if a newer transaction was begun under this id. The request to begin one does not suffice: the broker
+   * aborts an open transaction of the newer process before it compares epochs. The end of a transaction is refused by its
+   * epoch first, and one that is not open is not changed.
+   */
+  async #refuseStale(coordinator: Broker, { id, producerId, epoch }: TransactionId): Promise<void> {
+    const request = { transactionalId: id, producerId, producerEpoch: epoch, committed: false }
+    const { errorCode } = await coordinator.endTxn(request)
+    const isRefused = fencing.has(errorCode) || passing.has(errorCode)
+    if (isRefused) await this.#checkCoordinator(`begin ${id}`, errorCode, id)
   }
 
   async addPartitions(transaction: TransactionId, topic: string, partitions: readonly number[]): Promise<void> {

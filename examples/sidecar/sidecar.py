@@ -74,7 +74,7 @@ def main(count):
         except RuntimeError as error:
             if error.args[0] != "FENCED":
                 raise
-            epoch = lease()  # The server was started again: our lease went with it, what we wrote did not.
+            epoch = lease()  # Another program took the timeline; what we wrote is there.
             continue
         total, seq = total + n, n
         if seq % 10 == 0:

@@ -101,6 +101,41 @@ onEveryStore(
       expect((await write(here)).value).toMatchObject({ seq: 3 })
     })
 
+    it('continues a lease at any server, also after the first one is gone, and refuses its token once it is over', async () => {
+      const [here, there] = await twoServers()
+      const { value: mine } = await here.ask(`${notes}/lease`, { body: { holder: 'one' } })
+      const write = (server: TestServer, epoch: number, key: string) =>
+        server.ask(`${notes}/entries`, { body: { ...entries('a'), epoch }, key })
+      // In turns, as a proxy distributes them: appends, a repeated one, renewals and checkpoints.
+      for (const [n, server] of [there, here, there, there, here].entries()) {
+        expect((await write(server, mine.epoch, `k${n}`)).value).toMatchObject({ seq: n + 1, isDuplicate: false })
+      }
+      expect((await write(there, mine.epoch, 'k4')).value).toMatchObject({ seq: 5, isDuplicate: true })
+      for (const server of [here, there, here]) {
+        const { value } = await server.ask(`${notes}/lease/renew`, { body: { epoch: mine.epoch } })
+        expect(value).toMatchObject({ holder: 'one', epoch: mine.epoch, seq: 5 })
+        const put = await server.ask(`${notes}/checkpoint?seq=5&epoch=${mine.epoch}`, { method: 'PUT', body: {} })
+        expect(put.status).toBe(200)
+      }
+      const both = await Promise.all([here, there, here, there].map((server, n) => write(server, mine.epoch, `b${n}`)))
+      expect(both.map(({ status }) => status)).toEqual([200, 200, 200, 200])
+      // Others are refused by both, whichever has the lease now.
+      for (const server of [here, there]) {
+        expect((await server.ask(`${notes}/entries`, { body: entries('x') })).value.code).toBe('OWNED')
+        expect((await server.ask(`${notes}/lease`, { body: { holder: 'two' } })).value.code).toBe('OWNED')
+      }
+      await here.server.close()
+      expect((await write(there, mine.epoch, 'after')).value.seq).toBe(10)
+      const { value: theirs } = await there.ask(`${notes}/lease`, { body: { holder: 'two', takeover: true } })
+      expect((await write(there, mine.epoch, 'late')).value.code).toBe('FENCED')
+      expect((await write(there, theirs.epoch, 'theirs')).value.seq).toBe(11)
+      const released = await there.ask(`${notes}/lease?epoch=${theirs.epoch}`, { method: 'DELETE' })
+      expect(released.value).toEqual({ released: true })
+      const fresh = await startServer({ rp: here.rp })
+      expect((await write(fresh, theirs.epoch, 'late')).value.code).toBe('FENCED')
+      expect((await fresh.ask(`${notes}/history`)).value.coordinate.seq).toBe(11)
+    })
+
     it('gives a checkpoint back with the coordinate that it was put with', async () => {
       const [here, there] = await twoServers()
       await here.ask(`${notes}/entries`, { body: entries('a', 'b', 'c'), key: 'k1' })
@@ -145,6 +180,18 @@ onEveryStore(
       expect((await fresh.ask(`${notes}/entries`, { body: entries('a', 'b', 'c'), key: 'k1' })).value.isDuplicate).toBe(
         true,
       )
+    })
+
+    it('gives one answer to concurrent repeats of a checkpoint under one key, and refuses another state under it', async () => {
+      const servers = await twoServers()
+      await servers[0].ask(`${notes}/entries`, { body: entries('a') })
+      const put = (n: number, body: object) =>
+        servers[n % 2 === 0 ? 0 : 1].ask(`${notes}/checkpoint?seq=1`, { method: 'PUT', body, key: 'p' })
+      const told = await Promise.all([...Array(8).keys()].map((n) => put(n, { total: 1 })))
+      expect(told.map(({ status, value }) => [status, value.id])).toEqual(Array(8).fill([200, told[0]!.value.id]))
+      expect(told.filter(({ value }) => !value.isDuplicate)).toHaveLength(1)
+      expect((await servers[0].ask(`${notes}/checkpoints`)).value.checkpoints).toHaveLength(1)
+      expect((await put(1, { total: 2 })).value.code).toBe('KEY_REUSED')
     })
 
     it('keeps as many checkpoints as it is told, and its timelines pass verify', async () => {

@@ -97,9 +97,9 @@ export const sidecarRoutes: readonly Route[] = [
     body: shapes.object({ epoch, ttlMs }, ['epoch']),
     answer: lease,
     once: 'engine',
-    call({ server, principal, params, body }) {
+    async call({ server, principal, params, body }) {
       const asked = body as { epoch: number; ttlMs?: number }
-      return server.sidecars.renew(reachedId(principal, params.timeline!), asked.epoch, asked.ttlMs)
+      return await server.sidecars.renew(reachedId(principal, params.timeline!), asked.epoch, asked.ttlMs)
     },
   },
   {
@@ -179,14 +179,15 @@ export const sidecarRoutes: readonly Route[] = [
 async function put({ engine, server, principal, params, query, body, bytes, asked, key }: Call) {
   const { timeline } = await reached(engine, principal, params.timeline!)
   const [seq, digest, epochGiven] = [query.number('seq'), query.text('digest'), query.number('epoch')]
-  server.sidecars.check(timeline, epochGiven)
   const type = (asked.header('content-type') ?? 'application/octet-stream').slice(0, 200)
   const what: Put = bytes ? { kind: 'bytes', bytes, type } : { kind: 'json', value: body }
-  return await putCheckpoint(engine, timeline, what, {
-    seq: seq!,
-    keep: query.number('keep') ?? 3,
-    ...(digest !== undefined && { digest }),
-    ...(epochGiven !== undefined && { epoch: epochGiven }),
-    ...(key !== undefined && { id: checkpointId(principal.name, timeline, key) }),
-  })
+  return await server.sidecars.write(timeline, epochGiven, (epoch) =>
+    putCheckpoint(engine, timeline, what, {
+      seq: seq!,
+      keep: query.number('keep') ?? 3,
+      ...(digest !== undefined && { digest }),
+      ...(epoch !== undefined && { epoch }),
+      ...(key !== undefined && { id: checkpointId(principal.name, timeline, key) }),
+    }),
+  )
 }

@@ -1,12 +1,13 @@
-// A lease: this process owns a timeline on behalf of one client, while that client renews it. The epoch is the fencing token:
-// every write names it, and an outdated one is refused, here and in the store.
+// A lease: this process owns a timeline on behalf of one client, while that client renews it. The epoch under which the client
+// got it is the fencing token: every write names it, and an outdated one is refused, here and in the store. Another server on
+// the store continues the lease when the client writes there, under a newer epoch of the timeline and the same token.
 
 import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
-import { leaseMark, noLease } from '../../engine/writing/leased.ts'
+import { type LeaseMark, leaseAt, leaseMark, noLease } from '../../engine/writing/leased.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { type Appended, type AppendRequest, appendOnce, entriesOf } from './append.ts'
 import { foldOf } from './fold.ts'
@@ -32,7 +33,8 @@ export interface LeaseRequest {
 
 export class Lease {
   readonly holder: string
-  readonly epoch: number
+  /** The fencing token: the epoch of the timeline when the client got the lease. */
+  readonly token: number
   readonly #engine: Reprise
   readonly #open: OpenTimeline<unknown>
   readonly #onOver: () => void
@@ -43,12 +45,12 @@ export class Lease {
   private constructor(
     engine: Reprise,
     open: OpenTimeline<unknown>,
-    { holder, ttlMs }: LeaseRequest,
+    { holder, ttlMs, token }: Pick<LeaseRequest, 'holder' | 'ttlMs'> & { readonly token: number },
     onOver: () => void,
   ) {
     this.#engine = engine
     this.#open = open
-    this.epoch = open.epoch
+    this.token = token
     this.holder = holder
     this.#ttlMs = ttlMs
     this.#onOver = onOver
@@ -56,19 +58,28 @@ export class Lease {
   }
 
   static async take(engine: Reprise, id: TimelineId, request: LeaseRequest, onOver: () => void): Promise<Lease> {
-    const { takeover, waitMs } = request
+    const { takeover, waitMs, holder, ttlMs } = request
     const open = await hostOf(engine).openTimeline(id, foldOf(engine, id), { takeover, wait: waitMs })
-    // Processes that write the timeline in turns must not treat it as free between two writes.
-    await open.write([], { attributes: leaseMark(open.epoch, request.holder) }).catch(async (error) => {
-      await open.shut().catch(() => undefined)
-      throw error
-    })
-    return new Lease(engine, open, request, onOver)
+    await marked(open, { token: open.epoch, holder, ttlMs })
+    return new Lease(engine, open, { ...request, token: open.epoch }, onOver)
+  }
+
+  /** Continues a lease that a client got from another server. Null: the lease is over. */
+  static async continue(engine: Reprise, id: TimelineId, token: number, onOver: () => void): Promise<Lease | null> {
+    const isOver = async () => leaseAt(await engine.head(id))?.token !== token
+    if (await isOver()) return null
+    const open = await hostOf(engine).openTimeline(id, foldOf(engine, id), { takeover: true })
+    // The mark of the epoch before: a lease that began after it was read is not displaced for good.
+    const mark = leaseAt(await engine.head(id), open.epoch - 1)
+    if (mark) await marked(open, mark)
+    if (mark?.token === token) return new Lease(engine, open, { ...mark, token }, onOver)
+    await open.shut()
+    return null
   }
 
   get view(): LeaseView {
-    const { timeline, epoch, seq, digest } = this.#open.coordinate
-    return { timeline, epoch, seq, digest, holder: this.holder, until: this.#until }
+    const { timeline, seq, digest } = this.#open.coordinate
+    return { timeline, epoch: this.token, seq, digest, holder: this.holder, until: this.#until }
   }
 
   /** Another owner took over, or this process was declared dead. */
@@ -76,12 +87,17 @@ export class Lease {
     return this.#open.broken !== null || this.#open.closing !== null
   }
 
-  /** Refuses an epoch other than this lease's. */
-  check(epoch: number): void {
+  /** The current epoch of the timeline, under which this process writes. */
+  get epoch(): number {
+    return this.#open.epoch
+  }
+
+  /** FENCED: another server continued the lease, or another client took it. The store decides. */
+  async checkHeld(): Promise<void> {
     const { timeline } = this.#open.coordinate
-    if (epoch === this.epoch && !this.isLost) return
-    const what = `the epoch ${epoch} of ${timeline} is over: take a new lease`
-    throw new RepriseError('FENCED', what, { timeline, epoch })
+    if (!this.isLost && (await this.#engine.head(timeline))?.epoch === this.epoch) return
+    await this.leave().catch(() => undefined)
+    throw new RepriseError('FENCED', `${timeline} was taken over`, { timeline, epoch: this.token })
   }
 
   renew(ttlMs = this.#ttlMs): LeaseView {
@@ -94,7 +110,7 @@ export class Lease {
 
   async append(request: AppendRequest): Promise<Appended> {
     const open = this.#open
-    assert(open.epoch === this.epoch, 'a lease writes under the epoch that its holder was told')
+    assert(open.epoch >= this.token, 'a lease is continued under a newer epoch')
     const { expect, signal } = request
     const options = { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
     const write = () => open.write(entriesOf(request), options)
@@ -113,4 +129,19 @@ export class Lease {
     this.#onOver()
     await this.#open.shut({ attributes: noLease })
   }
+
+  /** Releases the timeline when this server closes: the client continues at another one, unless the timeline is taken first. */
+  async leave(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#onOver()
+    await this.#open.shut()
+  }
+}
+
+/** Processes that write the timeline in turns must not treat it as free between two writes. */
+async function marked(open: OpenTimeline<unknown>, mark: Omit<LeaseMark, 'epoch'>): Promise<void> {
+  await open.write([], { attributes: leaseMark({ ...mark, epoch: open.epoch }) }).catch(async (error) => {
+    await open.shut().catch(() => undefined)
+    throw error
+  })
 }

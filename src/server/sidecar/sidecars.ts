@@ -3,7 +3,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
@@ -13,6 +13,8 @@ import { foldOf } from './fold.ts'
 import { Lease, type LeaseRequest, type LeaseView } from './lease.ts'
 
 const turnWaitMs = 20_000
+/** Attempts of a write under a lease that other servers continue at the same time. */
+const attemptsMax = 10
 
 interface Shared {
   readonly opening: Promise<{ readonly turns: TurnTimeline<unknown>; readonly writer: TurnWriter<unknown> }>
@@ -35,13 +37,8 @@ export class Sidecars {
 
   /** Appends under the epoch of a lease, or without an epoch if the timeline is not leased. */
   async append(id: TimelineId, request: AppendRequest, epoch: number | undefined): Promise<Appended> {
+    if (epoch !== undefined) return await this.#leased(id, epoch, (lease) => lease.append(request))
     const lease = this.#lease(id)
-    if (epoch !== undefined) {
-      if (!lease) throw fenced(id, epoch)
-      lease.check(epoch)
-      lease.renew()
-      return await lease.append(request)
-    }
     if (lease) throw owned(id, lease)
     // Invalid entries are refused before the timeline is opened.
     const entries = entriesOf(request)
@@ -63,47 +60,47 @@ export class Sidecars {
       if (held && !request.takeover) throw owned(id, held)
       if (!held && this.#leases.size >= this.#openMax) throw full(this.#openMax)
       foldOf(this.#engine, id)
-      await held?.end()
+      // Another server may have continued it: then there is nothing to end here.
+      await held?.end().catch(() => undefined)
       await this.#letGo(id)
-      const lease = await Lease.take(this.#engine, id, request, () => {
-        if (this.#leases.get(id) === lease) this.#leases.delete(id)
-      })
-      assert(!this.#leases.has(id), 'a timeline has one lease')
-      this.#leases.set(id, lease)
-      return lease.view
+      const lease = await Lease.take(this.#engine, id, request, () => this.#over(id, lease))
+      return this.#keep(id, lease).view
     })
   }
 
-  renew(id: TimelineId, epoch: number, ttlMs: number | undefined): LeaseView {
-    const lease = this.#lease(id)
-    if (!lease) throw fenced(id, epoch)
-    lease.check(epoch)
-    return lease.renew(ttlMs)
+  async renew(id: TimelineId, epoch: number, ttlMs: number | undefined): Promise<LeaseView> {
+    return await this.#leased(id, epoch, async (lease) => {
+      await lease.checkHeld()
+      return lease.renew(ttlMs)
+    })
   }
 
   async release(id: TimelineId, epoch: number): Promise<void> {
-    await this.#alone(id, async () => {
+    await this.#leased(id, epoch, (lease) => this.#alone(id, () => lease.end()))
+  }
+
+  /**
+   * A write other than an append, with the epoch of the timeline under which the lease writes: FENCED with a stale one, OWNED
+   * without one if there is a lease.
+   */
+  async write<T>(
+    id: TimelineId,
+    epoch: number | undefined,
+    work: (epoch: number | undefined) => Promise<T>,
+  ): Promise<T> {
+    if (epoch === undefined) {
       const lease = this.#lease(id)
-      if (!lease) throw fenced(id, epoch)
-      lease.check(epoch)
-      await lease.end()
+      if (lease) throw owned(id, lease)
+      return await work(undefined)
+    }
+    return await this.#leased(id, epoch, async (lease) => {
+      await lease.checkHeld()
+      return await work(lease.epoch)
     })
   }
 
-  /** Checks a write other than an append: FENCED with a stale epoch, OWNED without one if there is a lease. */
-  check(id: TimelineId, epoch: number | undefined): void {
-    const lease = this.#lease(id)
-    if (epoch === undefined) {
-      if (lease) throw owned(id, lease)
-      return
-    }
-    if (!lease) throw fenced(id, epoch)
-    lease.check(epoch)
-    lease.renew()
-  }
-
   async close(): Promise<void> {
-    await Promise.allSettled([...this.#leases.values()].map((lease) => lease.end()))
+    await Promise.allSettled([...this.#leases.values()].map((lease) => lease.leave()))
     await Promise.allSettled([...this.#shared.keys()].map((id) => this.#letGo(id)))
   }
 
@@ -111,6 +108,46 @@ export class Sidecars {
     const lease = this.#leases.get(id)
     if (lease?.isLost) this.#leases.delete(id)
     return lease && !lease.isLost ? lease : null
+  }
+
+  #keep(id: TimelineId, lease: Lease): Lease {
+    assert(!this.#leases.has(id), 'a timeline has one lease')
+    this.#leases.set(id, lease)
+    return lease
+  }
+
+  #over(id: TimelineId, lease: Lease): void {
+    if (this.#leases.get(id) === lease) this.#leases.delete(id)
+  }
+
+  /** Works under a lease, which counts as a sign of life. A client whose writes arrive at several servers moves its lease. */
+  async #leased<T>(id: TimelineId, token: number, work: (lease: Lease) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      const lease = await this.#under(id, token)
+      lease.renew()
+      try {
+        return await work(lease)
+      } catch (error) {
+        // Another server continued the lease, or another client took it: the head of the timeline decides which.
+        if (!isReprise(error, 'FENCED') || attempt >= attemptsMax) throw error
+      }
+    }
+  }
+
+  /** The lease with this token, from another server if it is not held here. FENCED: it is over. */
+  async #under(id: TimelineId, token: number): Promise<Lease> {
+    const known = this.#lease(id)
+    if (known?.token === token) return known
+    return await this.#alone(id, async () => {
+      const held = this.#lease(id)
+      if (held?.token === token) return held
+      if (held) throw fenced(id, token)
+      if (this.#leases.size >= this.#openMax) throw full(this.#openMax)
+      await this.#letGo(id)
+      const lease = await Lease.continue(this.#engine, id, token, () => lease && this.#over(id, lease))
+      if (!lease) throw fenced(id, token)
+      return this.#keep(id, lease)
+    })
   }
 
   async #inTurns<T>(id: TimelineId, work: (open: Awaited<Shared['opening']>) => Promise<T>): Promise<T> {
@@ -170,7 +207,7 @@ function fenced(timeline: string, epoch: number): RepriseError {
   return new RepriseError('FENCED', what, { timeline, epoch })
 }
 
-function owned(timeline: string, { holder, epoch }: Lease): RepriseError {
+function owned(timeline: string, { holder, token: epoch }: Lease): RepriseError {
   const what = `${holder} has the lease of ${timeline}: wait, or take it over`
   return new RepriseError('OWNED', what, { timeline, holder, epoch })
 }

@@ -446,8 +446,8 @@ async function verifyAll(file, count) {
 async function skipFinished(rp, keys) {
   const items = Array.from({ length: keys }, (_, n) => `item-${n}`)
   const work = job('items', { source: items, key: (item) => item, each: () => undefined })
-  await (await rp.run(work, {})).result()
-  return await cost(keys, async () => await (await rp.run(work, {})).result())
+  await (await rp.run(work)).result()
+  return await cost(keys, async () => await (await rp.run(work)).result())
 }
 
 /** With the statistics that ANALYZE leaves, from which SQLite may choose another plan. */

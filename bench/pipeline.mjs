@@ -93,7 +93,7 @@ async function windows(records, keys) {
         .to('out', collectSink())
     })
     const cpu = process.cpuUsage()
-    await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
+    await rp.run(drawn, { checkpoint: { every: '1s' } }).result()
     const value = perSecond(records, process.cpuUsage(cpu))
     await rp.close()
     return { value, baseline }
@@ -117,7 +117,7 @@ async function branches(records, isJoin) {
       met.filter((n) => n < -1_000_000).to('out', collectSink())
     })
     const cpu = process.cpuUsage()
-    await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
+    await rp.run(drawn, { checkpoint: { every: '1s' } }).result()
     const value = perSecond(records, process.cpuUsage(cpu))
     await rp.close()
     return { value, baseline }
@@ -187,7 +187,7 @@ async function checkpointStall(keys) {
         .filter(({ value }) => value < 0)
         .to('out', collectSink())
     })
-    const run = await rp.run(drawn, {}, { checkpoint: { every: '1h' } }).started()
+    const run = await rp.run(drawn, { checkpoint: { every: '1h' } }).started()
     while (run.status.records < keys) await new Promise((resolve) => setTimeout(resolve, 10))
     longest = 0
     isWatching = true
@@ -199,7 +199,7 @@ async function checkpointStall(keys) {
     const stall = longest
     await run.cancel()
     const before = performance.now()
-    const again = await rp.run(drawn, {}, { checkpoint: { every: '1h' } }).started()
+    const again = await rp.run(drawn, { checkpoint: { every: '1h' } }).started()
     const restoreMs = performance.now() - before
     await again.cancel()
     await rp.close()
@@ -275,7 +275,7 @@ async function nexmark(name, count) {
         .to('out', collectSink())
     })
     const cpu = process.cpuUsage()
-    await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
+    await rp.run(drawn, { checkpoint: { every: '1s' } }).result()
     const value = perSecond(count, process.cpuUsage(cpu))
     await rp.close()
     return { value, baseline }
@@ -321,7 +321,7 @@ async function countInKafka(brokers, name, records) {
           }),
         )
     })
-    const run = await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).started()
+    const run = await rp.run(drawn, { checkpoint: { every: '1s' } }).started()
     const cpu = process.cpuUsage()
     while (run.status.records < records) await new Promise((resolve) => setTimeout(resolve, 5))
     await run.stop()

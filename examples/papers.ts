@@ -49,7 +49,7 @@ export const papers = job('papers', {
 
 if (process.argv[1]?.endsWith('papers.ts')) {
   const rp = await open()
-  const run = await rp.run(papers, undefined, { report: 'auto', signals: true })
+  const run = await rp.run(papers, { report: 'auto', signals: true })
   console.log(await run.result())
   await rp.close()
 }

@@ -33,7 +33,7 @@ export async function runExample(url: string, file: string, orders: readonly Ord
   appendFileSync(file, orders.map((order) => `${JSON.stringify(order)}\n`).join(''))
   const rp = await open(url)
   try {
-    const run = await rp.run(revenueOf(file), {}, { checkpoint: { every: '50ms' } }).started()
+    const run = await rp.run(revenueOf(file), { checkpoint: { every: '50ms' } }).started()
     // Of this process, since it was started: what it has read of the orders above.
     while (run.status.records < orders.length) await new Promise((resolve) => setTimeout(resolve, 5))
     const { status, records } = await run.stop({ drain })

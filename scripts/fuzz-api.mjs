@@ -129,7 +129,7 @@ async function start() {
   await handle.checkpoint()
   await handle.close()
   await rp.run(few).result()
-  await rp.run(flow, undefined, { id: 'one' })
+  await rp.run(flow, { id: 'one' })
   const token = randomUUID() + randomUUID()
   // A wait for something that never comes is a wish of the client's: it is cut short.
   const limits = { ...defaultServerLimits, requestMs: 2000 }

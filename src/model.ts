@@ -29,3 +29,4 @@ export type {
   Transfer,
   Verb,
 } from './engine/model/model.ts'
+export type { IsNone, RunArguments, TakesInput } from './engine/model/run-arguments.ts'

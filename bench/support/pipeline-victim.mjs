@@ -19,7 +19,7 @@ const counting = pipeline('counting', (p) => {
 })
 
 const rp = await open(url)
-const run = await rp.run(counting, {}, { checkpoint: { every: '100ms' }, takeover: true }).started()
+const run = await rp.run(counting, { checkpoint: { every: '100ms' }, takeover: true }).started()
 console.log('STARTED')
 const watch = setInterval(() => {
   if (out.values.length === 0) return

@@ -32,7 +32,7 @@ const all = new Promise((resolve) => {
   onAll = resolve
 })
 if (mode === 'start')
-  await Promise.all(Array.from({ length: count }, (_, i) => rp.run(hanging, undefined, { id: `h${i}` })))
+  await Promise.all(Array.from({ length: count }, (_, i) => rp.run(hanging, { id: `h${i}` })))
 else rp.work([hanging])
 if (mode === 'wait') process.send('ready')
 await all

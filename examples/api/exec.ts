@@ -32,7 +32,7 @@ export default [
       started = resolve
     })
     const sleeper = exec('sleeper', { command: ['sleep', '60'], state: join(folder, 'ckpt') })
-    const run = await rp.run(sleeper, undefined, {
+    const run = await rp.run(sleeper, {
       onEvent: (event) => event.kind === 'started' && started(),
     })
     await isStarted

@@ -128,7 +128,7 @@ export default [
         await ctx.effect('charge', ({ key }) => `charged ${customer} under ${key}`)
       },
     })
-    assert.equal((await rp.run(charge, undefined, {}).stop()).failed, 0)
+    assert.equal((await rp.run(charge).stop()).failed, 0)
   }),
   example(['ItemContext.memo'], async (rp) => {
     const length = memo('length', { version: 1, run: (text: string) => text.length })
@@ -209,7 +209,7 @@ export default [
     const written: string[] = []
     const reporter = makeReporter('lines', { write: (text) => void written.push(text), isTTY: false })
     const papers = job('papers', { source: ['a'], each: () => 1 })
-    await rp.run(papers, undefined, { report: reporter }).result()
+    await rp.run(papers, { report: reporter }).result()
     assert.ok(written.length > 0)
   }),
   example(['jobKind', 'jobFold'], async (rp) => {

@@ -35,7 +35,7 @@ export default [
           )
       })
       // Committed with each checkpoint: readers of committed records see every total once.
-      await rp.run(revenue, {}, { checkpoint: { every: '1s' } }).result()
+      await rp.run(revenue, { checkpoint: { every: '1s' } }).result()
     },
     'compiled',
   ),

@@ -27,7 +27,7 @@ export default [
             }),
           )
       })
-      await rp.run(paid, {}).result()
+      await rp.run(paid).result()
     },
     'compiled',
   ),

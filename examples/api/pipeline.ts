@@ -87,7 +87,7 @@ export default [
           .aggregate(sum((order) => order.cents))
           .to('totals', totals)
       })
-      assert.equal((await rp.run(revenue, {}).result()).status, 'completed')
+      assert.equal((await rp.run(revenue).result()).status, 'completed')
       assert.equal(totals.values.length, 3)
     },
   ),
@@ -105,7 +105,7 @@ export default [
         .map((word) => word.toUpperCase())
         .to('words', words)
     })
-    await rp.run(shout, {}).result()
+    await rp.run(shout).result()
     assert.equal(words.values.length, 5)
   }),
   example(['Stream.call', 'pageSource', 'generatedSource', 'printSink'], async (rp) => {
@@ -125,7 +125,7 @@ export default [
         .filter(() => false)
         .to('printed', printSink())
     })
-    await rp.run(priced, {}).result()
+    await rp.run(priced).result()
     assert.deepEqual(prices.values, [0, 100, 200])
   }),
   example(['logOf'], async (rp) => {
@@ -144,7 +144,7 @@ export default [
         .process('seen', { onRecord: (_, record) => logOf(record, log).debug('seen') })
         .to('nothing', collectSink())
     })
-    await rp.run(logged, {}).result()
+    await rp.run(logged).result()
     const of = { pipeline: 'pipeline/logged' }
     assert.deepEqual(told, [
       { message: 'asked', ...of, operator: 'price', key: keys[0], attempt: 1, cents: 500 },
@@ -165,7 +165,7 @@ export default [
       const table = p.from('table', csvSource(write('a.csv', 'text\nfour\n'))).map((row) => row.text!)
       log.union(json, table).to('texts', fileSink<string>({ folder: out }))
     })
-    await rp.run(reading, {}).result()
+    await rp.run(reading).result()
     assert.ok(readdirSync(out).length > 0)
   }),
   example(['entrySource', 'count', 'KeyedStream.aggregate'], async (rp) => {
@@ -178,7 +178,7 @@ export default [
         .aggregate('so-far', count())
         .to('seen', seen)
     })
-    await rp.run(counting, {}).result()
+    await rp.run(counting).result()
     assert.equal(seen.values[0]!.value, 1)
   }),
   example(
@@ -209,7 +209,7 @@ export default [
           )
           .to('newest-out', collectSink())
       })
-      await rp.run(many, {}).result()
+      await rp.run(many).result()
       assert.ok(out.values.length > 0)
     },
   ),
@@ -291,7 +291,7 @@ export default [
         checked.to('totals', collectSink())
         checked.side('large').to('large', large)
       })
-      await rp.run(guard, {}).result()
+      await rp.run(guard).result()
       assert.equal(large.values.length, 1)
     },
   ),
@@ -311,7 +311,7 @@ export default [
       )
       a.joinLatest('latest', b, (order, found) => `${found?.name} ${order.cents}`).to('latest-out', collectSink())
     })
-    await rp.run(joins, {}).result()
+    await rp.run(joins).result()
     assert.deepEqual(joined.values, ['Ann: 500'])
   }),
   example(['Stream.broadcast'], async (rp) => {
@@ -327,7 +327,7 @@ export default [
         )
         .to('priced', priced)
     })
-    await rp.run(rated, {}).result()
+    await rp.run(rated).result()
     assert.equal(priced.values.length, 3)
   }),
   example(['tableSink', 'timelineSink'], async (rp) => {
@@ -351,7 +351,7 @@ export default [
         }),
       )
     })
-    await rp.run(into, {}).result()
+    await rp.run(into).result()
     assert.ok((await rp.open(audit, orders[0]!.customer)).state > 0)
   }),
   example(
@@ -361,7 +361,7 @@ export default [
         // At least once, each time with the same Idempotency-Key.
         p.from('orders', valueSource(orders)).to('out', httpSink({ url: 'https://example.com/orders' }))
       })
-      await rp.run(posted, {}).result()
+      await rp.run(posted).result()
     },
     'compiled',
   ),
@@ -390,7 +390,7 @@ export default [
       const { migrations } = await import('reprise/migrate')
       const steps = [{ id: '001-orders', sql: 'CREATE TABLE orders (customer TEXT, cents INTEGER)' }]
       await rp.run(migrations('tables', { steps })).result()
-      await rp.run(sinks, {}).result()
+      await rp.run(sinks).result()
       assert.equal(sent.length, 3)
       assert.equal((await rp.sql('SELECT n FROM cents')).length, 3)
     },
@@ -415,7 +415,7 @@ export default [
       const entry = ({ cents }: Order) => ({ type: 'paid' as const, cents })
       all.to('journal', timelineSink({ timeline: journal, id: (order: Order) => order.customer, entry }))
     })
-    await rp.run(books, {}).result()
+    await rp.run(books).result()
     assert.equal((await rp.open(spent)).get('bob'), 100)
     assert.equal((await rp.open(journal, 'ann')).state, 750)
   }),
@@ -428,7 +428,7 @@ export default [
           httpSink<Order>({ url: 'https://example.com/orders', retry: { attempts: 5 } }),
         )
       })
-      await rp.run(posting, {}).result()
+      await rp.run(posting).result()
     },
     'compiled',
   ),
@@ -453,7 +453,7 @@ export default [
           .filter(() => false)
           .to('nothing', collectSink())
       })
-      const run = await rp.run(endless, {}).started()
+      const run = await rp.run(endless).started()
       await run.checkpoint()
       await run.savepoint({ label: 'before the sale' })
       const { status, checkpoint } = await run.stop()
@@ -461,7 +461,7 @@ export default [
       assert.equal((await readPipelineState(rp, 'pipeline/endless', 'counts', 1)).length, 1)
       const since = { before: checkpoint!, key: 1 }
       assert.deepEqual(await comparePipelineState(rp, 'pipeline/endless', 'counts', since), [])
-      const again = await rp.run(endless, {}).started()
+      const again = await rp.run(endless).started()
       assert.equal((await again.cancel()).status, 'cancelled')
     },
   ),
@@ -478,7 +478,7 @@ export default [
         .filter(() => false)
         .to('good', collectSink())
     })
-    const run = await rp.run(strict, {}, { deadLettersMax: 10 }).started()
+    const run = await rp.run(strict, { deadLettersMax: 10 }).started()
     while (run.status.records < 10) await run.checkpoint()
     const [letter] = await run.letters()
     assert.equal(letter!.value, 3)
@@ -509,7 +509,7 @@ export default [
         )
         .to('out', out)
     })
-    await rp.run(weighed, {}).result()
+    await rp.run(weighed).result()
     assert.deepEqual(out.values, [1000, 100, 500])
   }),
 ]

@@ -16,7 +16,7 @@ export default [
           .map(({ kind, row, before }) => ({ kind, row, before }))
           .to('out', printSink())
       })
-      const run = await rp.run(changes, {}).started()
+      const run = await rp.run(changes).started()
       const { bytes } = await slotLag({ url, slot: 'reprise_pipeline_changes_orders' })
       console.log(`the server keeps ${bytes} bytes for it`)
       await run.stop()

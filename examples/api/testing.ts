@@ -124,7 +124,7 @@ export default [
   }),
   example(['checkHistories'], async (rp, folder) => {
     const quick = workflow('quick', async (ctx) => ctx.step('a', () => 1))
-    await rp.run(quick, undefined, { id: '1' }).result()
+    await rp.run(quick, { id: '1' }).result()
     await saveHistory(rp, 'workflow/quick/1', `${folder}/1.json`)
     assert.equal(await checkHistories([quick], folder), 1)
   }),

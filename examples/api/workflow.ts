@@ -123,7 +123,7 @@ export default [
     assert.equal(await rp.run(monthly, 1).result(), 360)
   }),
   example(['signal', 'WorkflowContext.signal', 'WorkflowRun.signal', 'WorkflowRun.waitsFor'], async (rp) => {
-    const run = await rp.run(waiting, undefined, { id: 'w1' })
+    const run = await rp.run(waiting, { id: 'w1' })
     await run.signal(paid, { cents: 7 }, { key: 'payment-1' })
     assert.equal(await run.result(), 7)
     assert.deepEqual(await run.waitsFor(), [])
@@ -150,7 +150,7 @@ export default [
         await ctx.signal('done')
         return sum
       })
-      const run = await rp.run(cart, undefined, { id: 'c1' })
+      const run = await rp.run(cart, { id: 'c1' })
       assert.equal(await run.update(add, 5), 5)
       assert.equal(await run.query(total), 5)
       await run.signal('done')
@@ -160,10 +160,10 @@ export default [
   example(
     ['WorkflowRun.started', 'WorkflowRun.cancel', 'WorkflowRun.terminate', 'WorkflowRun.status', 'WorkflowRun.state'],
     async (rp) => {
-      const one = await rp.run(waiting, undefined, { id: 'w1' }).started()
+      const one = await rp.run(waiting, { id: 'w1' }).started()
       await one.cancel('nobody pays')
       await assert.rejects(one.result())
-      const two = await rp.run(waiting, undefined, { id: 'w2' })
+      const two = await rp.run(waiting, { id: 'w2' })
       await two.terminate('wrong input')
       await assert.rejects(two.result())
       assert.equal((await two.status()).status, 'terminated')
@@ -178,7 +178,7 @@ export default [
         retry: { attempts: 1 },
       })
     })
-    const run = await rp.run(fetching, undefined, { id: 'f1' })
+    const run = await rp.run(fetching, { id: 'f1' })
     await assert.rejects(run.result())
     isUp = true
     await run.retry()
@@ -230,7 +230,7 @@ export default [
       'WorkflowRuns.fork',
     ],
     async (rp) => {
-      for (const id of ['w1', 'w2', 'w3']) await rp.run(waiting, undefined, { id })
+      for (const id of ['w1', 'w2', 'w3']) await rp.run(waiting, { id })
       const runs = workflows(rp).of(waiting)
       assert.equal((await runs.signal({ status: 'running' }, paid, { cents: 1 })).done.length, 3)
       for (const id of ['w1', 'w2', 'w3']) await runs.get(id).result()

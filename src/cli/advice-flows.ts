@@ -27,7 +27,7 @@ export const revenue = pipeline('advised-revenue', (p) => {
 })
 
 const rp = await open()
-console.log(await rp.run(revenue, {}, { checkpoint: { recoverWithin: 'BUDGET' } }).result(), totals.values)
+console.log(await rp.run(revenue, { checkpoint: { recoverWithin: 'BUDGET' } }).result(), totals.values)
 await rp.close()
 `,
   },

@@ -340,7 +340,7 @@ export const pick = workflow('advised-pick', async (ctx, { sku, order }) => {
 
 const rp = await open()
 const order = randomUUID()
-const shipping = await rp.run(ship, undefined, { id: order })
+const shipping = await rp.run(ship, { id: order })
 const picking = await rp.run(pick, { sku: 'A-1', order }, { id: order })
 // Both at one moment, with the mail between them; rp.groups.restore({ cut }) takes them back there together.
 const members = [\`workflow/advised-ship/\${order}\`, \`workflow/advised-pick/\${order}\`]

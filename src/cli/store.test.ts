@@ -26,7 +26,7 @@ it('SQL of a sink may take longer than a store has for an answer: it goes throug
   const drawn = pipeline('numbers', (p) => {
     p.from('numbers', valueSource([1, 2, 3])).to('rows', slow)
   })
-  expect(await engine.run(drawn, {}).result()).toMatchObject({ status: 'completed', records: 3 })
+  expect(await engine.run(drawn).result()).toMatchObject({ status: 'completed', records: 3 })
   expect(calls).toBe(1)
   expect(await engine.sql('SELECT n FROM numbers ORDER BY n')).toHaveLength(3)
   await engine.close()

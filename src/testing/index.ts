@@ -9,6 +9,14 @@ export { type SinkHarness, type SinkWorld, sinkConformance } from './pipeline/si
 export { type SourceHarness, type SourceWorld, sourceConformance } from './pipeline/source-kit.ts'
 export { type Slowness, slowStore } from './slow-store.ts'
 export { VirtualClock } from './virtual-clock.ts'
-export { Crashed, type CrashPoint, checkHistories, type Disturbance, type KitOptions, WorkflowKit } from './workflow.ts'
+export {
+  Crashed,
+  type CrashPoint,
+  checkHistories,
+  type Disturbance,
+  type KitArguments,
+  type KitOptions,
+  WorkflowKit,
+} from './workflow.ts'
 export { type CrashSweep, crashEverywhere } from './workflow-crash.ts'
 export { type Answers, type Story, type StoryOutcome, story } from './workflow-story.ts'

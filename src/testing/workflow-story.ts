@@ -4,7 +4,7 @@
 import type { Duration } from '../core/duration.ts'
 import type { Branch, LoopContext, StepCall, StepOptions, WorkflowContext } from '../layers/workflow/context.ts'
 import { type WorkflowDefinition, workflow } from '../layers/workflow/definition.ts'
-import { type KitOptions, WorkflowKit } from './workflow.ts'
+import { type KitArguments, type KitOptions, WorkflowKit } from './workflow.ts'
 
 /** The answer of a step: a value, an error to throw, or a function that decides. Other steps run as usual. */
 export type Answers = Readonly<Record<string, unknown>>
@@ -67,7 +67,7 @@ export class Story<Input, Output> {
     const { name, options: own, run: code } = this.#definition
     const told = workflow<Input, Output>(name, (ctx, input) => code(tell(ctx, this.#answers, happened), input), own)
     try {
-      const run = await kit.run(told, this.#input, { id: 'story' })
+      const run = await kit.run(told, ...([this.#input, { id: 'story' }] as unknown as KitArguments<Input>))
       for (const [i, { after, act, name: what, value }] of this.#events.entries()) {
         await kit.advance(after)
         await kit.survive(() =>

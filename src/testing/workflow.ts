@@ -11,6 +11,7 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import { sha256 } from '../engine/base/platform.ts'
 import { hostOf } from '../engine/host/host.ts'
 import type { Workable } from '../engine/model/definition.ts'
+import type { IsNone, RunArguments } from '../engine/model/run-arguments.ts'
 import type { AnyWorkflow } from '../layers/workflow/context.ts'
 import type { WorkflowDefinition } from '../layers/workflow/definition.ts'
 import type { WorkflowRun } from '../layers/workflow/handle/run.ts'
@@ -54,6 +55,12 @@ export class Crashed extends Error {
 
 const quietTurns = 4
 const realPatienceMs = 30
+
+/** The input, unless the workflow takes none, and the options with the run's id. */
+export type KitArguments<Input> =
+  IsNone<Input> extends true
+    ? [options: StartOptions & { readonly id: string }]
+    : [input: Input, options: StartOptions & { readonly id: string }]
 
 export class WorkflowKit {
   readonly clock: VirtualClock
@@ -106,11 +113,10 @@ export class WorkflowKit {
   /** Starts a run and waits until it is durably started, through crashes if necessary. */
   async run<Input, Output>(
     definition: WorkflowDefinition<Input, Output>,
-    input: Input,
-    options: StartOptions & { readonly id: string },
+    ...given: KitArguments<NoInfer<Input>>
   ): Promise<WorkflowRun<Output>> {
     this.work(definition)
-    return await this.survive((rp) => rp.run(definition, input, options))
+    return await this.survive((rp) => rp.run(definition, ...(given as RunArguments<Input, StartOptions>)))
   }
 
   work(definition: Workable): void {

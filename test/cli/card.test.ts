@@ -147,7 +147,7 @@ it('counts the steps of a workflow and the effects of a timeline, also without t
     await ctx.signal('never')
   })
   const line = timeline<{ n: number }, { type: 'a' }>('line', { initial: () => ({ n: 0 }), apply: (state) => state })
-  await rp.run(order, undefined, { id: 'one' })
+  await rp.run(order, { id: 'one' })
   const steps = async () => (await rp.card('workflow/order/one')).effects
   while ((await steps())?.safe !== 1) await new Promise((resolve) => setTimeout(resolve, 10))
   expect(await steps()).toEqual({ safe: 1, compensatable: 0, irreversible: 0, byDefinition: 1, inDoubt: 0 })
@@ -169,7 +169,7 @@ it('shows how much input a pipeline would read again, which grows while there is
   const shop = pipeline('shop', (p) => p.from('n', lineSource(path, { follow: 5 })).to('out', collectSink()), {
     checkpoint,
   })
-  const run = rp.run(shop, {})
+  const run = rp.run(shop)
   const again = async () => (await rp.card('pipeline/shop').catch(() => null))?.history.again?.ms ?? 0
   while ((await again()) === 0) await new Promise((resolve) => setTimeout(resolve, 10))
   const first = await again()
@@ -179,6 +179,6 @@ it('shows how much input a pipeline would read again, which grows while there is
   await run.result()
   writeFileSync(path, 'one\ntwo\n')
   const done = pipeline('done', (p) => p.from('n', lineSource(path)).to('out', collectSink()), { checkpoint })
-  await rp.run(done, {}).result()
+  await rp.run(done).result()
   expect((await rp.card('pipeline/done')).history.again).toEqual({ what: 'input is read again', ms: 0 })
 })

@@ -57,7 +57,7 @@ beforeAll(async () => {
     await ctx.step(`s${turned}`, async () => evil)
     throw new Error(evil)
   })
-  await (await rp.run(broken, undefined, { id: turned })).result().catch(() => undefined)
+  await (await rp.run(broken, { id: turned })).result().catch(() => undefined)
   const kept = await rp.open(save<{ evil: string }>('kept', { keep: 2 }))
   await kept.put({ evil }, { label: text })
   await rp.close()

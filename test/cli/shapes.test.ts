@@ -60,7 +60,7 @@ export const waits = workflow('waits', (ctx) => ctx.signal('go'))
   const { open } = await import(pathToFileURL(join(root, 'dist/index.js')).href)
   const { waits } = await import(pathToFileURL(join(folder.path, 'few.mjs')).href)
   const rp = await open(`sqlite:${join(folder.path, '.reprise/reprise.db')}`)
-  for (const id of ['one', 'two', 'three']) await rp.run(waits, undefined, { id, here: false })
+  for (const id of ['one', 'two', 'three']) await rp.run(waits, { id, here: false })
   await rp.close()
 })
 

@@ -20,7 +20,7 @@ const sums = pipeline('sums', (p) => {
 it('of pipelines and projections nothing, of an older save the newer ones', async () => {
   const rp = await open(`sqlite:${join(folder, 'store.db')}`, { housekeeping: false })
   await fill(rp)
-  await rp.run(sums, {}).result()
+  await rp.run(sums).result()
   const { results } = await rp.drill()
   const lostOf = (prefix: string) =>
     results.filter(({ timeline }) => timeline.startsWith(prefix)).map(({ entriesLost }) => entriesLost)

@@ -29,10 +29,10 @@ beforeEach(async () => {
   keys = []
   const rp = await at()
   for (let life = 1; life <= 3; life++) {
-    await rp.run(charge, undefined, { id: 'again' }).result()
+    await rp.run(charge, { id: 'again' }).result()
     await rp.delete('workflow/charge/again')
   }
-  await rp.run(charge, undefined, { id: 'other' }).result()
+  await rp.run(charge, { id: 'other' }).result()
   await rp.delete('workflow/charge/other')
   truth = await pasts(rp)
   await rp.close()
@@ -74,7 +74,7 @@ it.each([
   const rp = await at()
   const { ok, faults } = await rp.verify()
   expect({ ok, faults: faults.length > 0 }).toEqual({ ok: false, faults: true })
-  await rp.run(charge, undefined, { id: 'again' }).result()
+  await rp.run(charge, { id: 'again' }).result()
   expect(new Set(keys).size).toBe(5)
   await rp.close()
 })
@@ -90,7 +90,7 @@ it.each([
   expect(await rp.verify({ repair: true })).toMatchObject({ ok: true, faults: [] })
   expect(await pasts(rp)).toEqual(truth)
   expect(await rp.verify()).toMatchObject({ ok: true, healed: [] })
-  await rp.run(charge, undefined, { id: 'again' }).result()
+  await rp.run(charge, { id: 'again' }).result()
   expect(new Set(keys).size).toBe(5)
   await rp.close()
 })
@@ -98,7 +98,7 @@ it.each([
 it('is damaged in both places: the id is refused, and after a repair, which names the loss, no earlier key returns', async () => {
   damage([0, 1], ofLife, () => 0)
   const rp = await at()
-  await expect(rp.run(charge, undefined, { id: 'again' }).result()).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+  await expect(rp.run(charge, { id: 'again' }).result()).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
   const { ok, faults } = await rp.verify({ repair: true })
   expect(ok).toBe(false)
   expect(faults.map(({ what }) => what).join()).toContain('lives of deleted ids are lost')
@@ -106,8 +106,8 @@ it('is damaged in both places: the id is refused, and after a repair, which name
     [true, 1_000_001],
     [false, 1],
   ])
-  await rp.run(charge, undefined, { id: 'again' }).result()
-  await rp.run(charge, undefined, { id: 'other' }).result()
+  await rp.run(charge, { id: 'again' }).result()
+  await rp.run(charge, { id: 'other' }).result()
   expect(new Set(keys).size).toBe(6)
   await rp.close()
 })

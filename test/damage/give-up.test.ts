@@ -204,7 +204,7 @@ describe('damaged history is given up', () => {
       await expect(rp.giveUp('notes/ann', who)).rejects.toMatchObject({ code: 'CONFLICT' })
       await expect(rp.giveUp('notes/ann', { by: '', reason: 'x' })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
       const flow = workflow('flow', async (ctx) => await ctx.step('a', () => 'ann-says-99;'))
-      await (await rp.run(flow, undefined, { id: 'r' })).result()
+      await (await rp.run(flow, { id: 'r' })).result()
       const bob = await rp.open(notes, 'bob')
       await bob.append({ type: 'wrote', text: 'last' })
       await bob.checkpoint()

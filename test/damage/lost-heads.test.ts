@@ -47,7 +47,7 @@ let before: Map<string, string>
 beforeAll(async () => {
   const rp = await at(file)
   expect(await (await rp.run(flow, 2, { id: 'ended' })).result()).toBe(4)
-  await expect((await rp.run(failing, undefined, { id: 'failed' })).result()).rejects.toThrow('no')
+  await expect((await rp.run(failing, { id: 'failed' })).result()).rejects.toThrow('no')
   await rp.run(flow, 3, { id: 'waits' })
   await rp.run(sleeper, 1200, { id: 'sleeps' })
   await rp.run(inLine, 1, { id: 'first' })

@@ -95,7 +95,7 @@ const ended = workflow('ended', async (ctx) => await ctx.step('do', () => 1))
 
 it.each(damages)('%s is damaged: lists, expiry and collection pass over it, and name it', async (_, sql) => {
   const before = await at()
-  for (const id of ['x', 'b', 'y']) await (await before.run(ended, undefined, { id })).result()
+  for (const id of ['x', 'b', 'y']) await (await before.run(ended, { id })).result()
   await before.close()
   await edit(sql)
   const rp = await at()
@@ -128,7 +128,7 @@ it.each(damages)('%s is damaged: lists, expiry and collection pass over it, and 
 
 it('a damaged catalog of an ended run keeps that run, and others expire', async () => {
   const before = await at()
-  for (const id of ['x', 'b', 'y']) await (await before.run(ended, undefined, { id })).result()
+  for (const id of ['x', 'b', 'y']) await (await before.run(ended, { id })).result()
   for (const id of ['x', 'b', 'y']) await before.savepoint({ timeline: `workflow/ended/${id}`, seq: 1 })
   await before.close()
   await edit(

@@ -88,7 +88,7 @@ const models: Record<string, Drive> = {
     return { id: 'job/numbers', more: run }
   },
   async workflow(rp, checkpoint) {
-    const run = await rp.run(workflow('many', steps, { checkpoint }), undefined, { id: '1' })
+    const run = await rp.run(workflow('many', steps, { checkpoint }), { id: '1' })
     return { id: run.timeline, more: () => run.signal('next', { isLast: false }) }
   },
   async agent(rp, checkpoint) {

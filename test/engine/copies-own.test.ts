@@ -51,7 +51,7 @@ function shop() {
     },
   })
   const waiting = async (rp: Reprise, id: string) => {
-    const run = await rp.run(buy, undefined, { id })
+    const run = await rp.run(buy, { id })
     await until(async () => (await run.waitsFor()).some(({ kind }) => kind === 'signal'))
     return run
   }
@@ -190,8 +190,8 @@ onEveryStore('a copy beside its original', (world) => {
     const rp = await (await world()).engine()
     const lane = queue('lane', { concurrency: 1 })
     const step = workflow('step', async (ctx) => await ctx.signal<string>('go'), { queue: lane })
-    const whole = workflow('whole', async (ctx) => await ctx.child(step, undefined, { id: 'child' }))
-    const parent = await rp.run(whole, undefined, { id: 'p' })
+    const whole = workflow('whole', async (ctx) => await ctx.child(step, { id: 'child' }))
+    const parent = await rp.run(whole, { id: 'p' })
     rp.work([step])
     await until(async () => (await rp.head('workflow/step/child'))?.status === 'waiting')
     const child = await workflows(rp).of(step).get('child')

@@ -65,7 +65,6 @@ onEveryStore('a stored policy', (world) => {
     ])
     await rp.run(
       workflow('one', async () => 1),
-      undefined,
       { id: 'a' },
     )
     const next = await w.engine()

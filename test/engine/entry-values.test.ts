@@ -74,7 +74,7 @@ it('one AbortSignal ends the waits for the results of 1,000 runs, without a warn
   const rp = await open('memory:')
   const waiting = workflow('waiting', async (ctx) => await ctx.signal('never'))
   rp.work([waiting])
-  const runs = await Promise.all(Array.from({ length: 1000 }, (_, i) => rp.run(waiting, undefined, { id: `r${i}` })))
+  const runs = await Promise.all(Array.from({ length: 1000 }, (_, i) => rp.run(waiting, { id: `r${i}` })))
   const stop = new AbortController()
   const results = runs.map((run) => run.result({ signal: stop.signal }).catch(({ code }) => code))
   await new Promise((resolve) => setImmediate(resolve))

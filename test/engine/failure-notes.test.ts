@@ -61,7 +61,7 @@ onEveryStore('failure notes', (world) => {
     const flow = pipeline('flow', (p) => void p.from('items', items).to('out', collectSink<number>()))
     for (let n = 1; n <= 2; n++) {
       const rp = await w.engine()
-      await expect((await rp.run(flow, {})).result()).rejects.toThrow('no such topic')
+      await expect((await rp.run(flow)).result()).rejects.toThrow('no such topic')
       await rp.close()
       expect(await noted(watcher, 'pipeline/flow')).toMatchObject({ reason: 'no such topic', attempts: n, code: null })
     }
@@ -73,7 +73,7 @@ onEveryStore('failure notes', (world) => {
     expect(await metrics.write(watcher)).toContain('reprise_failing_timelines{kind="pipeline"} 1')
     metrics.close()
     isMended = true
-    expect(await (await watcher.run(flow, {})).result()).toMatchObject({ status: 'completed' })
+    expect(await (await watcher.run(flow)).result()).toMatchObject({ status: 'completed' })
     await untilClear(watcher, 'pipeline/flow')
   })
 

@@ -96,7 +96,7 @@ onEveryStore('forks with edits', (world) => {
     expect(calls.map((key) => key.split('-')[0])).toEqual(['base', 'rate', 'sum'])
     expect(calls.filter((key) => made.includes(key))).toEqual([])
     const parent = workflow('parent', async (ctx) => ((await ctx.child(definition, 1)) as number) + 1)
-    expect(await rp.run(parent, undefined, { id: 'p' }).result()).toBe(3)
+    expect(await rp.run(parent, { id: 'p' }).result()).toBe(3)
     const child = (await rp.head('workflow/parent/p'))!
     await rp.fork({ timeline: child.timeline, seq: child.seq }, 'q', { set: { '~child:price': 100 } })
     expect(await workflows(rp).of(parent).get('q').result()).toBe(101)
@@ -130,7 +130,7 @@ onEveryStore('forks with edits', (world) => {
         { retry: { attempts: 9, backoff: '1h' } },
       )
     })
-    await rp.run(stuck, undefined, { id: 'a' })
+    await rp.run(stuck, { id: 'a' })
     const timeline = 'workflow/stuck/a'
     let seq = 0
     while (!(await own0(rp, timeline)).includes('retry')) await new Promise((resolve) => setTimeout(resolve, 5))

@@ -63,7 +63,6 @@ const handles: Readonly<Record<string, readonly [(rp: Reprise) => PromiseLike<ob
     (rp) =>
       rp.run(
         workflow('order', async () => 1),
-        undefined,
         { id: 'o-1' },
       ),
     'o-1',
@@ -140,7 +139,6 @@ onEveryStore(
         migrations: rp.run(migrations('schema', { steps: [{ id: '1', run: () => done }] })),
         workflow: rp.run(
           workflow('order', (ctx) => ctx.step('wait', () => done)),
-          undefined,
           { id: 'o-1' },
         ),
         pipeline: rp.run(
@@ -172,7 +170,7 @@ onEveryStore(
       })
       const definition = migrations('schema', { steps: [{ id: '1', run: () => done }] })
       const first = await rp.run(definition).started()
-      await expect(other.run(definition, undefined, { wait: 0 }).started()).rejects.toMatchObject({ code: 'OWNED' })
+      await expect(other.run(definition, { wait: 0 }).started()).rejects.toMatchObject({ code: 'OWNED' })
       const waiting = await other.run(definition)
       const stop = new AbortController()
       const begun = waiting.started({ signal: stop.signal })

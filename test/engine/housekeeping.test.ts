@@ -34,7 +34,7 @@ onEveryStore('housekeeping', (world) => {
     const engine = await (await world()).engine()
     for (const name of ['ann', 'bob']) await (await engine.run(greet, name, { id: name })).result()
     const waiting = workflow('waits', async (ctx) => await ctx.signal('go'))
-    await engine.run(waiting, undefined, { id: 'w' })
+    await engine.run(waiting, { id: 'w' })
     await hostOf(engine).forkTimeline({ timeline: 'workflow/greet/bob', seq: 1 }, 'workflow/other/fork')
     const ids = async () => (await engine.list({ prefix: 'workflow/' })).map((head) => head.timeline).sort()
     await new Promise((resolve) => setTimeout(resolve, 300))
@@ -62,7 +62,7 @@ onEveryStore('housekeeping', (world) => {
     const engine = await (await world()).engine()
     const other = workflow('other', async (ctx) => await ctx.step('do', () => 1))
     await (await engine.run(greet, 'x', { id: 'one' })).result()
-    await (await engine.run(other, undefined, { id: 'one' })).result()
+    await (await engine.run(other, { id: 'one' })).result()
     await new Promise((resolve) => setTimeout(resolve, 150))
     const ended = { '': 50, 'workflow/': 50, 'workflow/greet/': '2d' } as const
     expect((await housekeepingRound(engine, { expire: { ended } }))!.expired).toEqual(['workflow/other/one'])
@@ -77,7 +77,7 @@ onEveryStore('housekeeping', (world) => {
     await Promise.all(
       Array.from({ length: 45 }, async (_, n) => await (await engine.run(greet, `${n}`, { id: `r${n}` })).result()),
     )
-    await (await engine.run(other, undefined, { id: 'one' })).result()
+    await (await engine.run(other, { id: 'one' })).result()
     await new Promise((resolve) => setTimeout(resolve, 150))
     const ended = { 'workflow/greet/': 50, 'workflow/other/': 50 }
     const { expired } = (await housekeepingRound(engine, { expire: { ended } }))!

@@ -89,7 +89,7 @@ function shop(bank: OutsideLedger) {
       const session = await rp.open(clerk, 'x')
       await session.turn('hello')
       await session.close()
-      const run = rp.run(flow(1, false), {}, { checkpoint: { every: 1 } })
+      const run = rp.run(flow(1, false), { checkpoint: { every: 1 } })
       await until(async () => (await rp.checkpoints('pipeline/flow')).length > 0)
       await run.cancel()
       await run.result()
@@ -100,7 +100,7 @@ function shop(bank: OutsideLedger) {
       await this.chargeTimeline(rp, of)
       await this.ask(rp, of)
       await (await rp.run(items(['a', 'b'], of === 'x' ? 'items' : of))).result()
-      await rp.run(flow(2, true, of === 'x' ? 'flow' : of), {}).result()
+      await rp.run(flow(2, true, of === 'x' ? 'flow' : of)).result()
     },
     async signalled(rp: Reprise, of: string): Promise<string> {
       rp.work([order])

@@ -362,8 +362,8 @@ describe('a move', () => {
     // A program that does not know what it is refuses as well: it would move a part and say that it was all.
     await expect((await engineAt('sqlite')).move('job/mail', target)).rejects.toEqual(code('INVALID_ARGUMENT'))
     const child = workflow('child', (ctx) => ctx.signal('go'))
-    const parent = workflow('parent', async (ctx) => await ctx.child(child, undefined, { id: 'c' }))
-    await rp.run(parent, undefined, { id: 'p' })
+    const parent = workflow('parent', async (ctx) => await ctx.child(child, { id: 'c' }))
+    await rp.run(parent, { id: 'p' })
     await until(async () => (await rp.head('workflow/child/c')) !== null)
     await rp.close()
     const mover = await engineAt('sqlite')

@@ -44,14 +44,14 @@ const models: Readonly<Record<string, EntryRun>> = {
   },
   async 'a step of a workflow'(rp, call, retry) {
     const flow = workflows.workflow('w', (ctx) => ctx.step('call', () => call()), { retry })
-    return await settled((await rp.run(flow, undefined, { id: '1' })).result())
+    return await settled((await rp.run(flow, { id: '1' })).result())
   },
   async 'a compensation of a workflow'(rp, call, retry) {
     const flow = workflows.workflow('u', async (ctx) => {
       await ctx.step('do', () => 1, { compensate: () => call(), compensateRetry: retry })
       throw new GiveUp('undo it')
     })
-    const run = await rp.run(flow, undefined, { id: '1' })
+    const run = await rp.run(flow, { id: '1' })
     for (;;) {
       const { status } = await run.status()
       if (status === 'failed') return 'done'
@@ -87,7 +87,7 @@ const models: Readonly<Record<string, EntryRun>> = {
         .call('call', async () => call(), { retry })
         .to('out', pipelines.collectSink())
     })
-    const report = await rp.run(drawn, {}).result()
+    const report = await rp.run(drawn).result()
     return report.deadLetters === 0 ? 'done' : 'failed'
   },
   async 'a result that is sent by a pipeline'(rp, call, retry) {
@@ -97,7 +97,7 @@ const models: Readonly<Record<string, EntryRun>> = {
         pipelines.sendSink(async () => call(), { retry }),
       )
     })
-    return await settled(rp.run(drawn, {}).result())
+    return await settled(rp.run(drawn).result())
   },
   async 'a page that a pipeline reads'(rp, call, retry) {
     const page = async () => {
@@ -107,7 +107,7 @@ const models: Readonly<Record<string, EntryRun>> = {
     const drawn = pipelines.pipeline('pages', (p) => {
       p.from('in', pipelines.pageSource<number, string>(page, { retry })).to('out', pipelines.collectSink())
     })
-    return await settled(rp.run(drawn, {}).result())
+    return await settled(rp.run(drawn).result())
   },
   async 'a function of a memo'(rp, call, retry) {
     return await settled((await rp.open(memos.memo('f', { version: 1, retry, run: () => call() }))).call())

@@ -205,12 +205,12 @@ describe('a misspelt option of a call', () => {
   })
   afterAll(() => rp.close())
 
-  const ran = (draw: Parameters<typeof drawing>[0]) => rp.run(drawing(draw), {}).result()
+  const ran = (draw: Parameters<typeof drawing>[0]) => rp.run(drawing(draw)).result()
   const calls: Misspelt = {
     open: [(x) => rp.open(counter, 'a', x), { takover: true }, 'takeover'],
-    'run of a job': [(x) => rp.run(job('j', night), undefined, x), { signl: 1 }, 'signal'],
+    'run of a job': [(x) => rp.run(job('j', night), x), { signl: 1 }, 'signal'],
     'run of a workflow': [(x) => rp.run(echo, 1, x), { ifExist: 'new' }, 'ifExists'],
-    'run of migrations': [(x) => rp.run(migrations('m', { steps: [] }), undefined, x), { dryrun: true }, 'dryRun'],
+    'run of migrations': [(x) => rp.run(migrations('m', { steps: [] }), x), { dryrun: true }, 'dryRun'],
     rollback: [(x) => rp.rollback({ timeline: 'counter/a', seq: 0 }, x), { takover: true }, 'takeover'],
     savepoint: [(x) => rp.savepoint({ timeline: 'counter/a', seq: 0 }, x), { lable: 'x' }, 'label'],
     export: [(x) => rp.export({ timeline: 'counter/a', seq: 0 }, 'f', x), { stateonly: true }, 'stateOnly'],
@@ -250,7 +250,6 @@ describe('a misspelt option of a call', () => {
         rp
           .run(
             drawing(() => undefined),
-            {},
             x,
           )
           .result(),
@@ -262,7 +261,6 @@ describe('a misspelt option of a call', () => {
         rp
           .run(
             drawing(() => undefined),
-            {},
             { changes: x },
           )
           .result(),

@@ -25,7 +25,7 @@ let runs = 0
 /** A run of this code. */
 const running = (code: Parameters<typeof workflow>[1], options?: object) => {
   runs += 1
-  return rp.run(workflow(`w${runs}`, code, options), undefined, { id: 'a' }).result()
+  return rp.run(workflow(`w${runs}`, code, options), { id: 'a' }).result()
 }
 const each = () => undefined
 const noon = workflow('noon', async () => 1)
@@ -66,7 +66,7 @@ const refusals: Record<string, { readonly use: () => unknown; readonly names: Re
   },
   'step undo': { use: () => running((ctx) => ctx.step('s', () => 1, { undo: wrong('x') })), names: /undo must be/ },
   'child whenUndone': {
-    use: () => running((ctx) => ctx.child(noon, undefined, { whenUndone: wrong('undone') })),
+    use: () => running((ctx) => ctx.child(noon, { whenUndone: wrong('undone') })),
     names: /'keep' or 'undo'/,
   },
   'race losers': { use: () => running((ctx) => ctx.race({}, { losers: wrong('drop') })), names: /'keep' or 'undo'/ },
@@ -74,11 +74,11 @@ const refusals: Record<string, { readonly use: () => unknown; readonly names: Re
   'workflow durability': { use: () => running(async () => 1, { durability: 'none' }), names: /'step' or \{ window \}/ },
   'workflow whenUndoFails': { use: () => running(async () => 1, { whenUndoFails: 'x' }), names: /'hold' or 'restore'/ },
   'run priority': {
-    use: () => rp.run(noon, undefined, { id: 'p', priority: wrong('high') }).result(),
+    use: () => rp.run(noon, { id: 'p', priority: wrong('high') }).result(),
     names: /priority must be a number \(got 'high'\)/,
   },
   'run ifExists': {
-    use: () => rp.run(noon, undefined, { id: 'p', ifExists: wrong('again') }).result(),
+    use: () => rp.run(noon, { id: 'p', ifExists: wrong('again') }).result(),
     names: /'use', 'reject' or 'restart'/,
   },
   'schedule overlap': {

@@ -5,14 +5,15 @@ import type { Entity } from '../../src/engine/model/definition.ts'
 import { open, type Pending, timeline } from '../../src/index.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
-import { consumer, type JobRun, job, lines, pages } from '../../src/layers/job/index.ts'
+import { consumer, type JobRun, type JobSourceContext, job, lines, pages } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
-import { workflow } from '../../src/layers/workflow/index.ts'
+import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 
 const greet = workflow<string, string>('greet', async (_ctx, name) => `hello ${name}`)
 const plain = workflow('plain', async () => 7)
+const usual = workflow<number | undefined, number>('usual', async (_ctx, count = 5) => count)
 const list = job('list', { source: ['a', 'b'], each: async () => {} })
 const visits = table<{ n: number }>('visits')
 const notes = timeline('notes', { initial: () => 0, apply: (n: number) => n + 1 })
@@ -124,12 +125,16 @@ it('takes an input where something looks at it', async () => {
   const rp = await open('memory:')
   const right = () => {
     void rp.run(list)
-    void rp.run(list, undefined, { attributes: { by: 'ann' } })
+    void rp.run(list, { attributes: { by: 'ann' } })
     void rp.run(plain)
     void rp.run(greet, 'ann')
     void rp.run(asked, '2026-01-01')
     void rp.run(paged, { day: 1 })
     void rp.run(asked)
+    void rp.run(plain, { id: 'p-1' })
+    void rp.run(schema, { dryRun: true })
+    void rp.run(asked, undefined, { attributes: { by: 'ann' } })
+    void rp.run(usual, 7, { id: 'u-1' })
   }
   const wrong = () => {
     // @ts-expect-error a list looks at no input
@@ -142,11 +147,65 @@ it('takes an input where something looks at it', async () => {
     void rp.run(reader, 'input')
     // @ts-expect-error nor does a workflow that declares none
     void rp.run(plain, 'input')
+    // @ts-expect-error its options come at once
+    void rp.run(plain, undefined, { id: 'p-1' })
+    // @ts-expect-error its input is a number
+    void rp.run(usual, { id: 'u-1' })
   }
   expect([right, wrong].map((each) => typeof each)).toEqual(['function', 'function'])
   // What is yielded is known by its type, whatever the source is.
   expectTypeOf(rp.run(asked)).toEqualTypeOf<Pending<JobRun<string>>>()
   expectTypeOf(rp.run(read)).toEqualTypeOf<Pending<JobRun<string>>>()
   expectTypeOf(rp.run(paged)).toEqualTypeOf<Pending<JobRun<{ readonly id: number }>>>()
+  await rp.close()
+})
+
+it('the definition decides whether the first argument is an input or the options', async () => {
+  const rp = await open('memory:')
+  const ids = async (run: PromiseLike<{ readonly id: string }>) => (await run).id
+  expect(await ids(rp.run(plain, { id: 'p-1' }))).toBe('p-1')
+  // An input that looks like options is an input.
+  const echo = workflow('echo', async (_, input: { readonly id: string }) => input)
+  expect(await rp.run(echo, { id: 'e-1' }).result()).toEqual({ id: 'e-1' })
+  expect(await rp.run(usual, undefined, { id: 'u-1' }).result()).toBe(5)
+  expect(await rp.run(usual, 7, { id: 'u-2' }).result()).toBe(7)
+  expect(await rp.run(list, { attributes: { by: 'ann' } }).result()).toMatchObject({ status: 'completed' })
+  expect(await rp.head('job/list')).toMatchObject({ attributes: { by: 'ann' } })
+  const seen: unknown[] = []
+  const given = job('given', {
+    source: (_: unknown, { input }: JobSourceContext) => {
+      seen.push(input)
+      return ['a']
+    },
+    each: () => undefined,
+  })
+  await rp.run(given, { attributes: 'mine' }).result()
+  expect(seen).toEqual([{ attributes: 'mine' }])
+  await rp.close()
+})
+
+it('an input for a definition without one is refused, as is a single argument of unknown meaning', async () => {
+  const rp = await open('memory:')
+  const refused = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('takes no input') }
+  const wrong = rp as unknown as { run(...given: unknown[]): Promise<unknown> }
+  await expect(wrong.run(plain, 'ann')).rejects.toMatchObject(refused)
+  await expect(wrong.run(plain, 'ann', { id: 'p-2' })).rejects.toMatchObject(refused)
+  await expect(wrong.run(list, { day: 1 }, {})).rejects.toMatchObject(refused)
+  await expect(wrong.run(plain, { cents: 5 })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  const bound = workflow(
+    'bound',
+    async function (this: unknown, _ctx: WorkflowContext) {
+      return [this]
+    }.bind(null),
+  )
+  await expect(rp.run(bound, { id: 'b-1' })).rejects.toMatchObject({
+    code: 'INVALID_ARGUMENT',
+    message: expect.stringContaining('does not show whether it takes an input'),
+  })
+  expect(await wrong.run(bound, undefined, { id: 'b-1' })).toMatchObject({ id: 'b-1' })
+  expect(await rp.head('workflow/plain/p-2')).toBeNull()
+  const parent = workflow('parent', async (ctx) => await ctx.child(plain, { id: 'of-parent' }))
+  expect(await rp.run(parent, { id: 'p' }).result()).toBe(7)
+  expect(await rp.head('workflow/plain/of-parent')).toMatchObject({ status: 'completed' })
   await rp.close()
 })

@@ -43,7 +43,7 @@ onEveryStore(
         await ctx.transaction('drop', (db) => db.run(`DROP TABLE ${name}`))
         return rows
       })
-      expect(await (await rp.run(pay, undefined, { id: 'one' })).result()).toEqual([])
+      expect(await (await rp.run(pay, { id: 'one' })).result()).toEqual([])
       // PostgreSQL itself refuses the one with two statements.
       expect(codes.slice(0, 2)).toEqual(['SQL_REFUSED', 'SQL_REFUSED'])
       expect(codes).toHaveLength(3)

@@ -108,7 +108,7 @@ onEveryStore(
           return 'done'
         })
       })
-      const run = await rp.run(pay, undefined, { id: 'one' })
+      const run = await rp.run(pay, { id: 'one' })
       expect(await run.result()).toBe('done')
       expect(calls).toBe(3)
       expect(undone).toEqual([])

@@ -172,7 +172,7 @@ onEveryStore('before a logical error', (world) => {
       await ctx.child(child, undefined)
       await ctx.step('ship', () => 2)
     })
-    await (await rp.run(run, undefined, { id: 'one' })).result()
+    await (await rp.run(run, { id: 'one' })).result()
     const plan = await rp.planRollback('workflow/parent/one', { seq: 2 })
     expect(plan.undone.did).toEqual(['step ship', 'child child ended', 'step charge'])
   })

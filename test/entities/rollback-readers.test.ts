@@ -60,7 +60,7 @@ const order = workflow('order', async (ctx) => {
 })
 
 async function started(rp: Reprise) {
-  const run = await rp.run(order, undefined, { id: 'o' })
+  const run = await rp.run(order, { id: 'o' })
   await until(async () => (await run.waitsFor()).some(({ kind }) => kind === 'signal'))
   return run
 }

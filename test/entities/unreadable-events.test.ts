@@ -99,7 +99,7 @@ onEveryStore('unreadable events', (world) => {
         .to('out', out)
     })
     const options = { checkpoint: { every: 1 } }
-    const run = await rp.run(drawn, {}, options).started()
+    const run = await rp.run(drawn, options).started()
     await until(() => out.values.length === 3)
     expect([...out.values].sort()).toEqual([100, 200, 400])
     expect(await run.letters()).toMatchObject([
@@ -111,7 +111,7 @@ onEveryStore('unreadable events', (world) => {
     ])
     await run.stop()
     // The letter outlives the process.
-    const again = await rp.run(drawn, {}, options).started()
+    const again = await rp.run(drawn, options).started()
     expect(await again.redrive()).toBe(1)
     await until(async () => (await again.letters()).length === 1)
     isMended = true

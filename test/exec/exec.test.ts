@@ -53,7 +53,7 @@ function shell(script: string, more: Partial<ExecOptions> = {}) {
 async function run(script: string, more: Partial<ExecOptions> = {}, how: { replace?: boolean } = {}) {
   const events: ExecEvent[] = []
   const onEvent = (event: ExecEvent) => void events.push(event)
-  const running = await rp.run(shell(script, more), undefined, { onEvent, ...how })
+  const running = await rp.run(shell(script, more), { onEvent, ...how })
   return { ...(await running.result()), events }
 }
 
@@ -159,7 +159,7 @@ it('C12: SIGTERM is passed on, the grace time is used, and what the program wrot
   const isReady = new Promise<void>((resolve) => {
     ready = resolve
   })
-  const running = await rp.run(shell(script), undefined, {
+  const running = await rp.run(shell(script), {
     onEvent: (event) => event.kind === 'captured' && event.files === 1 && ready(),
   })
   await isReady
@@ -172,7 +172,7 @@ it('C12: SIGTERM is passed on, the grace time is used, and what the program wrot
 
 it('C12: what ignores the notice is killed when the grace time is over, with all that it started', async () => {
   let pid = 0
-  const running = await rp.run(shell("trap '' TERM; sleep 100 & sleep 100", { grace: '300ms' }), undefined, {
+  const running = await rp.run(shell("trap '' TERM; sleep 100 & sleep 100", { grace: '300ms' }), {
     onEvent: (event) => {
       if (event.kind === 'started') pid = event.pid
     },
@@ -190,7 +190,7 @@ it('C12: what a program leaves behind when it ends is ended', async () => {
 
 it('C12: a second one is refused while the first runs; one that takes over fences it, and its program is stopped', async () => {
   let pid = 0
-  const first = await rp.run(shell('while :; do echo x > a.tmp; mv a.tmp a; sleep 0.05; done'), undefined, {
+  const first = await rp.run(shell('while :; do echo x > a.tmp; mv a.tmp a; sleep 0.05; done'), {
     onEvent: (event) => {
       if (event.kind === 'started') pid = event.pid
     },
@@ -202,7 +202,7 @@ it('C12: a second one is refused while the first runs; one that takes over fence
   while (pid === 0) await new Promise((resolve) => setTimeout(resolve, 5))
   const other = await another()
   await expect(other.run(shell('true')).result()).rejects.toMatchObject({ code: 'OWNED' })
-  const { exitCode } = await (await other.run(shell('true'), undefined, { takeover: true })).result()
+  const { exitCode } = await (await other.run(shell('true'), { takeover: true })).result()
   expect(exitCode).toBe(0)
   expect(await ended).toBe('FENCED')
   expect(isAlive(pid)).toBe(false)

@@ -179,7 +179,7 @@ const plays: Record<string, Play> = {
       },
     }
     const flow = pipeline(name, (p) => void p.from('items', items).to('out', collectSink<number>()))
-    await (await rp.run(flow, {})).result()
+    await (await rp.run(flow)).result()
   },
   async agent(rp, name) {
     const add = tool({ kind: 'read-only', approve: true, run: () => 3 })

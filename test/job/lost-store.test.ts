@@ -63,7 +63,7 @@ onEveryStore('a store that is away', (world) => {
         })
         .to('out', out)
     })
-    const [first, second] = [await rp.run(papers).started(), await rp.run(flow, {}).started()]
+    const [first, second] = [await rp.run(papers).started(), await rp.run(flow).started()]
     outage.looks = 6
     await until(() => outage.looks === 0)
     isOpen = true

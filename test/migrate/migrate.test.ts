@@ -80,7 +80,7 @@ onEveryStore(
       const name = table()
       const make = () =>
         migrations('dry', { steps: [{ id: '001', sql: `CREATE TABLE ${name} (id INTEGER); SELECT 1` }] })
-      const plan = await (await engine.run(make(), undefined, { dryRun: true })).result()
+      const plan = await (await engine.run(make(), { dryRun: true })).result()
       expect(plan).toMatchObject({
         status: 'planned',
         applied: [],

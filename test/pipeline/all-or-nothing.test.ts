@@ -193,7 +193,7 @@ async function results(shape: Shape, items: readonly Item[], at: number | null) 
       all,
     ).to('out', out)
   })
-  const run = await rp.run(drawn, {}, { checkpoint: { every: 1 } }).started()
+  const run = await rp.run(drawn, { checkpoint: { every: 1 } }).started()
   while (run.status.records < items.length) await new Promise((resolve) => setTimeout(resolve, 1))
   const letters = await run.letters()
   await run.redrive()

@@ -25,7 +25,7 @@ it('recoverWithin makes checkpoints by the budget, and measures what decides whe
       .to('out', collectSink())
   })
   const policy = { recoverWithin: '200ms' } as const
-  const run = await rp.run(counted, {}, { checkpoint: policy }).started()
+  const run = await rp.run(counted, { checkpoint: policy }).started()
   const attributes = async () => (await hostOf(rp).kernel.store.head([timelineId('pipeline/counted')]))[0]!.attributes
   await until(async () => '$costs' in (await attributes()), run.result())
   await run.stop()
@@ -40,7 +40,7 @@ it('recoverWithin makes checkpoints by the budget, and measures what decides whe
   expect(interval.because).not.toEqual(assumed.because)
   // What it takes to restore is learned from what it took.
   expect([costs.openMs, costs.restoreMs]).toEqual([null, null])
-  const again = await rp.run(counted, {}, { checkpoint: policy }).started()
+  const again = await rp.run(counted, { checkpoint: policy }).started()
   const kept = async () => keptInterval(policy, await attributes(), { isFirst: false, now: Date.now() }).costs
   await until(async () => (await kept()).openMs !== null, again.result())
   await again.stop()

@@ -92,11 +92,11 @@ describe('cancel', () => {
   it.each(['open', 'prepare', 'commit'] as const)('ends a run whose sink hangs in %s', async (method) => {
     const rp = await engine()
     const { seen, sink } = hanging(method)
-    const run = rp.run(flowInto(sink), {}, { checkpoint: { every: 1 } })
+    const run = rp.run(flowInto(sink), { checkpoint: { every: 1 } })
     await until(() => seen.reached > 0)
     expect((await run.cancel()).status).toBe('cancelled')
     expect(seen.isClosed).toBe(method !== 'open')
-    const again = await rp.run(flowInto(hanging('open', 0).sink), {}).started()
+    const again = await rp.run(flowInto(hanging('open', 0).sink)).started()
     expect(await again.stop()).toMatchObject({ status: 'stopped' })
   })
 
@@ -110,7 +110,7 @@ describe('cancel', () => {
       signals.push(signal)
       if (isHung) await never()
     })
-    const run = await rp.run(flowInto(sending), {}, { checkpoint: { every: 1_000_000 } }).started()
+    const run = await rp.run(flowInto(sending), { checkpoint: { every: 1_000_000 } }).started()
     await until(() => keys.length === 3)
     const asked = run.savepoint()
     asked.catch(() => undefined)
@@ -119,7 +119,7 @@ describe('cancel', () => {
     await expect(asked).rejects.toMatchObject({ code: 'CANCELLED' })
     expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, true])
     isHung = false
-    const again = await rp.run(flowInto(sending), {}).started()
+    const again = await rp.run(flowInto(sending)).started()
     await until(() => keys.length === 6, again.result())
     expect((await again.stop()).records).toBe(3)
     expect(keys.slice(3).sort()).toEqual(keys.slice(0, 3).sort())
@@ -128,7 +128,7 @@ describe('cancel', () => {
   it('ends a run that is stopping, and everybody who waits for it', async () => {
     const rp = await engine()
     const { seen, sink } = hanging('prepare')
-    const run = await rp.run(flowInto(sink), {}, { checkpoint: { every: 1_000_000 } }).started()
+    const run = await rp.run(flowInto(sink), { checkpoint: { every: 1_000_000 } }).started()
     const stopped = run.stop()
     await until(() => seen.reached > 0)
     expect((await run.cancel()).status).toBe('cancelled')
@@ -147,7 +147,7 @@ describe('cancel', () => {
         })
         .to('out', sink)
     })
-    const run = await rp.run(flow, {}, { checkpoint: { every: 1_000_000 } }).started()
+    const run = await rp.run(flow, { checkpoint: { every: 1_000_000 } }).started()
     await until(async () => (await run.letters()).length === 1)
     await run.checkpoint()
     isMended = true
@@ -177,7 +177,7 @@ it('calls that answer at once leave the event loop to others', async () => {
         sendSink(async () => undefined),
       )
   })
-  const run = await rp.run(flow, {}).started()
+  const run = await rp.run(flow).started()
   let most = 0
   for (let turn = 0; turn < 20; turn++) {
     const before = calls
@@ -193,10 +193,10 @@ describe('checkpointTimeout', () => {
     const rp = await engine()
     const { seen, sink } = hanging('prepare')
     const options = { checkpoint: { every: 1_000_000 }, checkpointTimeout: '50ms' } as const
-    const run = await rp.run(flowInto(sink), {}, options).started()
+    const run = await rp.run(flowInto(sink), options).started()
     await expect(run.stop()).rejects.toMatchObject({ code: 'TIMEOUT', message: expect.stringContaining('out') })
     expect(seen).toMatchObject({ isClosed: true, prepared: 0 })
-    const again = await rp.run(flowInto(hanging('open', 0).sink), {}).started()
+    const again = await rp.run(flowInto(hanging('open', 0).sink)).started()
     await until(() => again.status.records === 3)
     expect(await again.stop()).toMatchObject({ status: 'stopped', records: 3 })
   })
@@ -205,7 +205,7 @@ describe('checkpointTimeout', () => {
     const rp = await open('memory:')
     const { seen, sink } = hanging('commit')
     const options = { checkpoint: { every: 1_000_000 }, checkpointTimeout: '200ms' } as const
-    const run = await rp.run(flowInto(sink), {}, options).started()
+    const run = await rp.run(flowInto(sink), options).started()
     const result = run.result()
     result.catch(() => undefined)
     await rp.close()
@@ -219,7 +219,7 @@ describe('checkpointTimeout', () => {
     const failures: unknown[] = []
     rp.events.on('checkpoint-failed', ({ error }) => failures.push((error as { code: string }).code))
     const options = { checkpoint: { every: 1 }, checkpointTimeout: '50ms' } as const
-    const run = await rp.run(flowInto(sink), {}, options).started()
+    const run = await rp.run(flowInto(sink), options).started()
     await until(() => run.status.checkpoints.recent.length > 0, run.result())
     expect([seen.prepared > 0, failures[0]]).toEqual([true, 'TIMEOUT'])
     expect((await run.cancel()).status).toBe('cancelled')
@@ -235,7 +235,7 @@ describe('checkpointTimeout', () => {
     // The source may not be waiting for it yet.
     fails.catch(() => undefined)
     const flow = pipeline('flow', (p) => void p.from('numbers', endless(fails)).to('out', sink))
-    const run = rp.run(flow, {}, { checkpoint: { every: 1 }, checkpointTimeout: '50ms' })
+    const run = rp.run(flow, { checkpoint: { every: 1 }, checkpointTimeout: '50ms' })
     await until(() => seen.reached > 0)
     fail(new Error('cannot read'))
     await expect(run.result()).rejects.toThrow('cannot read')

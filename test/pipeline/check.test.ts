@@ -204,7 +204,7 @@ describe('the check', () => {
       },
       { parallelism: 2 },
     )
-    await rp.run(definition, {}, { parallelism: 2 }).result()
+    await rp.run(definition, { parallelism: 2 }).result()
     expect((await checkPipelines(rp, [definition])).checked).toMatchObject([{ ok: true, records: 240, problem: null }])
     await rp.close()
   })
@@ -220,7 +220,7 @@ describe('the check', () => {
           .aggregate('counts', { ...count(), result: (total: number) => (total > 7 ? total + Math.random() : total) }),
       source,
     )
-    const run = await rp.run(definition, {}).started()
+    const run = await rp.run(definition).started()
     while (run.status.records < 35) await new Promise((resolve) => setTimeout(resolve, 2))
     const { checkpoint } = await run.stop()
     source.all.push(...visits.slice(35))

@@ -50,7 +50,7 @@ async function some<T>(
   count: number,
   options: PipelineOptions = {},
 ): Promise<void> {
-  const run = await rp.run(copying(source, out), {}, { checkpoint: { every: 1 }, ...options }).started()
+  const run = await rp.run(copying(source, out), { checkpoint: { every: 1 }, ...options }).started()
   await until(() => out.values.length >= count)
   await run.stop()
 }
@@ -60,11 +60,11 @@ describe('files as sources', () => {
     const path = join(folder, 'orders.jsonl')
     writeFileSync(path, '{"n":1}\nnot json\n\n{"n":2}')
     const out = collectSink<{ n: number }>()
-    const report = await rp.run(copying(jsonLineSource<{ n: number }>(path), out), {}).result()
+    const report = await rp.run(copying(jsonLineSource<{ n: number }>(path), out)).result()
     expect(out.values).toEqual([{ n: 1 }, { n: 2 }])
     expect(report.deadLetters).toBe(1)
     const text = collectSink<string>()
-    await rp.run(copying(lineSource(path), text), {}, { id: 'text' }).result()
+    await rp.run(copying(lineSource(path), text), { id: 'text' }).result()
     expect(text.values).toEqual(['{"n":1}', 'not json', '{"n":2}'])
   })
 
@@ -83,7 +83,7 @@ describe('files as sources', () => {
     const path = join(folder, 'idle.log')
     writeFileSync(path, 'one\ntwo\n')
     const out = collectSink<string>()
-    const run = await rp.run(copying(lineSource(path, { follow: 1 }), out), {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(copying(lineSource(path, { follow: 1 }), out), { checkpoint: { every: 1 } }).started()
     for (const added of ['three\n', 'four\n']) {
       await until(() => out.values.length >= 2)
       await new Promise((resolve) => setTimeout(resolve, 50))
@@ -100,11 +100,11 @@ describe('files as sources', () => {
     await some(lineSource(path, { follow: 5 }), collectSink<string>(), 0)
     await some(lineSource(path, { follow: 5 }), collectSink<string>(), 0)
     const out = collectSink<string>()
-    const run = await rp.run(copying(lineSource(path, { follow: 5 }), out), {}, { id: 'cut' }).started()
+    const run = await rp.run(copying(lineSource(path, { follow: 5 }), out), { id: 'cut' }).started()
     await until(() => run.status.records === 2)
     await run.stop()
     truncateSync(path, 4)
-    const again = rp.run(copying(lineSource(path, { follow: 5 }), out), {}, { id: 'cut' }).result()
+    const again = rp.run(copying(lineSource(path, { follow: 5 }), out), { id: 'cut' }).result()
     await expect(again).rejects.toMatchObject({ code: 'POSITION_GONE' })
   })
 
@@ -138,7 +138,7 @@ describe('other sources', () => {
         if (wait) await new Promise(() => undefined)
       })
     await some(numbers(3, true), out, 3)
-    await rp.run(copying(numbers(5, false), out), {}).result()
+    await rp.run(copying(numbers(5, false), out)).result()
     expect(out.values).toEqual([1, 2, 3, 4, 5])
   })
 
@@ -151,7 +151,7 @@ describe('other sources', () => {
       return { items: all.slice(at, at + 600), next: at + 600 < all.length ? at + 600 : null }
     })
     const out = collectSink<number>()
-    await rp.run(copying(source, out), {}, { checkpoint: { every: 100 } }).result()
+    await rp.run(copying(source, out), { checkpoint: { every: 100 } }).result()
     expect(out.values).toEqual(all)
     expect(asked).toEqual([null, 600, 1200])
   })
@@ -169,11 +169,11 @@ describe('other sources', () => {
         .map(({ type, data }) => [type, data])
         .to('out', out)
     })
-    const run = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(read, { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 1)
     await run.stop()
     await open1.append({ type: 'noted', text: 'y' })
-    const again = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
+    const again = await rp.run(read, { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 2)
     await again.stop()
     expect(out.values).toEqual([
@@ -189,13 +189,13 @@ describe('other sources', () => {
 describe('files as a sink', () => {
   it('are whole when they are there, and hold each result once over a restart', async () => {
     const path = join(folder, 'out')
-    const first = await rp.run(copying(valueSource([1, 2, 3]), fileSink<number>({ folder: path })), {}).result()
+    const first = await rp.run(copying(valueSource([1, 2, 3]), fileSink<number>({ folder: path }))).result()
     expect(first.status).toBe('completed')
     writeFileSync(join(path, 'out@copying@other-00000009-00000009.jsonl.part'), 'half')
     const names = () => readdirSync(path).sort()
     expect(names().filter((name) => name.endsWith('.jsonl'))).toHaveLength(1)
     const more = copying(valueSource([1, 2, 3, 4]), fileSink<number>({ folder: path, line: (n) => `<${n}>` }))
-    await rp.run(more, {}, { id: 'other' }).result()
+    await rp.run(more, { id: 'other' }).result()
     expect(names().some((name) => name.endsWith('.part'))).toBe(false)
     const texts = names().map((name) => readFileSync(join(path, name), 'utf8'))
     expect(texts.sort()).toEqual(['1\n2\n3\n', '<1>\n<2>\n<3>\n<4>\n'])
@@ -218,10 +218,10 @@ describe('the last checkpoint', () => {
         }
       },
     }
-    await expect(rp.run(copying(valueSource([1, 2]), dying), {}).result()).rejects.toThrow('killed')
+    await expect(rp.run(copying(valueSource([1, 2]), dying)).result()).rejects.toThrow('killed')
     expect(readdirSync(path).filter((name) => name.endsWith('.jsonl'))).toEqual([])
     for (let times = 0; times < 2; times++) {
-      const { status } = await rp.run(copying(valueSource([1, 2]), fileSink<number>({ folder: path })), {}).result()
+      const { status } = await rp.run(copying(valueSource([1, 2]), fileSink<number>({ folder: path }))).result()
       expect(status).toBe('completed')
       const names = readdirSync(path)
       expect(names.map((name) => readFileSync(join(path, name), 'utf8'))).toEqual(['1\n2\n'])
@@ -241,7 +241,7 @@ describe('sending', () => {
       },
       { concurrency: 2, retry: { backoff: 1 } },
     )
-    const report = await rp.run(copying(valueSource([1, 2, 3, 4, 5]), sink), {}).result()
+    const report = await rp.run(copying(valueSource([1, 2, 3, 4, 5]), sink)).result()
     expect(report.status).toBe('completed')
     expect(sent.map(([, n]) => n).sort()).toEqual([1, 2, 3, 4, 5])
     expect(new Set(sent.map(([key]) => key)).size).toBe(5)
@@ -261,8 +261,8 @@ describe('sending', () => {
           { retry: { attempts: 1 } },
         ),
       )
-    await expect(rp.run(define(true), {}).result()).rejects.toThrow('down')
-    expect((await rp.run(define(false), {}).result()).status).toBe('completed')
+    await expect(rp.run(define(true)).result()).rejects.toThrow('down')
+    expect((await rp.run(define(false)).result()).status).toBe('completed')
     expect(keys).toHaveLength(2)
     expect(keys[0]).toBe(keys[1])
   })

@@ -296,7 +296,7 @@ async function results(
     for (const [i, stream] of draw(parts).entries()) stream.to(`out-${i}`, outs[i]!)
   })
   id += 1
-  const run = await rp.run(drawn, {}, { id: String(id), parallelism, deadLettersMax: 1000 })
+  const run = await rp.run(drawn, { id: String(id), parallelism, deadLettersMax: 1000 })
   await run.result()
   const letters = (await run.letters()).map(({ operator, value, error }) => ({ operator, value, error }))
   // Several instances keep the order of each key, and no order among keys.
@@ -333,7 +333,7 @@ it('50,000 orders of one source meet the price before them', async () => {
       .joinLatest('price', of('price'), (order, price) => order.n === price?.n)
       .to('out', out)
   })
-  await rp.run(drawn, {}).result()
+  await rp.run(drawn).result()
   expect(out.values.filter(Boolean)).toHaveLength(50_000)
   await rp.close()
 })

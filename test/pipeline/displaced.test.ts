@@ -49,7 +49,7 @@ onEveryStore('a displaced run', (world) => {
     const run = await paused.run(draw(outside(failure)), {})
     await run.started()
     isHeld = true
-    const taking = await other.run(draw(outside({ error: null })), {}, { takeover: true })
+    const taking = await other.run(draw(outside({ error: null })), { takeover: true })
     await taking.started()
     failure.error = new RepriseError('TRANSACTION_EXPIRED', 'the broker no longer has it')
     isHeld = false
@@ -72,7 +72,7 @@ onEveryStore('a displaced run', (world) => {
           )
           .to('out', outside({ error })),
     )
-    await expect((await rp.run(flow, {})).result()).rejects.toMatchObject({ code: 'TRANSACTION_EXPIRED' })
+    await expect((await rp.run(flow)).result()).rejects.toMatchObject({ code: 'TRANSACTION_EXPIRED' })
   })
 
   it.each(['source', 'sink'])(
@@ -87,7 +87,7 @@ onEveryStore('a displaced run', (world) => {
           what === 'sink' ? (hanging as unknown as Sink<number>) : outside({ error: null }),
         )
       })
-      const run = await rp.run(flow, {})
+      const run = await rp.run(flow)
       const { worker } = hostOf(rp).kernel
       const name = what === 'source' ? 'in' : 'out'
       await until(() => worker.inHand().some((each) => each.what === `opening the ${what} ${name}`))
@@ -112,6 +112,6 @@ onEveryStore('a displaced run', (world) => {
           )
           .to('out', sink),
     )
-    expect(await (await rp.run(flow, {})).result()).toMatchObject({ status: 'completed', records: 3 })
+    expect(await (await rp.run(flow)).result()).toMatchObject({ status: 'completed', records: 3 })
   })
 })

@@ -61,12 +61,12 @@ describe('a poison record', () => {
   it('is set aside with its reason, survives a restart, and is sent back when the code is mended', async () => {
     const rp = await open('memory:')
     const out = collectSink<number>()
-    const first = await rp.run(define(false, out), {}).started()
+    const first = await rp.run(define(false, out)).started()
     await until(() => first.status.records === 3)
     const stopped = await first.stop()
     expect(stopped.deadLetters).toBe(1)
     expect(out.values).toEqual([10, 30])
-    const second = await rp.run(define(true, out), {}).started()
+    const second = await rp.run(define(true, out)).started()
     expect(await second.letters()).toMatchObject([
       { id: 1, operator: 'map#1', value: 2, error: 'TypeError: two is bad' },
     ])
@@ -79,11 +79,11 @@ describe('a poison record', () => {
   it('is one too many at the limit: the run ends, and nothing is lost', async () => {
     const rp = await open('memory:')
     const out = collectSink<number>()
-    await expect(rp.run(define(false, out), {}, { deadLettersMax: 0 }).result()).rejects.toMatchObject({
+    await expect(rp.run(define(false, out), { deadLettersMax: 0 }).result()).rejects.toMatchObject({
       code: 'LIMIT_EXCEEDED',
     })
     expect(out.values).toEqual([])
-    const run = await rp.run(define(false, out), {}, { deadLettersMax: 1 }).started()
+    const run = await rp.run(define(false, out), { deadLettersMax: 1 }).started()
     await until(() => run.status.records === 3)
     await run.stop()
     expect(out.values).toEqual([10, 30])
@@ -124,12 +124,12 @@ onEveryStore(
       const refused = pipeline('refused', (p) => {
         p.from('numbers', valueSource([1])).to('rows', rowSink<number>({ table: 'no_such_table', row: (n) => ({ n }) }))
       })
-      await expect(rp.run(refused, {}).result()).rejects.toMatchObject({ code: 'RIDER_FAILED' })
+      await expect(rp.run(refused).result()).rejects.toMatchObject({ code: 'RIDER_FAILED' })
       // It can be mended and run again.
       const mended = pipeline('refused', (p) => {
         p.from('numbers', valueSource([1])).to('rows', collectSink())
       })
-      expect((await rp.run(mended, {}).result()).status).toBe('completed')
+      expect((await rp.run(mended).result()).status).toBe('completed')
     })
   },
   ['sqlite', 'postgres'],
@@ -150,7 +150,7 @@ onEveryStore('wishes from another process', (world) => {
         .to('out', out)
     })
     await declareKinds(two)
-    const run = await one.run(drawn, {}, { checkpoint: { every: 1 } }).started()
+    const run = await one.run(drawn, { checkpoint: { every: 1 } }).started()
     await until(() => run.status.checkpoints.recent.length > 0)
     const head = () => two.head('pipeline/asked').then((found) => found!)
     expect((await lettersOf(two, [await head()])).map(({ key, item }) => [key, item])).toEqual([
@@ -181,7 +181,7 @@ onEveryStore('a pipeline that is done', (world) => {
         })
         .to('out', collectSink<number>())
     })
-    const run = rp.run(done, {})
+    const run = rp.run(done)
     await run.result()
     const head = (await rp.head('pipeline/over'))!
     await expect(run.redrive()).rejects.toMatchObject({ code: 'CLOSED' })
@@ -207,7 +207,7 @@ onEveryStore('a pipeline that was stopped', (world) => {
         })
         .to('out', out)
     })
-    const first = await rp.run(halted, {}).started()
+    const first = await rp.run(halted).started()
     await until(() => first.status.deadLetters === 1)
     await first.stop()
     isMended = true
@@ -215,7 +215,7 @@ onEveryStore('a pipeline that was stopped', (world) => {
     await expect(first.discard()).rejects.toMatchObject({ code: 'CLOSED' })
     const head = (await rp.head('pipeline/halted'))!
     expect(finalOf(rp, [head])).toEqual([])
-    const second = await rp.run(halted, {}).started()
+    const second = await rp.run(halted).started()
     expect(await second.redrive()).toBe(1)
     await second.stop()
     expect(out.values).toEqual([1, 2])
@@ -236,9 +236,9 @@ onEveryStore('an owner', (world) => {
           .filter((n) => n % 1000 === 0)
           .to('out', out)
       })
-    const first = await one.run(define(outOne), {}, { checkpoint: { every: '1h' } }).started()
+    const first = await one.run(define(outOne), { checkpoint: { every: '1h' } }).started()
     await expect(two.run(define(outTwo), {}).result()).rejects.toMatchObject({ code: 'OWNED' })
-    const second = await two.run(define(outTwo), {}, { takeover: true }).started()
+    const second = await two.run(define(outTwo), { takeover: true }).started()
     const ended = first.result()
     first.checkpoint().catch(() => undefined)
     await expect(ended).rejects.toMatchObject({ code: 'FENCED' })
@@ -261,7 +261,7 @@ describe('a newest checkpoint that is damaged', () => {
           .to('out', out)
       })
     const out = collectSink<number>()
-    const run = await rp.run(define(out), {}).started()
+    const run = await rp.run(define(out)).started()
     await until(() => run.status.records === 3)
     const savepoint = await run.savepoint({ label: 'sound' })
     const stopped = await run.stop()
@@ -271,7 +271,7 @@ describe('a newest checkpoint that is damaged', () => {
       .result()
       .catch((error) => error)
     expect(refused).toMatchObject({ code: 'UNRECOVERABLE', message: expect.stringContaining(savepoint.id) })
-    const again = await rp.run(define(out), {}, { from: savepoint.id }).started()
+    const again = await rp.run(define(out), { from: savepoint.id }).started()
     expect((await again.stop()).records).toBe(3)
     await rp.close()
   })
@@ -287,13 +287,13 @@ describe('a checkpoint whose chunks are gone', () => {
           .aggregate('counts', count())
           .to('out', collectSink())
       })
-    const run = await rp.run(define(), {}).started()
+    const run = await rp.run(define()).started()
     await until(() => run.status.records === 3)
     const { checkpoint } = await run.stop()
     const { blobs } = hostOf(rp).kernel.store
     const chunks = (await blobs.list(null, 1000)).map(({ digest }) => digest)
     await blobs.delete(chunks, Number.MAX_SAFE_INTEGER)
-    await expect(rp.run(define(), {}).result()).rejects.toMatchObject({
+    await expect(rp.run(define()).result()).rejects.toMatchObject({
       code: 'UNRECOVERABLE',
       message: expect.stringContaining('no older one is left'),
     })
@@ -315,7 +315,7 @@ describe('code that changed', () => {
           .to(sink, out)
       } else keyed.aggregate(operator, count()).to(sink, out)
     })
-    return { out, run: (options = {}) => rp.run(define, {}, options) }
+    return { out, run: (options = {}) => rp.run(define, options) }
   }
 
   it('is refused with names and choices where it does not map, and restored where it does', async () => {
@@ -369,10 +369,10 @@ describe('options', () => {
       [{ changes: { rename: 'out' } }, 'changes.rename must be an object'],
     ]
     for (const [options, why] of refused) {
-      await expect(rp.run(drawn, {}, options as never).result()).rejects.toThrow(why)
+      await expect(rp.run(drawn, options as never).result()).rejects.toThrow(why)
     }
-    await expect(rp.run(drawn, { x: 1 } as never).result()).rejects.toThrow('has no input')
-    await expect(rp.run(drawn, {}, { checkpoint: { every: 0 } }).result()).rejects.toThrow('checkpoint.every')
+    await expect(rp.run(drawn, ...([{ x: 1 }, {}] as unknown as [])).result()).rejects.toThrow('takes no input')
+    await expect(rp.run(drawn, { checkpoint: { every: 0 } }).result()).rejects.toThrow('checkpoint.every')
     await rp.close()
   })
 })

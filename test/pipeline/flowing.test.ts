@@ -82,7 +82,7 @@ it('a run of this process is seen as it is now, and of another one as its last c
   const url = `sqlite:${join(folder, 'store.db')}`
   const [rp, other] = [await opened(url), await opened(url)]
   const hasEnd = { value: false }
-  const run = await rp.run(drawn('seen', hasEnd), {}).started()
+  const run = await rp.run(drawn('seen', hasEnd)).started()
   const isRead = (flow: Awaited<ReturnType<typeof flowOf>> | null) => flow?.parts[0]?.records === 10
   const live = await until(() => flowOf(rp, run.timeline), isRead)
   expect([live.from, live.tasks]).toEqual(['process', []])

@@ -130,7 +130,7 @@ onEveryStore('asked from another process', (world) => {
     const broken: Sink<number> = {
       open: () => Promise.reject(new Error('no such place')),
     }
-    await expect(rp.run(drawn(broken), {}).result()).rejects.toThrow('no such place')
+    await expect(rp.run(drawn(broken)).result()).rejects.toThrow('no such place')
     expect(await statusOf(rp)).toBe('failed')
   })
 })

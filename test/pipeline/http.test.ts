@@ -46,7 +46,7 @@ describe('posts as a source', () => {
     const read = pipeline('read', (p) => {
       p.from('orders', orders).to('out', out)
     })
-    const run = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(read, { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 3)
     await run.stop()
     expect(out.values).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }])
@@ -115,7 +115,7 @@ describe('posts as a sink', () => {
       const out = pipeline('out', (p) => {
         p.from('in', valueSource([7, 8])).to('out', sink)
       })
-      expect((await rp.run(out, {}).result()).status).toBe('completed')
+      expect((await rp.run(out).result()).status).toBe('completed')
       expect(there.got.map(({ body }) => body)).toEqual(['7', '7', '7', '8'])
       expect(new Set(there.got.map(({ key }) => key)).size).toBe(2)
     } finally {
@@ -129,7 +129,7 @@ describe('posts as a sink', () => {
       const out = pipeline('out', (p) => {
         p.from('in', valueSource([7])).to('out', httpSink<number>({ url: there.url }))
       })
-      await expect(rp.run(out, {}).result()).rejects.toThrow('answered 422')
+      await expect(rp.run(out).result()).rejects.toThrow('answered 422')
       expect(there.got).toHaveLength(1)
     } finally {
       await there.close()
@@ -165,8 +165,8 @@ describe('results in the store', () => {
       })
     const other = await rp.open(journal, 'by-0', { shared: true })
     await other.append({ type: 'noted', n: -1 })
-    await rp.run(define(2000), {}, { id: 'a' }).result()
-    expect((await rp.run(define(2000), {}, { id: 'a' }).result()).status).toBe('completed')
+    await rp.run(define(2000), { id: 'a' }).result()
+    expect((await rp.run(define(2000), { id: 'a' }).result()).status).toBe('completed')
     const rows = await rp.open(totals)
     const sumOf = (rest: number) =>
       Array.from({ length: 2000 }, (_, n) => (n % 3 === rest ? n : 0)).reduce((sum, n) => sum + n, 0)

@@ -55,7 +55,7 @@ async function run(shape: Shape, aggregation: Added = { ...unchanged, add: repla
       aggregation,
     ).to('out', out)
   })
-  const { deadLetters } = await rp.run(drawn, {}).result()
+  const { deadLetters } = await rp.run(drawn).result()
   return { deadLetters, last: out.values.at(-1) }
 }
 

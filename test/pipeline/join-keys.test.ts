@@ -115,12 +115,12 @@ async function keysOf(order: Order, size: number, how: { stopped?: boolean; fail
   }, 30)
   if (how.stopped) {
     isHeld = true
-    const run = await rp.run(drawn, {}, options).started()
+    const run = await rp.run(drawn, options).started()
     await until(() => pairs >= 6 && named.length === 0)
     await run.cancel()
     isHeld = false
   }
-  const run = await rp.run(drawn, {}, options).started()
+  const run = await rp.run(drawn, options).started()
   if (how.failing) {
     await until(() => run.status.deadLetters === 6)
     isFailing = false

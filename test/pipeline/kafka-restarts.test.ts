@@ -119,7 +119,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
       },
     }
     // A busy machine may take long to start a broker.
-    const run = await rp.run(counted('waited', before, '10m'), {}, { checkpoint: { every: '20ms' } }).started()
+    const run = await rp.run(counted('waited', before, '10m'), { checkpoint: { every: '20ms' } }).started()
     await put('waited-in', 0, 100)
     await until(async () => (await countsIn('waited-out')).length === 100, run.result())
     isArmed = true
@@ -151,7 +151,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
     }
     const end = () =>
       rp
-        .run(counted('left', before, '1s'), {}, { checkpoint: { every: '20ms' } })
+        .run(counted('left', before, '1s'), { checkpoint: { every: '20ms' } })
         .result()
         .catch((error) => error)
     // A broker that is slow enough counts as away too.
@@ -159,7 +159,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
     while (killed === null)
     await killed
     broker = await startKafka(jars!, broker)
-    const again = await rp.run(counted('left', {}, '10m'), {}, { checkpoint: { every: '20ms' } }).started()
+    const again = await rp.run(counted('left', {}, '10m'), { checkpoint: { every: '20ms' } }).started()
     await put('left-in', 100, 100)
     await until(async () => (await countsIn('left-out')).length >= 200, again.result())
     await again.stop()

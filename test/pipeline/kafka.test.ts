@@ -240,7 +240,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       pipeline('gone', (p) => {
         p.from('in', kafkaSource({ brokers, topic, ...(gone && { gone }) }), { decode: json<number>() }).to('out', out)
       })
-    const run = await rp.run(define(), {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(define(), { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 3, run.result())
     await run.stop()
     // The topic was made anew, and has fewer records.
@@ -249,11 +249,11 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await client.createTopics([{ name: topic, numPartitions: 1, replicationFactor: 1 }])
     await until(async () => (await port.partitions(topic).catch(() => [])).length === 1)
     await put(topic, 0, [9])
-    await expect(rp.run(define(), {}).result()).rejects.toMatchObject({
+    await expect(rp.run(define()).result()).rejects.toMatchObject({
       code: 'POSITION_GONE',
       hint: expect.stringContaining("{ gone: 'oldest' }"),
     })
-    const again = await rp.run(define('oldest'), {}, { checkpoint: { every: 1 } }).started()
+    const again = await rp.run(define('oldest'), { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 4, again.result())
     await again.stop()
     expect(out.values).toEqual([1, 2, 3, 9])
@@ -271,7 +271,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       const drawn = pipeline('starts', (p) => {
         p.from('in', kafkaSource({ brokers, topic, start }), { decode: json<number>() }).to('out', out)
       })
-      const run = await rp.run(drawn, {}, { id, checkpoint: { every: 1 } }).started()
+      const run = await rp.run(drawn, { id, checkpoint: { every: 1 } }).started()
       await until(() => out.values.length >= count, run.result())
       await run.stop()
       return [...out.values].sort()
@@ -301,7 +301,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       const found = topics.flatMap(({ partitions }) => partitions)
       return new Map(found.map(({ partitionIndex, committedOffset }) => [partitionIndex, Number(committedOffset)]))
     }
-    const run = await rp.run(watched, {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(watched, { checkpoint: { every: 1 } }).started()
     const areTold = async (first: number, second: number) => {
       const told = await offsets()
       // Behind the last record, or behind the marker of its transaction too.
@@ -313,7 +313,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     const first = new Map([0, 1].map((partition) => [partition, 0]))
     await port.commitOffsets('lag', topic, first)
     await put(topic, 1, [5])
-    const again = await rp.run(watched, {}, { checkpoint: { every: 1 } }).started()
+    const again = await rp.run(watched, { checkpoint: { every: 1 } }).started()
     await until(() => areTold(3, 3), again.result())
     await again.stop()
     expect([...out.values].sort()).toEqual([1, 2, 3, 4, 5])
@@ -331,7 +331,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
         kafkaSink<number>({ brokers, topic: to }),
       )
     })
-    const run = await rp.run(copied, {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(copied, { checkpoint: { every: 1 } }).started()
     await until(async () => (await numbersIn(to)).length === 2, run.result())
     await until(() => (run.status.sources[0]!.watermark ?? 0) >= 20_000, run.result())
     expect((await run.stop()).deadLetters).toBe(1)
@@ -361,7 +361,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
         )
         .to('out', kafkaSink<number | null>({ brokers, topic: to }))
     })
-    const run = await rp.run(copied, {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(copied, { checkpoint: { every: 1 } }).started()
     await until(async () => (await numbersIn(to)).length === 3, run.result())
     expect((await run.stop()).deadLetters).toBe(0)
     const [fetched] = await port.fetch(to, [{ partition: 0, offset: 0 }], 100)
@@ -454,7 +454,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     const reading = pipeline('reading', (p) => {
       p.from('in', kafkaSource({ brokers, topic: 'nobody-made-it' })).to('out', collectSink())
     })
-    await expect(rp.run(reading, {}).result()).rejects.toMatchObject({
+    await expect(rp.run(reading).result()).rejects.toMatchObject({
       code: 'NOT_FOUND',
       message: expect.stringContaining('there is no topic nobody-made-it'),
       hint: expect.stringContaining('Create the topic'),

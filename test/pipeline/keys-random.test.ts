@@ -176,7 +176,7 @@ class Place {
     const { life, status: before } = this.#known
     const partitions = before === 'done' ? this.#known.partitions : Math.min(4, this.#known.partitions + growth)
     const definition = drawn(`${this.#name} life ${life}`, partitions, order)
-    const run = this.rp.run(definition, {}, { checkpoint: { every: 7 }, parallelism })
+    const run = this.rp.run(definition, { checkpoint: { every: 7 }, parallelism })
     const calls = outside.ledger.calls.length
     let status = ''
     const ended = run.result().then((report) => {

@@ -96,7 +96,7 @@ onEveryStore(
       for (let attempt = 0; ; attempt++) {
         const rp = await w.engine({ namespace: `n${planted.join()}`, ports: { planted: new Set(planted) } })
         const options = { checkpoint: { every: 11 }, parallelism: 1 + (attempt % 3) }
-        const run = rp.run(drawn(ledgers), {}, options)
+        const run = rp.run(drawn(ledgers), options)
         const before = ledgers.send.calls.length
         let status = ''
         const ended = run.result().then(

@@ -82,18 +82,18 @@ onEveryStore(
       })
       const options = { checkpoint: { every: 1_000_000 } }
       // 1. Sent, and no checkpoint has it.
-      const direct = await rp.run(drawn, {}, options).started()
+      const direct = await rp.run(drawn, options).started()
       await until(() => keys.length === 1)
       await direct.cancel()
       // 2. The record fails.
       isBad = true
-      const failing = await rp.run(drawn, {}, options).started()
+      const failing = await rp.run(drawn, options).started()
       await until(() => failing.status.deadLetters === 1)
       await failing.stop()
       isBad = false
       // 3. Redriven and sent, and no checkpoint has it; then once more.
       for (const ending of ['cancel', 'stop'] as const) {
-        const run = await rp.run(drawn, {}, options).started()
+        const run = await rp.run(drawn, options).started()
         const before = keys.length
         expect(await run.redrive()).toBe(1)
         await until(() => keys.length > before)
@@ -119,7 +119,7 @@ onEveryStore(
             sendSink(async (_part, { key }) => void keys.push(key)),
           )
       })
-      const run = await rp.run(twins, {}, { checkpoint: { every: 1 } }).started()
+      const run = await rp.run(twins, { checkpoint: { every: 1 } }).started()
       await until(() => run.status.deadLetters === 2)
       isMended = true
       await run.redrive()

@@ -37,7 +37,7 @@ it('begins from the newest checkpoint that was made at a time or before, and say
       .to('out', out)
   })
   const options = { checkpoint: { every: '1h' } } as const
-  const run = await rp.run(counted, {}, options).started()
+  const run = await rp.run(counted, options).started()
   await until(() => run.status.records === 3, run.result())
   const timeOf = async ({ id }: { readonly id: string }) =>
     (await rp.checkpoints('pipeline/counted')).find((one) => one.id === id)!.createdAt
@@ -64,18 +64,18 @@ it('begins from the newest checkpoint that was made at a time or before, and say
   await run.stop()
   const seen = out.values.length
 
-  await expect(rp.run(counted, {}, { ...options, from: { time: 1 } }).result()).rejects.toMatchObject({
+  await expect(rp.run(counted, { ...options, from: { time: 1 } }).result()).rejects.toMatchObject({
     code: 'NOT_FOUND',
   })
   // Null would be 1970, and text whatever somebody makes of it.
   for (const time of [null, '2026-05-01', true, undefined]) {
     const from = { time: time as never }
-    await expect(rp.run(counted, {}, { ...options, from })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    await expect(rp.run(counted, { ...options, from })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   }
-  await expect(rp.run(counted, {}, { ...options, from: { time: Number.NaN } })).rejects.toMatchObject({
+  await expect(rp.run(counted, { ...options, from: { time: Number.NaN } })).rejects.toMatchObject({
     code: 'INVALID_ARGUMENT',
   })
-  const again = await rp.run(counted, {}, { ...options, from: { time: new Date(then) } }).started()
+  const again = await rp.run(counted, { ...options, from: { time: new Date(then) } }).started()
   await until(() => again.status.records === 3, again.result())
   await again.stop()
   // What came after it is read again.

@@ -94,9 +94,9 @@ onEveryStore(
       const table = `ticks_${newSchemaName()}`
       const outage: Outage = { hides: ({ publish }) => (publish ?? []).length > 0, hidden: 0 }
       const rp = await opened(w, outage)
-      await expect(rp.run(draw(table), {}).result()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+      await expect(rp.run(draw(table)).result()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
       outage.hides = () => false
-      expect(await rp.run(draw(table), {}).result()).toMatchObject({
+      expect(await rp.run(draw(table)).result()).toMatchObject({
         status: 'completed',
         records: partitions * records,
       })

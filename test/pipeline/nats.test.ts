@@ -157,7 +157,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
         }),
       )
     })
-    const run = await rp.run(copied, {}, { checkpoint: { every: 2000 } }).started()
+    const run = await rp.run(copied, { checkpoint: { every: 2000 } }).started()
     while (run.status.records < 2501) await new Promise((resolve) => setTimeout(resolve, 10))
     const { deadLetters } = await run.stop()
     expect(deadLetters).toBe(1)
@@ -183,7 +183,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     const reading = pipeline('reading', (p) => {
       p.from('in', natsSource({ servers, stream: 'AWAY' }), { decode: json<number>() }).to('out', out)
     })
-    const run = await rp.run(reading, {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(reading, { checkpoint: { every: 1 } }).started()
     while (out.values.length < 2) await new Promise((resolve) => setTimeout(resolve, 5))
     await own.kill()
     own = await startNats(binary!, own)
@@ -212,13 +212,13 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
         numbers.to('seen', out)
         numbers.to('out', natsSink({ servers, stream: 'GONE', message: 'out', awayFor }))
       })
-    const run = await rp.run(copying('500ms'), {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(copying('500ms'), { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 1, run.result())
     await own.kill()
     await expect(run.result()).rejects.toMatchObject({ code: 'BROKER_AWAY', data: { awayMs: 500 } })
-    await expect(rp.run(copying('500ms'), {}).result()).rejects.toMatchObject({ code: 'BROKER_AWAY' })
+    await expect(rp.run(copying('500ms')).result()).rejects.toMatchObject({ code: 'BROKER_AWAY' })
     own = await startNats(binary!, own)
-    const again = await rp.run(copying('1m'), {}, { checkpoint: { every: 1 } }).started()
+    const again = await rp.run(copying('1m'), { checkpoint: { every: 1 } }).started()
     const more = await connect({ servers })
     await jetstream(more).publish('in', '2')
     await until(() => out.values.length === 2, again.result())
@@ -246,16 +246,16 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
             decode: json<number>(),
           }).to('out', out)
         })
-      const first = await rp.run(define(), {}, { checkpoint: { every: 1 } }).started()
+      const first = await rp.run(define(), { checkpoint: { every: 1 } }).started()
       while (out.values.length < 4) await new Promise((resolve) => setTimeout(resolve, 5))
       await first.stop()
       for (let n = 4; n < 10; n++) await add(n)
       await manager.streams.purge(name, { seq: 9 })
-      await expect(rp.run(define(), {}).result()).rejects.toMatchObject({
+      await expect(rp.run(define()).result()).rejects.toMatchObject({
         code: 'POSITION_GONE',
         hint: expect.stringContaining("gone: 'oldest'"),
       })
-      const again = await rp.run(define(gone), {}, { checkpoint: { every: 1 } }).started()
+      const again = await rp.run(define(gone), { checkpoint: { every: 1 } }).started()
       await add(10)
       while (!out.values.includes(10)) await new Promise((resolve) => setTimeout(resolve, 5))
       await again.stop()
@@ -279,7 +279,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
         p.from('in', valueSource([1, 2])).to('out', sink)
       })
     for (const { name } of [plain, queue]) {
-      await expect(rp.run(into(name), {}, { id: name }).result()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+      await expect(rp.run(into(name), { id: name }).result()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     }
     const { name, add } = await newStream()
     await add(0)

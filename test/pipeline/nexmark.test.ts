@@ -117,7 +117,7 @@ it.each(Object.keys(queries))(
       // The last ten of a seller are in the order of time, which only one instance keeps.
       const parallelism = name === 'q6' ? 1 : [3, 1, 4][run % 3]!
       const ended = await rp
-        .run(drawn, {}, { parallelism, checkpoint: { every: 400 } })
+        .run(drawn, { parallelism, checkpoint: { every: 400 } })
         .result()
         .catch((error: Error) => error.message)
       if (typeof ended === 'object') break

@@ -200,7 +200,7 @@ describe('union', () => {
         .map(({ start }) => start)
         .to('out', out)
     })
-    const running = await rp.run(drawn, {}, { checkpoint: { every: 1 } }).started()
+    const running = await rp.run(drawn, { checkpoint: { every: 1 } }).started()
     while (out.values.length === 0) {
       await new Promise((resolve) => setTimeout(resolve, 10))
       await running.checkpoint()
@@ -310,7 +310,7 @@ describe('process', () => {
         })
         .to('out', out)
     })
-    const report = await rp.run(drawn, {}).result()
+    const report = await rp.run(drawn).result()
     expect(report.status).toBe('completed')
     expect(out.values).toEqual([[null, 2]])
     await rp.close()

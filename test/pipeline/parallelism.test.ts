@@ -61,7 +61,7 @@ it('A9.3: state, windows and timers of a savepoint are divided anew, and nothing
       .to('fired', out)
   })
   const standing = async (parallelism: number) => {
-    const run = await rp.run(drawn, {}, { parallelism, checkpoint: { every: '1h' } }).started()
+    const run = await rp.run(drawn, { parallelism, checkpoint: { every: '1h' } }).started()
     while (parallelism === 1 && run.status.records < limit) await new Promise((resolve) => setImmediate(resolve))
     expect(run.status.operators.find(({ name }) => name === 'timed')!.keys).toBeGreaterThan(37)
     await run.stop()
@@ -72,7 +72,7 @@ it('A9.3: state, windows and timers of a savepoint are divided anew, and nothing
   expect(await standing(4)).toEqual(one)
   expect(await standing(3)).toEqual(one)
   limit = records
-  await rp.run(drawn, {}, { parallelism: 5 }).result()
+  await rp.run(drawn, { parallelism: 5 }).result()
 
   const windows = new Map<string, number>()
   const fired: string[] = []
@@ -103,18 +103,18 @@ it('A9.3: key groups are for good, and the most that the parallelism can be', as
       .to('out', collectSink())
   })
   const refused = { code: 'INVALID_ARGUMENT' }
-  await expect(rp.run(drawn, {}, { parallelism: 9, keyGroups: 8 }).result()).rejects.toMatchObject(refused)
-  const run = await rp.run(drawn, {}, { parallelism: 8, keyGroups: 8 })
+  await expect(rp.run(drawn, { parallelism: 9, keyGroups: 8 }).result()).rejects.toMatchObject(refused)
+  const run = await rp.run(drawn, { parallelism: 8, keyGroups: 8 })
   await run.result()
   const { checkpoint } = await run.result()
   const from = { from: checkpoint! }
-  await expect(rp.run(drawn, {}, { ...from, keyGroups: 16 }).result()).rejects.toMatchObject(refused)
-  await expect(rp.run(drawn, {}, { ...from, parallelism: 9 }).result()).rejects.toMatchObject(refused)
-  expect(await rp.run(drawn, {}, { ...from, keyGroups: 8, parallelism: 2 }).result()).toMatchObject({
+  await expect(rp.run(drawn, { ...from, keyGroups: 16 }).result()).rejects.toMatchObject(refused)
+  await expect(rp.run(drawn, { ...from, parallelism: 9 }).result()).rejects.toMatchObject(refused)
+  expect(await rp.run(drawn, { ...from, keyGroups: 8, parallelism: 2 }).result()).toMatchObject({
     status: 'completed',
   })
   for (const parallelism of [0, 1.5, -1, '4' as unknown as number]) {
-    await expect(rp.run(drawn, {}, { id: 'other', parallelism }).result()).rejects.toMatchObject(refused)
+    await expect(rp.run(drawn, { id: 'other', parallelism }).result()).rejects.toMatchObject(refused)
   }
   await rp.close()
 })
@@ -142,11 +142,11 @@ it('a dead letter goes back to the instance that has the state of its key', asyn
       })
       .to('out', out)
   })
-  const run = await rp.run(drawn, {}, { parallelism: 4 }).started()
+  const run = await rp.run(drawn, { parallelism: 4 }).started()
   while (run.status.records < limit) await new Promise((resolve) => setImmediate(resolve))
   await run.stop()
   isBroken = false
-  const again = await rp.run(drawn, {}, { parallelism: 3 }).started()
+  const again = await rp.run(drawn, { parallelism: 3 }).started()
   expect(await again.redrive()).toBe(20)
   limit = records
   await again.result()

@@ -89,7 +89,7 @@ describe('changes of PostgreSQL', () => {
     const read = pipeline('read', (p) => {
       p.from('in', postgresCdcSource({ url: server.url, tables: [table] })).to('out', out)
     })
-    const run = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
+    const run = await rp.run(read, { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 1)
     await client.query(`INSERT INTO ${table} VALUES (2, NULL, NULL, '{}', NULL, $1)`, [large])
     await client.query(`UPDATE ${table} SET name = 'bob' WHERE id = 2`)
@@ -176,7 +176,7 @@ describe('changes of PostgreSQL', () => {
         .to('out', out)
     })
     for (const last of [3, 6]) {
-      const run = await rp.run(read, {}, { checkpoint: { every: 1 } }).started()
+      const run = await rp.run(read, { checkpoint: { every: 1 } }).started()
       for (let n = last - 2; n <= last; n++) await client.query(`INSERT INTO ${table} VALUES (${n})`)
       await until(() => out.values.length === last + 1)
       await run.stop()
@@ -200,7 +200,7 @@ describe('changes of PostgreSQL', () => {
     const lag = async () => (await slotLag({ url: server.url, slot: 'reprise_pipeline_silent_in' })).bytes
     for (let round = 0; round < 2; round++) {
       // A policy that counts records never sees one here.
-      const run = await rp.run(silent, {}, { checkpoint: { every: 1000 } }).started()
+      const run = await rp.run(silent, { checkpoint: { every: 1000 } }).started()
       const before = await lag()
       await client.query(`INSERT INTO ${other} SELECT n, repeat('x', 400) FROM generate_series(1, 10000) n`)
       while ((await lag()) > before + 2_000_000) await new Promise((resolve) => setTimeout(resolve, 20))

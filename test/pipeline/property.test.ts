@@ -226,7 +226,7 @@ it.each(shapes)(
         for (let run = 0; ; run++) {
           const options = { id: String(id), checkpoint: { every: interval }, parallelism: scales[run]! }
           const ended = await rp
-            .run(drawn, {}, options)
+            .run(drawn, options)
             .result()
             .catch((error: Error) => error.message)
           if (typeof ended === 'object') break

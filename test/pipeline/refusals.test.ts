@@ -39,7 +39,7 @@ const drawn = (draw: (timed: KeyedStream<number>, untimed: KeyedStream<number>) 
         keyed('untimed'),
       )
     })
-    await rp.run(definition, {}).result()
+    await rp.run(definition).result()
   } finally {
     await rp.close()
   }
@@ -105,12 +105,12 @@ it('too many dead letters advise to mend the operator, and each letter names it'
       })
       .to('out', collectSink())
   })
-  const failure = rp.run(failing, {}, { id: 'few', deadLettersMax: 1 }).result()
+  const failure = rp.run(failing, { id: 'few', deadLettersMax: 1 }).result()
   await expect(failure).rejects.toMatchObject({
     code: 'LIMIT_EXCEEDED',
     hint: expect.stringMatching(/Fix the operator.*deadLettersMax/),
   })
-  await rp.run(failing, {}).result()
+  await rp.run(failing).result()
   const letters = await lettersOf(rp, [(await rp.head('pipeline/failing'))!])
   expect(letters.map(({ error }) => error.message)).toEqual([1, 2, 3].map((n) => `in map#1: not ${n}`))
   await rp.close()
@@ -122,16 +122,16 @@ it('a file that is missing, or was cut short, has advice about files', async () 
   const reading = pipeline('reading', (p) =>
     p.from('in', lineSource(path, { follow: '10ms' })).to('out', collectSink()),
   )
-  await expect(rp.run(reading, {}).result()).rejects.toMatchObject({
+  await expect(rp.run(reading).result()).rejects.toMatchObject({
     code: 'NOT_FOUND',
     hint: expect.stringContaining('Check the path'),
   })
   writeFileSync(path, 'one\ntwo\nthree\n')
-  const run = await rp.run(reading, {}, { checkpoint: { every: 1 } }).started()
+  const run = await rp.run(reading, { checkpoint: { every: 1 } }).started()
   while (run.status.records < 3) await new Promise((resolve) => setTimeout(resolve, 5))
   await run.stop()
   writeFileSync(path, 'one\n')
-  await expect(rp.run(reading, {}).result()).rejects.toMatchObject({
+  await expect(rp.run(reading).result()).rejects.toMatchObject({
     code: 'POSITION_GONE',
     hint: expect.stringContaining('Put the file back'),
   })
@@ -151,7 +151,7 @@ it('every(n) gives the rest of each key when its source is at its end', async ()
         .map(({ value }) => value)
         .to('out', out),
     )
-    await rp.run(counting, {}, { id }).result()
+    await rp.run(counting, { id }).result()
     return out.values
   }
   const wanted = [[1, 3], [2, 4], [5]]
@@ -174,7 +174,7 @@ it('the rest of every(n) is in time for windows behind it', async () => {
       .map(({ value }) => value)
       .to('out', out),
   )
-  await rp.run(counting, {}).result()
+  await rp.run(counting).result()
   expect(out.values).toEqual([3])
   await rp.close()
 })

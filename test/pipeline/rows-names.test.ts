@@ -33,7 +33,7 @@ onEveryStore(
           }),
         )
       })
-      expect((await rp.run(totals, {}).result()).status).toBe('completed')
+      expect((await rp.run(totals).result()).status).toBe('completed')
       const found = await rp.sql(
         `SELECT ${quote('customerId')} AS id, ${quote('Cents')} AS cents FROM ${quote(table)} ORDER BY 1`,
       )

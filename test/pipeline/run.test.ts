@@ -40,7 +40,7 @@ onEveryStore('a pipeline', (world) => {
         .aggregate(sum((order) => order.cents))
         .to('totals', totals)
     })
-    const report = await rp.run(revenue, {}).result()
+    const report = await rp.run(revenue).result()
     expect(report).toMatchObject({ status: 'completed', records: 5, deadLetters: 0 })
     expect(totals.values).toEqual([
       { key: 'ann', start: 0, end: 60_000, value: 8 },
@@ -48,7 +48,7 @@ onEveryStore('a pipeline', (world) => {
       { key: 'ann', start: 60_000, end: 120_000, value: 2 },
     ])
     // Once done, it stays done: nothing is read a second time.
-    expect(await rp.run(revenue, {}).result()).toMatchObject({ status: 'completed', records: 5 })
+    expect(await rp.run(revenue).result()).toMatchObject({ status: 'completed', records: 5 })
     expect(totals.values).toHaveLength(3)
   })
 
@@ -70,12 +70,12 @@ onEveryStore('a pipeline', (world) => {
       return { counted, out }
     }
     const first = define('per-minute')
-    const run = await rp.run(first.counted, {}).started()
+    const run = await rp.run(first.counted).started()
     const { checkpoint } = await run.stop()
-    const other = rp.run(define('renamed').counted, {}, { from: checkpoint! })
+    const other = rp.run(define('renamed').counted, { from: checkpoint! })
     await expect(other.started()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     const drained = define('per-minute')
-    expect(await rp.run(drained.counted, {}, { from: checkpoint! }).stop({ drain: true })).toMatchObject({
+    expect(await rp.run(drained.counted, { from: checkpoint! }).stop({ drain: true })).toMatchObject({
       status: 'completed',
     })
     // All of them are of one minute, which nothing else would end.
@@ -103,7 +103,7 @@ onEveryStore('a pipeline', (world) => {
       return { counts, out }
     }
     const first = define(Number.POSITIVE_INFINITY)
-    const run = await rp.run(first.counts, {}).started()
+    const run = await rp.run(first.counts).started()
     const stopped = await run.stop({ label: 'before the move' })
     expect(stopped.status).toBe('stopped')
     expect(stopped.records).toBe(seen.length)
@@ -132,11 +132,11 @@ onEveryStore('a pipeline', (world) => {
         .filter((n) => n < 0)
         .to('out', collectSink())
     })
-    for (let i = 0; i < 3; i++) expect((await (await rp.run(endless, {}).started()).stop()).status).toBe('stopped')
+    for (let i = 0; i < 3; i++) expect((await (await rp.run(endless).started()).stop()).status).toBe('stopped')
     expect((await rp.checkpoints('pipeline/endless')).filter(({ isPinned }) => isPinned)).toHaveLength(1)
     const stopped = new AbortController()
     stopped.abort()
-    const ended = await rp.run(endless, {}, { signal: stopped.signal }).result()
+    const ended = await rp.run(endless, { signal: stopped.signal }).result()
     expect(['cancelled', 'stopped']).toContain(ended.status)
   })
 
@@ -153,9 +153,9 @@ onEveryStore('a pipeline', (world) => {
           .to('out', collectSink())
       })
     const first = await one.run(define(), {}).started()
-    const waiting = await two.run(define(), {}, { wait: '1m' })
+    const waiting = await two.run(define(), { wait: '1m' })
     expect((await waiting.stop()).status).toBe('cancelled')
-    const next = await two.run(define(), {}, { wait: '1m' })
+    const next = await two.run(define(), { wait: '1m' })
     const { records } = await first.stop()
     await next.started()
     expect((await next.stop()).records).toBeGreaterThanOrEqual(records)

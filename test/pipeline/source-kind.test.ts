@@ -21,17 +21,17 @@ onEveryStore(
       writeFileSync(path, 'one\ntwo\nthree\n')
       const out = collectSink<string>()
       const reading = (source: Source<string>) => pipeline('read', (p) => void p.from('in', source).to('out', out))
-      const first = await rp.run(reading(generatedSource((n) => `g${n}`)), {}, { checkpoint: { every: 10 } }).started()
+      const first = await rp.run(reading(generatedSource((n) => `g${n}`)), { checkpoint: { every: 10 } }).started()
       await until(() => first.status.records > 20)
       await first.stop()
       const before = out.values.length
-      await expect(rp.run(reading(lineSource(path)), {}).result()).rejects.toMatchObject({
+      await expect(rp.run(reading(lineSource(path))).result()).rejects.toMatchObject({
         code: 'INVALID_ARGUMENT',
         message: expect.stringMatching(/the checkpoint has generated under that name, not file.*add: \['in'\]/),
       })
       expect(out.values).toHaveLength(before)
       const changes = { drop: ['in'], add: ['in'] }
-      await rp.run(reading(lineSource(path)), {}, { changes }).result()
+      await rp.run(reading(lineSource(path)), { changes }).result()
       expect(out.values.slice(before)).toEqual(['one', 'two', 'three'])
     })
   },

@@ -60,7 +60,7 @@ it('a record meets the row that it names, as the table has it by then', async ()
       )
       .to('out', out)
   })
-  const run = await rp.run(asked, {}, { checkpoint: { every: '10ms' } }).started()
+  const run = await rp.run(asked, { checkpoint: { every: '10ms' } }).started()
   const last = () => out.values.at(-1)?.[1]
   // Nobody has made the table: it has no rows.
   await until(() => out.values.length > 0)
@@ -106,7 +106,7 @@ it('reads one of several tables, in every instance, and sets poison aside', asyn
       .aggregate('sums', { ...count(), add: (total: number, { cents }: { readonly cents: number }) => total + cents })
       .to('out', out)
   })
-  const report = await rp.run(priced, {}, { parallelism: 3 }).result()
+  const report = await rp.run(priced, { parallelism: 3 }).result()
   expect(report).toMatchObject({ status: 'completed', deadLetters: 40 })
   const sums = new Map(out.values.map(({ key, value }) => [key, value]))
   expect([...sums.values()].reduce((a, b) => a + b)).toBe(4 * ((39 * 40) / 2))
@@ -133,7 +133,7 @@ it('is refused what is no table, and checked against rows that stand still', asy
       .joinTable({ name: 'prices' } as never, String, (sku) => sku)
       .to('out', collectSink())
   })
-  await expect(rp.run(wrong, {})).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  await expect(rp.run(wrong)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   await rp.close()
 })
 

@@ -100,10 +100,10 @@ it('joinLatest deletes a key at its tombstone, for every cut of batches and acro
     id += 1
     const options = { id: String(id), checkpoint: { every: 1 } }
     await rp
-      .run(drawn, {}, options)
+      .run(drawn, options)
       .result()
       .catch(() => undefined)
-    await rp.run(drawn, {}, options).result()
+    await rp.run(drawn, options).result()
     expect(out.values).toEqual(plain)
   }
   await fc.assert(fc.asyncProperty(changes, sizes, fc.integer({ min: -1, max: 6 }), property), { numRuns: 60 })
@@ -138,7 +138,7 @@ it.each(Object.entries(gathering))('%s skips tombstones, for every cut of batche
       draw(stream).to('out', out)
     })
     id += 1
-    await rp.run(drawn, {}, { id: String(id) }).result()
+    await rp.run(drawn, { id: String(id) }).result()
     return out.values
   }
   await fc.assert(
@@ -166,7 +166,7 @@ it('keyValue() passes a tombstone as null with its key; a record without a key i
     p.from('changed', valueSource(records), { decode: keyValue(json<number>()) }).to('changed-out', changed)
     p.from('plain', valueSource(records), { decode: json<number>() }).to('plain-out', plain)
   })
-  const run = await rp.run(drawn, {})
+  const run = await rp.run(drawn)
   await run.result()
   expect(changed.values).toEqual([
     { key: 'a', value: 1 },
@@ -225,7 +225,7 @@ onEveryStore(
           }),
         )
       })
-      expect((await rp.run(drawn, {}).result()).status).toBe('completed')
+      expect((await rp.run(drawn).result()).status).toBe('completed')
       const found = await rp.sql(`SELECT shop, sku, cents FROM ${table} ORDER BY shop, sku`)
       expect(found.map(({ shop, sku, cents }) => [Number(shop), sku, Number(cents)])).toEqual([
         [1, 'b', 3],

@@ -62,7 +62,7 @@ it.each([
         .to('out', out)
     })
     const options = { checkpoint: { every: '5ms' } } as const
-    const run = await rp.run(drawn, {}, options).started()
+    const run = await rp.run(drawn, options).started()
     source.all.push(1100)
     await until(() => out.values.length === 1)
     expect(out.values[0]).toMatchObject({ key: 'all', start: bounds.start, value: 1, isEarly: true })
@@ -71,7 +71,7 @@ it.each([
     expect(out.values[1]).toEqual({ key: 'all', ...bounds, value: 2, isEarly: true })
     await run.stop()
     // What has not changed comes early once more after a restart.
-    const again = await rp.run(drawn, {}, options).started()
+    const again = await rp.run(drawn, options).started()
     await until(() => out.values.length === 3)
     expect(out.values[2]).toEqual({ key: 'all', ...bounds, value: 2, isEarly: true })
     source.all.push(9000)
@@ -98,7 +98,7 @@ it('a window of so many records ends with what it has when its first one is too 
       .to('out', out)
   })
   const options = { checkpoint: { every: '5ms' } } as const
-  const run = await rp.run(drawn, {}, options).started()
+  const run = await rp.run(drawn, options).started()
   source.all.push(1, 3, 5, 7)
   await until(() => out.values.length === 2)
   expect(out.values).toEqual([
@@ -108,7 +108,7 @@ it('a window of so many records ends with what it has when its first one is too 
   source.all.push(2)
   await until(() => run.status.records === 5)
   await run.stop()
-  const again = await rp.run(drawn, {}, options).started()
+  const again = await rp.run(drawn, options).started()
   await until(() => out.values.length === 3)
   expect(out.values[2]).toEqual({ key: 0, value: 2 })
   await again.cancel()
@@ -137,7 +137,7 @@ it('every record meets what another stream has told, whatever its key, also over
       .to('out', out)
   })
   const options = (parallelism: number) => ({ parallelism, checkpoint: { every: '5ms' as const } })
-  const run = await rp.run(drawn, {}, options(2)).started()
+  const run = await rp.run(drawn, options(2)).started()
   orders.all.push({ currency: 'eur', cents: 1 })
   await until(() => out.values.length === 1)
   rates.all.push({ eur: 2 }, { usd: 3 })
@@ -145,7 +145,7 @@ it('every record meets what another stream has told, whatever its key, also over
   orders.all.push({ currency: 'eur', cents: 10 }, { currency: 'usd', cents: -1 }, { currency: 'usd', cents: 10 })
   await until(() => out.values.length === 3)
   await run.stop()
-  const again = await rp.run(drawn, {}, options(3)).started()
+  const again = await rp.run(drawn, options(3)).started()
   orders.all.push({ currency: 'usd', cents: 20 }, { currency: 'eur', cents: 10 })
   orders.isOver = true
   rates.isOver = true

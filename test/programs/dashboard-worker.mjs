@@ -20,7 +20,7 @@ const parcel = workflow('parcel', async (ctx) => {
 
 const rp = await open(url, { lease: '2s', worker: name })
 rp.work([parcel])
-if (name === 'first') await rp.run(parcel, undefined, { id: 'p-1' })
+if (name === 'first') await rp.run(parcel, { id: 'p-1' })
 process.send?.('ready')
 // The engine's own timers keep no process alive.
 setInterval(() => undefined, 1000)

@@ -59,7 +59,7 @@ if (what === 'prepare') {
   rp.work([checkout])
   await ann.turn('hello')
   await ann.send('bob', 'in flight')
-  const run = await rp.run(checkout, undefined, { id: '42' })
+  const run = await rp.run(checkout, { id: '42' })
   await until(waits(rp, 0))
   const rows = await rp.open(stock)
   await rows.set('apples', { count: 10 })

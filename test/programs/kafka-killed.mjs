@@ -45,7 +45,7 @@ const counted = pipeline('counted', (p) => {
 })
 
 const rp = await open(url, { lease: '2s' })
-const run = await rp.run(counted, {}, { checkpoint: { every }, wait: '2m' })
+const run = await rp.run(counted, { checkpoint: { every }, wait: '2m' })
 await run.started()
 process.stdout.write('READY\n')
 // Those of earlier processes are known as well.

@@ -47,6 +47,6 @@ const papers = job('papers', {
 
 const rp = await open(url, { worker: 'w', lease: '2s' })
 rp.work([order])
-const run = await rp.run(order, undefined, { id: 'o-1' })
+const run = await rp.run(order, { id: 'o-1' })
 await Promise.allSettled([run.result(), rp.run(papers).result()])
 await rp.close()

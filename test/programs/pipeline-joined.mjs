@@ -42,7 +42,7 @@ const joined = pipeline('joined', (p) => {
 })
 
 const rp = await open(url)
-const run = await rp.run(joined, {}, { checkpoint: { every: '30ms' }, wait: '30s' }).started()
+const run = await rp.run(joined, { checkpoint: { every: '30ms' }, wait: '30s' }).started()
 console.log('READY')
 console.log(`DONE ${JSON.stringify(await run.result())}`)
 await rp.close()

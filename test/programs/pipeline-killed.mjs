@@ -75,7 +75,7 @@ const audited = (number) =>
 const rp = await open(url, { lease: '2s' })
 // They meet a kill in different places: their checkpoints do not lie together.
 const runs = Array.from({ length: pipelines }, (_, number) =>
-  rp.run(audited(number), {}, { checkpoint: { every: `${10 + 7 * number}ms` }, wait: '20s' }),
+  rp.run(audited(number), { checkpoint: { every: `${10 + 7 * number}ms` }, wait: '20s' }),
 )
 try {
   await Promise.all(runs.map((run) => run.started()))

@@ -8,5 +8,5 @@ const nap = workflow('nap', async (ctx) => {
   await ctx.sleep('300ms')
   return 'rested'
 })
-console.log(await (await rp.run(nap, undefined, { id: 'one' })).result())
+console.log(await (await rp.run(nap, { id: 'one' })).result())
 await rp.close()

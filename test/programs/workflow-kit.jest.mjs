@@ -12,6 +12,6 @@ test('sleeps through a crash', async () => {
     await ctx.sleep('1h')
     return 'rested'
   })
-  expect(await kit.result(await kit.run(nap, undefined, { id: 'one' }))).toBe('rested')
+  expect(await kit.result(await kit.run(nap, { id: 'one' }))).toBe('rested')
   await kit.close()
 })

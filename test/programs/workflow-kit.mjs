@@ -12,7 +12,7 @@ async function sleepsThroughACrash() {
     await ctx.sleep('1h')
     return 'rested'
   })
-  assert.equal(await kit.result(await kit.run(nap, undefined, { id: 'one' })), 'rested')
+  assert.equal(await kit.result(await kit.run(nap, { id: 'one' })), 'rested')
   assert.equal(kit.crashes, 1)
   await kit.close()
 }

@@ -11,7 +11,7 @@ const counter = workflow('counter', async (ctx) => {
   })
   await ctx.step('hangs', () => new Promise(() => {}))
 })
-const run = await rp.run(counter, undefined, { id: 'one' })
+const run = await rp.run(counter, { id: 'one' })
 console.log(await run.update('add', 1))
 await rp.close()
 console.log('closed')

@@ -53,7 +53,7 @@ beforeAll(async () => {
   await handle.checkpoint()
   await handle.close()
   await rp.run(failing).result()
-  await rp.run(flow, undefined, { id: 'one' })
+  await rp.run(flow, { id: 'one' })
   const nightly = schedule('nightly', { workflow: flow, cron: '0 3 * * *' })
   rp.work([nightly])
   await here.ask(`${at('bob/notes')}/entries`, { as: 'bob', body: { entries: [{ type: 'noted', data: { n: 1 } }] } })

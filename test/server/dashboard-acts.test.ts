@@ -79,7 +79,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
   it('draws what flows through a pipeline as it flows, and says from when it is if it runs elsewhere', async () => {
     const { page, rp } = board
     const faucet = new Faucet()
-    const run = await rp.run(visitsOf('visits', faucet), {}).started()
+    const run = await rp.run(visitsOf('visits', faucet)).started()
     await run.checkpoint()
     await board.show('#/system')
     await page.getByRole('table', { name: 'Pipelines' }).getByRole('link', { name: 'pipeline/visits' }).click()
@@ -108,7 +108,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await run.stop()
     await flow.getByText('before it: it does not run now').waitFor()
     const elsewhere = await open(`sqlite:${join(board.folder, 'store.db')}`, { housekeeping: false })
-    const again = await elsewhere.run(visitsOf('visits', faucet), {}).started()
+    const again = await elsewhere.run(visitsOf('visits', faucet)).started()
     await flow.getByText('before it: it runs in another process').waitFor()
     faucet.give()
     await read(/^visits source/, 1).waitFor()
@@ -264,7 +264,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
 
   it('says that a run is running while a step of it is, also if it waited before', async () => {
     const { page, rp } = board
-    await rp.run(gated, undefined, { id: 'g-1', delay: 1 })
+    await rp.run(gated, { id: 'g-1', delay: 1 })
     await board.show('#/runs?text=g-1')
     const row = page.getByRole('row', { name: /workflow\/gated\/g-1/ })
     await row.locator('.stands').getByText('running').waitFor()

@@ -272,7 +272,7 @@ async function pushFlags(rp: Reprise): Promise<void> {
 }
 
 async function backAndForth(rp: Reprise): Promise<void> {
-  const run = await rp.run(trip, undefined, { id: 't-1' })
+  const run = await rp.run(trip, { id: 't-1' })
   const reaches = async (status: string, seq: number) => {
     for (;;) {
       const head = await rp.head(run.timeline)

@@ -113,7 +113,7 @@ it('no request is a fault of the server, and the store is whole after all of the
   await handle.checkpoint()
   await handle.close()
   await here.rp.run(few).result()
-  await here.rp.run(flow, undefined, { id: 'one' })
+  await here.rp.run(flow, { id: 'one' })
   const numRuns = Number(process.env.REPRISE_REQUESTS ?? 250)
   await fc.assert(
     fc.asyncProperty(requests, async ({ route, names, query, body, as, key }) => {

@@ -22,7 +22,7 @@ const flow = workflow('ann-flow', async (ctx) => {
 async function served(mcp?: 'read' | 'act'): Promise<TestServer> {
   const here = await startServer({ definitions: [flow], ...(mcp && { mcp }) })
   cleanups.push(() => here.close())
-  await here.rp.run(flow, undefined, { id: 'one' })
+  await here.rp.run(flow, { id: 'one' })
   await here.ask('/v1/timelines/bob%2Fx/entries', { body: { entries: [{ type: 'a' }] } })
   return here
 }
@@ -110,7 +110,6 @@ it('over stdin and stdout it is a process that only looks, or acts with --act', 
   await (
     await rp.run(
       workflow('quick', () => 'done'),
-      undefined,
       { id: 'a' },
     )
   ).result()

@@ -265,7 +265,7 @@ describe('a run of a pipeline', () => {
     await first.value.stop()
     const again = await asking(() => start().rp.run(flow))
     await (await again.value.started()).stop()
-    const back = await asking(() => start().rp.run(flow, {}, { from: savepoint.id }))
+    const back = await asking(() => start().rp.run(flow, { from: savepoint.id }))
     await (await back.value.started()).cancel()
     await expect.poll(() => named('run flow').length).toBe(3)
     const [one, two, three] = named('run flow')

@@ -45,7 +45,7 @@ describe('a run of a workflow', () => {
     const rp = await open('memory:')
     cleanups.push(() => rp.close(), instrument(rp, { tracer }))
     const asker = tracer.startSpan('asker')
-    const run = await context.with(trace.setSpan(ROOT_CONTEXT, asker), () => rp.run(flow, undefined, { id: 'a' }))
+    const run = await context.with(trace.setSpan(ROOT_CONTEXT, asker), () => rp.run(flow, { id: 'a' }))
     asker.end()
     await run.signal('go')
     await run.result()
@@ -77,7 +77,7 @@ describe('a run of a workflow', () => {
       createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }) }, { worker: 'w' })
     const first = engine()
     instrument(first, { tracer })
-    await first.run(flow, undefined, { id: 'a' })
+    await first.run(flow, { id: 'a' })
     await expect.poll(() => named('step charge').length).toBe(1)
     await first.close()
     const second = engine()
@@ -150,7 +150,6 @@ it('figures come through the same API', async () => {
   await (
     await rp.run(
       workflow('quick', () => 1),
-      undefined,
       { id: 'q' },
     )
   ).result()

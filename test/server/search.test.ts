@@ -87,11 +87,11 @@ it('sees a pipeline that runs and has no checkpoint yet, and one that runs again
     return value.timelines.map(({ timeline, seq }: { timeline: string; seq: number }) => [timeline, seq])
   }
   expect(await found()).toEqual([])
-  const run = await here.rp.run(flow, {}).started()
+  const run = await here.rp.run(flow).started()
   await expect.poll(found).toEqual([['pipeline/quiet', 0]])
   await run.stop()
   await expect.poll(found).toEqual([])
-  const again = await here.rp.run(flow, {}).started()
+  const again = await here.rp.run(flow).started()
   await expect.poll(found).toEqual([['pipeline/quiet', 1]])
   await again.cancel()
 })
@@ -118,8 +118,7 @@ it('says when the store has more than can be searched', async () => {
 
 it('finds an attribute by its whole value, and a word anywhere', async () => {
   const greet = workflow('greet', async () => 'hello')
-  for (const customer of ['c1', 'c17', 'c170'])
-    await here.rp.run(greet, undefined, { id: customer, attributes: { customer } })
+  for (const customer of ['c1', 'c17', 'c170']) await here.rp.run(greet, { id: customer, attributes: { customer } })
   const ids = async (text: string) => (await all(`text=${encodeURIComponent(text)}`, 50)).sort()
   expect(await ids('customer=c17')).toEqual(['workflow/greet/c17'])
   expect(await ids('Customer=C17 greet')).toEqual(['workflow/greet/c17'])

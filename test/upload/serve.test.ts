@@ -76,7 +76,7 @@ export const files = upload('files', {
   async onComplete(file, ctx) {
     appendFileSync('calls.txt', 'call\\n')
     if (process.env.HANG) await new Promise((resolve) => setTimeout(resolve, 3_600_000))
-    ctx.start(after, undefined)
+    ctx.start(after)
   },
 })
 `

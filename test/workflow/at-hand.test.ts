@@ -25,7 +25,7 @@ it('the answer of a step counts before its timeout', async () => {
   const asking = workflow('asking', (ctx) =>
     ctx.step('ask', answerWhileStopped, { timeout: '20ms', retry: { attempts: 1 } }),
   )
-  expect(await (await rp.run(asking, undefined, { id: '1' })).result()).toBe('answer')
+  expect(await (await rp.run(asking, { id: '1' })).result()).toBe('answer')
 })
 
 it('a heartbeat counts before its timeout', async () => {
@@ -40,7 +40,7 @@ it('a heartbeat counts before its timeout', async () => {
       { heartbeatTimeout: '100ms', retry: { attempts: 1 } },
     ),
   )
-  expect(await (await rp.run(beating, undefined, { id: '1' })).result()).toBe('alive')
+  expect(await (await rp.run(beating, { id: '1' })).result()).toBe('alive')
 })
 
 /** Another process; what it asks about heads is answered late: as it was when it asked, when `isOver` says so. */
@@ -67,13 +67,13 @@ onEveryStore(
       const ending = workflow('ending', (ctx) =>
         ctx.step('last', () => new Promise<string>((resolve) => (finish = () => resolve('result')))),
       )
-      const run = await here.run(ending, undefined, { id: 'r' })
+      const run = await here.run(ending, { id: 'r' })
       const calledAt = Date.now()
       const { late, rp: there } = await lateReader(w, async () => {
         finish()
         return (await run.status()).isEnded && Date.now() > calledAt + 1500
       })
-      const handle = await there.run(ending, undefined, { id: 'r', here: false })
+      const handle = await there.run(ending, { id: 'r', here: false })
       late.isOn = true
       expect(await handle.result({ timeout: '1s' })).toBe('result')
     })
@@ -85,13 +85,13 @@ onEveryStore(
         ctx.onUpdate('add', (n: number) => n + 1)
         await ctx.signal('end')
       })
-      const run = await here.run(updated, undefined, { id: 'r' })
+      const run = await here.run(updated, { id: 'r' })
       const calledAt = Date.now()
       const { late, rp: there } = await lateReader(w, async () => {
         const isAnswered = Object.keys((await run.state()).updates).length > 0
         return isAnswered && Date.now() > calledAt + 1500
       })
-      const handle = await there.run(updated, undefined, { id: 'r', here: false })
+      const handle = await there.run(updated, { id: 'r', here: false })
       late.isOnAfterCommit = true
       expect(await handle.update<number>('add', 1, { timeout: '1s' })).toBe(2)
       late.isOnAfterCommit = false

@@ -39,7 +39,7 @@ onEveryStore('C1: a workflow', (world) => {
       throw new TypeError('no way')
     })
     const rp = await (await world()).engine()
-    const run = await rp.run(saga, undefined, { id: 's' })
+    const run = await rp.run(saga, { id: 's' })
     await expect(run.result()).rejects.toThrow(TypeError)
     expect(undone).toEqual(['b2', expect.stringMatching(/^a1 a-[0-9a-f]{32}~undo$/)])
     expect((await run.status()).status).toBe('failed')

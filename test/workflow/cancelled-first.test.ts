@@ -22,7 +22,7 @@ onEveryStore('a run that is cancelled before anybody has executed it', (world) =
     calls.length = 0
     const w = await world()
     const client = await w.engine()
-    const run = await client.run(definition, undefined, { id: 'r', here: false })
+    const run = await client.run(definition, { id: 'r', here: false })
     await run.cancel('no')
     const worker = await w.engine()
     worker.work([plain, queued, lane])
@@ -34,7 +34,7 @@ onEveryStore('a run that is cancelled before anybody has executed it', (world) =
     calls.length = 0
     const w = await world()
     const client = await w.engine()
-    const run = await client.run(plain, undefined, { id: 'r', here: false })
+    const run = await client.run(plain, { id: 'r', here: false })
     // Somebody had it, and wrote nothing.
     const store = await w.store()
     const worker = 'before' as WorkerId
@@ -71,7 +71,7 @@ test('a step does not begin while a deadline that became durable with its cause 
       },
     })
   })
-  const run = await owner.run(definition, undefined, { id: 'r', timeout: 100 })
+  const run = await owner.run(definition, { id: 'r', timeout: 100 })
   isHolding = true
   x.open()
   while (held.length === 0) await pause(1)

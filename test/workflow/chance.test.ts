@@ -26,7 +26,7 @@ const drawing = workflow('drawing', async (ctx: WorkflowContext): Promise<Drawn>
 
 it('a fork draws what its original drew before the fork point, and other values after it', async () => {
   const kit = kitWith()
-  const run = await kit.run(drawing, undefined, { id: 'd' })
+  const run = await kit.run(drawing, { id: 'd' })
   const original = await kit.result(run)
   const late = await kit.result(await kit.survive(() => kit.handle(run).fork('end')))
   expect(late.before).toEqual(original.before)
@@ -39,7 +39,7 @@ it('a fork draws what its original drew before the fork point, and other values 
 
 it('a rollback keeps what was drawn before it, and draws other values after it', async () => {
   const kit = kitWith()
-  const run = await kit.run(drawing, undefined, { id: 'd' })
+  const run = await kit.run(drawing, { id: 'd' })
   const first = await kit.result(run)
   await kit.survive(() => kit.handle(run).rollback('end'))
   const second = await kit.result(run)
@@ -57,7 +57,7 @@ it('draws the same again after a crash anywhere', async () => {
       await ctx.step('b', () => void seen.push(id))
       return id
     })
-    const run = await kit.run(twice, undefined, { id: 't' })
+    const run = await kit.run(twice, { id: 't' })
     const id = await kit.result(run)
     expect(new Set(seen)).toEqual(new Set([id]))
   }
@@ -89,7 +89,7 @@ it('runs whose first 24 random bits are the same draw different ids; a seed of 2
     }
     const store = openMemory({ namespace: 'test', hash: sha256, world: createWorld() })
     await using rp = createEngine({ store, random, planted: new Set(planted) } as Ports, { worker: 'test' })
-    const [one, two] = [await rp.run(drawing, undefined, { id: 'a' }), await rp.run(drawing, undefined, { id: 'b' })]
+    const [one, two] = [await rp.run(drawing, { id: 'a' }), await rp.run(drawing, { id: 'b' })]
     return [(await one.result()).before[0], (await two.result()).before[0]]
   }
   const [a, b] = await drawOf()

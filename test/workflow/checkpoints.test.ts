@@ -16,7 +16,7 @@ const steps = async (ctx: WorkflowContext) => {
 async function triggers(options: WorkflowOptions, code = steps): Promise<{ triggers: string[]; replayed: number }> {
   const kit = kitWith()
   const definition = workflow('many', code, options)
-  const run = await kit.run(definition, undefined, { id: '1' })
+  const run = await kit.run(definition, { id: '1' })
   await kit.advance('10s')
   const found = await kit.survive((rp) => rp.checkpoints(run.timeline))
   const { recovery } = await kit.survive((rp) =>
@@ -80,7 +80,7 @@ it('a policy that makes no sense is refused where it is declared', () => {
 it('is stored with the run, so that tools without the code keep to it', async () => {
   const kit = kitWith()
   const definition = workflow('kept', steps, { checkpoint: { every: 5 }, retain: { checkpoints: 4, history: 'all' } })
-  const run = await kit.run(definition, undefined, { id: '1' })
+  const run = await kit.run(definition, { id: '1' })
   await kit.advance('10s')
   const head = await kit.survive((rp) => rp.head(run.timeline))
   expect(storedPolicyOf(head!.attributes)).toEqual({

@@ -49,7 +49,7 @@ onEveryStore(
         return own
       })
       const rp = await (await world()).engine()
-      const run = await rp.run(values, undefined, { id: 'v' })
+      const run = await rp.run(values, { id: 'v' })
       while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
       expect(await run.query('values')).toEqual(seen[0])
       // Let go: from now on its code runs anew for whoever asks.

@@ -16,7 +16,7 @@ describe('a step in doubt', () => {
   it('is held for a person when that is its policy, and goes on as the person says', async () => {
     const kit = kitWith({ crashAt: [{ effect: 1, when: 'after' }] })
     const calls: string[] = []
-    const run = await kit.run(doubtful(kit, calls, 'hold'), undefined, { id: 'd' })
+    const run = await kit.run(doubtful(kit, calls, 'hold'), { id: 'd' })
     await kit.advance('1m')
     expect((await kit.handle(run).status()).status).toBe('held')
     await kit.survive(() => kit.handle(run).settle('pay', 'done', { by: 'ann', result: 99 }))
@@ -27,7 +27,7 @@ describe('a step in doubt', () => {
   it('can be called again by a person', async () => {
     const kit = kitWith({ crashAt: [{ effect: 1, when: 'before' }] })
     const calls: string[] = []
-    const run = await kit.run(doubtful(kit, calls, 'hold'), undefined, { id: 'd' })
+    const run = await kit.run(doubtful(kit, calls, 'hold'), { id: 'd' })
     await kit.advance('1m')
     await kit.survive(() => kit.handle(run).settle('pay', 'retry'))
     expect(await kit.result(run)).toBe(1)
@@ -37,7 +37,7 @@ describe('a step in doubt', () => {
     const kit = kitWith({ crashAt: [{ effect: 1, when: 'after' }] })
     const calls: string[] = []
     const probe = (key: string) => ({ happened: calls.includes(key), result: 7 }) as never
-    const run = await kit.run(doubtful(kit, calls, probe), undefined, { id: 'd' })
+    const run = await kit.run(doubtful(kit, calls, probe), { id: 'd' })
     expect(await kit.result(run)).toBe(7)
     expect(calls).toHaveLength(1)
   })
@@ -48,7 +48,7 @@ describe('signals', () => {
     const kit = kitWith()
     await kit.survive((rp) => rp.send('workflow/early/e', 'signal', { name: 'go', value: 5 }))
     const early = workflow('early', async (ctx) => await ctx.signal<number>('go'))
-    expect(await kit.result(await kit.run(early, undefined, { id: 'e' }))).toBe(5)
+    expect(await kit.result(await kit.run(early, { id: 'e' }))).toBe(5)
   })
 
   it('come in order, each once, also when they are many', async () => {
@@ -58,7 +58,7 @@ describe('signals', () => {
       for (let i = 0; i < 20; i++) got.push(await ctx.signal<number>('n'))
       return got
     })
-    const run = await kit.run(many, undefined, { id: 'm' })
+    const run = await kit.run(many, { id: 'm' })
     for (let i = 0; i < 20; i++) await kit.survive(() => kit.handle(run).signal('n', i, { key: `n${i}` }))
     await kit.survive(() => kit.handle(run).signal('n', 99, { key: 'n3' }))
     expect(await kit.result(run)).toEqual(Array.from({ length: 20 }, (_, i) => i))
@@ -68,7 +68,6 @@ describe('signals', () => {
     const kit = kitWith()
     const run = await kit.run(
       workflow('short', async () => 1),
-      undefined,
       { id: 's' },
     )
     await kit.result(run)
@@ -102,7 +101,7 @@ describe('updates', () => {
       await ctx.signal('checkout')
       return items
     })
-    const run = await kit.run(cart, undefined, { id: 'c' })
+    const run = await kit.run(cart, { id: 'c' })
     expect(await kit.survive(() => kit.handle(run).update('add', 'a'))).toBe(1)
     await expect(kit.survive(() => kit.handle(run).update('add', ''))).rejects.toThrow('empty')
     await kit.advance('1h')
@@ -134,7 +133,7 @@ describe('cancellation', () => {
       }
     })
     kit.work(child)
-    const run = await kit.run(parent, undefined, { id: 'p' })
+    const run = await kit.run(parent, { id: 'p' })
     await kit.advance('1h')
     await kit.survive(() => kit.handle(run).cancel('customer left'))
     const error = await kit.result(run).catch((thrown) => thrown)
@@ -158,7 +157,7 @@ describe('cancellation', () => {
         compensate: (n) => log.push(`undo ${n}`),
       })
     })
-    const run = await kit.run(busy, undefined, { id: 'b' })
+    const run = await kit.run(busy, { id: 'b' })
     await kit.settle()
     await kit.survive(() => kit.handle(run).cancel('enough'))
     await kit.settle()
@@ -170,7 +169,7 @@ describe('cancellation', () => {
   it('comes by itself when the deadline passes', async () => {
     const kit = kitWith()
     const late = workflow('late', async (ctx) => await ctx.sleep('30d'), { timeout: '1d' })
-    const error = await kit.result(await kit.run(late, undefined, { id: 'l' })).catch((thrown) => thrown)
+    const error = await kit.result(await kit.run(late, { id: 'l' })).catch((thrown) => thrown)
     expect(isReprise(error, 'TIMEOUT')).toBe(true)
     expect(new Date(kit.now()).toISOString().slice(0, 10)).toBe('2026-01-02')
   })
@@ -182,7 +181,7 @@ describe('cancellation', () => {
       await ctx.step('a', () => 1, { compensate: () => log.push('undo') })
       await ctx.sleep('30d')
     })
-    const run = await kit.run(stubborn, undefined, { id: 's' })
+    const run = await kit.run(stubborn, { id: 's' })
     await kit.advance('1h')
     await kit.survive(() => kit.handle(run).terminate('by hand'))
     await expect(kit.result(run)).rejects.toThrow('by hand')
@@ -212,7 +211,7 @@ describe('a compensation that keeps failing', () => {
       })
       throw new Error('no car')
     })
-    const run = await kit.run(saga, undefined, { id: 's' })
+    const run = await kit.run(saga, { id: 's' })
     await kit.advance('1h')
     expect((await kit.handle(run).status()).status).toBe('stuck')
     await kit.survive(() => kit.handle(run).settle('flight', 'compensated', { by: 'ann' }))
@@ -273,7 +272,7 @@ describe('a run', () => {
       await ctx.step('a', () => 1, { compensate: () => undefined })
       await ctx.step('b', () => new Promise(() => undefined))
     })
-    const run = await kit.run(trip, undefined, { id: 't' })
+    const run = await kit.run(trip, { id: 't' })
     await kit.settle()
     await run.rollback('a')
     for (let n = 0; n < 120; n++) await run.signal('go', n)
@@ -294,7 +293,7 @@ describe('a run', () => {
       })
       return 'fine'
     })
-    const run = await kit.run(two, undefined, { id: 'r' })
+    const run = await kit.run(two, { id: 'r' })
     await expect(kit.result(run)).rejects.toThrow('down')
     isBroken = false
     await kit.survive(() => kit.handle(run).retry())
@@ -340,11 +339,11 @@ describe('a run', () => {
     const kit = kitWith()
     let runs = 0
     const once = workflow('once', async () => ++runs)
-    await kit.result(await kit.run(once, undefined, { id: 'o' }))
-    expect(await kit.result(await kit.run(once, undefined, { id: 'o' }))).toBe(1)
-    const refused = await kit.survive((rp) => rp.run(once, undefined, { id: 'o', ifExists: 'reject' }).catch((e) => e))
+    await kit.result(await kit.run(once, { id: 'o' }))
+    expect(await kit.result(await kit.run(once, { id: 'o' }))).toBe(1)
+    const refused = await kit.survive((rp) => rp.run(once, { id: 'o', ifExists: 'reject' }).catch((e) => e))
     expect(isReprise(refused, 'EXISTS')).toBe(true)
-    expect(await kit.result(await kit.run(once, undefined, { id: 'o', ifExists: 'restart' }))).toBe(2)
+    expect(await kit.result(await kit.run(once, { id: 'o', ifExists: 'restart' }))).toBe(2)
   })
 
   it('is found by its attributes, and many are cancelled at once', async () => {
@@ -374,7 +373,7 @@ describe('a run', () => {
       },
       { durability: { window: '1s' } },
     )
-    expect(await kit.result(await kit.run(batched, undefined, { id: 'b' }))).toBe('ok')
+    expect(await kit.result(await kit.run(batched, { id: 'b' }))).toBe('ok')
     expect(new Set(keys).size).toBe(10)
     expect(kit.commits).toBeLessThan(10)
   })

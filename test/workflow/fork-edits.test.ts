@@ -74,7 +74,7 @@ it('G5: a process killed while it forks leaves whole forks or none, and a worker
   const url = `sqlite:${join(folder, 'store.db')}`
   const doubled = workflow('doubled', async (ctx) => (await ctx.step('ask', () => -1)) * 2)
   const rp = await open(url, { housekeeping: false })
-  expect(await rp.run(doubled, undefined, { id: 'origin' }).result()).toBe(-2)
+  expect(await rp.run(doubled, { id: 'origin' }).result()).toBe(-2)
   const child = fork(programPath('fork-editor'), [url], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
   try {
     let acknowledged = 0

@@ -178,7 +178,7 @@ describe('G19: a fork from the middle of a run', () => {
       },
       { queue: one },
     )
-    const run = await kit.run(held, undefined, { id: 'a' })
+    const run = await kit.run(held, { id: 'a' })
     await kit.advance('10s')
     await kit.survive(async (rp) => rp.fork({ timeline: run.timeline, seq: (await rp.head(run.timeline))!.seq }, 'b'))
     const fork = await kit.survive(async (rp) => workflows(rp).of(held).get('b'))
@@ -190,7 +190,7 @@ describe('G19: a fork from the middle of a run', () => {
     await kit.result(run)
     await kit.result(fork)
     // The place of the fork is free again.
-    const next = await kit.run(held, undefined, { id: 'c' })
+    const next = await kit.run(held, { id: 'c' })
     await next.signal('go', 1)
     await kit.result(next)
     expect(inside).toEqual(['a', 'a!', 'b!', 'c', 'c!'])
@@ -202,8 +202,8 @@ describe('G19: a fork from the middle of a run', () => {
       const said = await ctx.signal('go')
       return `${ctx.id.includes('trial') ? 'trial' : 'child'} ${said}`
     })
-    const parent = workflow('parent', async (ctx) => await ctx.child(child, undefined, { id: 'kid' }))
-    const run = await kit.run(parent, undefined, { id: 'p' })
+    const parent = workflow('parent', async (ctx) => await ctx.child(child, { id: 'kid' }))
+    const run = await kit.run(parent, { id: 'p' })
     const kid = await kit.survive(async (rp) => workflows(rp).of(child).get('kid'))
     await kit.settle()
     await kit.survive(async (rp) =>
@@ -228,7 +228,7 @@ describe('G19: a fork from the middle of a run', () => {
       }
       return await ctx.step('pay', call, { inDoubt: 'hold' })
     })
-    const run = await kit.run(risky, undefined, { id: 'a' })
+    const run = await kit.run(risky, { id: 'a' })
     await kit.settle()
     kit.crash()
     hangs = false
@@ -246,7 +246,7 @@ describe('G19: a fork from the middle of a run', () => {
   it('is not a run of the schedule of its original', async () => {
     const kit = kitWith()
     const tick = workflow('tick', async (ctx) => await ctx.signal('go'))
-    const run = await kit.run(tick, undefined, { id: 'a', attributes: { schedule: 'nightly', shop: 'x' } })
+    const run = await kit.run(tick, { id: 'a', attributes: { schedule: 'nightly', shop: 'x' } })
     await kit.settle()
     await kit.survive(async (rp) => rp.fork({ timeline: run.timeline, seq: 1 }, 'b'))
     const head = await kit.survive(async (rp) => rp.head('workflow/tick/b'))
@@ -278,7 +278,7 @@ it('a step that was undone stays undone after a rollback to a later step', async
     await ctx.step('b', () => 'b', { compensate: (what) => void undone.push(what) })
     await ctx.signal('go')
   })
-  const run = await kit.run(both, undefined, { id: 'a' })
+  const run = await kit.run(both, { id: 'a' })
   await kit.settle()
   await run.rollback('b')
   await kit.settle()

@@ -16,9 +16,9 @@ async function recordMissing(): Promise<void> {
   kit.work(child)
   const runs: WorkflowRun<unknown>[] = [
     await kit.run<{ n: number }, unknown>(sequence, { n: 1 }, { id: 's' }),
-    await kit.run(branches, undefined, { id: 'b' }),
-    await kit.run(saga, undefined, { id: 'g' }),
-    await kit.run(family, undefined, { id: 'f' }),
+    await kit.run(branches, { id: 'b' }),
+    await kit.run(saga, { id: 'g' }),
+    await kit.run(family, { id: 'f' }),
   ]
   await kit.survive(() => kit.handle(runs[0]!).signal('b', 2))
   for (const run of runs) await kit.result(run).catch(() => undefined)

@@ -17,7 +17,7 @@ onEveryStore('a handle of a run that is gone', (world) => {
   it('is refused, and the next run under its id goes on', async () => {
     const w = await world()
     const rp = await w.engine()
-    const first = await rp.run(waits, undefined, { id: 'order-1' })
+    const first = await rp.run(waits, { id: 'order-1' })
     const other = workflows(rp).of(waits).get('order-1')
     await other.signal('go', 'done')
     expect(await first.result()).toBe('done')
@@ -26,7 +26,7 @@ onEveryStore('a handle of a run that is gone', (world) => {
     const unbound = workflows(rp).of(waits).get('order-1')
     await expect(unbound.cancel()).rejects.toEqual(gone)
 
-    const second = await rp.run(waits, undefined, { id: 'order-1' })
+    const second = await rp.run(waits, { id: 'order-1' })
     for (const act of acts) await expect(act(first)).rejects.toEqual(gone)
     for (const act of acts) await expect(act(other)).rejects.toEqual(gone)
     await expect(first.status()).rejects.toEqual(gone)
@@ -40,6 +40,6 @@ onEveryStore('a handle of a run that is gone', (world) => {
     const w = await world()
     const rp = await w.engine()
     await workflows(rp).of(waits).get('order-2').signal('go', 'early')
-    expect(await (await rp.run(waits, undefined, { id: 'order-2' })).result()).toBe('early')
+    expect(await (await rp.run(waits, { id: 'order-2' })).result()).toBe('early')
   })
 })

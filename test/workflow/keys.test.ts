@@ -158,7 +158,7 @@ it('keeps the keys of branches whatever the order in which their results arrive'
     await ctx.step('sum', ({ key }) => bank.receive(key, { all }))
   })
   const before = await openStore('live')
-  await before.run(fan, undefined, { id: 'f', delay: 1 })
+  await before.run(fan, { id: 'f', delay: 1 })
   await before.close()
   opened = []
   for (const order of [
@@ -169,7 +169,7 @@ it('keeps the keys of branches whatever the order in which their results arrive'
     delays = order
     cpSync(join(folder, 'live.db'), join(folder, `${order.join('-')}.db`))
     const rp = await openStore(order.join('-'))
-    await (await rp.run(fan, undefined, { id: 'f' })).result()
+    await (await rp.run(fan, { id: 'f' })).result()
   }
   expect(bank.done).toHaveLength(4)
   expect(bank.confused).toEqual([])

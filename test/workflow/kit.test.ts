@@ -19,7 +19,7 @@ it('a year of sleeps takes no time (D7)', async () => {
     return seen.map((at) => new Date(at).toISOString().slice(0, 10))
   })
   const kit = new WorkflowKit({ startAt: Date.UTC(2026, 0, 1) })
-  const run = await kit.run(yearly, undefined, { id: 'y' })
+  const run = await kit.run(yearly, { id: 'y' })
   expect(await kit.result(run)).toEqual(['2026-02-01', '2026-03-01', '2026-09-17', '2027-01-01'])
   await kit.close()
 })
@@ -31,7 +31,7 @@ it('a crash in the middle of a step repeats that step with the same key, and no 
     for (const name of ['a', 'b', 'c']) await ctx.step(name, ({ key }) => kit.effect(() => calls.push(key)))
     return 'ok'
   })
-  const run = await kit.run(three, undefined, { id: 't' })
+  const run = await kit.run(three, { id: 't' })
   expect(await kit.result(run)).toBe('ok')
   expect(kit.crashes).toBe(1)
   expect(calls.map((key) => key.split('-')[0])).toEqual(['a', 'b', 'b', 'c'])
@@ -76,8 +76,8 @@ it('a run whose code throws while it is loaded, or whose history is damaged, is 
     await ctx.sleep('1h')
     return 'fine'
   })
-  const run = await kit.run(fine, undefined, { id: 'good' })
-  const bad = await kit.run(fine, undefined, { id: 'bad' })
+  const run = await kit.run(fine, { id: 'good' })
+  const bad = await kit.run(fine, { id: 'bad' })
   await kit.advance('1m')
   const open = await workflowHostOf(hostOf(kit.rp)).take(bad.timeline)
   // An entry that this version does not know, as a newer one would leave behind.

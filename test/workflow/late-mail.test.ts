@@ -20,7 +20,7 @@ onEveryStore('mail at the end of a run', (world) => {
     const chance = seeded(7)
     const seen = { cancelled: 0, refused: 0 }
     for (let i = 0; i < runs; i++) {
-      const run = await worker.run(short, undefined, { id: `r${i}` })
+      const run = await worker.run(short, { id: `r${i}` })
       await pause(chance() * 6)
       const outcome = await workflows(sender)
         .of(short)

@@ -29,7 +29,7 @@ it('each line is written once, over attempts and a restart, with where it comes 
   const engine = () =>
     createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }) }, { worker: 'w' })
   const first = engine()
-  await first.run(flow, undefined, { id: 'a' })
+  await first.run(flow, { id: 'a' })
   await expect.poll(() => lines.length).toBe(3)
   await first.close()
   const second = engine()

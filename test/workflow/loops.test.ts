@@ -63,7 +63,7 @@ it('a loop that catches its cancellation and goes on does so in every replay', a
       return { n: n + 1, said: said + told }
     })
   })
-  const run = await kit.run(stubborn, undefined, { id: 's' })
+  const run = await kit.run(stubborn, { id: 's' })
   await kit.advance('1h')
   await kit.survive(() => kit.handle(run).cancel('enough'))
   await kit.advance('1h')
@@ -80,7 +80,7 @@ it('a loop that is cancelled between two iterations ends, wherever its process d
       // Nothing to wait for but the boundaries themselves.
       return await ctx.loop(0, async (n, own) => (n === 100_000 ? own.stop(n) : n + 1))
     })
-    const run = await kit.run(busy, undefined, { id: 'b' })
+    const run = await kit.run(busy, { id: 'b' })
     await kit.survive(() =>
       kit
         .handle(run)

@@ -113,7 +113,7 @@ it('a replay does not ask again, though the entry was forgotten and the code of 
     await ctx.sleep('1d')
     return [first, await ctx.memo(definition, 2), await ctx.step('end', () => 1)]
   }
-  const run = await kit.run(workflow('replayed', body(square)), undefined, { id: 'r' })
+  const run = await kit.run(workflow('replayed', body(square)), { id: 'r' })
   await kit.advance('1m')
   const handle = await kit.rp.open(square)
   expect(await handle.forget(2)).toBe(true)
@@ -130,7 +130,7 @@ it('other arguments in a replay are a divergence, before any effect (G13)', asyn
     await ctx.memo(square, n)
     await ctx.sleep('1d')
   }
-  const run = await kit.run(workflow('changing', body(2)), undefined, { id: 'c' })
+  const run = await kit.run(workflow('changing', body(2)), { id: 'c' })
   await kit.advance('1m')
   kit.deploy(workflow('changing', body(3)))
   const result = await kit.result(run).catch((error) => error)
@@ -152,7 +152,7 @@ it('refuses what remembers nothing, and says so where it is called in a step', a
     }
     return codes
   })
-  const run = await kit.run(wrong, undefined, { id: 'w' })
+  const run = await kit.run(wrong, { id: 'w' })
   expect(await kit.result(run)).toEqual(['INVALID_ARGUMENT', 'INVALID_ARGUMENT'])
 })
 

@@ -27,7 +27,7 @@ async function sleptThrough<T>(
 ): Promise<T | string> {
   const { kit, away } = slowKit()
   const definition = workflow('sleeper', code)
-  const run = await kit.run(definition, undefined, { id: 'r' })
+  const run = await kit.run(definition, { id: 'r' })
   await kit.advance(500)
   away()
   await kit.advance(atMs - 500)
@@ -137,7 +137,7 @@ it('a child that ended before the sleep it races with', async () => {
     ctx.race<string>([(own) => own.child(child, undefined), (own) => own.sleep('6s').then(() => 'slept')]),
   )
   kit.work(child)
-  expect(await kit.result(await kit.run(parent, undefined, { id: 'r' }))).toBe('child')
+  expect(await kit.result(await kit.run(parent, { id: 'r' }))).toBe('child')
 })
 
 it('a signal before the deadline of the run, and the deadline before the signal', async () => {
@@ -147,7 +147,7 @@ it('a signal before the deadline of the run, and the deadline before the signal'
   ] as const) {
     const { kit, away } = slowKit()
     const definition = workflow('limited', (ctx) => ctx.signal('paid'), { timeout: '6s' })
-    const run = await kit.run(definition, undefined, { id: 'r' })
+    const run = await kit.run(definition, { id: 'r' })
     await kit.advance(500)
     away()
     await kit.advance(atMs - 500)
@@ -163,8 +163,8 @@ it('a run that its queue let in before its deadline, and that is taken up after 
   const first = workflow('first', (ctx) => ctx.sleep('3s'), { queue: line })
   const second = workflow('second', (ctx) => ctx.step('charge', () => ++calls), { queue: line, timeout: '6s' })
   for (const definition of [first, second]) kit.work(definition)
-  await kit.run(first, undefined, { id: '1' })
-  const run = await kit.run(second, undefined, { id: '2' })
+  await kit.run(first, { id: '1' })
+  const run = await kit.run(second, { id: '2' })
   await kit.advance(2900)
   away()
   expect(await kit.result(run).catch((error) => error.code)).toBe('TIMEOUT')
@@ -184,7 +184,7 @@ it('a deadline waits behind a signal that waits for a rollback', async () => {
     seen.push(paid)
     return paid
   })
-  const run = await kit.run(definition, undefined, { id: 'r' })
+  const run = await kit.run(definition, { id: 'r' })
   await kit.advance('1s')
   await kit.survive((rp) => rp.send(run.timeline, 'rollback', { to: 'first' }, { key: 'back' }))
   await signal('paid')(run, kit)
@@ -205,7 +205,7 @@ it('a cancel before the end: the run is undone, although its code has returned',
     await ctx.step('last', last, { compensate: () => void undone.push('last') })
     return 'done'
   })
-  const run = await kit.run(definition, undefined, { id: 'r' })
+  const run = await kit.run(definition, { id: 'r' })
   await kit.advance(10)
   await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { key: 'c' })
   finish()
@@ -224,7 +224,7 @@ it('a cancel before the run starts over: it does not', async () => {
     await ctx.step('last', () => new Promise<void>((resolve) => (finish = resolve)))
     ctx.continueAsNew(undefined)
   })
-  const run = await kit.run(definition, undefined, { id: 'r' })
+  const run = await kit.run(definition, { id: 'r' })
   await kit.advance(10)
   await kit.rp.send(run.timeline, 'cancel', { reason: 'no' }, { key: 'c' })
   finish()
@@ -239,7 +239,7 @@ it('a rollback before the end: the run goes back', async () => {
     await ctx.step('only', () => new Promise<void>((resolve) => void finish.push(resolve)))
     return ctx.now()
   })
-  const run = await kit.run(definition, undefined, { id: 'r' })
+  const run = await kit.run(definition, { id: 'r' })
   await kit.advance(10)
   await kit.rp.send(run.timeline, 'rollback', { to: 'only' }, { key: 'b' })
   finish[0]!()

@@ -60,7 +60,7 @@ describe('a queue', () => {
     const slow = queue('slow', { rate: { max: 2, per: '1m' } })
     const tick = workflow('tick', async (ctx) => await ctx.step('t', () => at.push(kit.now())), { queue: slow })
     const runs = []
-    for (let i = 0; i < 6; i++) runs.push(await kit.run(tick, undefined, { id: `t${i}` }))
+    for (let i = 0; i < 6; i++) runs.push(await kit.run(tick, { id: `t${i}` }))
     for (const run of runs) await kit.result(run)
     for (let i = 2; i < at.length; i++) expect(at[i]! - at[i - 2]!).toBeGreaterThanOrEqual(60_000)
   })
@@ -83,8 +83,8 @@ describe('a queue', () => {
         )
         kit.work(one)
         let sum = 0
-        for (let i = 0; i < 3; i++) await kit.run(work, undefined, { id: `w${i}` })
-        for (let i = 0; i < 3; i++) sum += Number(await kit.result(await kit.run(work, undefined, { id: `w${i}` })))
+        for (let i = 0; i < 3; i++) await kit.run(work, { id: `w${i}` })
+        for (let i = 0; i < 3; i++) sum += Number(await kit.result(await kit.run(work, { id: `w${i}` })))
         return { sum }
       },
       { at: ['commit'], every: 2 },

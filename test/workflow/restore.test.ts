@@ -63,7 +63,7 @@ onEveryStore('a saga that cannot be undone', (world) => {
     const calls: string[] = []
     const trip = tripWith((text) => calls.push(text))
     const rp = await w.engine()
-    const run = await rp.run(trip, undefined, { id: 't' })
+    const run = await rp.run(trip, { id: 't' })
     const error = await run.result().catch((thrown) => thrown)
     expect(error).toMatchObject({ code: 'HELD', data: { waits: [{ kind: 'restored', name: 'hotel' }] } })
     expect(error.message).toContain('hotel stands (the hotel does not answer)')
@@ -72,7 +72,7 @@ onEveryStore('a saga that cannot be undone', (world) => {
     await rp.close()
     const other = await w.engine()
     other.work([trip])
-    const again = await other.run(trip, undefined, { id: 't' })
+    const again = await other.run(trip, { id: 't' })
     expect(await again.result().catch((thrown) => thrown)).toMatchObject({ code: 'HELD' })
     expect((await again.status()).status).toBe('held')
     await again.resume('ann')
@@ -86,7 +86,7 @@ it('ends alike wherever its process dies', async () => {
   const program = async (kit: WorkflowKit) => {
     const calls: string[] = []
     const trip = tripWith((text) => kit.effect(() => calls.push(text)))
-    const run = await kit.run(trip, undefined, { id: 't' })
+    const run = await kit.run(trip, { id: 't' })
     const held = await kit.result(run).catch((error) => error.code)
     const { restored } = await kit.survive(() => kit.handle(run).state())
     await kit.survive(async () => {
@@ -139,7 +139,6 @@ describe('a process killed while a saga that cannot be undone goes back', () => 
     cleanups.push(() => rp.close())
     const run = await rp.run(
       tripWith(() => undefined),
-      undefined,
       { id: 't', here: false },
     )
     const [, signal] = await once(start(where), 'exit')

@@ -62,7 +62,7 @@ onEveryStore('children of runs with the same id', (world) => {
       await ctx.start(ship, 'lamp', { id: 'one' })
       return await ctx.child(ship, 'lamp', { id: 'one' })
     })
-    await expect(rp.run(same, undefined, { id: '43' }).result()).rejects.toThrow('a run of its own')
+    await expect(rp.run(same, { id: '43' }).result()).rejects.toThrow('a run of its own')
   })
 
   it('that are given one id fail, since the run of that id tells nobody else how it ends', async () => {

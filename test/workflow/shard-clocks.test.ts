@@ -112,7 +112,7 @@ async function outcome<T>(
   world.rp.work([definition])
   await world.pass(50)
   const began = world.ms
-  const run = await world.until(world.rp.run(definition, undefined, { id: `r-at-${place}`, ...start }))
+  const run = await world.until(world.rp.run(definition, { id: `r-at-${place}`, ...start }))
   for (const { name, atMs } of sent) {
     await world.pass(began + atMs)
     const value = `${name} at ${atMs}`
@@ -201,9 +201,7 @@ describe.each(places)('shard %i of three whose clocks are 2 s apart', (place) =>
     const queued = workflow('queued', async () => void begun.push(world.ms), { queue: limited })
     world.rp.work([queued])
     await world.pass(50)
-    const runs = await Promise.all(
-      places.map((at) => world.until(world.rp.run(queued, undefined, { id: `r${at}-at-${at}` }))),
-    )
+    const runs = await Promise.all(places.map((at) => world.until(world.rp.run(queued, { id: `r${at}-at-${at}` }))))
     for (const run of runs) await world.until(run.result())
     for (const gap of begun.slice(1).map((at, i) => at - begun[i]!)) {
       expect(gap).toBeGreaterThanOrEqual(2900)
@@ -224,13 +222,13 @@ describe.each(places)('shard %i of three whose clocks are 2 s apart', (place) =>
       })
       const parent = workflow('parent', (ctx) =>
         ctx.race<string>([
-          (own) => own.child(child, undefined, { id: `c-at-${childPlace}` }),
+          (own) => own.child(child, { id: `c-at-${childPlace}` }),
           (own) => own.sleep('3s').then(() => 'slept'),
         ]),
       )
       world.rp.work([parent, child])
       await world.pass(50)
-      const run = await world.until(world.rp.run(parent, undefined, { id: `p-at-${place}` }))
+      const run = await world.until(world.rp.run(parent, { id: `p-at-${place}` }))
       expect(await world.until(run.result())).toBe(expected)
     }
   })

@@ -113,7 +113,7 @@ describe('a source that history can give', () => {
         return seen.at(-1)
       })
       const rp = await engine()
-      const run = await rp.run(given, undefined, { id: 'one' })
+      const run = await rp.run(given, { id: 'one' })
       while (seen.length === 0) await sleep(1)
       const report = await checkDefinitions(rp, [given])
       expect(report).toMatchObject({ ok: true, checked: 1 })

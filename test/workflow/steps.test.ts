@@ -21,7 +21,7 @@ describe('steps', () => {
         { retry: { attempts: 4, backoff: '10s', factor: 3, jitter: 0, backoffMax: '1h' } },
       )
     })
-    const run = await kit.run(flaky, undefined, { id: 'f' })
+    const run = await kit.run(flaky, { id: 'f' })
     await kit.advance('15s')
     kit.crash()
     expect(await kit.result(run)).toBe(4)
@@ -44,7 +44,7 @@ describe('steps', () => {
       await ctx.step('again', call, { retry: { attempts: 2, backoff: '1m', jitter: 0 } })
       await ctx.step('quick', () => undefined)
     })
-    await kit.result(await kit.run(slow, undefined, { id: 's' }))
+    await kit.result(await kit.run(slow, { id: 's' }))
     const took: [string, string, number][] = []
     const head = (await kit.rp.head('workflow/slow/s'))!
     for await (const { type, data } of entriesAfter(kit.rp, head, 0)) {
@@ -73,7 +73,7 @@ describe('steps', () => {
         { retry: { attempts: 5, giveUpOn: ['EFAR'] } },
       )
     })
-    const error = await kit.result(await kit.run(bad, undefined, { id: 'b' })).catch((thrown) => thrown)
+    const error = await kit.result(await kit.run(bad, { id: 'b' })).catch((thrown) => thrown)
     expect(error).toBeInstanceOf(RangeError)
     expect(error).toMatchObject({ message: 'too far', code: 'EFAR', data: { by: 3 } })
     expect(calls).toBe(1)
@@ -97,7 +97,7 @@ describe('steps', () => {
         .catch(String)
       return { row, refused, broken }
     })
-    expect(await kit.result(await kit.run(asked, undefined, { id: 'q' }))).toEqual({
+    expect(await kit.result(await kit.run(asked, { id: 'q' }))).toEqual({
       row: { id: 7 },
       refused: 'Error: no table',
       broken: 'Error: no connection',
@@ -112,12 +112,12 @@ describe('steps', () => {
       await ctx.sleep('1s')
       return await ctx.step('seen', () => 'done')
     })
-    await expect(kit.result(await kit.run(careless, undefined, { id: 'c' }))).rejects.toThrow('nobody looks')
+    await expect(kit.result(await kit.run(careless, { id: 'c' }))).rejects.toThrow('nobody looks')
     const group = workflow('group', async (ctx) => {
       void ctx.parallel([(own) => own.step('left alone', () => Promise.reject(new GiveUp('nor here')))])
       await ctx.sleep('1s')
     })
-    await expect(kit.result(await kit.run(group, undefined, { id: 'g' }))).rejects.toThrow('nor here')
+    await expect(kit.result(await kit.run(group, { id: 'g' }))).rejects.toThrow('nor here')
   })
 
   it('that throw GiveUp are not called again', async () => {
@@ -130,7 +130,7 @@ describe('steps', () => {
       }
       await ctx.step('call', fail, { retry: { attempts: 9 } })
     })
-    await expect(kit.result(await kit.run(bad, undefined, { id: 'b' }))).rejects.toThrow('never')
+    await expect(kit.result(await kit.run(bad, { id: 'b' }))).rejects.toThrow('never')
     expect(calls).toBe(1)
   })
 
@@ -150,7 +150,7 @@ describe('steps', () => {
         { timeout: '30s', retry: { attempts: 2, backoff: '1s' } },
       )
     })
-    const error = await kit.result(await kit.run(slow, undefined, { id: 's' })).catch((thrown) => thrown)
+    const error = await kit.result(await kit.run(slow, { id: 's' })).catch((thrown) => thrown)
     expect(isReprise(error, 'TIMEOUT')).toBe(true)
     expect(aborted).toBe(2)
   })
@@ -169,7 +169,7 @@ describe('steps', () => {
         return 'copied'
       })
     })
-    expect(await kit.result(await kit.run(long, undefined, { id: 'l' }))).toBe('copied')
+    expect(await kit.result(await kit.run(long, { id: 'l' }))).toBe('copied')
     expect(seen).toEqual([undefined, 1])
   })
 
@@ -178,7 +178,7 @@ describe('steps', () => {
     const silent = workflow('silent', async (ctx) => {
       await ctx.step('call', () => new Promise(() => undefined), { heartbeatTimeout: '10s' })
     })
-    const error = await kit.result(await kit.run(silent, undefined, { id: 's' })).catch((thrown) => thrown)
+    const error = await kit.result(await kit.run(silent, { id: 's' })).catch((thrown) => thrown)
     expect(error.message).toContain('heartbeat')
   })
 
@@ -187,7 +187,7 @@ describe('steps', () => {
     const bad = workflow('bad', async (ctx) => {
       await ctx.step('call', () => ({ fn: () => 1 }))
     })
-    const error = await kit.result(await kit.run(bad, undefined, { id: 'b' })).catch((thrown) => thrown)
+    const error = await kit.result(await kit.run(bad, { id: 'b' })).catch((thrown) => thrown)
     expect(isReprise(error, 'UNSERIALIZABLE')).toBe(true)
   })
 
@@ -206,7 +206,7 @@ describe('steps', () => {
       await ctx.sleep('1h')
       return [first, await late.catch((error: Error) => error.message)]
     })
-    expect(await kit.result(await kit.run(careless, undefined, { id: 'c' }))).toEqual(['first', 'too late'])
+    expect(await kit.result(await kit.run(careless, { id: 'c' }))).toEqual(['first', 'too late'])
     await new Promise((resolve) => setTimeout(resolve, 10))
     process.off('unhandledRejection', hear)
     expect(unhandled).toEqual([])
@@ -217,6 +217,6 @@ describe('steps', () => {
     const nested = workflow('nested', async (ctx) => {
       await ctx.step('outer', () => ctx.step('inner', () => 1))
     })
-    await expect(kit.result(await kit.run(nested, undefined, { id: 'n' }))).rejects.toThrow('do not nest')
+    await expect(kit.result(await kit.run(nested, { id: 'n' }))).rejects.toThrow('do not nest')
   })
 })

@@ -19,7 +19,7 @@ onEveryStore('a run that is stuck', (world) => {
   it('has its reason in a list, and is named by doctor until it is settled', async () => {
     const w = await world()
     const worker = await w.engine()
-    await worker.run(pay, undefined, { id: 'r' })
+    await worker.run(pay, { id: 'r' })
     const looking = await w.engine()
     await declareKinds(looking)
     const head = async () => (await looking.head('workflow/pay/r'))!

@@ -18,8 +18,8 @@ it('the result of a held run is refused and says why; who wants to wait for a pe
   const definition = workflow('held', (ctx) => ctx.step('charge', charge, { inDoubt: 'hold' }))
   const held = kitWith({ crashAt: [{ effect: 1, when: 'after' }] })
   const risky = workflow('held', (ctx) => ctx.step('charge', () => held.effect(() => ++calls), { inDoubt: 'hold' }))
-  expect(await kit.result(await kit.run(definition, undefined, { id: '1' }))).toBe(1)
-  const run = await held.run(risky, undefined, { id: '1' })
+  expect(await kit.result(await kit.run(definition, { id: '1' }))).toBe(1)
+  const run = await held.run(risky, { id: '1' })
   const error = await failed(held.result(run))
   expect(error).toMatchObject({ code: 'HELD', data: { waits: [{ kind: 'step', name: 'charge', needsPerson: true }] } })
   const waiting = held.survive((rp) => held.handle(run, rp).result({ whenHeld: 'wait' }))
@@ -38,7 +38,7 @@ it('the result of a run whose compensation is stuck is refused and names it', as
     })
     throw new Error('no')
   })
-  const error = await failed(kit.result(await kit.run(definition, undefined, { id: '1' })))
+  const error = await failed(kit.result(await kit.run(definition, { id: '1' })))
   expect(error.code).toBe('HELD')
   expect(error.message).toContain('compensation book (the hotel does not answer)')
 })
@@ -60,7 +60,7 @@ it('a run tells what it waits for and until when, in memory, asleep, and from hi
     ])
   })
   const startedAt = kit.now()
-  const run = await kit.run(definition, undefined, { id: '1' })
+  const run = await kit.run(definition, { id: '1' })
   const hourMs = 3_600_000
   const expected = [
     { kind: 'signal', name: 'paid', until: startedAt + 2 * hourMs, needsPerson: false, error: null },
@@ -82,7 +82,7 @@ it('a run that sleeps in memory is waiting, for its handle and for a batch', asy
     await ctx.step('first', () => 1)
     await ctx.signal('never')
   })
-  const run = await kit.run(definition, undefined, { id: '1' })
+  const run = await kit.run(definition, { id: '1' })
   await kit.settle()
   expect((await run.status()).status).toBe('waiting')
   const report = await workflows(kit.rp).of(definition).cancel({ status: 'waiting' })
@@ -95,7 +95,7 @@ it('an update that the run does not know is refused with those that it knows, lo
     ctx.onUpdate('add', (n: number) => n + 1)
     await ctx.signal('end')
   })
-  const run = await kit.run(definition, undefined, { id: '1' })
+  const run = await kit.run(definition, { id: '1' })
   const startedAt = kit.now()
   const error = await failed(kit.until(run.update('ad', 1, { timeout: '1h' })))
   expect(error.code).toBe('NOT_FOUND')
@@ -124,9 +124,9 @@ it('a step that fails while nobody looks fails the run, and undoes it; one that 
     'seen',
     code((promise) => promise.catch(() => undefined)),
   )
-  const error = await failed(kit.result(await kit.run(unseen, undefined, { id: 'unseen' })))
+  const error = await failed(kit.result(await kit.run(unseen, { id: 'unseen' })))
   expect(error.message).toContain('lost')
-  expect(await kit.result(await kit.run(seen, undefined, { id: 'seen' }))).toBe('done')
+  expect(await kit.result(await kit.run(seen, { id: 'seen' }))).toBe('done')
   expect(undone).toEqual(['unseen'])
 })
 

@@ -59,7 +59,7 @@ it('branches keep their types, and the winner tells which one it is', async () =
     expectTypeOf(many).toEqualTypeOf<number[]>()
     return [first, named.winner, n, text, both, many]
   })
-  const run = await kit.run(racing, undefined, { id: '1' })
+  const run = await kit.run(racing, { id: '1' })
   expect(await kit.result(run)).toEqual([undefined, 'late', 1, 'a', { n: 1, text: 'b' }, [1, 2]])
 })
 
@@ -107,7 +107,7 @@ it('a child without input is started without one, and the runs of a definition k
     return { id, result: await ctx.child(plain) }
   })
   const kit = kitWith()
-  const run = await kit.run(parent, undefined, { id: '1' })
+  const run = await kit.run(parent, { id: '1' })
   await kit.settle()
   expect(await kit.until(run.result())).toMatchObject({ result: 1 })
   const typed = (rp: Parameters<typeof workflows>[0]) => workflows(rp).of(order).get('1').result()

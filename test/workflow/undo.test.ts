@@ -39,10 +39,10 @@ it('a step that timed out here and happened outside is undone, by the key of its
         { timeout: '5s', ...(undo && { undo: ({ stepKey }) => bank.void(stepKey) }) },
       ),
     )
-  expect(await failing(kit, await kit.run(pay(false), undefined, { id: '1' }))).toBe('TIMEOUT')
+  expect(await failing(kit, await kit.run(pay(false), { id: '1' }))).toBe('TIMEOUT')
   expect(bank.charges.size).toBe(1)
   bank.charges.clear()
-  expect(await failing(kit, await kit.run(pay(true), undefined, { id: '1' }))).toBe('TIMEOUT')
+  expect(await failing(kit, await kit.run(pay(true), { id: '1' }))).toBe('TIMEOUT')
   expect(bank.charges.size).toBe(0)
 })
 
@@ -54,7 +54,7 @@ it('an undo is given the result if there is one, and takes its place in the reve
     await ctx.step('b', () => 'B', { compensate: (result) => log.push(['b', result]) })
     await ctx.step('c', () => Promise.reject(new Error('no')), { undo: (_, result) => log.push(['c', result]) })
   })
-  expect(await failing(kit, await kit.run(definition, undefined, { id: '1' }))).toBe('no')
+  expect(await failing(kit, await kit.run(definition, { id: '1' }))).toBe('no')
   expect(log).toEqual([
     ['c', undefined],
     ['b', 'B'],
@@ -81,12 +81,12 @@ it('a child that completed is undone with its parent, in its place, if the paren
       })
       const parent = workflow('parent', async (ctx) => {
         await book(ctx, 'before')
-        await ctx.child(child, undefined, { id: 'c', whenUndone: 'undo' })
+        await ctx.child(child, { id: 'c', whenUndone: 'undo' })
         await book(ctx, 'after')
         throw new Error('no')
       })
       kit.work(child)
-      const run = await kit.run(parent, undefined, { id: 'p' })
+      const run = await kit.run(parent, { id: 'p' })
       const error = await failing(kit, run)
       const status = await kit.survive((rp) => rp.head('workflow/child/c'))
       const check = await kit.survive((rp) => checkDefinitions(rp, [parent, child], { ended: true }))
@@ -109,13 +109,13 @@ it('what a child did stands by default, and a completed run can be undone by han
   const log: string[] = []
   const child = workflow('child', (ctx) => ctx.step('inner', () => 1, { compensate: () => void log.push('inner') }))
   const parent = workflow('parent', async (ctx) => {
-    await ctx.child(child, undefined, { id: 'c' })
+    await ctx.child(child, { id: 'c' })
     throw new Error('no')
   })
   kit.work(child)
-  expect(await failing(kit, await kit.run(parent, undefined, { id: 'p' }))).toBe('no')
+  expect(await failing(kit, await kit.run(parent, { id: 'p' }))).toBe('no')
   expect(log).toEqual([])
-  const run = await kit.run(child, undefined, { id: 'c' })
+  const run = await kit.run(child, { id: 'c' })
   await kit.until(run.undo('by hand'))
   expect(log).toEqual(['inner'])
   expect((await run.status()).status).toBe('cancelled')
@@ -143,7 +143,7 @@ it('the losers of a race are undone before it is over, if it says so, also what 
     await ctx.step('after', () => void log.push('after'))
     return won
   })
-  const run = await kit.run(definition, undefined, { id: '1' })
+  const run = await kit.run(definition, { id: '1' })
   expect(await kit.result(run)).toBe('quick')
   expect(log).toEqual(['undo slow 2', 'undo slow 1', 'after'])
   const check = await checkDefinitions(kit.rp, [definition], { ended: true })

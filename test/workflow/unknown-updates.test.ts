@@ -31,7 +31,7 @@ onEveryStore(
     it('is refused by the worker, with the names that it knows, whether the asker has the code or not', async () => {
       const w = await world()
       const worker = await w.engine()
-      const { timeline } = await worker.run(cart, undefined, { id: 'c' })
+      const { timeline } = await worker.run(cart, { id: 'c' })
       const tool = await w.engine()
       const head = (await tool.head(timeline))!
       for (const run of [runOf(tool, head, 'update'), runWithCode(tool, head, 'update', [cart])!]) {
@@ -61,7 +61,7 @@ onEveryStore(
         ctx.onUpdate('add', (n: number) => n + 1)
         await ctx.step('slow', () => gate.promise)
       })
-      const { timeline } = await worker.run(busy, undefined, { id: 'b' })
+      const { timeline } = await worker.run(busy, { id: 'b' })
       const tool = await w.engine()
       const asked = runOf(tool, (await tool.head(timeline))!, 'update').update('ad', 1, { timeout })
       await expect(asked).rejects.toThrow('it has: add')
@@ -77,7 +77,7 @@ onEveryStore(
         ctx.onUpdate('add', (n: number) => n + 1)
         await ctx.signal('end')
       })
-      const { timeline } = await worker.run(late, undefined, { id: 'l' })
+      const { timeline } = await worker.run(late, { id: 'l' })
       const tool = await w.engine()
       const run = runOf(tool, (await tool.head(timeline))!, 'update')
       await expect(run.update('add', 1, { timeout: 300, key: 'one' })).rejects.toMatchObject({ code: 'TIMEOUT' })
@@ -89,7 +89,7 @@ onEveryStore(
     it('is judged by the code at hand where nobody works on the run', async () => {
       const w = await world()
       const worker = await w.engine()
-      const { timeline } = await worker.run(cart, undefined, { id: 'c' })
+      const { timeline } = await worker.run(cart, { id: 'c' })
       await worker.close()
       const tool = await w.engine()
       const run = runWithCode(tool, (await tool.head(timeline))!, 'update', [cart])!
@@ -109,7 +109,7 @@ describe('a refused update', () => {
       await ctx.signal('end')
       return seen.length
     })
-    const run = await kit.run(phased, undefined, { id: '1' })
+    const run = await kit.run(phased, { id: '1' })
     const asked = () => kit.survive(() => kit.handle(run).update('add', 1, { timeout, key: 'one' }))
     await expect(asked()).rejects.toMatchObject({ code: 'NOT_FOUND' })
     kit.crash()

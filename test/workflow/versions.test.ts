@@ -13,7 +13,7 @@ async function change(before: Code, after: Code) {
   const kit = kitWith()
   const log: string[] = []
   const old = workflow('changing', async (ctx) => await before(ctx, log))
-  const run = await kit.run(old, undefined, { id: 'c' })
+  const run = await kit.run(old, { id: 'c' })
   await kit.advance('1m')
   log.length = 0
   const next = workflow('changing', async (ctx) => await after(ctx, log))

@@ -26,7 +26,7 @@ const run: Command = async (invocation) => {
   const report = new ExecReport(output, name, text(options, 'report') ?? 'lines')
   const definition = exec(name, settings)
   const [wait, takeover] = [duration(options, 'wait'), flag(options, 'takeover')]
-  const running = await engine.run(definition, undefined, {
+  const running = await engine.run(definition, {
     fresh: flag(options, 'fresh'),
     replace: flag(options, 'replace'),
     output: output.isJson ? 'stderr' : 'inherit',

@@ -33,7 +33,7 @@ export async function runPipeline(
 ): Promise<{ readonly report: PipelineReport; readonly code: number }> {
   const id = text(options, 'id')
   const given = { ...pipelineFlags(options), ...(id !== undefined && { id }), attributes }
-  const run = (await definition[runs](hostOf(engine), {}, given)) as PipelineRun
+  const run = (await definition[runs](hostOf(engine), undefined, given)) as PipelineRun
   const interruption = onInterrupt(output, 'stopping with a savepoint', { waitsFor: () => inHand(engine) })
   const stopShowing = show(run, text(options, 'report') ?? 'auto', () => inHand(engine, shownAfterMs))
   try {

@@ -31,6 +31,7 @@ import { isReserved, refuseOfStore } from '../model/first-segment.ts'
 import type { ForkOptions } from '../model/fork-edit.ts'
 import { actionOf, idOf, type Model } from '../model/model.ts'
 import type { Rollback } from '../model/rollback-report.ts'
+import { type RunArguments, splitArguments } from '../model/run-arguments.ts'
 import { refuseNotHere } from '../storage/moved.ts'
 import { read, sourceOf, written } from '../storage/object-file.ts'
 import { checkCall } from '../tools/call-options.ts'
@@ -89,18 +90,18 @@ export class Reprise extends StoreTools {
 
   /**
    * Starts (or finds) a run of a process. The result can be awaited, or used at once: `await rp.run(papers).result()`.
-   * The input is required if its type is.
+   * The input is required if its type is. A definition that takes no input takes its options at once: `rp.run(papers, { report:
+   * 'auto' })`.
    */
   run<Input, Handle, Options>(
     definition: Process<Input, Handle, Options>,
-    ...[input, options]: undefined extends Input
-      ? [input?: Input, options?: Options]
-      : [input: Input, options?: Options]
+    ...given: RunArguments<NoInfer<Input>, Options>
   ): Pending<Handle> {
     // Not an async function: many short runs are started, and async functions cost promises.
     try {
       this.#host.check()
       checkDefinition(definition, runs, 'run()')
+      const [input, options] = splitArguments('run()', definition, given)
       return pending(definition[runs](this.#host, input as Input, (options ?? {}) as Options))
     } catch (error) {
       return pending(Promise.reject(error))

@@ -12,6 +12,7 @@ import type { Validity } from '../../core/history/validity.ts'
 import { namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/store/ports.ts'
 import type { Entry } from './entry.ts'
+import type { TakesInput } from './run-arguments.ts'
 
 export const opens: unique symbol = Symbol.for('reprise.opens')
 export const runs: unique symbol = Symbol.for('reprise.runs')
@@ -68,8 +69,7 @@ export interface Entity<Handle, Id extends string | undefined = string | undefin
 }
 
 /** Something that is started and ends: a workflow, a job. */
-export interface Process<Input, Handle, Options = unknown> {
-  readonly name: string
+export interface Process<Input, Handle, Options = unknown> extends TakesInput {
   [runs](host: LayerHost, input: Input, options: Options): Promise<Handle>
 }
 

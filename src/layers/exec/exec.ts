@@ -9,7 +9,7 @@ import { type ExecRunOptions, Execution } from './execution.ts'
 import { execModel } from './model.ts'
 import { type ExecOptions, specOf } from './options.ts'
 
-export interface ExecDefinition extends Process<undefined, ExecRun, ExecRunOptions>, Described {
+export interface ExecDefinition extends Process<void, ExecRun, ExecRunOptions>, Described {
   readonly kind: 'exec'
   readonly name: string
   readonly prefix: string
@@ -30,6 +30,7 @@ export function exec(name: string, options: ExecOptions): ExecDefinition {
     [describes]: model,
     kind: 'exec',
     name,
+    takesInput: false,
     prefix: model.scope,
     async [runs](host, _input, runOptions) {
       checkOptions(`run of exec ${name}`, runOptions, knownRun)

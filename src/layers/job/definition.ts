@@ -78,6 +78,7 @@ export function defineJob<T>(
     [describes]: model,
     kind: 'job',
     name,
+    takesInput: resolved.source.takesInput !== false,
     prefix,
     fold,
     job: resolved,

@@ -43,6 +43,8 @@ export interface JobSource<T> {
   open(position: unknown, context: ReadContext): Promise<Reader<T>> | Reader<T>
   /** The position stays valid after the end: the next round resumes from it (a file or table that only grows). */
   readonly goesOn?: boolean
+  /** False: the source ignores the input of run(), which then takes its options at once. */
+  readonly takesInput?: boolean
   /** The source can be read only once (a stream, an iterator): a failure cannot be retried. */
   readonly once?: boolean
   /** Reads an item of `unread` again. Returns null if it does not belong to this job; throws if it is still unreadable. */
@@ -139,11 +141,12 @@ export function toSource<T>(given: SourceLike<T>): JobSource<T> {
     const read = given as SourceFunction<T>
     return { kind: 'function', open: (position, context) => new FunctionReader(read, position, context) }
   }
-  if (Array.isArray(given)) return { kind: 'array', open: () => arrayReader(given as readonly T[]) }
+  if (Array.isArray(given)) return { kind: 'array', takesInput: false, open: () => arrayReader(given as readonly T[]) }
   if (isSource<T>(given)) return given
   // An iterable does not show whether it can be read again: a second read of a broken stream would look like its end.
-  if (isIterable<T>(given)) return { kind: 'iterable', once: true, open: () => iterableReader(given) }
-  if (isAsyncIterable<T>(given)) return { kind: 'async iterable', once: true, open: () => asyncReader(given) }
+  const onceOnly = { takesInput: false, once: true }
+  if (isIterable<T>(given)) return { kind: 'iterable', ...onceOnly, open: () => iterableReader(given) }
+  if (isAsyncIterable<T>(given)) return { kind: 'async iterable', ...onceOnly, open: () => asyncReader(given) }
   throw noSource()
 }
 

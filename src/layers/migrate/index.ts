@@ -57,6 +57,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
     [describes]: model,
     kind: 'migrations',
     name,
+    takesInput: false,
     prefix,
     fold: migrateFold,
     async [runs](engine: Host, _input: void, run: MigrateOptions) {

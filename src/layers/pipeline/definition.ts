@@ -42,7 +42,7 @@ export const shares: unique symbol = Symbol.for('reprise.pipeline.shares')
 const worksOn = {}
 
 export interface PipelineDefinition
-  extends Process<Readonly<Record<string, never>> | undefined, PipelineRun, PipelineOptions>,
+  extends Process<void, PipelineRun, PipelineOptions>,
     Workable<PipelineWorkOptions>,
     Described {
   readonly kind: 'pipeline'
@@ -65,7 +65,7 @@ export interface PipelineDefinition
  *     .aggregate(sum((order) => order.cents))
  *     .to('totals', totals)
  * })
- * await rp.run(revenue, {}).result()
+ * await rp.run(revenue).result()
  */
 export function pipeline(
   name: string,
@@ -103,12 +103,13 @@ export function pipeline(
     [describes]: model,
     kind: 'pipeline',
     name,
+    takesInput: false,
     prefix: model.scope,
     fold: pipelineFold,
     [draws]: draw,
-    async [runs](engine: Host, input, options) {
+    async [runs](engine: Host, input: unknown, options) {
       if (input !== undefined && (typeof input !== 'object' || input === null || Object.keys(input).length > 0)) {
-        const what = `the pipeline ${name} has no input: it reads its sources only; pass {} or nothing`
+        const what = `the pipeline ${name} takes no input: it reads its sources only`
         throw new RepriseError('INVALID_ARGUMENT', what)
       }
       const resolved = resolvePipelineOptions(name, { ...defaults, ...options })

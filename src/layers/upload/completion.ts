@@ -8,6 +8,7 @@ import type { Head, Sql } from '../../core/store/ports.ts'
 import { stayAlive } from '../../engine/base/stay-alive.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { type Process, runs } from '../../engine/model/definition.ts'
+import { type RunArguments, splitArguments } from '../../engine/model/run-arguments.ts'
 import { fileOf, type UploadedFile } from './file.ts'
 import { isExpired, type UploadStart } from './rules/state.ts'
 import { loadUpload } from './stored.ts'
@@ -30,7 +31,10 @@ export interface CompleteContext {
    * started exactly once, even after a crash. The workflow must be among the `starts` of the definition. Default id: that of
    * the upload.
    */
-  start<Input>(definition: Process<Input, unknown, never>, input: Input, options?: { readonly id?: string }): void
+  start<Input>(
+    definition: Process<Input, unknown, never>,
+    ...given: RunArguments<NoInfer<Input>, { readonly id?: string }>
+  ): void
   /** Your own SQL in that commit. */
   sql(run: (sql: Sql) => Promise<unknown> | unknown): void
 }
@@ -131,7 +135,9 @@ export class Completion {
       attempt,
       key: writer.timeline,
       signal: this.#closing.signal,
-      start: (definition, input, options = {}) => {
+      start: (definition, ...given) => {
+        const [input, chosen] = splitArguments('start', definition, given)
+        const options = (chosen ?? {}) as { readonly id?: string }
         const { kind, name } = this.#startable(definition.name, (definition as Startable).kind)
         starts.push({ kind: kind ?? 'run', name, id: options.id ?? writer.id, input })
       },

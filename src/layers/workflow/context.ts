@@ -9,6 +9,7 @@ import type { Nothing } from '../../core/synchronous.ts'
 import type { Logged } from '../../engine/base/log.ts'
 import type { Probed } from '../../engine/history/effects.ts'
 import type { Recallable } from '../../engine/model/memo-protocol.ts'
+import type { RunArguments } from '../../engine/model/run-arguments.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { WorkflowOptions } from './options.ts'
 
@@ -202,10 +203,7 @@ export interface WorkflowContext extends Logged {
   attributes(values: Readonly<Record<string, Attribute | null>>): void
 }
 
-/** The input is required unless its type allows undefined. */
-export type ChildArguments<Input> = undefined extends Input
-  ? [input?: Input, options?: ChildOptions]
-  : [input: Input, options?: ChildOptions]
+export type ChildArguments<Input> = RunArguments<Input, ChildOptions>
 
 export type WorkflowFunction<Input, Output> = (ctx: WorkflowContext, input: Input) => Promise<Output> | Output
 
@@ -214,6 +212,8 @@ export interface WorkflowCode<Input = unknown, Output = unknown> {
   readonly kind: 'workflow'
   readonly name: string
   readonly prefix: string
+  /** Whether its function declares an input. Null: unknown. */
+  readonly takesInput?: boolean | null
   readonly run: WorkflowFunction<Input, Output>
   readonly options: WorkflowOptions
 }

@@ -10,6 +10,7 @@ import { checkFunction } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
+import { hasParameter } from '../../lib/parameters.ts'
 import type { WorkflowCode, WorkflowFunction } from './context.ts'
 import type { WorkflowRun } from './handle/run.ts'
 import { hostOf } from './host.ts'
@@ -55,6 +56,7 @@ export function workflow<Input = void, Output = unknown>(
     prefix: `${workflowPrefix}${name}/`,
     run,
     options,
+    takesInput: hasParameter(run, 1),
     get [describes]() {
       return model
     },

@@ -27,6 +27,7 @@ export interface FeedSourceOptions {
 export function feedSource(options: FeedSourceOptions): JobSource<Entry> {
   return {
     kind: 'feed',
+    takesInput: false,
     goesOn: true,
     open: (position, context) => new FeedItems(options, (position as string | undefined) ?? feedStart, context),
     readAgain: (stored) => read(options, stored as Entry),

@@ -9,6 +9,7 @@ import { checkAttributes } from '../../../core/store/shapes.ts'
 import { checkFunction, checkFunctionMap } from '../../../core/synchronous.ts'
 import { type LogPlace, logPlace } from '../../../engine/base/log.ts'
 import type { Recallable } from '../../../engine/model/memo-protocol.ts'
+import { splitArguments } from '../../../engine/model/run-arguments.ts'
 import { askChild, askStart, type ParentRun } from '../commands/children.ts'
 import { type BranchingRun, loop, parallel, race } from '../commands/flow.ts'
 import { askMemo, type SharingRun } from '../commands/memo.ts'
@@ -122,13 +123,27 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
       return bound.run.code.signals.ask(bound.here('signal'), messageName(signal), options)
     }),
   child: (bound) =>
-    tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
-      askChild(bound.run, bound.here('child'), definition, input, checkedChild('child', options)),
-    ),
+    tolerant((definition: AnyWorkflow, ...given: readonly unknown[]) => {
+      const [input, options] = splitArguments('child', definition, given)
+      return askChild(
+        bound.run,
+        bound.here('child'),
+        definition,
+        input,
+        checkedChild('child', (options ?? {}) as ChildOptions),
+      )
+    }),
   start: (bound) =>
-    tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
-      askStart(bound.run, bound.here('start'), definition, input, checkedChild('start', options)),
-    ),
+    tolerant((definition: AnyWorkflow, ...given: readonly unknown[]) => {
+      const [input, options] = splitArguments('start', definition, given)
+      return askStart(
+        bound.run,
+        bound.here('start'),
+        definition,
+        input,
+        checkedChild('start', (options ?? {}) as ChildOptions),
+      )
+    }),
   parallel: (bound) =>
     tolerant((branches) => {
       checkFunctionMap('parallel()', branches)

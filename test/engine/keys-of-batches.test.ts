@@ -30,6 +30,21 @@ onEveryStore('keys of batches', (world) => {
     expect(again.state.total).toBe(111)
   })
 
+  it('a key that marks the end of a batch is refused, and a batch may have the longest key', async () => {
+    const rp = await (await world()).engine()
+    const handle = await rp.open(counter, 'a')
+    await handle.append([added(1), added(10)], { key: 'k' })
+    await expect(handle.append(added(100), { key: '$end k' })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    expect((await handle.append(added(100), { key: 'k end' })).isDuplicate).toBe(false)
+    const long = 'k'.repeat(512)
+    for (const isDuplicate of [false, true]) {
+      expect(await handle.append([added(1000), added(10_000)], { key: long })).toMatchObject({ isDuplicate })
+    }
+    const longer = handle.append([added(1), added(1)], { key: `${long}k` })
+    await expect(longer).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    expect(handle.state.total).toBe(11_111)
+  })
+
   it('an id of a command does not drop an event of another', async () => {
     const basket = aggregate('basket', {
       initial: () => ({ items: [] as string[] }),

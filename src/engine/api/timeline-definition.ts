@@ -25,6 +25,7 @@ import {
   systemPrefix,
   turnWaitMs,
 } from '../model/definition.ts'
+import { endKey, isEndKey } from '../model/entry.ts'
 import { checkFirstSegment } from '../model/first-segment.ts'
 import { type Described, describes, type Model } from '../model/model.ts'
 import type { NewEntry, OpenTimeline, WriteOptions } from '../writing/timeline.ts'
@@ -322,10 +323,15 @@ function listOf<E extends { readonly type: string }>(
   key: string | undefined,
   mayChange = false,
 ): NewEntry[] {
+  if (typeof key === 'string' && isEndKey(key)) {
+    throw new RepriseError('INVALID_ARGUMENT', `keys that start with ${endKey('')}belong to the engine`, { key })
+  }
   if (!Array.isArray(entries)) return [toEntry(entries as E, key, undefined, mayChange)]
-  // The first has the key, the others belong to it: derived keys could collide with other entries.
+  const last = entries.length - 1
+  const end = key === undefined || last < 1 ? undefined : endKey(key)
+  // The first has the key, the others belong to it: keys derived by their numbers could collide with other entries.
   return (entries as readonly E[]).map((entry, i) =>
-    i === 0 ? toEntry(entry, key, undefined, mayChange) : toEntry(entry, undefined, key, mayChange),
+    i === 0 ? toEntry(entry, key, undefined, mayChange) : toEntry(entry, i === last ? end : undefined, key, mayChange),
   )
 }
 

@@ -28,3 +28,14 @@ export interface NewEntry {
   /** `data` is an object that contains the type as a field; the stored data omits that field. */
   readonly holdsType?: boolean
 }
+
+const endMark = '$end '
+
+/** The key of the last of several entries that were appended under one key: later entries in history do not belong to them. */
+export function endKey(key: string): string {
+  return endMark + key
+}
+
+export function isEndKey(key: string): boolean {
+  return key.startsWith(endMark)
+}

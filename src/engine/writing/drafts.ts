@@ -7,7 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { EntryPacker, type PackedEntries, pickPacked } from '../../core/history/packed-entries.ts'
 import type { Writable } from '../../core/writable.ts'
 import type { Fold } from '../model/definition.ts'
-import type { Entry, NewEntry } from '../model/entry.ts'
+import { type Entry, endKey, isEndKey, type NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 export interface Drafts {
@@ -18,6 +18,8 @@ export interface Drafts {
   /** By index, the key of the entry that each belongs to: its own, or an earlier one. Null: none has a key of its own. */
   readonly keys: readonly (string | undefined)[] | null
 }
+
+const keyLengthMax = 512
 
 export const noDrafts: Drafts = { entries: [], packed: null, keys: null }
 
@@ -91,7 +93,9 @@ export class DraftMaker {
       this.#typeSeen = type
     }
     if (key === undefined || isKey(key)) return
-    throw new RepriseError('INVALID_ARGUMENT', 'a key must be well-formed text of 1 to 512 characters', { type })
+    throw new RepriseError('INVALID_ARGUMENT', `a key must be well-formed text of 1 to ${keyLengthMax} characters`, {
+      type,
+    })
   }
 }
 
@@ -106,7 +110,8 @@ export function pickDrafts(drafts: Drafts, isWanted: (index: number) => boolean)
 }
 
 function isKey(key: unknown): boolean {
-  return typeof key === 'string' && key.length >= 1 && key.length <= 512 && isWellFormed(key)
+  if (typeof key !== 'string' || key.length < 1 || !isWellFormed(key)) return false
+  return key.length <= (isEndKey(key) ? endKey('').length + keyLengthMax : keyLengthMax)
 }
 
 const typeForm = /^[\p{L}\p{N}$._:-]{1,128}$/u

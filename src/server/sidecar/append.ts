@@ -7,6 +7,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { systemPrefix } from '../../engine/model/definition.ts'
+import { endKey } from '../../engine/model/entry.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { Written } from '../../engine/writing/writer.ts'
 import { entriesAfter } from '../../operations/history.ts'
@@ -27,10 +28,7 @@ export interface Appended {
   readonly isDuplicate: boolean
 }
 
-/**
- * The first entry has the key, the others belong to it. The last of several entries has a key of its own that marks their
- * end: later entries in history are not part of the request. No header can contain this key, because it has a space.
- */
+/** As in TypeScript: the first entry has the key, the others belong to it, and the last of several marks their end. */
 export function entriesOf({ entries, key }: AppendRequest): NewEntry[] {
   const last = entries.length - 1
   const keysAt = (i: number) => {
@@ -60,9 +58,8 @@ export async function appendOnce(
   const again = async (): Promise<Appended | null> => {
     const first = key === undefined ? undefined : open().seqOfKey(key)
     if (first === undefined) return null
-    const end = open().seqOfKey(endKey(key!))
-    const isWhole = end === undefined || end === first + entries.length - 1
-    if (!isWhole || !(await hasEntries(engine, id, first, entries, end !== undefined))) {
+    const end = endOf(open(), key!) ?? first
+    if (end !== first + entries.length - 1 || !(await hasEntries(engine, id, first, entries))) {
       throw new RepriseError('KEY_REUSED', 'this Idempotency-Key was used for other entries', { timeline: id, first })
     }
     return { first, seq: first + entries.length - 1, isDuplicate: true }
@@ -84,34 +81,29 @@ function toAppended({ first, count, isDuplicate }: Written): Appended {
   return { first, seq: first + count - 1, isDuplicate }
 }
 
-/**
- * Whether history has these entries from `first` on. Trimmed entries cannot be compared, and count as equal. Entries written
- * in TypeScript do not mark their end: entries of one commit share one time, and only the first has a key.
- */
+/** The sequence of the mark. Null: the entry with the key is the only one of its append. */
+function endOf(open: Pick<OpenTimeline<unknown>, 'seqOfKey'>, key: string): number | null {
+  // Earlier versions put the mark behind the key.
+  return open.seqOfKey(endKey(key)) ?? open.seqOfKey(`${key} end`) ?? null
+}
+
+/** Whether history has these entries from `first` on. Trimmed entries cannot be compared, and count as equal. */
 async function hasEntries(
   engine: Reprise,
   id: TimelineId,
   first: number,
   entries: AppendRequest['entries'],
-  hasEnd: boolean,
 ): Promise<boolean> {
   const head = await engine.head(id)
   if (!head || head.floor >= first) return true
   let at = 0
-  let time = 0
   for await (const entry of entriesAfter(engine, head, first - 1)) {
     const asked = entries[at]!
     if (entry.type !== asked.type || !isDeepStrictEqual(json(entry.data), json(asked.data ?? {}))) return false
-    if (at === 0) time = entry.time
-    else if (!hasEnd && (entry.time !== time || entry.key !== undefined)) return false
     at += 1
     if (at === entries.length) return true
   }
   return false
-}
-
-function endKey(key: string): string {
-  return `${key} end`
 }
 
 function json(value: unknown): unknown {

@@ -97,7 +97,7 @@ onEveryStore('a displaced run', (world) => {
     },
   )
 
-  it('ends though a sink does not close', async () => {
+  it('ends though a sink does not close, and shows meanwhile that it waits for it', async () => {
     const rp = await (await world()).engine()
     const sink: Sink<number> = {
       open: async () => ({ ...(await outside({ error: null }).open({} as never, null)), close: never }),
@@ -112,6 +112,10 @@ onEveryStore('a displaced run', (world) => {
           )
           .to('out', sink),
     )
-    expect(await (await rp.run(flow)).result()).toMatchObject({ status: 'completed', records: 3 })
+    const run = await rp.run(flow)
+    const { worker } = hostOf(rp).kernel
+    await until(() => worker.inHand().some((each) => each.what === 'closing the sink out'), run.result())
+    expect(await run.result()).toMatchObject({ status: 'completed', records: 3 })
+    expect(worker.inHand()).toEqual([])
   })
 })

@@ -5,6 +5,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
+import { until } from '../support/until.ts'
 
 const topic = 'orders'
 const [fetch, listOffsets, metadata, apiVersions] = [1, 2, 3, 18]
@@ -48,6 +49,16 @@ describe('a Kafka source and sink', () => {
       for (;;) expect(await silent.fetch(topic, [{ partition: 0, offset: 0 }], 1)).toMatchObject([{ outcome: 'later' }])
     }
     await expect(asking()).rejects.toMatchObject({ code: 'BROKER_AWAY', data: { awayMs: 2000 } })
+  })
+
+  it('report a broker that does not answer while the request is still under way', async () => {
+    const silent = await connectTo({ brokers: broker.address, client: { requestTimeoutMs: 600_000 } })
+    port = silent
+    const asking = silent.fetch(topic, [{ partition: 0, offset: 0 }], 1).catch(() => undefined)
+    expect(silent.silentSince).toBeNull()
+    await until(() => silent.silentSince !== null)
+    await silent.close()
+    await asking
   })
 
   it('end with a code where a partition cannot be read for as long as brokers may be away, and wait for it before', async () => {

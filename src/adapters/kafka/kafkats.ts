@@ -17,6 +17,8 @@ import { committedOf, encode, type PartitionResponse } from './record-batches.ts
 
 const readCommitted = 1
 const partitionBytes = 1024 * 1024
+/** A fetch that has had no answer for this long, beyond the time it may wait for records, is reported. */
+const silentAfterMs = 3000
 
 /** Transient errors: a leader or coordinator moves, a topic is new, or markers of the last transaction are being written. */
 const passing = new Set<ErrorCode>([
@@ -117,6 +119,8 @@ class KafkatsPort implements KafkaPort {
   readonly #awayMs: number
   /** By broker: since when its fetches have had no answer. */
   readonly #silentSince = new Map<number, number>()
+  /** Until when each fetch under way should have its answer. */
+  readonly #answersDue = new Set<{ readonly at: number }>()
   /** By topic and partition: since when its leader refuses reads. */
   readonly #refusedSince = new Map<string, number>()
   #isClosed = false
@@ -282,7 +286,9 @@ class KafkatsPort implements KafkaPort {
 
   /** Since when a broker that is read from has not answered; null: all of them do. */
   get silentSince(): number | null {
-    return this.#silentSince.size === 0 ? null : Math.min(...this.#silentSince.values())
+    const late = [...this.#answersDue].flatMap(({ at }) => (Date.now() - at > silentAfterMs ? at : []))
+    const since = Math.min(...this.#silentSince.values(), ...late)
+    return Number.isFinite(since) ? since : null
   }
 
   async committedOffsets(
@@ -322,17 +328,21 @@ class KafkatsPort implements KafkaPort {
     }))
     const limits = { maxWaitMs: waitMs, minBytes: 1, maxBytes: 16 * partitionBytes, isolationLevel: readCommitted }
     let answer: responses.FetchResponse
+    const due = { at: Date.now() + waitMs }
+    this.#answersDue.add(due)
     try {
       answer = await leader.fetch({ ...limits, topics: [{ topic, partitions }] })
     } catch (error) {
       if (this.#isClosed) throw error
       // The broker is away: its partitions soon have another leader, or it comes back. A broker that accepts connections but
       // never answers is not retried forever.
-      const since = this.#silentSince.get(leader.nodeId) ?? Date.now()
-      if (Date.now() - since > this.#awayMs) throw awayError(`fetch of ${topic}`, this.#awayMs, error)
-      this.#silentSince.set(leader.nodeId, since)
+      const since = this.#silentSince.get(leader.nodeId)
+      if (since && Date.now() - since > this.#awayMs) throw awayError(`fetch of ${topic}`, this.#awayMs, error)
+      this.#silentSince.set(leader.nodeId, since ?? Math.min(due.at, Date.now()))
       await this.#client.cluster.refreshMetadata([topic]).catch(() => undefined)
       return wanted.map(({ partition, offset }) => ({ partition, outcome: 'later', records: [], next: offset }))
+    } finally {
+      this.#answersDue.delete(due)
     }
     this.#silentSince.delete(leader.nodeId)
     const found = new Map(answer.topics.flatMap((each) => each.partitions).map((each) => [each.partitionIndex, each]))

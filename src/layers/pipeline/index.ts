@@ -86,7 +86,9 @@ export type {
   PipelineBuilder,
   ProcessedStream,
   Stream,
+  WindowedBy,
   WindowedStream,
   WindowOptions,
+  WindowOptionsOf,
 } from './stream.ts'
 export { type CountWindows, every, session, sliding, tumbling, type WindowPlacement, type Windows } from './windows.ts'

@@ -64,6 +64,11 @@ export interface CountWindowOptions {
   readonly within?: Duration
 }
 
+/** The options of windows by number, or of windows by time. */
+export type WindowOptionsOf<W, T> = W extends CountWindows ? CountWindowOptions : WindowOptions<T>
+/** A window by number or by time before its aggregation is chosen. */
+export type WindowedBy<W, T> = W extends CountWindows ? CountedStream<T> : WindowedStream<T>
+
 /** The argument of the function that draws a pipeline. */
 export class PipelineBuilder {
   readonly #graph: Graph
@@ -217,12 +222,15 @@ export class KeyedStream<T> extends Stream<T> {
   /** Emits a result for every record: the aggregate of its key so far. Tombstones (null) are skipped, as in windows. */
   aggregate<A, R>(name: string, aggregation: Aggregation<Present<T>, A, R>): KeyedStream<KeyedResult<R>> {
     const make = skipsTombstones(running(aggregateAtOnce(aggregation, name)))
-    return this.#state(name, kindOf('running', aggregation), make)
+    return stateOf(this, name, kindOf('running', aggregation), make)
   }
 
   /** Groups records of a key by time or by number. */
-  window(name: string, windows: CountWindows, options?: CountWindowOptions): CountedStream<Present<T>>
-  window(name: string, windows: Windows, options?: WindowOptions<Present<T>>): WindowedStream<Present<T>>
+  window<W extends Windows | CountWindows>(
+    name: string,
+    windows: W,
+    options?: WindowOptionsOf<W, Present<T>>,
+  ): WindowedBy<W, Present<T>>
   window(
     name: string,
     windows: Windows | CountWindows,
@@ -236,10 +244,10 @@ export class KeyedStream<T> extends Stream<T> {
       const withinMs = within === undefined ? null : toMs(within, 'within')
       return new CountedStream((each) => {
         const make = counted(windows.size, withinMs, aggregateAtOnce(each, name), this.hasTime)
-        return this.#state(name, kindOf('count', each), skipsTombstones(make))
+        return stateOf(this, name, kindOf('count', each), skipsTombstones(make))
       })
     }
-    this.#needsTime(name)
+    needsTime(this, name)
     const options = given as WindowOptions<Present<T>>
     const lateMs = toMs(options.late ?? 0, 'late')
     const earlyMs = options.early === undefined ? null : toMs(options.early, 'early')
@@ -280,7 +288,7 @@ export class KeyedStream<T> extends Stream<T> {
   /** Passes the first record of a key, and no other within this time. */
   dedupe(name: string, options: { readonly within: Duration }): KeyedStream<T> {
     checkOptions(`dedupe ${name}`, options, new Set(['within']))
-    return this.#state(name, 'dedupe', deduped(toMs(options.within, 'within'), this.hasTime))
+    return stateOf(this, name, 'dedupe', deduped(toMs(options.within, 'within'), this.hasTime))
   }
 
   /** Joins every pair of the same key in the same window. */
@@ -295,9 +303,9 @@ export class KeyedStream<T> extends Stream<T> {
     ) => Synchronous<R>,
   ): KeyedStream<R> {
     checkKind(`joinWindow ${name}`, windows, ['fixed'], 'tumbling() or sliding()')
-    this.#needsTime(name, other)
+    needsTime(this, name, other)
     const make = skipsTombstones(windowJoined(windows, atOnce(join, name)))
-    return this.#state(name, kindOf('window join', null, windows), make, [other])
+    return stateOf(this, name, kindOf('window join', null, windows), make, [other])
   }
 
   /** Joins pairs of the same key by time: `right` is between `from` and `to` after `left` (before it, if negative). */
@@ -307,7 +315,7 @@ export class KeyedStream<T> extends Stream<T> {
     interval: { readonly from: number; readonly to: number },
     join: (left: Present<T>, right: Present<B>) => Synchronous<R>,
   ): KeyedStream<R> {
-    this.#needsTime(name, other)
+    needsTime(this, name, other)
     const { from, to } = interval
     checkOptions(`joinInterval ${name}`, interval, new Set(['from', 'to']))
     for (const [side, ms] of Object.entries({ from, to })) {
@@ -320,7 +328,7 @@ export class KeyedStream<T> extends Stream<T> {
       throw new RepriseError('INVALID_ARGUMENT', what, { from, to })
     }
     const make = skipsTombstones(intervalJoined({ fromMs: from, toMs: to }, atOnce(join, name)))
-    return this.#state(name, 'interval join', make, [other])
+    return stateOf(this, name, 'interval join', make, [other])
   }
 
   /**
@@ -332,23 +340,7 @@ export class KeyedStream<T> extends Stream<T> {
     other: KeyedStream<B>,
     join: (left: T, right: Present<B> | undefined) => Synchronous<R>,
   ): KeyedStream<R> {
-    return this.#state(name, 'latest join', latestJoined(atOnce(join, name)), [other])
-  }
-
-  #state<R>(name: string, kind: string, make: MakeOperator, others: readonly Stream<unknown>[] = []): KeyedStream<R> {
-    if (!others.every((other) => other instanceof KeyedStream)) {
-      throw new RepriseError('INVALID_ARGUMENT', `${name}: the second stream has no keys: call keyBy() on it`, { name })
-    }
-    const outlet = draw(this, others, this.graph.name('operator', name), kind, make)
-    return new KeyedStream<R>(this.graph, outlet, this.hasTime)
-  }
-
-  #needsTime(name: string, other?: Stream<unknown>): void {
-    const isOther = this.hasTime && other?.hasTime === false
-    if (this.hasTime && !isOther) return
-    const which = other === undefined ? '' : isOther ? ' of the second stream' : ' of the first stream'
-    const what = `${name} needs the time of each record${which}: set \`time\` in p.from() of every source that it reads`
-    throw new RepriseError('INVALID_ARGUMENT', what, { name })
+    return stateOf(this, name, 'latest join', latestJoined(atOnce(join, name)), [other])
   }
 }
 
@@ -396,6 +388,29 @@ export class ProcessedStream<R, O extends SideSpecs> extends KeyedStream<R> {
     if (!outlet) throw new RepriseError('INVALID_ARGUMENT', `there is no side output ${name}: declare it in \`sides\``)
     return new KeyedStream<SideValue<O[Name]>>(this.graph, outlet, this.hasTime)
   }
+}
+
+/** Draws an operator with state by key. A function, since private members would hide the reason in errors of the compiler. */
+function stateOf<R>(
+  stream: Stream<unknown>,
+  name: string,
+  kind: string,
+  make: MakeOperator,
+  others: readonly Stream<unknown>[] = [],
+): KeyedStream<R> {
+  if (!others.every((other) => other instanceof KeyedStream)) {
+    throw new RepriseError('INVALID_ARGUMENT', `${name}: the second stream has no keys: call keyBy() on it`, { name })
+  }
+  const outlet = draw(stream, others, stream.graph.name('operator', name), kind, make)
+  return new KeyedStream<R>(stream.graph, outlet, stream.hasTime)
+}
+
+function needsTime({ hasTime }: Stream<unknown>, name: string, other?: Stream<unknown>): void {
+  const isOther = hasTime && other?.hasTime === false
+  if (hasTime && !isOther) return
+  const which = other === undefined ? '' : isOther ? ' of the second stream' : ' of the first stream'
+  const what = `${name} needs the time of each record${which}: set \`time\` in p.from() of every source that it reads`
+  throw new RepriseError('INVALID_ARGUMENT', what, { name })
 }
 
 /** Applies the decoder of the source first, then that of the definition. */

@@ -1,5 +1,5 @@
 // Opens the sinks of a run at its checkpoint: transactions listed there are committed, all other open transactions are
-// aborted. A cancellation of the run does not wait for a sink that hangs.
+// aborted. A cancellation of the run does not wait for a sink that hangs, and neither does its end.
 
 import { isReprise } from '../../../core/errors.ts'
 import type { Sql } from '../../../core/store/ports.ts'
@@ -7,10 +7,13 @@ import { unlessAborted } from '../../../engine/base/aborting.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
+import { within } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import type { SinkWriter } from '../sink.ts'
 import type { Origins } from './origins.ts'
 import type { PipelineState } from './state.ts'
+
+const closeWithinMs = 5000
 
 export interface SinksOf {
   readonly engine: Engine
@@ -38,10 +41,29 @@ export async function openSinks(
       writers.set(name, await openedUnlessAborted(opening, of, `opening the sink ${name}`))
     }
   } catch (error) {
-    await Promise.allSettled([...writers.values()].map((writer) => writer.close()))
+    await closeAll(engine, pipeline, { sink: writers })
     throw error
   }
   return writers
+}
+
+/** A resource that does not close in time is abandoned: the next process that opens it must tolerate that anyway. */
+export async function closeAll(
+  engine: Engine,
+  pipeline: string,
+  resources: Readonly<Record<string, ReadonlyMap<string, { close(): Promise<void> }>>>,
+): Promise<void> {
+  const { worker, clock } = hostOf(engine)
+  const calls: { end(): void }[] = []
+  const closing = Object.entries(resources).flatMap(([kind, all]) =>
+    [...all].map(async ([name, resource]) => {
+      const call = worker.begin({ timeline: pipeline, what: `closing the ${kind} ${name}` })
+      calls.push(call)
+      await resource.close().finally(() => call.end())
+    }),
+  )
+  await within(clock, closeWithinMs, Promise.allSettled(closing))
+  for (const call of calls) call.end()
 }
 
 /** PostgreSQL refuses the later of two concurrent CREATE TABLEs in spite of IF NOT EXISTS; the table then exists. */

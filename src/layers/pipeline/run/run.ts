@@ -12,7 +12,7 @@ import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { openedAs } from '../../../engine/model/model.ts'
 import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
-import { sleep, within } from '../../../lib/waiting.ts'
+import { sleep } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import type { OperatorResource } from '../operator.ts'
 import type { SourceReader } from '../source.ts'
@@ -24,7 +24,7 @@ import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { liveRuns, neighboursOf, viewOf } from './live.ts'
 import { listenForMail } from './mail.ts'
-import { commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
+import { closeAll, commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
 import { namesNoted, notBegun, originsOf } from './origins.ts'
 import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
@@ -325,10 +325,7 @@ export class PipelineRun {
     } finally {
       this.#abort.abort(new RepriseError('ABORTED', `${this.timeline} has ended`))
       for (const resource of resources.values()) resource.close()
-      await closeAll(
-        kernel.clock,
-        [...readers.values(), ...writers.values()].map((each) => each.close()),
-      )
+      await closeAll(this.#engine, this.timeline, { source: readers, sink: writers })
     }
   }
 
@@ -492,14 +489,7 @@ export class PipelineRun {
   }
 }
 
-/** The end of a run: the last checkpoint, and closing resources without waiting for one that hangs. */
-const closeWithinMs = 5000
 const attemptsMax = 10
-
-/** A resource that does not close in time is abandoned: the next process that opens it must tolerate that anyway. */
-async function closeAll(clock: Clock, closing: readonly Promise<void>[]): Promise<void> {
-  await within(clock, closeWithinMs, Promise.allSettled(closing))
-}
 
 /** Retries the last checkpoint while it can still succeed. */
 async function insist(

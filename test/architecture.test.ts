@@ -152,7 +152,6 @@ const stillLong = [
   'dashboard/src/checkpoints.tsx Checkpoints',
   'dashboard/src/journal-view.tsx JournalView',
   'dashboard/src/panel.tsx RowPanel',
-  'dashboard/src/runs.tsx Runs',
   'dashboard/src/system.tsx System',
   'dashboard/src/timeline.tsx TimelineView',
   'dashboard/src/travel.tsx Travel',

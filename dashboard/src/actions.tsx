@@ -3,8 +3,8 @@
 
 import { useEffect, useState } from 'preact/hooks'
 import { at, type Problem, post, problemOf } from './api.ts'
+import { type Field, faultsIn, Input, type Values } from './form.tsx'
 import { count, exact, quoted } from './format.ts'
-import { jsonFault } from './json-fault.ts'
 import { go, hrefOf } from './route.ts'
 import { whyNot } from './session.ts'
 import type { Role, Timeline } from './types.ts'
@@ -26,19 +26,6 @@ interface Spec {
   command(id: string, values: Values): string
   body(values: Values): Record<string, unknown>
 }
-
-interface Field {
-  readonly name: string
-  readonly label: string
-  readonly hint?: string
-  readonly options?: readonly string[]
-  readonly isJson?: boolean
-  readonly isOptional?: boolean
-  /** Required if that field is set. */
-  readonly goesWith?: string
-}
-
-type Values = Readonly<Record<string, string>>
 
 const reason: Field = { name: 'reason', label: 'Why, for the record', isOptional: true }
 
@@ -219,10 +206,7 @@ function PlainDialog({
   const [problem, setProblem] = useState<Problem | null>(null)
   const [isBusy, setBusy] = useState(false)
   const no = whyNot(spec.role)
-  const faults = fields.flatMap((field) => {
-    const fault = faultIn(field, values[field.name] ?? '', values)
-    return fault === null ? [] : [`${field.label}: ${fault}`]
-  })
+  const faults = faultsIn(fields, values)
   const act = async () => {
     setBusy(true)
     try {
@@ -272,48 +256,6 @@ function PlainDialog({
       </form>
     </Dialog>
   )
-}
-
-function Input({ field, value, onChange }: { field: Field; value: string; onChange: (value: string) => void }) {
-  const { label, hint, options, isJson, name } = field
-  const isLong = isJson || name === 'keys'
-  const id = `field-${name}`
-  // An empty field is not shown as a fault.
-  const fault = value.trim() === '' ? null : faultIn(field, value, {})
-  const common = {
-    id,
-    value,
-    'aria-invalid': fault !== null,
-    'aria-describedby': `${id}-hint`,
-    onInput: (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value),
-  }
-  return (
-    <div class="field">
-      <label htmlFor={id}>{label}</label>
-      {options ? (
-        <select {...common}>
-          {options.map((option) => (
-            <option key={option}>{option}</option>
-          ))}
-        </select>
-      ) : isLong ? (
-        <textarea rows={3} spellcheck={false} {...common} />
-      ) : (
-        <input {...common} />
-      )}
-      <small id={`${id}-hint`} aria-live="polite" class={fault === null ? '' : 'fault'}>
-        {fault ?? hint}
-      </small>
-    </div>
-  )
-}
-
-/** The fault of the value as text; null: none. */
-function faultIn({ isOptional, isJson, name, goesWith }: Field, value: string, values: Values): string | null {
-  const isNeeded = goesWith !== undefined && (values[goesWith] ?? '').trim() !== ''
-  if (value.trim() === '') return isOptional && !isNeeded ? null : 'must be given'
-  if (name === 'seq') return /^\d+$/.test(value) ? null : 'must be the number of an entry'
-  return isJson ? jsonFault(value) : null
 }
 
 interface Plan {

@@ -9,6 +9,7 @@ export interface Problem {
   readonly detail: string
   readonly hint: string
   readonly status: number
+  readonly data?: { readonly issues?: readonly { readonly path: string; readonly message: string }[] }
 }
 
 export class ApiError extends Error {

@@ -13,6 +13,8 @@ import { againMs } from './loading.ts'
 import { go, hrefIn, hrefOf, place } from './route.ts'
 import { Runs, runsQuery } from './runs.tsx'
 import { about, keepSession } from './session.ts'
+import { StartDialog } from './start.tsx'
+import { starting, startRun } from './starting.ts'
 import { Storage } from './storage.tsx'
 import { System } from './system.tsx'
 import { startTheme, toggleTheme } from './theme.ts'
@@ -77,6 +79,7 @@ function Frame() {
     '?': () => {
       isHelpOpen.value = true
     },
+    n: () => startRun(),
     ...Object.fromEntries(tabs.map(({ key, path }) => [key, () => go(hrefOf([path]))])),
   })
   return (
@@ -104,39 +107,50 @@ function Frame() {
           ))}
         </nav>
         <span class="grow" />
-        <Namespaces />
-        <LiveMark />
-        {about.value && (
-          <span class="who" title={about.value.scopes ? `reaches ${about.value.scopes.join(', ')}` : 'reaches all'}>
-            {about.value.name} · {about.value.readOnly ? 'read-only' : about.value.role}
-          </span>
-        )}
-        <button
-          type="button"
-          class="icon-button"
-          aria-label="Light or dark"
-          title="Light or dark"
-          onClick={toggleTheme}
-        >
-          <Icon name="moon" />
-        </button>
-        <button
-          type="button"
-          class="icon-button"
-          aria-label="Keyboard and help"
-          title="Keyboard and help (?)"
-          onClick={() => {
-            isHelpOpen.value = true
-          }}
-        >
-          <Icon name="help" />
-        </button>
+        <Tools />
       </header>
       <main id="main" tabIndex={-1}>
         {about.value ? <Screen key={place.value.namespace} /> : <Door />}
       </main>
       {isHelpOpen.value && <Help />}
+      {starting.value && (
+        <StartDialog
+          name={starting.value.name}
+          onClose={() => {
+            starting.value = null
+          }}
+        />
+      )}
       <Toasts />
+    </>
+  )
+}
+
+/** The right end of the top. */
+function Tools() {
+  return (
+    <>
+      <Namespaces />
+      <LiveMark />
+      {about.value && (
+        <span class="who" title={about.value.scopes ? `reaches ${about.value.scopes.join(', ')}` : 'reaches all'}>
+          {about.value.name} · {about.value.readOnly ? 'read-only' : about.value.role}
+        </span>
+      )}
+      <button type="button" class="icon-button" aria-label="Light or dark" title="Light or dark" onClick={toggleTheme}>
+        <Icon name="moon" />
+      </button>
+      <button
+        type="button"
+        class="icon-button"
+        aria-label="Keyboard and help"
+        title="Keyboard and help (?)"
+        onClick={() => {
+          isHelpOpen.value = true
+        }}
+      >
+        <Icon name="help" />
+      </button>
     </>
   )
 }
@@ -181,6 +195,7 @@ function Door() {
 const help: readonly (readonly [string, string])[] = [
   ['1 2 3', 'runs, storage, system'],
   ['/', 'search'],
+  ['n', 'start a run'],
   ['j k', 'next and previous row'],
   ['Enter', 'open the row'],
   ['x', 'select a run, for doing something to many'],

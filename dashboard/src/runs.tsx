@@ -3,14 +3,16 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type Query, urlOf } from './api.ts'
 import { BatchDialog, type BatchVerb } from './batch.tsx'
-import { count, quoted, relative, toneOf } from './format.ts'
+import { count, quoted, toneOf } from './format.ts'
 import { useKeys } from './keys.ts'
 import { now, useLive } from './live.ts'
 import { useGet } from './loading.ts'
 import { go, hrefOf, place, withQuery } from './route.ts'
+import { Picked, RunsTable, useChoice } from './runs-table.tsx'
 import { about, whyNot } from './session.ts'
-import type { SearchAnswer, TimelineRow } from './types.ts'
-import { Button, Chip, CommandLine, Empty, Icon, OpenJson, Problems, Status, Time } from './ui.tsx'
+import { startRun } from './starting.ts'
+import type { SearchAnswer } from './types.ts'
+import { Button, CommandLine, Empty, Icon, OpenJson, Problems } from './ui.tsx'
 
 const pageRows = 50
 const spans: readonly (readonly [string, string, number])[] = [
@@ -41,134 +43,23 @@ export function runsQuery(query: URLSearchParams): Query {
 
 export function Runs() {
   const { query } = place.value
-  const kinds = query.getAll('kind')
-  const isAll = query.get('all') === '1'
   const { value, problem, again } = useGet<SearchAnswer>('v1/search', runsQuery(query))
   useLive(again)
-  const [chosen, setChosen] = useState(0)
-  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set())
-  const [batch, setBatch] = useState<BatchVerb | null>(null)
-  const search = useRef<HTMLInputElement>(null)
   const rows = value?.timelines ?? []
-  const move = (by: number) => {
-    const next = Math.min(Math.max(chosen + by, 0), rows.length - 1)
-    setChosen(next)
-    document.getElementById(`run-${next}`)?.focus()
-  }
-  const pick = (id: string) => {
-    const next = new Set(picked)
-    if (!next.delete(id)) next.add(id)
-    setPicked(next)
-  }
-  useKeys({
-    '/': () => search.current?.focus(),
-    j: () => move(document.activeElement?.id.startsWith('run-') ? 1 : 0),
-    k: () => move(-1),
-    x: () => rows[chosen] && pick(rows[chosen].timeline),
-    Escape: () => {
-      if (picked.size > 0) setPicked(new Set())
-      else (document.activeElement as HTMLElement | null)?.blur()
-    },
-  })
-  const isFiltered = ['text', 'kind', 'status', 'attention', 'time', 'after'].some((name) => query.has(name))
+  const choice = useChoice(rows)
+  const [batch, setBatch] = useState<BatchVerb | null>(null)
   return (
     <div class="screen">
-      <div class="screen-head">
-        <h1>{query.get('attention') === '1' ? 'Needs a person' : isAll ? 'Timelines' : 'Runs'}</h1>
-        {value && <span class="dim">{count(value.total)}</span>}
-        <span class="grow" />
-        <label class="search">
-          <span class="sr">Search by id, status or attribute</span>
-          <Icon name="search" />
-          <input
-            ref={search}
-            type="search"
-            placeholder="Search id, status, attribute=value"
-            value={query.get('text') ?? ''}
-            onInput={(event) => go(withQuery({ text: event.currentTarget.value, after: null }), 'replace')}
-          />
-          <kbd>/</kbd>
-        </label>
-        <label>
-          <span class="sr">Changed</span>
-          <select
-            value={query.get('time') ?? ''}
-            onChange={(event) => go(withQuery({ time: event.currentTarget.value, after: null }))}
-          >
-            {spans.map(([name, words]) => (
-              <option key={name} value={name}>
-                {words}
-              </option>
-            ))}
-          </select>
-        </label>
-      </div>
-      <Kinds counts={value?.kinds ?? {}} chosen={kinds} isAll={isAll} />
-      {value && value.attention > 0 && query.get('attention') !== '1' && (
-        <a class="banner warn" href={hrefOf(['runs'], { attention: '1' })}>
-          <Icon name="alert" />
-          <span>
-            <strong>{count(value.attention)}</strong> {value.attention === 1 ? 'needs' : 'need'} a person
-          </span>
-          <span class="banner-go">Show</span>
-        </a>
-      )}
-      <SystemBanners />
+      <RunsHead total={value?.total ?? null} />
+      <Kinds counts={value?.kinds ?? {}} chosen={query.getAll('kind')} isAll={query.get('all') === '1'} />
+      <Banners attention={value?.attention ?? 0} />
       <StatusBar statuses={value?.statuses ?? {}} chosen={query.getAll('status')} />
       <Problems problem={problem} retry={again} />
-      {picked.size > 0 && (
-        <section class="batch" aria-label="Selected runs">
-          <strong>{count(picked.size, 'run')} selected</strong>
-          {(['cancel', 'retry', 'terminate'] as const).map((verb) => (
-            <Button
-              key={verb}
-              disabled={whyNot('operate') !== undefined}
-              title={whyNot('operate')}
-              onClick={() => setBatch(verb)}
-            >
-              {verb[0]!.toUpperCase() + verb.slice(1)}…
-            </Button>
-          ))}
-          <Button tone="quiet" onClick={() => setPicked(new Set())}>
-            Clear
-          </Button>
-        </section>
-      )}
-      {value && rows.length === 0 && <Nothing isFiltered={isFiltered} />}
-      {rows.length > 0 && (
-        <div class="table-wrap">
-          <table class="runs">
-            <caption class="sr">Runs, the most recently changed first</caption>
-            <thead>
-              <tr>
-                <th scope="col">
-                  <span class="sr">Select</span>
-                </th>
-                <th scope="col">Run</th>
-                <th scope="col">Status</th>
-                <th scope="col">Where it stands</th>
-                <th scope="col" class="right">
-                  Changed
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((row, i) => (
-                <Line
-                  key={row.timeline}
-                  row={row}
-                  index={i}
-                  isPicked={picked.has(row.timeline)}
-                  onPick={pick}
-                  onFocus={setChosen}
-                />
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      {choice.picked.size > 0 && <Picked choice={choice} onBatch={setBatch} />}
+      {value && rows.length === 0 && <Nothing isFiltered={filters.some((name) => query.has(name))} />}
+      {rows.length > 0 && <RunsTable rows={rows} choice={choice} />}
       <footer class="pages">
-        <CommandLine command={commandOf(kinds, query.getAll('status'))} />
+        <CommandLine command={commandOf(query.getAll('kind'), query.getAll('status'))} />
         <OpenJson href={urlOf('v1/search', runsQuery(query))} />
         <span class="grow" />
         {query.has('after') && <a href={withQuery({ after: null })}>Newest</a>}
@@ -177,10 +68,10 @@ export function Runs() {
       {batch && (
         <BatchDialog
           verb={batch}
-          ids={[...picked]}
+          ids={[...choice.picked]}
           onClose={(isDone) => {
             setBatch(null)
-            if (isDone) setPicked(new Set())
+            if (isDone) choice.clear()
             again()
           }}
         />
@@ -189,57 +80,73 @@ export function Runs() {
   )
 }
 
+const filters = ['text', 'kind', 'status', 'attention', 'time', 'after']
+
+function RunsHead({ total }: { total: number | null }) {
+  const { query } = place.value
+  const search = useRef<HTMLInputElement>(null)
+  useKeys({ '/': () => search.current?.focus() })
+  const title = query.get('attention') === '1' ? 'Needs a person' : query.get('all') === '1' ? 'Timelines' : 'Runs'
+  const no = whyNot('write')
+  return (
+    <div class="screen-head">
+      <h1>{title}</h1>
+      {total !== null && <span class="dim">{count(total)}</span>}
+      <span class="grow" />
+      <label class="search">
+        <span class="sr">Search by id, status or attribute</span>
+        <Icon name="search" />
+        <input
+          ref={search}
+          type="search"
+          placeholder="Search id, status, attribute=value"
+          value={query.get('text') ?? ''}
+          onInput={(event) => go(withQuery({ text: event.currentTarget.value, after: null }), 'replace')}
+        />
+        <kbd>/</kbd>
+      </label>
+      <label>
+        <span class="sr">Changed</span>
+        <select
+          value={query.get('time') ?? ''}
+          onChange={(event) => go(withQuery({ time: event.currentTarget.value, after: null }))}
+        >
+          {spans.map(([name, words]) => (
+            <option key={name} value={name}>
+              {words}
+            </option>
+          ))}
+        </select>
+      </label>
+      <Button tone="primary" disabled={no !== undefined} title={no ?? 'Start a run (n)'} onClick={() => startRun()}>
+        Start a run…
+      </Button>
+    </div>
+  )
+}
+
+function Banners({ attention }: { attention: number }) {
+  return (
+    <>
+      {attention > 0 && place.value.query.get('attention') !== '1' && (
+        <a class="banner warn" href={hrefOf(['runs'], { attention: '1' })}>
+          <Icon name="alert" />
+          <span>
+            <strong>{count(attention)}</strong> {attention === 1 ? 'needs' : 'need'} a person
+          </span>
+          <span class="banner-go">Show</span>
+        </a>
+      )}
+      <SystemBanners />
+    </>
+  )
+}
+
 function commandOf(kinds: readonly string[], statuses: readonly string[]): string {
   const words = ['reprise', 'ls']
   if (kinds[0] !== undefined) words.push(`${kinds[0]}/`)
   if (statuses[0] !== undefined) words.push('--status', statuses[0])
   return words.map(quoted).join(' ')
-}
-
-function Line(props: {
-  row: TimelineRow
-  index: number
-  isPicked: boolean
-  onPick: (id: string) => void
-  onFocus: (index: number) => void
-}) {
-  const { row, index, isPicked, onPick, onFocus } = props
-  const { timeline, kind, status, stands, needsPerson, isUnfinished, owner, isOwnerAlive } = row
-  const isOrphan = isUnfinished && owner !== null && !isOwnerAlive
-  return (
-    <tr class={isPicked ? 'picked' : ''}>
-      <td>
-        <input type="checkbox" aria-label={`Select ${timeline}`} checked={isPicked} onChange={() => onPick(timeline)} />
-      </td>
-      <td class="id-cell">
-        <a id={`run-${index}`} href={hrefOf(['t', timeline])} onFocus={() => onFocus(index)} title={timeline}>
-          <span class="id">{timeline}</span>
-        </a>
-        {kind === null && <Chip title="no model here knows it">unknown kind</Chip>}
-      </td>
-      <td>
-        <Status status={status} needsPerson={needsPerson && stands?.needsPerson !== false} />
-      </td>
-      <td class="stands">
-        {isOrphan ? <Chip tone="warn">its worker is gone</Chip> : null} <StandsText row={row} />
-        {stands?.needsPerson && <Chip tone="warn">needs a person</Chip>}
-      </td>
-      <td class="right nowrap">
-        <Time at={row.updatedAt} />
-      </td>
-    </tr>
-  )
-}
-
-export function StandsText({ row }: { row: Pick<TimelineRow, 'stands' | 'seq'> }) {
-  const { stands, seq } = row
-  if (!stands) return <span class="dim">{count(seq, 'entry').replace('entrys', 'entries')}</span>
-  return (
-    <span>
-      {stands.text}
-      {stands.at !== undefined && <span class="dim"> · {relative(stands.at, now.value)}</span>}
-    </span>
-  )
 }
 
 function Kinds({
@@ -383,7 +290,15 @@ function Nothing({ isFiltered }: { isFiltered: boolean }) {
   }
   return (
     <Empty title="No runs yet">
-      <p>Start one, and it appears here by itself:</p>
+      <p>Start one here, or in a terminal; it appears by itself:</p>
+      <Button
+        tone="primary"
+        disabled={whyNot('write') !== undefined}
+        title={whyNot('write')}
+        onClick={() => startRun()}
+      >
+        Start a run…
+      </Button>
       <CommandLine command="npx reprise init && npx reprise run papers.mjs" />
     </Empty>
   )

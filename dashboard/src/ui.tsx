@@ -181,14 +181,23 @@ export function Problems({ problem, retry }: { problem: Problem | null; retry?: 
   )
 }
 
+/** The place that a dialog is read and filled in from; otherwise the button that closes it would have the focus. */
+const firstField = 'input, textarea, select, footer button[type=submit], footer button'
+
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren; isWide?: boolean }) {
   const { title, onClose, children, isWide } = props
   const ref = useRef<HTMLDialogElement>(null)
   const id = useId()
   useEffect(() => {
     const { current } = ref
+    const before = document.activeElement as HTMLElement | null
     current?.showModal()
-    return () => current?.close()
+    current?.querySelector<HTMLElement>(firstField)?.focus()
+    return () => {
+      current?.close()
+      // The place that the dialog was opened from may be gone: the run has ended, say.
+      if (before?.isConnected) before.focus()
+    }
   }, [])
   return (
     <dialog

@@ -2,11 +2,13 @@
 // This only reads; the process that takes over the work declares it dead.
 
 import { formatMs } from '../core/duration.ts'
+import { isWithin } from '../core/history/scope.ts'
 import type { Head, WorkerRow } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { identifyProcess, isProcessGone } from '../engine/base/platform.ts'
 import { reportOf, type WorkerReport } from '../engine/base/worker.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { announcedAs } from '../layers/workflow/without-code.ts'
 
 /** For work without a limit of its own. */
 export const stuckAfterMs = 5 * 60_000
@@ -43,12 +45,17 @@ export async function describeWorkers(
   for (const row of rows) {
     if (!options.all && !row.isAlive) continue
     const owned = await engine.list({ owner: row.id, limit: ownedMax })
-    const { 'under way': _, failing: __, ...info } = row.info
+    const info = Object.fromEntries(Object.entries(row.info).filter(([field]) => !isReport(field)))
     const report = reportOf(row)
     const stuck = row.isAlive ? stuckOn(report, now) : []
     workers.push({ ...row, info, ...report, owns: owned.length, isStuck: stuck.length > 0, stuck })
   }
   return { now, known: rows.length, workers }
+}
+
+/** Fields that are shown in a form of their own. */
+function isReport(field: string): boolean {
+  return field === 'under way' || field === 'failing' || isWithin(announcedAs(''), field)
 }
 
 /** Work that exceeds its time limit, with the reason as text. An idle worker is fine. */

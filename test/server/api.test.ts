@@ -116,6 +116,7 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
   ['readHistory', `${visits}/history?before=5&limit=3`, {}, { entries: [{ seq: 4 }, { seq: 3 }, { seq: 2 }], next: 2 }],
   ['readHistory', `${visits}/history?before=2&limit=3`, {}, { entries: [{ seq: 1 }], next: null }],
   ['readHistory', `${run}/history?journal=true&limit=1`, {}, { entries: [{ seq: 1, told: { title: 'started' } }] }],
+  ['listDefinitions', '/v1/definitions', {}, { definitions: [{ name: 'ann' }, { name: 'ann-flow' }] }],
   ['search', '/v1/search?text=ANN+visits', {}, { timelines: [{ timeline: 'ann/visits', kind: 'timeline' }], total: 1 }],
   [
     'search',

@@ -12,7 +12,7 @@ import { table } from '../../src/layers/table/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { startWorker } from '../support/worker-process.ts'
 import { Dashboard, found } from './dashboard-support.ts'
-import { checkout, counter, Faucet, gate, gated, visitsOf } from './dashboard-world.ts'
+import { checkout, counter, Faucet, gate, gated, greet, visitsOf } from './dashboard-world.ts'
 import { secret, tokens } from './support.ts'
 
 const program = fileURLToPath(new URL('../programs/dashboard-worker.mjs', import.meta.url))
@@ -74,6 +74,47 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.keyboard.press('Escape')
     await page.getByRole('heading', { name: 'Runs' }).waitFor()
     expect(await page.evaluate('window.stillHere')).toBe(true)
+  })
+
+  it('starts a run with a form from its schema, shows a fault at its field, and goes to the run', async () => {
+    const { page, rp } = board
+    await board.show('#/runs?text=greet')
+    await page.getByText('Nothing matches').waitFor()
+    const button = page.getByRole('button', { name: 'Start a run…' })
+    await button.click()
+    const dialog = page.getByRole('dialog')
+    await dialog.locator('#field-definition:focus').waitFor()
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    await page.locator('button:focus', { hasText: 'Start a run…' }).waitFor()
+    await button.blur()
+    await page.keyboard.press('n')
+    // No schema: an earlier input is the example.
+    await dialog.getByLabel('Definition').selectOption('workflow checkout')
+    expect(JSON.parse(await dialog.getByLabel('Input').inputValue())).toHaveProperty('cents')
+    await dialog.getByLabel('Definition').selectOption('workflow greet')
+    await dialog.getByText('who is greeted').waitFor()
+    expect(await dialog.getByLabel('times').inputValue()).toBe('1')
+    const start = dialog.getByRole('button', { name: 'Start' })
+    expect([await start.isDisabled(), await start.getAttribute('title')]).toEqual([true, 'name: must be given'])
+    await dialog.getByLabel('name').fill('A')
+    await dialog.getByLabel('tone').selectOption('loud')
+    await dialog.getByLabel('Id', { exact: true }).fill('first')
+    expect(await board.violations(null)).toEqual([])
+    await board.picture('start')
+    expect(await board.tooWide(390)).toEqual([])
+    await start.click()
+    await dialog.locator('#field-input\\.name-hint.fault', { hasText: 'a name has two letters at least' }).waitFor()
+    await board.picture('start-refused')
+    expect(await rp.head('workflow/greet/first')).toBeNull()
+    await dialog.getByLabel('name').fill('Ann')
+    await start.click()
+    await page.getByRole('heading', { name: 'workflow/greet/first' }).waitFor()
+    await page.getByRole('option', { name: /completed/ }).waitFor()
+    const outcome = await (await rp.run(greet, undefined as never, { id: 'first' })).result()
+    expect(outcome).toBe('HELLO Ann')
+    // The browser logs every response that refuses.
+    expect(board.faults.splice(0)).toEqual([expect.stringContaining('400')])
   })
 
   it('draws what flows through a pipeline as it flows, and says from when it is if it runs elsewhere', async () => {

@@ -105,7 +105,8 @@ export class Dashboard {
   async picture(name: string): Promise<void> {
     if (pictures === undefined) return
     mkdirSync(pictures, { recursive: true })
-    await this.page.waitForLoadState('networkidle').catch(() => undefined)
+    // The stream of changes stays open, so the network is never idle for long.
+    await this.page.waitForLoadState('networkidle', { timeout: 1000 }).catch(() => undefined)
     await this.page.screenshot({ path: join(pictures, `${name}.png`) })
   }
 

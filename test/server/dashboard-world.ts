@@ -3,6 +3,7 @@
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { z } from 'zod'
 import { type Reprise, timeline } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { config } from '../../src/layers/config/index.ts'
@@ -74,6 +75,20 @@ export const long = workflow('long', async (ctx, steps: number) => {
   for (let n = 0; n < steps; n += 1) await ctx.step(`step-${n}`, () => n)
   return steps
 })
+
+/** The form of its input is known. */
+export const greet = workflow(
+  'greet',
+  async (ctx, { name, times, tone }) =>
+    await ctx.step('say', () => `${tone === 'loud' ? 'HELLO' : 'hello'} ${name}`.repeat(times)),
+  {
+    input: z.object({
+      name: z.string().min(2, 'a name has two letters at least').describe('who is greeted'),
+      times: z.number().int().default(1),
+      tone: z.enum(['calm', 'loud']),
+    }),
+  },
+)
 
 export const papers = job('papers', {
   source: ['10.1/a', '10.1/b', '10.1/c', '10.1/gone', '10.1/d'],
@@ -204,6 +219,7 @@ export const definitions: readonly unknown[] = [
   trip,
   gated,
   long,
+  greet,
   papers,
   schema,
   account,
@@ -213,7 +229,7 @@ export const definitions: readonly unknown[] = [
 ]
 
 export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
-  rp.work([checkout, trip, gated, long, nightly, account])
+  rp.work([checkout, trip, gated, long, greet, nightly, account])
   const orders: readonly (readonly [string, Order])[] = [
     ['order-1001', { cents: 4900 }],
     ['order-1002', { cents: 1250 }],

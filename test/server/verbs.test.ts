@@ -7,7 +7,7 @@ import { routes } from '../../src/server/routes/index.ts'
 
 /** Each verb of the command line: its routes, or why it has none. */
 const verbs: Readonly<Record<string, readonly string[] | string>> = {
-  run: ['startRun', 'awaitResult'],
+  run: ['startRun', 'awaitResult', 'listDefinitions'],
   ls: ['listTimelines', 'listRuns'],
   show: ['showTimeline'],
   log: ['readHistory', 'readLog'],

@@ -61,7 +61,8 @@ async function write(
   const next = `${template.runsWith?.(language) ?? 'npx reprise run'} ${main}${template.name === 'workflow' ? ' --id first' : ''}`
   output.result({ template: template.name, files: files.map((file) => file.path), next }, () => {
     for (const file of files) output.line(`wrote ${file.path}`)
-    output.lines(`\nrun it:  ${next}\nthen kill it, and run it again`)
+    const page = template.runsWith ? '' : `\nor start and watch it on a page:  npx reprise dev ${main} --open`
+    output.lines(`\nrun it:  ${next}\nthen kill it, and run it again${page}`)
   })
   return exit.ok
 }

@@ -2,6 +2,8 @@
 // value is validated and, if the schema does so, transformed. A schema that can export itself as JSON Schema is
 // exported, too.
 
+import { RepriseError } from '../../core/errors.ts'
+
 /** The part of the standard that is used here. */
 export interface StandardSchema<Input = unknown, Output = Input> {
   readonly '~standard': {
@@ -40,6 +42,30 @@ export async function checkWith<Output>(
   return { isValid: false, why: [...shown, ...(more > 0 ? [`and ${more} more`] : [])].join('; ') }
 }
 
+export function isStandardSchema(value: unknown): value is StandardSchema {
+  const standard = (value as Partial<StandardSchema> | null)?.['~standard']
+  return typeof standard?.validate === 'function'
+}
+
+/** The value as the schema returns it; otherwise INVALID_ARGUMENT with `issues`, each with its path. */
+export async function validated<Output>(
+  schema: StandardSchema<unknown, Output>,
+  what: string,
+  value: unknown,
+): Promise<Output> {
+  const result = await schema['~standard'].validate(value)
+  if (!result.issues) return result.value
+  throw invalid(what, result.issues)
+}
+
+/** The refusal of a value: the first issue as text, all of them as data. */
+export function invalid(what: string, found: readonly SchemaIssue[]): RepriseError {
+  const issues = found.map(({ message, path = [] }) => ({ message, path: path.map(segment).join('.') }))
+  const first = issues[0]
+  const text = `${what}: ${first?.path ? `${first.path}: ` : ''}${first?.message}`
+  return new RepriseError('INVALID_ARGUMENT', text, { what, issues })
+}
+
 /** Null: the schema has no JSON Schema form. */
 export function jsonSchemaOf(schema: StandardSchema): Readonly<Record<string, unknown>> | null {
   const standard = schema['~standard'] as {
@@ -53,6 +79,9 @@ export function jsonSchemaOf(schema: StandardSchema): Readonly<Record<string, un
 }
 
 function issueText({ message, path = [] }: SchemaIssue): string {
-  const names = path.map((part) => String(typeof part === 'object' ? part.key : part))
-  return names.length === 0 ? message : `${names.join('.')}: ${message}`
+  return path.length === 0 ? message : `${path.map(segment).join('.')}: ${message}`
+}
+
+function segment(part: NonNullable<SchemaIssue['path']>[number]): string {
+  return String(typeof part === 'object' ? part.key : part)
 }

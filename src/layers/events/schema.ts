@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkFunction } from '../../core/synchronous.ts'
-import type { StandardSchema } from '../../engine/model/schema.ts'
+import { invalid, type StandardSchema } from '../../engine/model/schema.ts'
 
 /** A decision or evolution whose data has a schema. */
 export type WithSchema<F> = F & { readonly schema: StandardSchema }
@@ -27,14 +27,5 @@ export function validate(call: unknown, what: string, value: unknown): unknown {
     })
   }
   if (result.issues === undefined) return result.value
-  const issues = result.issues.map(({ message, path }) => ({ message, path: (path ?? []).map(segment).join('.') }))
-  const first = issues[0]
-  throw new RepriseError('INVALID_ARGUMENT', `${what}: ${first?.path ? `${first.path}: ` : ''}${first?.message}`, {
-    what,
-    issues,
-  })
-}
-
-function segment(part: unknown): string {
-  return String(typeof part === 'object' && part !== null && 'key' in part ? part.key : part)
+  throw invalid(what, result.issues)
 }

@@ -10,6 +10,7 @@ import { checkFunction } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
+import { isStandardSchema, type StandardSchema } from '../../engine/model/schema.ts'
 import { hasParameter } from '../../lib/parameters.ts'
 import type { WorkflowCode, WorkflowFunction } from './context.ts'
 import type { WorkflowRun } from './handle/run.ts'
@@ -26,15 +27,28 @@ export interface WorkflowDefinition<Input = unknown, Output = unknown>
   readonly name: string
 }
 
-const known = namesOf<WorkflowOptions>()('timeout retry whenUndoFails durability queue concurrency checkpoint retain')
+const known = namesOf<WorkflowOptions>()(
+  'input timeout retry whenUndoFails durability queue concurrency checkpoint retain',
+)
 
 const values: Readonly<Record<string, readonly Allowed[]>> = {
   whenUndoFails: ['hold', 'restore'],
   durability: ['step', ['{ window }', (value) => typeof value === 'object' && value !== null]],
+  input: [['a Standard Schema', isStandardSchema]],
   queue: [['made by queue()', (value) => (value as { readonly kind?: unknown } | null)?.kind === 'queue']],
 }
 
 /** @example workflow('greet', async (ctx, name: string) => await ctx.step('say', () => `hello ${name}`)) */
+export function workflow<Input, Output>(
+  name: string,
+  run: WorkflowFunction<Input, Output>,
+  options: WorkflowOptions & { readonly input: StandardSchema<unknown, Input> },
+): WorkflowDefinition<Input, Output>
+export function workflow<Input = void, Output = unknown>(
+  name: string,
+  run: WorkflowFunction<Input, Output>,
+  options?: WorkflowOptions,
+): WorkflowDefinition<Input, Output>
 export function workflow<Input = void, Output = unknown>(
   name: string,
   run: WorkflowFunction<Input, Output>,

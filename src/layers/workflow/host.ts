@@ -9,6 +9,7 @@ import { installGuard } from '../../engine/base/guard/install.ts'
 import type { UnderWay } from '../../engine/base/worker.ts'
 import { Yielder } from '../../engine/base/yielder.ts'
 import type { Host as EngineHost } from '../../engine/host/host.ts'
+import { validated } from '../../engine/model/schema.ts'
 import { type Kernel, newId } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { ResultsTable } from './commands/transaction.ts'
@@ -31,6 +32,7 @@ import { MailWatch } from './run/mail-watch.ts'
 import { currentScope, leaveScope, readableId } from './run/scope.ts'
 import type { Left } from './run/tenure.ts'
 import { type Replayed, replayAside } from './tools/replay.ts'
+import { announcedAs, announcementOf } from './without-code.ts'
 
 const hosts = new WeakMap<EngineHost, Host>()
 
@@ -83,6 +85,7 @@ export class Host implements InstanceHost, RunHost {
     if (definition.options.queue) serveQueue(this.engine, definition.options.queue)
     const concurrency = definition.options.concurrency ?? 1000
     this.engine.serve(queueOf(definition), (head) => this.#claimed(head), { concurrency })
+    this.engine.worker.describe(announcedAs(definition.name), announcementOf(definition))
     void reviveAside(this.engine, definition).catch((error) => this.#problem(definition.name, error))
   }
 
@@ -125,9 +128,9 @@ export class Host implements InstanceHost, RunHost {
     checkValues(`run of ${definition.name}`, options, startValues)
     const id = options.id ?? newId(this.kernel.random)
     if (options.here !== false) this.work(definition)
-    return this.#start(definition, id, input, options, null, (isNew, life) => {
+    return this.#start(definition, id, input, options, null, (isNew, life, checked) => {
       const run = new WorkflowRun<Output>(this, definition, id, isNew ? life : null)
-      return isNew ? run : foundRun(this.kernel.codec, run, input, options)
+      return isNew ? run : foundRun(this.kernel.codec, run, checked, options)
     })
   }
 
@@ -142,24 +145,43 @@ export class Host implements InstanceHost, RunHost {
     return this.#start(definition, id, input, options, parent, (isNew) => isNew)
   }
 
-  /**
-   * `told` computes the result from whether this call started the run. Not async: each async function allocates
-   * promises.
-   */
+  /** `told` computes the result from whether this call started the run, and from its input as the schema returns it. */
   #start<Result>(
     definition: AnyWorkflow,
     id: string,
     input: unknown,
     options: StartOptions & ChildOptions,
     parent: ParentLink | null,
-    told: (isNew: boolean, life: number) => Result | Promise<Result>,
+    told: (isNew: boolean, life: number, input: unknown) => Result | Promise<Result>,
+  ): Promise<Result> {
+    if (!definition.options.input) return this.#create(definition, id, input, options, parent, told)
+    return this.#checked(definition, id, input).then((checked) =>
+      this.#create(definition, id, checked, options, parent, told),
+    )
+  }
+
+  /** A request without an input for a run that exists takes the run as it is. */
+  async #checked(definition: AnyWorkflow, id: string, input: unknown): Promise<unknown> {
+    const { options, name, prefix } = definition
+    if (input === undefined && (await this.engine.head(timelineId(prefix + id)))) return undefined
+    return await validated(options.input!, `the input of ${name}`, input)
+  }
+
+  /** Not async: each async function allocates promises. */
+  #create<Result>(
+    definition: AnyWorkflow,
+    id: string,
+    input: unknown,
+    options: StartOptions & ChildOptions,
+    parent: ParentLink | null,
+    told: (isNew: boolean, life: number, input: unknown) => Result | Promise<Result>,
   ): Promise<Result> {
     const isHere = options.here !== false && this.#definitions.has(definition.name)
     try {
       const start = { input, options, parent, isHere, life: 1 }
       return createRun(this.engine, definition, id, start).then((opened) => {
         if (opened !== null && opened !== 'released') this.#run(definition, opened)
-        return told(opened !== null, start.life)
+        return told(opened !== null, start.life, input)
       })
     } catch (error) {
       return Promise.reject(error)

@@ -6,6 +6,7 @@ export type { RatePolicy } from '../../core/calls/rate.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
 export type { Probed } from '../../engine/history/effects.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
 export type {
   AnyWorkflow,
   Branch,

@@ -6,9 +6,15 @@ import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { Duration } from '../../core/duration.ts'
 import { type Allowed, aNumber, namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/store/ports.ts'
+import type { StandardSchema } from '../../engine/model/schema.ts'
 import type { QueueDefinition } from './queue/queue.ts'
 
 export interface WorkflowOptions {
+  /**
+   * The schema of the input, by any Standard Schema (zod, valibot, …). A start with an invalid input is refused, and the run
+   * receives the value as the schema returns it. The dashboard builds its form from it, if its library exports JSON Schema.
+   */
+  readonly input?: StandardSchema
   /** The deadline of a run, from its start. The run then ends as if cancelled, with TIMEOUT. */
   readonly timeout?: Duration
   /** The retry policy of steps that declare none. */

@@ -2,34 +2,51 @@
 
 import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
+import { isWithin } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
-import { runs } from '../../engine/model/definition.ts'
-import { describes, type Model } from '../../engine/model/model.ts'
+import { invalid } from '../../engine/model/schema.ts'
 import { sleep } from '../../lib/waiting.ts'
+import { type StartableDefinition, startable } from '../../operations/definitions.ts'
+import { entriesAfter } from '../../operations/history.ts'
 import { runOf } from '../../operations/runs.ts'
-import { reachedId } from '../reach.ts'
+import { reachedId, scopesFor } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
+import { mismatch, type Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
 
 const longestWaitMs = 25_000
 const lookEveryMs = 100
 
-interface Startable {
-  readonly name: string
-  readonly [describes]: Model
-  [runs](engine: unknown, input: unknown, options: Readonly<Record<string, unknown>>): unknown
-}
-
 export const runRoutes: readonly Route[] = [
+  {
+    method: 'GET',
+    path: '/v1/definitions',
+    id: 'listDefinitions',
+    tag: 'runs',
+    summary: 'Definitions whose runs can be started: those of the server, and workflows of live workers',
+    role: 'read',
+    answer: shapes.answer({
+      definitions: shapes.list({
+        ...shapes.answer({
+          kind: shapes.text,
+          name: shapes.text,
+          isHere: { type: 'boolean', description: 'the server has its code' },
+          workers: { type: 'integer', nullable: true, description: 'live workers; null: the server runs it itself' },
+          schema: { type: 'object', nullable: true, description: 'JSON Schema of the input, if it is known' },
+        }),
+      }),
+    }),
+    call: listDefinitions,
+  },
   {
     method: 'POST',
     path: '/v1/runs',
     id: 'startRun',
     tag: 'runs',
     summary:
-      'Start a run of a definition that the server has. A run of a workflow is left to the workers; everything else runs here',
+      'Start a run of a definition of the server, or of a workflow of a live worker. Workers execute workflows; everything else runs here',
     role: 'write',
     status: 201,
     body: shapes.object(
@@ -62,24 +79,25 @@ export const runRoutes: readonly Route[] = [
 ]
 
 async function start(call: Call) {
-  const { engine, server, principal, body } = call
+  const { principal, body } = call
   const asked = body as { name: string; kind?: string; id?: string; input?: unknown } & Record<string, unknown>
-  const definition = find(server.definitions, asked.name, asked.kind)
-  const { kind, scope } = definition[describes]
+  const definition = await find(call, asked.name, asked.kind)
+  const { kind, scope } = definition
+  if (!definition.isHere && definition.schema) refuseMismatch(definition.schema, asked.name, asked.input)
   const { attributes, priority, delayMs } = asked
   if (kind !== 'workflow') {
     if (asked.id !== undefined || priority !== undefined || delayMs !== undefined) {
       throw new RepriseError('INVALID_ARGUMENT', `a ${kind} takes no id, priority or delay`, { kind })
     }
     const timeline = reachedId(principal, scope.replace(/\/$/, ''))
-    const run = await definition[runs](hostOf(engine), asked.input, attributes === undefined ? {} : { attributes })
+    const run = await definition.start(asked.input, attributes === undefined ? {} : { attributes })
     // Its outcome is in its history.
     ;(run as { result(): Promise<unknown> }).result().catch(() => undefined)
     return { timeline, kind, name: asked.name }
   }
   const id = asked.id ?? idFor(call)
   const timeline = reachedId(principal, `${scope}${id}`)
-  await definition[runs](hostOf(engine), asked.input, {
+  await definition.start(asked.input, {
     id,
     here: false,
     ...(attributes !== undefined && { attributes }),
@@ -89,31 +107,74 @@ async function start(call: Call) {
   return { timeline, kind, name: asked.name, id }
 }
 
+/**
+ * Only the worker has the schema itself; this checks the part of its JSON form that the API's own checks know. Where several
+ * types are allowed, nothing is checked.
+ */
+function refuseMismatch(schema: Readonly<Record<string, unknown>>, name: string, input: unknown): void {
+  if (JSON.stringify(schema).includes('"type":[')) return
+  let what: string | null
+  try {
+    what = mismatch(schema as Schema, input ?? null, 'input')
+  } catch {
+    // A pattern in the syntax of another library.
+    return
+  }
+  if (what === null) return
+  const [, path = '', message = what] = /^input[.]?(\S*) (.*)$/s.exec(what) ?? []
+  throw invalid(`the input of ${name}`, [{ message, path: path === '' ? [] : path.split('.') }])
+}
+
 /** A repeated request with the same key returns the same run. */
 function idFor({ key, principal }: Call): string {
   if (key === undefined) return crypto.randomUUID()
   return createHash('sha256').update(`run\n${principal.name}\n${key}`).digest('hex').slice(0, 32)
 }
 
-function find(definitions: readonly unknown[], name: string, kind: string | undefined): Startable {
-  const startable = definitions.filter(isStartable)
-  const found = startable.filter(
-    (each) => each.name === name && (kind ?? each[describes].kind) === each[describes].kind,
+async function find({ engine, server }: Call, name: string, kind: string | undefined): Promise<StartableDefinition> {
+  const found = (await startable(engine, server.definitions)).filter(
+    (each) => each.name === name && (kind ?? each.kind) === each.kind,
   )
-  const distinct = [...new Set(found)]
-  if (distinct.length === 1) return distinct[0]!
-  if (distinct.length > 1) {
-    const kinds = distinct.map((each) => each[describes].kind).join(', ')
+  if (found.length === 1) return found[0]!
+  if (found.length > 1) {
+    const kinds = found.map((each) => each.kind).join(', ')
     throw new RepriseError('INVALID_ARGUMENT', `${name} is the name of several definitions: set kind (${kinds})`, {})
   }
-  const what = `this server has no definition ${name}: pass it to serve(), or its module to reprise serve with --module`
+  const what = `neither this server nor a live worker has a definition ${name}: pass it to serve(), or its module to reprise serve with --module, or start a worker that has it`
   throw new RepriseError('NOT_FOUND', what, { name })
 }
 
-function isStartable(value: unknown): value is Startable {
-  if (typeof value !== 'object' || value === null) return false
-  const { name, [runs]: run, [describes]: model } = value as Partial<Startable>
-  return typeof name === 'string' && typeof run === 'function' && model !== undefined && !Array.isArray(model)
+/** Runs whose input may serve as an example, the most recently changed first. */
+const examplesTried = 3
+
+/** The input of an earlier run that the caller reaches; undefined: there is none. */
+async function exampleOf({ engine, server, principal }: Call, { kind, scope }: StartableDefinition): Promise<unknown> {
+  const { rows } = await server.index.find(principal, { kinds: [kind], text: scope }, examplesTried)
+  for (const { timeline } of rows.filter((row) => isWithin(scope, row.timeline))) {
+    const head = await engine.head(timeline)
+    if (!head || head.floor > 0) continue
+    for await (const { data } of entriesAfter(engine, head, 0)) {
+      const { input } = (data ?? {}) as { readonly input?: unknown }
+      if (input !== undefined) return input
+      break
+    }
+  }
+  return undefined
+}
+
+async function listDefinitions(call: Call) {
+  const all = await startable(call.engine, call.server.definitions)
+  const reached = all.filter(({ scope }) => scopesFor(call.principal, scope).length > 0)
+  return {
+    definitions: await Promise.all(
+      reached.map(async (each) => {
+        const { kind, name, isHere, workers, schema } = each
+        // An unreadable history gives no example, and does not hide the definition.
+        const example = schema === null ? await exampleOf(call, each).catch(() => undefined) : undefined
+        return { kind, name, isHere, workers, schema, ...(example !== undefined && { example }) }
+      }),
+    ),
+  }
 }
 
 async function awaitResult(call: Call) {

@@ -12,6 +12,12 @@ export const retiredWorkers = { kept: 200, keptMs: 600_000 } as const
  */
 export const pastLives = { keptMs: 30 * 86_400_000 } as const
 
+/**
+ * More lives than one id can ever have had: where lives of forgotten ids are lost, an id without one starts this far above every
+ * known life.
+ */
+export const raisedLives = 1_000_000
+
 export interface Limits {
   /** Longest timeline id, in characters. */
   readonly idLength: number

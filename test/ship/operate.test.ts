@@ -150,6 +150,13 @@ describe('shipping inside the application', () => {
         expect([kind, there.record, there.isLater]).toEqual([kind, record, index === 1])
       }
     }
+    // A bare number is a time; before the first record, and for anything else, the error has a code.
+    const bare = (value: unknown) => restoreShipped(place, `sqlite:${join(folder, 'bare.db')}`, { at: value as never })
+    await expect(bare(5)).rejects.toMatchObject({ code: 'NOT_FOUND' })
+    for (const value of [Number.NaN, 'yesterday', {}, [], { record: 'one' }, null]) {
+      await expect(bare(value), String(value)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    }
+    expect((await bare(at + 1)).record).toBe(record)
     const other = await open(`sqlite:${file}`, { housekeeping: false })
     expect((await (await other.open(notes)).latest()).value.text).toBe('number 19')
     expect((await other.verify()).faults).toEqual([])

@@ -56,6 +56,7 @@ export const upkeepMethods: Readonly<Record<MethodOf<Upkeep>, Access>> = {
   consumed: 'reads',
   pasts: 'reads',
   recall: 'writes',
+  mendPasts: 'writes',
   tidy: 'writes',
   scrub: 'writes',
 }

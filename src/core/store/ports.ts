@@ -29,6 +29,7 @@ export {
   type NewManifest,
   type OutgoingMessage,
   type PastLife,
+  type PastRepair,
 } from './records.ts'
 export type { ShardSet } from './shard-set.ts'
 export type { Inspected, Inspection, LossRecord, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'

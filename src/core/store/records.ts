@@ -148,3 +148,10 @@ export interface PastLife {
   readonly epoch: number
   readonly forgottenAt: number
 }
+
+/** The outcome of a repair of remembered lives, in words: one for each row. */
+export interface PastRepair {
+  /** The damage that was repaired. */
+  readonly mended: readonly string[]
+  readonly lost: readonly string[]
+}

@@ -3,7 +3,7 @@
 
 import type { MessageId, TimelineId } from '../coordinate.ts'
 import type { Change, LegibleRun, Rewritable, Rewritten, RunChange } from './blobs.ts'
-import type { ManifestRecord, PastLife } from './records.ts'
+import type { ManifestRecord, PastLife, PastRepair } from './records.ts'
 import type { Inspection, LossRecord, Renewal, StoreFacts, StoreFault } from './store-facts.ts'
 
 export interface Scrubbing {
@@ -63,6 +63,12 @@ export interface Upkeep {
 
   /** Remembers lives from elsewhere (a backup, another shard). An already remembered life is never lowered. */
   recall(pasts: readonly PastLife[]): Promise<void>
+
+  /**
+   * Repairs damaged rows among the remembered lives, and replaces lost ones so that no id gets the keys of an earlier life.
+   * A store that repairs them with its files (Salvage.renew) reports none.
+   */
+  mendPasts(): Promise<PastRepair>
 
   /**
    * Forgets messages consumed and workers retired before that time (their ids are then new again) and lives of ids that were

@@ -8,6 +8,7 @@ import type {
   Hash,
   ManifestRecord,
   PastLife,
+  PastRepair,
   Rewritable,
   Rewritten,
   RunChange,
@@ -95,6 +96,10 @@ export class MemoryUpkeep implements Upkeep {
     await this.#at.world.writeLock.run(() => {
       for (const past of pasts) recall(space, past)
     })
+  }
+
+  async mendPasts(): Promise<PastRepair> {
+    return { mended: [], lost: [] }
   }
 
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {

@@ -56,12 +56,22 @@ export async function recall(
   pasts: readonly PastLife[],
 ): Promise<void> {
   connections.checkOpen()
+  await recallIn((text, values) => connections.rows(text, values ?? [], 'safe'), s, ns, pasts)
+}
+
+/** The same inside a transaction. */
+export async function recallIn(
+  run: (text: string, values?: readonly unknown[]) => Promise<unknown>,
+  s: string,
+  ns: number,
+  pasts: readonly PastLife[],
+): Promise<void> {
   const text = `INSERT INTO ${s}.past AS p (ns, name, life, epoch, forgotten_at)
     SELECT $1, x.name, max(x.life), max(x.epoch), max(x."forgottenAt")
     FROM jsonb_to_recordset($2::jsonb) AS x(name text, life bigint, epoch bigint, "forgottenAt" double precision)
     GROUP BY x.name ORDER BY x.name
     ON CONFLICT (ns, name) DO UPDATE SET ${highest} WHERE ${isSoundPast('p')}`
-  await connections.rows(text, [ns, JSON.stringify(pasts)], 'safe')
+  await run(text, [ns, JSON.stringify(pasts)])
 }
 
 /** Ids forgotten long ago are reduced to the highest life that any of them had. */

@@ -6,6 +6,7 @@ import type {
   Inspection,
   ManifestRecord,
   PastLife,
+  PastRepair,
   Rewritable,
   Rewritten,
   RunChange,
@@ -17,6 +18,7 @@ import type {
 import type { Connections } from './connect.ts'
 import { readFacts } from './facts.ts'
 import { inspectRows } from './inspect.ts'
+import { mendPasts } from './mend-pasts.ts'
 import { listPasts, recall } from './past.ts'
 import { mendLines, replaceRuns, rewrite } from './rewrite.ts'
 import { scrub } from './scrub.ts'
@@ -87,6 +89,10 @@ export class PostgresUpkeep implements Upkeep {
 
   async recall(pasts: readonly PastLife[]): Promise<void> {
     await recall(this.#connections, this.#s, this.#ns, pasts)
+  }
+
+  async mendPasts(): Promise<PastRepair> {
+    return mendPasts(this.#connections, this.#s, this.#ns)
   }
 
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {

@@ -8,6 +8,7 @@ import type {
   LossRecord,
   ManifestRecord,
   PastLife,
+  PastRepair,
   Rewritable,
   Rewritten,
   RunChange,
@@ -98,6 +99,11 @@ export class ShardedUpkeep implements Upkeep {
 
   async recall(pasts: readonly PastLife[]): Promise<void> {
     await this.#set.everywhere((store) => store.upkeep.recall(pasts))
+  }
+
+  async mendPasts(): Promise<PastRepair> {
+    const repairs = await this.#set.everywhere((store) => store.upkeep.mendPasts())
+    return { mended: repairs.flatMap(({ mended }) => mended), lost: repairs.flatMap(({ lost }) => lost) }
   }
 
   /** The ids of mail are kept while the same mail may still be in transit from another shard. */

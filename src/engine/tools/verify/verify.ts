@@ -98,6 +98,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     tally.healed.push(...(outcome?.healed ?? []))
     tally.faults.push(...(outcome?.lost ?? []))
   }
+  if (repair && inspectedFaults > 0) await mendLives(kernel, tally, `${location}: the past`)
   const mirror = await openMirror(kernel, tally, location)
   const histories = [mirror, source].filter((each) => each !== null)
   const heads = legibleHeads(kernel, options.timelines, (timeline, { message: what, code }) => {
@@ -136,6 +137,15 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   if (!options.timelines) await verifyRedundancy(kernel, tally, location, repair)
   await watch.end()
   return { ...(await concluded(kernel, options, tally)), ...counted, earlier: watch.earlier }
+}
+
+/** A lost life is also noted in the store, until a person accepts the loss. */
+async function mendLives(kernel: Kernel, tally: Tally, where: string): Promise<void> {
+  const { mended, lost } = await kernel.store.upkeep.mendPasts()
+  const fault = (what: string) => ({ timeline: null, seq: null, where, what, code: 'STORE_DAMAGED' })
+  tally.healed.push(...mended.map((what) => ({ ...fault(what), from: 'its checksum', isPutRight: true })))
+  tally.faults.push(...lost.map(fault))
+  tally.lost.push(...lost.map((what) => ({ timeline: null, where, what })))
 }
 
 /** The verdict over everything that was found, with the losses and unfinished changes of the store. */

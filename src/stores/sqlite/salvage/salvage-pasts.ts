@@ -1,6 +1,7 @@
 // Salvages the lives of forgotten ids: each row from the table or from its copy, whichever is sound. If a row is in neither,
 // its id is unknown: every id without a row then starts far above, so that no key of an earlier life is reused.
 
+import { raisedLives } from '../../../core/limits.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { columnNames, copiedColumns, recall } from '../rows/past.ts'
 import { isSealed } from '../rows/seal.ts'
@@ -8,8 +9,6 @@ import type { Salvage } from './work.ts'
 
 const table = 'reprise_past'
 const copy = 'reprise_past_copy'
-/** More lives than one id can ever have had. */
-const raisedBy = 1_000_000
 
 export function salvagePasts(work: Salvage): void {
   const { from, to, options } = work
@@ -34,7 +33,7 @@ export function salvagePasts(work: Salvage): void {
   const isThere = (name: string) => from.objects.some((object) => object.name === name)
   const isListed = (name: string) => isThere(name) && !from.isBad(name) && [...from.raw(name)].length <= known.size
   if (isListed(table) || isListed(copy) || !isThere(table)) return
-  const life = highest + raisedBy
+  const life = highest + raisedLives
   for (const { id } of to.all('SELECT id FROM reprise_space')) {
     recall(to, id as number, { name: '', life, epoch: 0, forgottenAt: options.now })
   }

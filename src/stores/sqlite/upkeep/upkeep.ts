@@ -8,6 +8,7 @@ import type {
   LossRecord,
   ManifestRecord,
   PastLife,
+  PastRepair,
   Renewal,
   Rewritable,
   Rewritten,
@@ -110,6 +111,10 @@ export class SqliteUpkeep implements Upkeep {
       for (const past of pasts) recall(writing.connection, writing.space, past)
       writing.hasAside = true
     })
+  }
+
+  async mendPasts(): Promise<PastRepair> {
+    return { mended: [], lost: [] }
   }
 
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {

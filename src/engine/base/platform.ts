@@ -31,11 +31,13 @@ export async function sha256Aside(bytes: Uint8Array): Promise<Uint8Array> {
 // Captured before the guard replaces them: the replacements check the calling zone on every call.
 const { now } = Date
 const { setTimeout, clearTimeout, setImmediate } = globalThis
+const hasUtilization = measuresUtilization()
 
 export const systemClock: Clock = {
   now: () => now(),
   elapsed: () => performance.now(),
-  activeMs: () => performance.eventLoopUtilization().active,
+  // Not every runtime measures it; without it, checkpoints are timed by the wall clock.
+  ...(hasUtilization && { activeMs: () => performance.eventLoopUtilization().active }),
   after(delayMs, call, isAwaited = false) {
     const timer = setTimeout(call, Math.min(delayMs, 2 ** 31 - 1))
     // The engine's timers never keep a finished program alive; a program that awaits one of them is not finished.
@@ -47,6 +49,15 @@ export const systemClock: Clock = {
   },
   next: whenDrained,
   stayAlive,
+}
+
+/** Bun declares the function, and throws when it is called. */
+function measuresUtilization(): boolean {
+  try {
+    return Number.isFinite(performance.eventLoopUtilization().active)
+  } catch {
+    return false
+  }
 }
 
 export const systemRandom: Random = pooledRandom()

@@ -57,9 +57,9 @@ export interface PipelineDefinition
 
 /**
  * @example
- * const totals = collect<WindowResult<number>>()
+ * const totals = collectSink<WindowResult<number>>()
  * const revenue = pipeline('revenue', (p) => {
- *   p.from('orders', values(orders), { time: (order) => order.at })
+ *   p.from('orders', valueSource(orders), { time: (order) => order.at })
  *     .keyBy((order) => order.customer)
  *     .window('per-minute', tumbling('1m'))
  *     .aggregate(sum((order) => order.cents))

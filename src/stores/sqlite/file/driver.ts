@@ -31,10 +31,29 @@ export async function loadDriver(nodeVersion = process.versions.node): Promise<D
   const name = hasBuiltIn(nodeVersion) ? 'node:sqlite' : '@photostructure/sqlite'
   try {
     // The name is a variable, so that neither the compiler nor a bundler resolves a module that may be missing.
-    const { DatabaseSync } = (await import(name)) as { readonly DatabaseSync: DatabaseSync }
+    const loaded: unknown = builtIn(name) ?? (await import(name))
+    const { DatabaseSync } = loaded as { readonly DatabaseSync: DatabaseSync }
     return { name, open: (file, { isReadOnly }) => new DatabaseSync(file, { readOnly: isReadOnly }) }
   } catch (cause) {
     throw new RepriseError('DRIVER_MISSING', `the SQLite driver ${name} cannot be loaded`, { driver: name }, cause)
+  }
+}
+
+/** Node 22 warns when node:sqlite is loaded. That warning is dropped, and no other. */
+function builtIn(name: string): unknown {
+  const { emitWarning, getBuiltinModule } = process as unknown as {
+    readonly emitWarning: (...args: readonly unknown[]) => void
+    readonly getBuiltinModule?: (name: string) => unknown
+  }
+  if (!getBuiltinModule || !name.startsWith('node:')) return undefined
+  const passOn = (...args: readonly unknown[]) => {
+    if (!String(args[0]).startsWith('SQLite is an experimental feature')) emitWarning.call(process, ...args)
+  }
+  Object.assign(process, { emitWarning: passOn })
+  try {
+    return getBuiltinModule(name)
+  } finally {
+    Object.assign(process, { emitWarning })
   }
 }
 

@@ -1,0 +1,129 @@
+// The packed tarball under other runtimes, which npm brings (offline they are left out, with the reason). `npm test` runs the
+// slice of the checks on a SQLite file; `npm run test:runtimes` runs all of them on both stores and writes docs/runtimes.md.
+
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { storeUrls } from '../support/store-urls.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const runsAll = process.env.REPRISE_RUNTIMES === 'all'
+const scratch = mkdtempSync(join(tmpdir(), 'reprise-runtimes-'))
+const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
+
+interface Runtime {
+  readonly name: string
+  readonly spec: string
+  /** Paths of its program below node_modules: npm may or may not run install scripts. */
+  readonly programs: readonly string[]
+  readonly args?: readonly string[]
+}
+const platform = `${process.platform}-${process.arch}`
+const nodeAt = (version: string): Runtime => ({
+  name: `Node ${version}`,
+  spec: `node@${version}`,
+  programs: ['node/bin/node', `node-bin-${platform}/bin/node`, `node-${platform}/bin/node`],
+})
+const runtimes: readonly Runtime[] = [
+  ...['22', '24', '26'].map(nodeAt),
+  { name: 'Bun 1.4', spec: 'bun@1.4.4', programs: [`@oven/bun-${platform}/bin/bun`, 'bun/bin/bun.exe'] },
+  {
+    name: 'Deno 2.9',
+    spec: 'deno@2.9.6',
+    programs: [`@deno/${platform}-glibc/deno`, 'deno/deno'],
+    args: ['run', '-A'],
+  },
+]
+
+interface Checked {
+  readonly check: string
+  readonly ok: boolean
+  readonly error: string | null
+}
+const results = new Map<string, readonly Checked[]>()
+
+function run(command: string, args: readonly string[], cwd: string) {
+  const env = { ...process.env, NODE_OPTIONS: '' }
+  const ran = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 240_000, env })
+  return { code: ran.status, stdout: ran.stdout ?? '', stderr: ran.stderr ?? '' }
+}
+
+/** Null where npm brings no program for this machine. */
+function programOf({ spec, programs }: Runtime): string | null {
+  const home = join(tmpdir(), `reprise-runtime-${spec.replace('@', '-')}`)
+  const find = () => programs.map((path) => join(home, 'node_modules', path)).find((path) => existsSync(path)) ?? null
+  if (find()) return find()
+  mkdirSync(home, { recursive: true })
+  writeFileSync(join(home, 'package.json'), '{"private":true}')
+  const { stderr } = run('npm', ['install', spec, ...quiet], home)
+  if (!find()) console.warn(`${spec} is left out: ${stderr.split('\n')[0] || 'npm brought no program'}`)
+  return find()
+}
+
+beforeAll(() => {
+  const { code, stderr } = run('npm', ['pack', '--silent', '--pack-destination', scratch], root)
+  expect(code, stderr).toBe(0)
+  const tarball = join(scratch, readdirSync(scratch).find((name) => name.endsWith('.tgz'))!)
+  writeFileSync(join(scratch, 'package.json'), '{"private":true,"type":"module"}')
+  const told = run('npm', ['install', tarball, ...(runsAll ? ['pg@8'] : []), ...quiet], scratch)
+  expect(told.code, told.stderr).toBe(0)
+  copyFileSync(join(root, 'test/runtimes/checks.mjs'), join(scratch, 'checks.mjs'))
+})
+afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+
+describe.each(runtimes)('the package on $name', (runtime) => {
+  it.each(runsAll ? ['sqlite', 'postgres'] : ['sqlite'])(
+    'passes the checks on %s, and prints no warning',
+    (kind) => {
+      const program = programOf(runtime)
+      if (!program) return
+      const { url, remove } = storeUrls[kind]!()
+      try {
+        const args = [...(runtime.args ?? []), 'checks.mjs', url, ...(runsAll ? [] : ['slice'])]
+        const { stdout, stderr } = run(program, args, scratch)
+        const checked = stdout
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line) as Checked)
+        results.set(`${runtime.name} ${kind}`, checked)
+        expect(checked.filter(({ ok }) => !ok)).toEqual([])
+        expect(checked.length).toBeGreaterThanOrEqual(3)
+        expect(stderr).toBe('')
+      } finally {
+        remove()
+      }
+    },
+    300_000,
+  )
+})
+
+it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
+  const names = [...results.keys()]
+  const checks = [...new Set([...results.values()].flatMap((checked) => checked.map(({ check }) => check)))]
+  const cell = (name: string, check: string) =>
+    results.get(name)?.find((each) => each.check === check)?.ok ? 'yes' : 'no'
+  const columns = runtimes.map(({ name }) => name)
+  const both = (name: string, check: string) =>
+    ['sqlite', 'postgres'].map((kind) => cell(`${name} ${kind}`, check)).join(', ')
+  expect(names.length).toBe(2 * runtimes.length)
+  const page = [
+    '# Where it runs',
+    '',
+    'Node 20.19 or newer, Bun and Deno, from the same package. The table is written by `npm run test:runtimes`: each cell has the result',
+    'on SQLite, then on PostgreSQL. The whole test suite runs on Node 20.',
+    '',
+    `| check | ${columns.join(' | ')} |`,
+    `|---|${columns.map(() => '---|').join('')}`,
+    ...checks.map((check) => `| ${check} | ${columns.map((name) => both(name, check)).join(' | ')} |`),
+    '',
+    '- **Bun** does not measure how busy the event loop is: checkpoints are timed by the wall clock there.',
+    '- **Deno** needs its permissions: `deno run -A app.mjs`.',
+    '- **Node 22** would print a warning about its SQLite driver; Reprise drops that warning and no other.',
+    '- **Cloudflare workerd** and serverless functions are not supported yet.',
+    '',
+  ].join('\n')
+  await expect(page).toMatchFileSnapshot(join(root, 'docs/runtimes.md'))
+})

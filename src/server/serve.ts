@@ -4,6 +4,8 @@
 import { RegExpRouter } from 'hono/router/reg-exp-router'
 import { SmartRouter } from 'hono/router/smart-router'
 import { TrieRouter } from 'hono/router/trie-router'
+import { boardOf } from '../adapters/remote/board.ts'
+import { serveBoard } from '../adapters/remote/boards.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -119,7 +121,9 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   const serverOf = (of: Reprise) => {
     // A server that accepts uploads also completes them, from its start: some may be pending.
     if (!readOnly) for (const each of options.definitions ?? []) if (isUploadDefinition(each)) each[works](hostOf(of))
-    return new RunningServer(of, partsOf(of), doors, authorize ?? null)
+    const parts = partsOf(of)
+    if (!readOnly) parts.remoteJobs.continue()
+    return new RunningServer(of, parts, doors, authorize ?? null)
   }
   const partsOf = (of: Reprise): ServerParts => {
     const metrics = new Metrics(of.events, () => hostOf(of).clock.now())
@@ -204,6 +208,7 @@ class RunningServer {
   readonly #others = new Map<string, RunningServer>()
   readonly #healthz: string
   readonly #readyz: string
+  readonly #unserve: () => void
   #knowing: Promise<void> | null = null
   #isKnown = false
 
@@ -217,6 +222,7 @@ class RunningServer {
     this.#healthz = `${parts.basePath}/healthz`
     this.#readyz = `${parts.basePath}/readyz`
     this.#router = this.#routes()
+    this.#unserve = serveBoard(boardOf(hostOf(engine)))
   }
 
   async answer(asked: ServerRequest): Promise<Reply> {
@@ -252,6 +258,8 @@ class RunningServer {
     await this.#places.close()
     this.#parts.metrics.close()
     this.#parts.lookups.close()
+    boardOf(hostOf(this.#engine)).hold()
+    this.#unserve()
     await this.#parts.remoteJobs.close()
     await this.#parts.sidecars.close()
     await this.#parts.kinds.close()

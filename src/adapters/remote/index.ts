@@ -1,8 +1,10 @@
 // reprise/remote: workflow steps and job items that programs in other languages execute; they fetch them from a server.
 // See docs/guides/server.md.
 
-import { checkName } from '../../engine/model/definition.ts'
-import { hub } from './hub.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { behind, checkName, type Engine } from '../../engine/model/definition.ts'
+import { boardOf } from './board.ts'
+import { offerAnywhere } from './boards.ts'
 
 /** The context of a step or a job item: its key, its attempt, and a signal that fires when it must stop. */
 export interface RemoteCall {
@@ -28,6 +30,8 @@ export function remote<Input = unknown, Output = unknown>(queue: string): Remote
   return async (input, call) => {
     const { key, idempotencyKey = key, attempt, traceparent, signal } = call
     const beat = async (details: unknown) => void (await call.heartbeat?.(details))
-    return (await hub.offer({ queue, key: idempotencyKey, attempt, traceparent, input, signal, beat })) as Output
+    const offer = { queue, key: idempotencyKey, attempt, traceparent, input, signal, beat }
+    const isBound = behind in call
+    return (await (isBound ? boardOf(hostOf(call as Engine)).offer(offer) : offerAnywhere(offer))) as Output
   }
 }

@@ -303,6 +303,18 @@ export class Host implements Engine, LayerHost {
     return submit(this.kernel, commit)
   }
 
+  /** Takes due timelines of a queue for this process, each under a new epoch, for a caller that releases them itself. */
+  async claim(queue: string, limit: number): Promise<Head[]> {
+    this.check()
+    const { store, worker } = this.kernel
+    return await store.claim({ worker: await worker.register(), queues: [queue], limit })
+  }
+
+  /** Calls when a timeline may be due or readable: perhaps too often, and it may miss. The returned function ends it. */
+  listen(wake: () => void): () => void {
+    return this.kernel.store.listen(wake)
+  }
+
   /** Repeats a read while the store is unavailable, within the engine's patience or until `isOver`. */
   patiently<T>(read: () => Promise<T>, isOver: () => boolean): Promise<T> {
     return this.kernel.committer.patiently(read, isOver)

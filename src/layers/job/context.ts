@@ -4,7 +4,7 @@ import type { Sql } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { type Logged, type LogPlace, logPlace } from '../../engine/base/log.ts'
 import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
-import type { LayerHost } from '../../engine/model/definition.ts'
+import { behind, type LayerHost } from '../../engine/model/definition.ts'
 import { type Recallable, recallingOf } from '../../engine/model/memo-protocol.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
@@ -88,6 +88,11 @@ export class TaskContext<T> implements ItemContext {
 
   get [logPlace](): LogPlace {
     return itemPlace
+  }
+
+  /** For adapters: the engine that executes the item. */
+  get [behind](): LayerHost {
+    return this.#engine
   }
 
   get key(): string {

@@ -1,8 +1,8 @@
-// Work for programs in any language: steps of workflows and items of jobs that wait in a queue, leased to workers. A worker's
-// result is stored before its request is answered: if this process then dies, the run receives that result, and no worker
-// repeats the work.
+// Work for programs in any language: steps of workflows and items of jobs that wait in a queue, leased to workers by any server
+// on the store. A worker's result is stored before its request is answered: if the process of the run then dies, the run
+// receives that result, and no worker repeats the work.
 
-import { hub, type Outcome, type Task } from '../../adapters/remote/hub.ts'
+import { boardOf, type Outcome, type Task } from '../../adapters/remote/board.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { mayReach } from '../access.ts'
 import { reachedId } from '../reach.ts'
@@ -28,12 +28,15 @@ export const remoteRoutes: readonly Route[] = [
     path: '/v1/remote',
     id: 'listRemote',
     tag: 'remote',
-    summary: 'Queues in which work waits for workers outside, in this process',
+    summary: 'Queues in which work waits for workers outside',
     role: 'read',
     answer: shapes.answer({
       queues: shapes.list(shapes.answer({ queue: shapes.text, waiting: shapes.count, claimed: shapes.count })),
     }),
-    call: ({ principal }) => ({ queues: hub.list().filter(({ queue }) => mayReach(principal, scopeOf(queue))) }),
+    async call({ engine, principal }) {
+      const queues = await boardOf(hostOf(engine)).list()
+      return { queues: queues.filter(({ queue }) => mayReach(principal, scopeOf(queue))) }
+    },
   },
   {
     method: 'POST',
@@ -97,9 +100,10 @@ export const remoteRoutes: readonly Route[] = [
     body: shapes.object({ tasks: ids(taskId), ttlMs, details: shapes.any }, ['tasks']),
     answer: shapes.answer({ alive: shapes.list(taskId), lost: shapes.list(taskId) }),
     once: 'engine',
-    async call({ principal, params, body }) {
+    async call({ engine, principal, params, body }) {
       const asked = body as { tasks: string[]; ttlMs?: number; details?: unknown }
-      const alive = await hub.beat(queueOf(params, principal), asked.tasks, asked.ttlMs ?? 30_000, asked.details)
+      const queue = queueOf(params, principal)
+      const alive = await boardOf(hostOf(engine)).beat(queue, asked.tasks, asked.ttlMs ?? 30_000, asked.details)
       return { alive, lost: asked.tasks.filter((id) => !alive.includes(id)) }
     },
   },
@@ -133,21 +137,11 @@ export const remoteRoutes: readonly Route[] = [
   },
 ]
 
-async function claim(call: Call) {
-  const { engine, server, principal, params, body, signal } = call
+async function claim({ engine, principal, params, body, signal }: Call) {
   const queue = queueOf(params, principal)
   const { max = 1, waitMs = 0, ttlMs: ttl = 30_000 } = body as { max?: number; waitMs?: number; ttlMs?: number }
-  const { clock } = hostOf(engine)
-  const until = clock.elapsed() + waitMs
-  for (;;) {
-    const claimed = await hub.claim(queue, { max, ttlMs: ttl, waitMs: Math.max(0, until - clock.elapsed()), signal })
-    const open: Task[] = []
-    for (const task of claimed) if (!(await isKnown(server, task))) open.push(task)
-    // Tasks settled before a crash are skipped; the worker keeps waiting for others.
-    if (open.length > 0 || claimed.length === 0) {
-      return { tasks: open.map(({ id: task, ...rest }) => taskOf(task, rest)) }
-    }
-  }
+  const tasks = await boardOf(hostOf(engine)).claim(queue, { max, ttlMs: ttl, waitMs, signal })
+  return { tasks: tasks.map(({ id: task, ...rest }) => taskOf(task, rest)) }
 }
 
 /** Present if the run is traced. */
@@ -160,42 +154,21 @@ function taskOf(task: string, { key, attempt, traceparent, lost, input }: Omit<T
   return { task, key, attempt, ...(traceparent !== undefined && { traceparent }), lost, input }
 }
 
-async function settle({ server, principal, params, body }: Call) {
+async function settle({ engine, principal, params, body }: Call) {
   const queue = queueOf(params, principal)
+  const board = boardOf(hostOf(engine))
   const { results } = body as { results: { task: string; result?: unknown; error?: string; retry?: boolean }[] }
-  const settled: string[] = []
-  const lost: string[] = []
-  for (const { task: id, result, error, retry = true } of results) {
-    const task = hub.find(queue, id)
-    if (!task) {
-      ;(hub.wasSettled(id) ? settled : lost).push(id)
-      continue
-    }
-    const outcome: Outcome =
-      error === undefined
-        ? { kind: 'done', result: result ?? null }
-        : { kind: 'failed', message: error, mayRetry: retry }
-    const kept = (await server.answers.keep(keyOf(task, outcome.kind), outcome)) as Outcome
-    hub.settle(queue, id, kept)
-    settled.push(id)
-  }
-  return { settled, lost }
-}
-
-/** Settles a task whose result was stored before this process, or another, died. */
-async function isKnown(server: Call['server'], task: Task): Promise<boolean> {
-  for (const kind of ['done', 'failed'] as const) {
-    const kept = (await server.answers.kept(keyOf(task, kind))) as Outcome | undefined
-    if (!kept) continue
-    hub.settle(task.queue, task.id, kept)
-    return true
-  }
-  return false
-}
-
-/** A result is valid for every attempt, a failure only for its own. */
-function keyOf({ queue, key, attempt }: Task, kind: Outcome['kind']): string {
-  return `remote\n${queue}\n${key}${kind === 'done' ? '' : `\n${attempt}`}`
+  const isSettled = await Promise.all(
+    results.map(({ task, result, error, retry = true }) => {
+      const outcome: Outcome =
+        error === undefined
+          ? { kind: 'done', result: result ?? null }
+          : { kind: 'failed', message: error, mayRetry: retry }
+      return board.settle(queue, task, outcome)
+    }),
+  )
+  const tasks = (is: boolean) => results.filter((_, i) => isSettled[i] === is).map(({ task }) => task)
+  return { settled: tasks(true), lost: tasks(false) }
 }
 
 function scopeOf(queue: string): string {

@@ -7,6 +7,7 @@
 import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../../core/calls/retry.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { type Inherited, ownerOf } from '../../../core/history/inheritance.ts'
+import { behind } from '../../../engine/model/definition.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { StepCall } from '../context.ts'
 import type { StandingStep } from '../history/entries.ts'
@@ -183,6 +184,7 @@ export class Saga {
   #call({ command }: Compensation, attempt: number, state: RunState): StepCall {
     const heartbeat = async () => undefined
     const key = undoKeyOf(state, command.id, this.#run.code.keyOf(command, state), this.#run.kernel.hash)
-    return { key, attempt, signal: this.#run.tenure.stopSignal, details: undefined, heartbeat }
+    const call = { key, attempt, signal: this.#run.tenure.stopSignal, details: undefined, heartbeat }
+    return { ...call, [behind]: this.#run.host.engine } as StepCall
   }
 }

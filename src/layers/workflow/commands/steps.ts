@@ -58,6 +58,7 @@ export interface StepRun extends CommandRun {
   readonly calls: AttemptingRun['calls'] & Pick<Calls, 'isUntouched' | 'abort'>
   readonly recorder: Pick<Recorder, 'record' | 'recordLater'>
   readonly tenure: Pick<Tenure, 'isLeaving' | 'callOutside'>
+  readonly host: AttemptingRun['host']
 }
 
 export function askStep<T>(

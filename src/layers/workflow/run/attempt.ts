@@ -5,6 +5,7 @@ import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
+import { behind, type LayerHost } from '../../../engine/model/definition.ts'
 import type { StepCall, StepOptions } from '../context.ts'
 import type { CommandRun } from './asking.ts'
 import type { CallInFlight, Calls } from './calls.ts'
@@ -17,6 +18,7 @@ type Call = (step: StepCall) => unknown
 export interface AttemptingRun extends Pick<CommandRun, 'recorder'> {
   readonly kernel: { readonly clock: Clock }
   readonly calls: Pick<Calls, 'started' | 'ended' | 'trace'>
+  readonly host: { readonly engine: LayerHost }
 }
 
 /** Most calls use none of these properties, so the expensive ones are created on first access. */
@@ -57,6 +59,11 @@ export class Attempt implements StepCall, CallInFlight {
 
   get name(): string {
     return this.#id
+  }
+
+  /** For adapters: the engine that executes the step. */
+  get [behind](): LayerHost {
+    return this.#run.host.engine
   }
 
   get key(): string {

@@ -1,7 +1,10 @@
 // An async function where a result is needed at once: its promise must never become state, an event, a key or a verdict. Each is
 // refused with ASYNC_CALLBACK, by the name of the callback; types refuse it as well.
 
-import { afterEach, describe, expect, it } from 'vitest'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import { decideRetry, resolveRetry } from '../../src/core/calls/retry.ts'
 import { upcast } from '../../src/core/history/fold.ts'
 import { whyInvalid } from '../../src/core/history/validity.ts'
@@ -14,6 +17,10 @@ import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { until } from '../support/until.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-async-'))
+const file = join(folder, 'account.rp')
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 const engines: Reprise[] = []
 afterEach(async () => {
@@ -144,7 +151,93 @@ describe('an async function where it cannot be', () => {
     ).toThrow(refused('valid(state)'))
     const policy = resolveRetry({ giveUpOn: untyped<() => boolean>(async () => false) })
     const given = { chance: () => 0, now: 0 }
-    expect(() => decideRetry(policy, 1, new Error('busy'), given)).toThrow(refused('giveUpOn'))
+    expect(decideRetry(policy, 1, new Error('busy'), given)).toMatchObject({
+      again: false,
+      mistake: refused('giveUpOn'),
+    })
+  })
+
+  it('giveUpOn of a step and of a job: the failure names it, and the process lives', async () => {
+    const rp = await engine()
+    const fail = () => {
+      throw new Error('busy')
+    }
+    const retry = { attempts: 3, backoff: '1ms', giveUpOn: untyped<() => boolean>(async () => false) } as const
+    const stepping = workflow('stepping', async (ctx) => await ctx.step('s', fail, { retry }))
+    await expect(rp.run(stepping).result()).rejects.toThrow(/giveUpOn returned a promise/)
+    const failed: string[] = []
+    let begin = () => {}
+    const begun = new Promise<void>((resolve) => {
+      begin = resolve
+    })
+    const each = () => begun.then(fail)
+    const run = await rp.run(job('failing', { source: ['a'], key: (item) => item, each, retry }))
+    run.watch((event) => void (event.type === 'failure' && failed.push(`${event.next} ${event.error.message}`)))
+    begin()
+    await run.result()
+    expect(failed).toEqual([expect.stringMatching(/^dead giveUpOn returned a promise/)])
+  })
+
+  it('validate of an update: the update is refused, and the process lives', async () => {
+    const rp = await engine()
+    const adding = workflow('adding', async (ctx) => {
+      let sum = 0
+      const validate = untyped<(n: number) => undefined>(async (n: number) => {
+        if (n < 0) throw new Error('negative')
+      })
+      ctx.onUpdate('add', (n: number) => (sum += n), { validate })
+      await ctx.signal('end')
+      return sum
+    })
+    rp.work([adding])
+    const run = await rp.run(adding)
+    await expect(run.update('add', -5)).rejects.toThrow(/validate of the update add returned a promise/)
+    await run.signal('end')
+    expect(await run.result()).toBe(0)
+  })
+
+  it('upcasters of an aggregate, entries made by append, the condition of an erasure: nothing is changed', async () => {
+    const rp = await engine()
+    await rp.open(account, 'a').do('deposit', { amount: 5 })
+    const from = { 1: async () => ({ amount: 500 }) }
+    const later = aggregate('account', {
+      ...{ initial: (): Account => ({ balance: 0 }), decide: {}, version: 2 },
+      evolve: { deposited: (s, e: { amount: number }) => ({ balance: s.balance + e.amount }) },
+      upcasters: { deposited: { version: 2, from } },
+    })
+    const store = await rp.export({ timeline: 'events/account/a', seq: 1 }, file)
+    expect(store.bytes).toBeGreaterThan(0)
+    const other = await engine()
+    await other.import(file)
+    await expect(Promise.resolve(other.open(later, 'a'))).rejects.toEqual(refused('an upcaster'))
+    const notes = timeline('notes', { initial: () => 0, apply: (n) => n + 1, erased: (n) => n + 1 })
+    const opened = await other.open(notes, 'ann')
+    await expect(opened.append(untyped(async () => ({ type: 'note' })))).rejects.toEqual(refused('append()'))
+    for (const text of ['keep', 'secret']) await opened.append({ type: 'note', text } as never)
+    await opened.close()
+    const where = untyped<() => boolean>(async () => false)
+    await expect(other.eraseEntries('notes/ann', { where })).rejects.toEqual(refused(/^where/))
+    expect(await other.open(notes, 'ann').then(({ state }) => state)).toBe(2)
+  })
+
+  it('listeners may be async: a rejection is a warning, and the process lives', async () => {
+    const rp = await engine()
+    const warnings: string[] = []
+    const hear = (warning: Error) => void warnings.push(warning.message)
+    process.on('warning', hear)
+    const reject = untyped<() => undefined>(async () => {
+      throw new Error('from a listener')
+    })
+    const rows = await rp.open(table<number>('rows'))
+    rows.watch('a', reject)
+    rp.events.on('checkpoint-published', reject)
+    const counted = await rp.open(timeline('counted', { initial: () => 0, apply: (n) => n }), 'x')
+    counted.watch(reject)
+    await rows.set('a', 1)
+    await counted.append({ type: 'added' })
+    await counted.checkpoint()
+    await until(() => warnings.filter((text) => text.includes('from a listener')).length >= 3)
+    process.off('warning', hear)
   })
 })
 

@@ -114,6 +114,8 @@ export interface RetryDecision {
   readonly delayMs: number
   /** Whether the failure uses up an attempt. */
   readonly counts: boolean
+  /** `giveUpOn` threw or returned a promise: the error to report instead of the attempt's own. */
+  readonly mistake?: unknown
 }
 
 const never: RetryDecision = { again: false, delayMs: 0, counts: true }
@@ -126,7 +128,11 @@ export function decideRetry(
   { chance, now }: { readonly chance: () => number; readonly now: number },
 ): RetryDecision {
   if (isRetryLater(error)) return { again: true, delayMs: toMs(error.retryAfter, 'RetryLater'), counts: false }
-  if (policy.isFinal(error) || failed >= policy.attempts) return never
+  try {
+    if (policy.isFinal(error) || failed >= policy.attempts) return never
+  } catch (mistake) {
+    return { ...never, mistake }
+  }
   const askedMs = retryAfterOf(error, now) ?? 0
   if (askedMs > policy.retryAfterMaxMs) return never
   const pause = Math.min(policy.backoffMaxMs, policy.backoffMs * policy.factor ** (failed - 1))
@@ -136,7 +142,11 @@ export function decideRetry(
 
 /** Whether a failure counts against the breaker. `GiveUp` and `RetryLater` do not. */
 export function isFault(policy: ResolvedRetry, error: unknown): boolean {
-  return !isRetryLater(error) && !policy.isFinal(error)
+  try {
+    return !isRetryLater(error) && !policy.isFinal(error)
+  } catch {
+    return true
+  }
 }
 
 /** Errors that every retry would repeat: a mistake in the code or its input, a cancelled run, an answer such as 404. */

@@ -9,7 +9,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../../core/history/fold.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { checkFunction, checkFunctions } from '../../core/synchronous.ts'
+import { checkFunction, checkFunctions, refuseThenable } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../checkpoint/checkpointer.ts'
 import type { Effects } from '../history/effects.ts'
@@ -266,7 +266,9 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
       if (expect !== undefined && expect !== seq && !(key !== undefined && this.#open.hasKey(key))) {
         throw this.#unexpected(expect)
       }
-      const list = listOf(make(this.state), key)
+      const made = make(this.state)
+      refuseThenable(made, 'append()', 'wait before it, and append the result')
+      const list = listOf(made, key)
       if (list.length === 0) return { seq, isDuplicate: false }
       try {
         return toAppended(await this.#open.write(list, writeOptions({ ...options, expect: seq })))

@@ -4,6 +4,7 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { checkFunction } from '../../core/synchronous.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import type { RecoveryReport } from './recovery-report.ts'
 
 export interface EngineEvents {
@@ -128,7 +129,7 @@ export class Events {
     if (!set || (this.#isClosing && isOfClosing(name, event))) return
     for (const listener of set) {
       try {
-        listener(event)
+        warnOnReject(listener(event), `on('${name}')`)
       } catch {
         // An error in a listener must not affect the engine.
       }

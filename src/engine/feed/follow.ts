@@ -6,6 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import { SharedRead } from '../../lib/waiting.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { erasureOf } from '../history/erasures.ts'
@@ -163,7 +164,7 @@ export class Replica<State, Handle = unknown> {
       this.#state = recovered.state
       this.#point = recovered.point
       this.#base = recovered.base
-      for (const call of this.#watchers) call([])
+      for (const call of this.#watchers) warnOnReject(call([]), 'watch()')
       return
     }
     const history = readHistory(this.#kernel, lineage, this.#point, head.seq)
@@ -174,7 +175,7 @@ export class Replica<State, Handle = unknown> {
       if (this.#isClosed) return
       this.#state.replay(entries)
       this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
-      for (const call of this.#watchers) call(entries)
+      for (const call of this.#watchers) warnOnReject(call(entries), 'watch()')
     }
     this.#head = head
   }

@@ -3,6 +3,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Grown, GrowProgress } from '../../core/store/shards.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { withoutSecrets } from '../storage/open-store.ts'
 import { underNote } from '../storage/store-change.ts'
@@ -32,7 +33,7 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
     async (note) => {
       const tell = (progress: GrowProgress) => {
         note.began()
-        onProgress?.(progress)
+        warnOnReject(onProgress?.(progress), 'onProgress')
       }
       return await shards
         .grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: tell })

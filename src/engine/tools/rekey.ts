@@ -5,6 +5,7 @@
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Change, Hash, Rewritten } from '../../core/store/ports.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { forgetOtherKeys, lacking, lackingKeys, notedKeys } from '../storage/key-notes.ts'
 import { keysIn, type Wrappable } from '../storage/seal/wrap.ts'
@@ -126,7 +127,7 @@ async function onePass(
     count += done.changed
     waiting += done.left
     seen += done.seen
-    options.onProgress?.({ kind, seen, changed: count })
+    warnOnReject(options.onProgress?.({ kind, seen, changed: count }), 'onProgress')
     if (done.next === null) return { count, waiting }
     after = done.next
   }

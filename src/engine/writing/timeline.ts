@@ -11,6 +11,7 @@ import { keysForgottenType, slackOf } from '../../core/history/forgetting.ts'
 import { type Inherited, inheritedBy } from '../../core/history/inheritance.ts'
 import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../../core/store/ports.ts'
 import { type AttributeLimits, checkAttributes, tooManyAttributes } from '../../core/store/shapes.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import { throwIfAborted } from '../base/aborting.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from '../checkpoint/checkpointer.ts'
@@ -291,7 +292,7 @@ export class OpenTimeline<State> {
     this.#state.replay(entries)
     this.#writer.renew({ ...point, epoch }, false)
     this.#checkpoints.followed(entries.length)
-    for (const call of this.#watchers) call(entries)
+    for (const call of this.#watchers) warnOnReject(call(entries), 'watch()')
   }
 
   /**
@@ -393,7 +394,7 @@ export class OpenTimeline<State> {
     if (entries.length > 0 && events.has('appended')) {
       events.emit('appended', { timeline: this.id, first: entries[0]!.seq, count: entries.length })
     }
-    for (const call of this.#watchers) call(entries)
+    for (const call of this.#watchers) warnOnReject(call(entries), 'watch()')
     this.#checkpointer?.wrote(entries, bytes)
     if (this.#state.keyCount > this.#keysMax && !this.#isForgetting) void this.#forgetKeys()
   }

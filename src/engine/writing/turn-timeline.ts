@@ -8,6 +8,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { lastSeq, originDigest } from '../../core/history/entry-run.ts'
 import { isHeadLost } from '../../core/history/lost-head.ts'
 import type { Head, PastLife } from '../../core/store/ports.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { policyToStore } from '../checkpoint/stored-policy.ts'
 import { erasureOf } from '../history/erasures.ts'
@@ -285,7 +286,7 @@ export class TurnTimeline<State> {
   }
 
   #tell(entries: readonly Entry[]): void {
-    for (const call of this.#watchers) call(entries)
+    for (const call of this.#watchers) warnOnReject(call(entries), 'watch()')
   }
 }
 

@@ -7,6 +7,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { getEffect, type Reversal } from '../../core/history/effects.ts'
 import { intentKey } from '../../core/history/identity.ts'
 import { ownerOf } from '../../core/history/inheritance.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import { logPlace } from '../../engine/base/log.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -70,6 +71,7 @@ export async function callTool(
     if (standing?.digest === digest) return await replayStanding(host, wanted, tool, standing)
     if (standing && host.similarCalls !== 'new') return await conflict(host, wanted, tool, standing)
     const needsApproval = typeof tool.approve === 'function' ? tool.approve(checked.value) : tool.approve === true
+    refuseThenable(needsApproval, `approve of the tool ${name}`, 'decide from the arguments alone')
     if (needsApproval) return await wait(host, wanted, tool, { kind: 'approval', reason: `${name} needs an approval` })
   }
   return await intendAndRun(host, { ...wanted, args: checked.value }, tool, signal)

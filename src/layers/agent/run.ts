@@ -2,9 +2,10 @@
 // violated guardrail rolls the session back to the last good turn, a bounded number of times, and then hands over to a
 // person.
 
+import { refuseThenable } from '../../core/synchronous.ts'
 import { needModel, throwIfAborted } from './calls.ts'
 import { nextDecision, writeDecision } from './decision.ts'
-import type { GuardrailView } from './guardrail.ts'
+import type { Guardrail, GuardrailView } from './guardrail.ts'
 import { resultOf, type TurnOptions, type TurnResult } from './options.ts'
 import type { SessionTimeline } from './session-timeline.ts'
 import { entry, messagesOfTurn, place } from './state.ts'
@@ -60,12 +61,18 @@ function modelCalls<Data>(line: SessionTimeline<Data>): number {
 async function isOverBefore<Data>(line: SessionTimeline<Data>): Promise<boolean> {
   if (line.state.overruled === line.state.turn) return false
   for (const guardrail of line.definition.options.guardrails ?? []) {
-    const reason = guardrail.outlastsRollback && guardrail.check(viewOf(line))
+    const reason = guardrail.outlastsRollback && checked(guardrail, viewOf(line))
     if (!reason) continue
     await handOver(line, `${guardrail.name}: ${reason}`)
     return true
   }
   return false
+}
+
+function checked<Data>(guardrail: Guardrail<Data>, view: GuardrailView<Data>): ReturnType<Guardrail<Data>['check']> {
+  const reason = guardrail.check(view)
+  refuseThenable(reason, `check of the guardrail ${guardrail.name}`, 'decide from the view alone')
+  return reason
 }
 
 function viewOf<Data>(line: SessionTimeline<Data>): GuardrailView<Data> {
@@ -82,7 +89,7 @@ async function isStopped<Data>(line: SessionTimeline<Data>): Promise<boolean> {
   const { turn } = line.state
   const view = viewOf(line)
   for (const guardrail of line.definition.options.guardrails ?? []) {
-    const reason = guardrail.check(view)
+    const reason = checked(guardrail, view)
     if (!reason) continue
     const count = line.state.rollbacks[guardrail.name] ?? 0
     const plan = line.plan({ turn: turn - 1 })

@@ -4,6 +4,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Renamed, Upcast, Upcasters } from '../../core/history/fold.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { systemPrefix } from '../../engine/model/definition.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
@@ -82,6 +83,8 @@ function wrapLink(link: Upcast | Renamed): Upcast | Renamed {
 function inside(upcast: Upcast): Upcast {
   return (data) => {
     const [fields, ...rest] = data as [unknown, ...unknown[]]
-    return [upcast(fields), ...rest]
+    const made = upcast(fields)
+    refuseThenable(made, 'an upcaster', 'compute the new data from the old alone')
+    return [made, ...rest]
   }
 }

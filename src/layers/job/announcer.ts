@@ -2,6 +2,7 @@
 
 import type { Clock } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import type { JobEvent, JobProgress } from './progress.ts'
 
 const progressEveryMs = 100
@@ -35,7 +36,7 @@ export class Announcer {
   tell(event: JobEvent): void {
     for (const listener of this.#listeners) {
       try {
-        listener(event)
+        warnOnReject(listener(event), 'watch()')
       } catch {
         // An observer that throws does not affect the run.
       }

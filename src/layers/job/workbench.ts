@@ -323,9 +323,10 @@ export class Workbench<T> {
     const decision = decideRetry(this.#job.retry, task.attempts + 1, error, given)
     if (!decision.again) {
       task.attempts += 1
-      this.#events.onFailure(task, error, 'dead')
-      await this.#giveUp(task, error)
-      this.spans?.failed(task, error, null)
+      const last = decision.mistake ?? error
+      this.#events.onFailure(task, last, 'dead')
+      await this.#giveUp(task, last)
+      this.spans?.failed(task, last, null)
       this.#release(task)
       return
     }

@@ -13,6 +13,7 @@ import { Beginning } from '../../engine/base/beginning.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 import { sleep, within } from '../../lib/waiting.ts'
 import { splitSql } from './split.ts'
 import { type MigrateState, migrateFold } from './state.ts'
@@ -303,7 +304,7 @@ export class MigrateRun {
   }
 
   #tell(step: string, state: MigrateEvent['state']): void {
-    for (const listener of this.#watchers) listener({ step, state })
+    for (const listener of this.#watchers) warnOnReject(listener({ step, state }), 'watch()')
   }
 }
 

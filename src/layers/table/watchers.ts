@@ -3,6 +3,7 @@
 
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import { checkFunction } from '../../core/synchronous.ts'
+import { warnOnReject } from '../../lib/listener.ts'
 
 export interface TableChange<V> {
   readonly key: string
@@ -41,7 +42,7 @@ export class Watchers<V> {
     this.#changes = []
     for (const { range, call } of this.#watchers) {
       const seen = changes.filter(({ key }) => isInside(key, range))
-      if (seen.length > 0) call(seen)
+      if (seen.length > 0) warnOnReject(call(seen), 'watch()')
     }
   }
 }

@@ -8,6 +8,7 @@ import { isEffectType } from '../../../core/history/effects.ts'
 import { unpackEntries } from '../../../core/history/entry-run.ts'
 import { liveIdOf } from '../../../core/history/scope.ts'
 import type { EntryRun, Head } from '../../../core/store/ports.ts'
+import { synchronous } from '../../../core/synchronous.ts'
 import { type Entry, entriesOf, readHistory } from '../../history/history.ts'
 import { systemPrefix } from '../../model/definition.ts'
 import type { Kernel } from '../../storage/kernel.ts'
@@ -146,7 +147,8 @@ export function ownStart({ base, floor, floorDigest }: Head): { readonly seq: nu
 }
 
 function matcher(kernel: Kernel, where: NonNullable<EntrySelection['where']>): (entry: Entry) => boolean {
-  if (typeof where === 'function') return where
+  if (typeof where === 'function')
+    return synchronous(where, 'where of the entries to erase', 'decide from the entry alone')
   const { type, key, fields = {} } = where
   return (entry) => {
     if (type !== undefined && entry.type !== type) return false

@@ -11,6 +11,7 @@ import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import type { Head, LossRecord, PastLife } from '../../../core/store/ports.ts'
+import { warnOnReject } from '../../../lib/listener.ts'
 import { throwIfAborted } from '../../base/aborting.ts'
 import { isOfStore } from '../../model/first-segment.ts'
 import type { Kernel } from '../../storage/kernel.ts'
@@ -93,7 +94,7 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
       const added = await addTimeline(kernel, writer, head, one)
       if (!added) continue
       done.add(head.timeline)
-      options.onProgress?.({ timeline: head.timeline, timelines: done.size })
+      warnOnReject(options.onProgress?.({ timeline: head.timeline, timelines: done.size }), 'onProgress')
     }
     const { id: store } = await kernel.identity.load()
     const { namespace } = kernel.identity
@@ -208,7 +209,7 @@ async function restoreAll(
     if (!(await restoreOne(kernel, path, record, description, options.copy ?? false))) before += 1
     timelines += 1
     await note.progress(timelines, records.length)
-    options.onProgress?.({ timeline: description.timeline, timelines })
+    warnOnReject(options.onProgress?.({ timeline: description.timeline, timelines }), 'onProgress')
   }
   return { timelines, before }
 }

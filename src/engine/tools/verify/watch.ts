@@ -9,6 +9,7 @@
 import { RepriseError } from '../../../core/errors.ts'
 import type { Head, Inspection } from '../../../core/store/ports.ts'
 import { compareText } from '../../../core/store/text-order.ts'
+import { warnOnReject } from '../../../lib/listener.ts'
 import type { EarlierVerify } from '../../storage/fault.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { changeNotes, readNote } from '../../storage/key-notes.ts'
@@ -103,7 +104,7 @@ export class VerifyWatch {
   }
 
   tell(progress: VerifyProgress): void {
-    this.#asked.onProgress?.(progress)
+    warnOnReject(this.#asked.onProgress?.(progress), 'onProgress')
     const { events } = this.#kernel
     if (events.has('progress')) events.emit('progress', { work: 'verify', timeline: null, ...progress })
   }

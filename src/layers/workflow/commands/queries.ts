@@ -3,7 +3,7 @@
 // once the code waits; the refusal is recorded, so a handler that is added later does not find the update.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkFunction } from '../../../core/synchronous.ts'
+import { checkFunction, refuseThenable } from '../../../core/synchronous.ts'
 import type { Item } from '../history/entries.ts'
 import { toFailure } from '../history/failure.ts'
 import type { CommandRun } from '../run/asking.ts'
@@ -139,7 +139,8 @@ export class Queries {
     execution.updates.add(`${execution.updates.count} ${item.name}`, item.args ?? null)
     const scope = execution.scope(execution.root, `~update:${item.update}`)
     enterScope(scope, async () => {
-      handler.validate?.(item.args as never)
+      const place = `validate of the update ${item.name}`
+      refuseThenable(handler.validate?.(item.args as never), place, 'wait in the handler of the update')
       return await handler.call(item.args as never)
     }).then(
       (result) => this.#answer({ update: item.update, ...(result !== undefined && { result }) }),

@@ -237,11 +237,11 @@ class Step implements CommandSpec {
     this.#gate?.left(this)
     if (run.tenure.isLeaving || (command.isAbandoned && !command.hasUndo)) return undefined
     const now = run.now()
-    const { again, delayMs, counts } = decideRetry(this.#retry, failures + 1, error, {
+    const { again, delayMs, counts, mistake } = decideRetry(this.#retry, failures + 1, error, {
       chance: () => run.kernel.random.number(),
       now,
     })
-    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(command, error, ms)
+    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(command, mistake ?? error, ms)
     const at = now + delayMs
     const n = counts ? failures + 1 : failures
     return run.recorder

@@ -121,11 +121,12 @@ export function askTransaction<T>(
       if (!isReprise(error, 'RIDER_FAILED')) throw error
       const cause = error.cause ?? error
       const now = run.now()
-      const { again, delayMs, counts } = decideRetry(retry, failures + 1, cause, {
+      const { again, delayMs, counts, mistake } = decideRetry(retry, failures + 1, cause, {
         chance: () => run.kernel.random.number(),
         now,
       })
-      if (!again || command.cancelled) return await run.recorder.record('failed', { id, error: toFailure(cause) })
+      if (!again || command.cancelled)
+        return await run.recorder.record('failed', { id, error: toFailure(mistake ?? cause) })
       const at = now + delayMs
       await run.recorder.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(cause), at })
       beginAt(command, at)

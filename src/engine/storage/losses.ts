@@ -72,6 +72,13 @@ export async function copyLosses(kernel: Kernel, losses: readonly LossRecord[]):
   await changeNotes(kernel, Object.fromEntries(missing.map((loss) => [prefix + loss.id, noteOf(loss)])))
 }
 
+/** Removes the notes of losses that an abandoned restore brought: all except `kept`. */
+export async function dropLosses(kernel: Kernel, kept: ReadonlySet<string>): Promise<void> {
+  const brought = (await notedLosses(kernel)).filter(({ id }) => !kept.has(id))
+  if (brought.length === 0) return
+  await changeNotes(kernel, Object.fromEntries(brought.map(({ id }) => [prefix + id, null])))
+}
+
 function noteOf({ at, kept, lost }: LossRecord): string {
   for (let named = lost.length; ; named = Math.floor(named / 2)) {
     const text = JSON.stringify({ at, kept, lost: lost.slice(0, named), left: lost.length - named })

@@ -35,13 +35,17 @@ export interface Note extends Pick<StoreChange, 'kind' | 'of' | 'done' | 'total'
   readonly by: string | null
   /** Identifies the content of a change that no other content may continue (the digest of a backup). */
   readonly mark?: string
-  /** Additional data for a resume. */
+  /** The options of the call that decide its result: a resume passes them again, and a repeat must have the same. */
+  readonly options?: ChangeOptions
+  /** Additional data for a resume or an abandon. */
   readonly detail?: Readonly<Record<string, string>>
   /** Timelines that it creates here, or their scope: until it ends, no other caller may create one of them. */
   readonly coming?: readonly string[]
 }
 
-export type NotedChange = StoreChange & Pick<Note, 'mark' | 'detail' | 'by' | 'coming'>
+export type ChangeOptions = Readonly<Record<string, string | true>>
+
+export type NotedChange = StoreChange & Pick<Note, 'mark' | 'options' | 'detail' | 'by' | 'coming'>
 
 const prefix = '$change:'
 const noted = /^\$change:(.+)$/
@@ -58,7 +62,9 @@ export const importingStatus = 'importing'
 
 /** The changes that have started and not finished, oldest first. */
 export async function storeChanges(kernel: Kernel): Promise<StoreChange[]> {
-  return (await notedChanges(kernel)).map(({ mark: _, detail: __, by: ___, coming: ____, ...change }) => change)
+  return (await notedChanges(kernel)).map(
+    ({ mark: _, options: __, detail: ___, by: ____, coming: _____, ...change }) => change,
+  )
 }
 
 async function notedChanges(kernel: Kernel): Promise<NotedChange[]> {
@@ -103,6 +109,15 @@ export function unfinished(change: StoreChange): RepriseError {
   return new RepriseError('CHANGE_UNFINISHED', what, { id, kind, of, startedAt, done, total, isRunning })
 }
 
+/** For a repeated call that has other options than the call that began the change. */
+function otherOptions(change: StoreChange, options: ChangeOptions): RepriseError {
+  const words = Object.entries(options).map(([name, value]) => (value === true ? name : `${name} ${value}`))
+  const began = words.length === 0 ? 'without options' : `with ${words.join(', ')}`
+  const { id, kind, of } = change
+  const what = `${changeWords(change)}; it began ${began}, and only the same call can continue it: repeat that call, or reprise changes ${id} --resume; reprise changes ${id} --abandon undoes it`
+  return new RepriseError('CHANGE_UNFINISHED', what, { id, kind, of, options })
+}
+
 /** @example changeWords(change) // 'the restore of app.rpb began at 2026-01-31T12:00:00.000Z and has not finished (12 of 200)' */
 export function changeWords({ kind, of, startedAt, done, total, isRunning }: StoreChange): string {
   const progress = total === null ? `${done} done` : `${done} of ${total}`
@@ -115,6 +130,7 @@ export interface ChangeRequest {
   readonly kind: ChangeKind
   readonly of: string
   readonly mark?: string
+  readonly options?: ChangeOptions
   readonly detail?: Readonly<Record<string, string>>
   readonly coming?: readonly string[]
   readonly total?: number
@@ -158,10 +174,25 @@ export async function underNote<Result>(
   }
 }
 
-/** An earlier attempt may have created it: a later one that stops before that does not undo it. */
-function arrivingIn(earlier: NotedChange | undefined): Readonly<Record<string, string>> {
-  const arriving = earlier?.detail?.arriving
-  return arriving === undefined ? {} : { arriving }
+/**
+ * Details that only the first attempt knows. `arriving`: an earlier attempt may have created the timeline, and a later one that
+ * stops before that does not undo it. `before`: what an abandon puts back; missing in notes of older versions.
+ */
+function detailOf(
+  detail: Readonly<Record<string, string>>,
+  earlier: NotedChange | undefined,
+): Readonly<Record<string, string>> {
+  if (!earlier) return detail
+  const { before: _, ...own } = detail
+  const { arriving, before } = earlier.detail ?? {}
+  return { ...own, ...(arriving !== undefined && { arriving }), ...(before !== undefined && { before }) }
+}
+
+/** Notes of older versions have no options. */
+function isSameCall(earlier: NotedChange, options: ChangeOptions = {}): boolean {
+  if (!earlier.options) return true
+  const names = new Set([...Object.keys(earlier.options), ...Object.keys(options)])
+  return [...names].every((name) => earlier.options![name] === options[name])
 }
 
 /** The note of a change that this process executes. */
@@ -184,18 +215,20 @@ export class ChangeNote {
   }
 
   static async begin(kernel: Kernel, request: ChangeRequest): Promise<ChangeNote> {
-    const { kind, of, mark, detail, coming, total } = request
+    const { kind, of, mark, options, detail, coming, total } = request
     const id = changeIdOf(kernel, request)
     const by: WorkerId = await kernel.worker.register()
     const earlier = (await notedChanges(kernel)).find((each) => each.id === id)
     if (earlier && earlier.mark !== mark) throw unfinished(earlier)
+    if (earlier && !isSameCall(earlier, options)) throw otherOptions(earlier, earlier.options!)
     const note: Note = {
       ...{ kind, of, by },
       began: earlier?.startedAt ?? kernel.worker.now(),
       done: earlier?.done ?? 0,
       total: total ?? earlier?.total ?? null,
       ...(mark !== undefined && { mark }),
-      ...(detail && { detail: { ...detail, ...arrivingIn(earlier) } }),
+      ...(options && { options }),
+      ...(detail && { detail: detailOf(detail, earlier) }),
       ...(coming && { coming: comingOf(coming) }),
     }
     const begun = new ChangeNote(kernel, id, note, earlier !== undefined)

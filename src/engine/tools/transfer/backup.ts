@@ -15,9 +15,9 @@ import { warnOnReject } from '../../../lib/listener.ts'
 import { throwIfAborted } from '../../base/aborting.ts'
 import { isOfStore } from '../../model/first-segment.ts'
 import type { Kernel } from '../../storage/kernel.ts'
-import { copyLosses, storeLosses } from '../../storage/losses.ts'
+import { copyLosses, dropLosses, storeLosses } from '../../storage/losses.ts'
 import { headsOf } from '../../storage/sound-page.ts'
-import { type ChangeNote, importingStatus, underNote } from '../../storage/store-change.ts'
+import { type ChangeNote, type ChangeRequest, importingStatus, underNote } from '../../storage/store-change.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
 import { syncFolder } from './file.ts'
 import { importTimelines } from './import.ts'
@@ -175,11 +175,15 @@ export async function restoreBackup(
     // 2. Restore only into an empty store, or one that an earlier attempt with this very file has begun to fill.
     await checkEmpty(kernel, records)
     // 3. Once the note is written, no process opens the store until it is whole; a write just before the note is detected here.
-    return await underNote(kernel, { kind: 'restore', of, mark: markOf(kernel, records) }, async (note) => {
+    const isCopy = options.copy ?? false
+    const request: ChangeRequest = {
+      ...{ kind: 'restore', of, mark: markOf(kernel, records), options: isCopy ? { copy: true } : {} },
+      detail: { before: await stateBefore(kernel) },
+    }
+    return await underNote(kernel, request, async (note) => {
       await checkEmpty(kernel, records)
       note.began()
       const { store, namespace, pasts = [], losses = [] } = last
-      const isCopy = options.copy ?? false
       await kernel.identity.reincarnate({ isCopy, namespace, ...(store !== undefined && { id: store }) })
       for (let from = 0; from < pasts.length; from += pastsAtOnce) {
         await kernel.store.upkeep.recall(pasts.slice(from, from + pastsAtOnce))
@@ -191,6 +195,32 @@ export async function restoreBackup(
   } finally {
     await file.close()
   }
+}
+
+/** What an abandoned restore puts back. */
+interface StateBefore {
+  readonly id: string
+  /** The namespace from which identities are derived. */
+  readonly namespace: string
+  /** Losses that were not accepted. */
+  readonly losses: readonly string[]
+}
+
+async function stateBefore(kernel: Kernel): Promise<string> {
+  const { id } = await kernel.identity.load()
+  const losses = (await storeLosses(kernel)).map((loss) => loss.id)
+  return JSON.stringify({ id, namespace: kernel.identity.namespace, losses } satisfies StateBefore)
+}
+
+/**
+ * Removes everything that a restore brought besides timelines: the identity of the original, which may still be in use, and its
+ * losses. Without a text (a note of an older version) the store gets an identity of its own.
+ */
+export async function putBack(kernel: Kernel, text: string | undefined): Promise<void> {
+  if (text === undefined) return void (await kernel.identity.reincarnate({ isCopy: true }))
+  const { id, namespace, losses } = JSON.parse(text) as StateBefore
+  await kernel.identity.reincarnate({ id, namespace })
+  await dropLosses(kernel, new Set(losses))
 }
 
 async function restoreAll(

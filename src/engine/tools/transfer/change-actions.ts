@@ -12,6 +12,7 @@ import { submit } from '../../storage/kernel.ts'
 import { movedAttribute, movedStatus } from '../../storage/moved.ts'
 import { changeOf, importedBy, importingAttribute, type NotedChange, removeNote } from '../../storage/store-change.ts'
 import { deleteTimeline, forgetTimeline } from '../housekeeping/delete.ts'
+import { putBack } from './backup.ts'
 import { move, moveBack } from './move.ts'
 
 export interface AbandonedChange {
@@ -28,7 +29,7 @@ export interface ResumeOptions {
 
 /** The verbs of the engine that a resume calls. */
 export interface Resumable {
-  restore(path: string): Promise<unknown>
+  restore(path: string, options: { readonly copy: boolean }): Promise<unknown>
   import(path: string, options: { readonly orSame: true; readonly as?: string }): Promise<unknown>
   move(timeline: string, to: string): Promise<unknown>
   rekey(): Promise<unknown>
@@ -37,10 +38,10 @@ export interface Resumable {
 /** Throws NOT_FOUND, OWNED, INVALID_ARGUMENT. */
 export async function resumeChange(host: Host, verbs: Resumable, id: string, other: Host | null): Promise<void> {
   const change = await interrupted(host, id)
-  const { kind, of, detail = {} } = change
+  const { kind, of, options = {}, detail = {} } = change
   switch (kind) {
     case 'restore':
-      return void (await verbs.restore(of))
+      return void (await verbs.restore(of, { copy: options.copy === true }))
     case 'import':
       if (detail.move !== undefined) {
         const from = await otherStore(other, change, detail.from, detail.move)
@@ -102,8 +103,8 @@ async function undo(host: Host, change: NotedChange): Promise<number> {
   }
 }
 
-/** The store was empty when the restore began: all timelines since are removed. */
-async function undoRestore(host: Host, { startedAt }: NotedChange): Promise<number> {
+/** The store was empty when the restore began: all timelines since are removed, and the store has its former identity again. */
+async function undoRestore(host: Host, { startedAt, detail }: NotedChange): Promise<number> {
   const before: string[] = []
   const restored: string[] = []
   for await (const { timeline, createdAt } of host.each()) {
@@ -120,6 +121,7 @@ async function undoRestore(host: Host, { startedAt }: NotedChange): Promise<numb
       if (!isReprise(error, 'NOT_FOUND')) throw error
     })
   }
+  await putBack(host.kernel, detail?.before)
   return restored.length
 }
 

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'
 import { isReprise, type Reprise } from '../../src/index.ts'
+import { job } from '../../src/layers/job/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { Child, definitions, newFolder, openStore, removeFolder, type Where } from '../crash/support.ts'
 import { entry, expected, show } from '../programs/crash-model.mjs'
@@ -40,6 +41,7 @@ if (reason) console.log(`full disk: skipped, ${reason}`)
 else spawnSync('umount', [disk])
 
 const code = (expectedCode: string) => expect.objectContaining({ code: expectedCode })
+const paid = 'CREATE TABLE IF NOT EXISTS paid (n INTEGER, pad TEXT)'
 /** Large enough to fill a disk soon. */
 const big = (n: number) => ({ ...entry(n), pad: 'y'.repeat(20_000) })
 
@@ -217,6 +219,56 @@ describe.skipIf(reason)('a disk', () => {
     rmSync(join(disk, 'filler'))
     expect(await run.result({ timeout: '30s' })).toBe(2)
     expect(await rp.sql('SELECT count(*) AS many FROM paid')).toEqual([{ many: 16 }])
+  })
+
+  it('that is full while a job records its items: none of them fails, and the job resumes by itself', async () => {
+    const rp = await engine(inStore)
+    await rp.run(job('tables', { source: [1], each: (_: number, ctx) => ctx.commit((sql) => sql.run(paid)) })).result()
+    const isFull = new Promise<void>((resolve) => {
+      rp.events.on('store-retry', ({ error }) => isReprise(error, 'STORE_FULL') && resolve())
+    })
+    const pay = job('pay', {
+      source: Array.from({ length: 20 }, (_, n) => n),
+      key: String,
+      concurrency: 2,
+      each: (n, ctx) => {
+        if (n === 5) fill(0)
+        ctx.commit((sql) => sql.run('INSERT INTO paid VALUES (?, ?)', n, 'z'.repeat(10_000)))
+      },
+    })
+    const run = await rp.run(pay)
+    await isFull
+    rmSync(join(disk, 'filler'))
+    expect(await run.result()).toMatchObject({ status: 'completed', done: 20, failed: 0, retried: 0 })
+    expect(await rp.sql('SELECT count(*) AS many, sum(n) AS sum FROM paid')).toEqual([{ many: 20, sum: 190 }])
+  })
+
+  it('that is full when a job is stopped: it ends after its grace, and the next run does the rest', async () => {
+    const rp = await engine(inStore)
+    await rp.run(job('tables', { source: [1], each: (_: number, ctx) => ctx.commit((sql) => sql.run(paid)) })).result()
+    const isFull = new Promise<void>((resolve) => {
+      rp.events.on('store-retry', ({ error }) => isReprise(error, 'STORE_FULL') && resolve())
+    })
+    const done: number[] = []
+    const steps = (isFilling: boolean) =>
+      job('steps', {
+        source: [1, 2, 3],
+        key: String,
+        grace: 50,
+        each: (n, ctx) => {
+          if (n === 2 && isFilling) fill(0)
+          done.push(n)
+          ctx.commit((sql) => sql.run('INSERT INTO paid VALUES (?, ?)', n, 'z'.repeat(100_000)))
+        },
+      })
+    const run = await rp.run(steps(true))
+    await isFull
+    await run.stop().catch((error) => expect(error).toEqual(code('STORE_FULL')))
+    await run.result().catch((error) => expect(error).toEqual(code('STORE_FULL')))
+    rmSync(join(disk, 'filler'))
+    expect(await rp.run(steps(false)).result()).toMatchObject({ status: 'completed', failed: 0 })
+    expect(new Set(done)).toEqual(new Set([1, 2, 3]))
+    expect(await rp.sql('SELECT count(*) AS many FROM paid')).toEqual([{ many: 3 }])
   })
 
   it('that is full of chunks: the checkpoint fails, history goes on, and the next one works', async () => {

@@ -415,16 +415,21 @@ export class JobRun<T = unknown> {
     const shards = [...this.#shards.values()]
     for (const pass of this.#passes.keys()) pass.cancel(new RepriseError('ABORTED', because))
     this.#cutOff += await this.#bench.stop(shards, this.#job.graceMs)
+    const failures: unknown[] = []
     for (const shard of shards) {
       if (shard.lost) continue
       try {
         await this.#bench.settle(shard)
         await this.#release(shard, because, hasFailed)
       } catch (error) {
-        if (!shard.lost) throw error
+        if (shard.lost) continue
+        // The store may be full. A timeline that stays open would keep the next run of this process out.
+        failures.push(error)
+        await shard.abandon(error)
       }
     }
     this.#alarm.ring()
+    if (failures.length > 0) throw failures[0]
   }
 
   /** Records the failure with the shards of this process, or with the first shard if it has none yet. */

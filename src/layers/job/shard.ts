@@ -1,14 +1,16 @@
 // One timeline of a job, owned by this process: its finished keys, its items in flight, the settled source position,
 // and the outcome of each item. It only calls back to report that another process took it over.
 
+import { growingPause } from '../../core/calls/pause.ts'
 import { toHex } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import { formerItemKey, intentKey } from '../../core/history/identity.ts'
 import { liveIdOf } from '../../core/history/scope.ts'
 import type { Attribute, Sql } from '../../core/store/ports.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
+import { sleep } from '../../lib/waiting.ts'
 import { versionPrint } from './digest.ts'
 import { type Cursor, type DeadData, entry, toFailure } from './entries.ts'
 import type { FinishedSet } from './finished.ts'
@@ -37,6 +39,8 @@ export type UserSql = (sql: Sql) => Promise<unknown> | unknown
 const keysPerEntry = 1000
 const attributesEveryMs = 1000
 const moveEveryMs = 1000
+const firstPauseMs = 20
+const longestPauseMs = 1000
 /**
  * An entry may hold a thousand keys, so the number of entries does not bound the replay time. This many keys replay in
  * less than a second.
@@ -52,6 +56,8 @@ export class Shard<Item extends ShardItem> {
   careful = 0
   /** No new items: the shard is being handed over or stopped. */
   isLeaving = false
+  /** The job was stopped and its grace time is over: writes no longer wait for the store. */
+  isCutOff = false
   readonly #kernel: Kernel
   readonly #onLost: () => void
   readonly #keepsResults: boolean
@@ -147,12 +153,20 @@ export class Shard<Item extends ShardItem> {
     task.crashes += 1
   }
 
+  /** Writes again while the store is full or busy: that is no failure of an item. */
   async write(entries: readonly NewEntry[], along: CommitExtras = {}): Promise<void> {
-    try {
-      await this.open.write(entries, along)
-    } catch (error) {
-      if (this.open.broken) this.#lose(error)
-      throw error
+    const { clock, events } = this.#kernel
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await this.open.write(entries, along)
+        return
+      } catch (error) {
+        if (this.open.broken) this.#lose(error)
+        if (this.#lost || this.isCutOff || !isPassingStoreFailure(error)) throw error
+        events.emit('store-retry', { error, attempt })
+        if (attempt === 1) events.emit('problem', { where: this.open.id, error })
+        await sleep(clock, growingPause(attempt, firstPauseMs, longestPauseMs))
+      }
     }
   }
 

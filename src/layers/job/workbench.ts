@@ -195,6 +195,7 @@ export class Workbench<T> {
     this.#isOver = true
     let cut = 0
     for (const shard of shards) {
+      shard.isCutOff = true
       for (const task of shard.inFlight.all()) {
         cut += 1
         task.abort(new RepriseError('ABORTED', 'the job was stopped'))

@@ -74,6 +74,11 @@ it.each<[string, (timed: KeyedStream<number>, other: KeyedStream<number>) => unk
   ["keyBy#3 needs a function (got 'user')", (s) => s.keyBy('user' as never).to('out', collectSink())],
   ['the function of sum() needs a function', (s) => s.aggregate('a', sum('cents' as never)).to('out', collectSink())],
   ['call() needs a function', (s) => s.call('geo', undefined as never).to('out', collectSink())],
+  [
+    'process(): the state last must come from valueState()',
+    (s) =>
+      s.process('p', { state: { last: { initial: 0 } }, onRecord: () => undefined } as never).to('out', collectSink()),
+  ],
   ['process(): onRecord needs a function', (s) => s.process('p', {} as never).to('out', collectSink())],
   ['latest needs a function', (s, o) => s.joinLatest('latest', o, undefined as never).to('out', collectSink())],
   ['open() of the sink out needs a function', (s) => s.to('out', undefined as never)],

@@ -2,6 +2,7 @@
 // and results change together when the function has returned; a record whose function throws leaves no trace.
 
 import { assert } from '../../../core/assert.ts'
+import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkFunctions, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import { type Logged, logPlace } from '../../../engine/base/log.ts'
@@ -68,6 +69,11 @@ const waitBefore = 'use call() before it for what must be waited for'
 
 /** The kind of the operator's state: under the same name, a different set of states is a different state. */
 export function processKind(state: StateSpecs = {}): string {
+  for (const [name, spec] of Object.entries(state)) {
+    if (typeof (spec as Partial<StateSpec<unknown>> | null)?.handle === 'function') continue
+    const what = `process(): the state ${name} must come from valueState(), listState(), mapState() or reducingState()`
+    throw new RepriseError('INVALID_ARGUMENT', what, { state: name })
+  }
   const states = Object.entries(state).map(([name, { kind }]) => `${name}:${kind}`)
   return `process(${states.sort().join(',')})`
 }

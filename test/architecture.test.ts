@@ -153,7 +153,6 @@ const stillLong = [
   'dashboard/src/journal-view.tsx JournalView',
   'dashboard/src/panel.tsx RowPanel',
   'dashboard/src/system.tsx System',
-  'dashboard/src/timeline.tsx TimelineView',
   'dashboard/src/travel.tsx Travel',
 ]
 

@@ -3,6 +3,7 @@
 
 import { useEffect, useState } from 'preact/hooks'
 import { at, type Problem, post, problemOf } from './api.ts'
+import { awaitedCall, awaitedSignal, DecideDialog, keepPayload } from './awaited.tsx'
 import { type Field, faultsIn, Input, type Values } from './form.tsx'
 import { count, exact, quoted } from './format.ts'
 import { go, hrefOf } from './route.ts'
@@ -183,6 +184,7 @@ export function roleOf(verb: string): Role {
 export function ActionDialog({ asked, timeline, onClose }: { asked: Asked; timeline: Timeline; onClose: () => void }) {
   if (asked.verb === 'rollback')
     return <RollbackDialog timeline={timeline} seq={Number(asked.more.seq)} onClose={onClose} />
+  if (asked.verb === 'decide' && awaitedCall(timeline)) return <DecideDialog timeline={timeline} onClose={onClose} />
   const spec = specs[asked.verb]
   return spec ? <PlainDialog spec={spec} asked={asked} timeline={timeline} onClose={onClose} /> : null
 }
@@ -198,7 +200,11 @@ function PlainDialog({
   timeline: Timeline
   onClose: () => void
 }) {
-  const given = { ...(asked.verb !== 'fork' && { seq: timeline.seq }), ...asked.more } as Record<string, unknown>
+  const given: Record<string, unknown> = {
+    ...(asked.verb !== 'fork' && { seq: timeline.seq }),
+    ...(asked.verb === 'signal' && awaitedSignal(timeline)),
+    ...asked.more,
+  }
   const fields = [...spec.fields, ...(spec.more?.(timeline) ?? [])]
   const [values, setValues] = useState<Values>(() =>
     Object.fromEntries(fields.map(({ name, options }) => [name, String(given[name] ?? options?.[0] ?? '')])),
@@ -215,6 +221,7 @@ function PlainDialog({
         spec.body(values),
       )
       toast(done.said ?? `${spec.title}: done`)
+      if (asked.verb === 'signal') keepPayload(timeline, values)
       onClose()
       if (asked.verb === 'fork' && done.timeline) go(hrefOf(['t', done.timeline]))
     } catch (error) {

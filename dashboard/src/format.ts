@@ -64,8 +64,8 @@ export type Tone = 'good' | 'bad' | 'warn' | 'busy' | 'calm'
 
 /** The colour of a status, by words that models use; the descriptor reports whether it needs a person. */
 export function toneOf(status: string, needsPerson = false): Tone {
-  if (needsPerson || /held|stuck|diverged|quarantined/.test(status)) return 'warn'
   if (/fail|terminated|cancelled|dead/.test(status)) return 'bad'
+  if (needsPerson || /held|stuck|diverged|quarantined/.test(status)) return 'warn'
   if (/running|compensating/.test(status)) return 'busy'
   return /completed|ended/.test(status) ? 'good' : 'calm'
 }

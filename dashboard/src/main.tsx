@@ -2,14 +2,15 @@
 
 import { effect, signal } from '@preact/signals'
 import { options, render } from 'preact'
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { at, beginSession, get, getEarly, mayPass, type Problem, problemOf } from './api.ts'
 import { visible } from './format.ts'
 import { heardAt } from './heard.ts'
 import { firstPage } from './history.ts'
 import { useKeys } from './keys.ts'
 import { isLive, now, startLive } from './live.ts'
-import { againMs } from './loading.ts'
+import { againMs, useGet } from './loading.ts'
+import { isPaletteOpen, Palette } from './palette.tsx'
 import { go, hrefIn, hrefOf, place } from './route.ts'
 import { Runs, runsQuery } from './runs.tsx'
 import { about, keepSession } from './session.ts'
@@ -19,7 +20,7 @@ import { Storage } from './storage.tsx'
 import { System } from './system.tsx'
 import { startTheme, toggleTheme } from './theme.ts'
 import { TimelineView } from './timeline.tsx'
-import type { About } from './types.ts'
+import type { About, SearchAnswer } from './types.ts'
 import { Dialog, Icon, Problems, Toasts } from './ui.tsx'
 
 const problem = signal<Problem | null>(null)
@@ -113,6 +114,8 @@ function Frame() {
         {about.value ? <Screen key={place.value.namespace} /> : <Door />}
       </main>
       {isHelpOpen.value && <Help />}
+      {isPaletteOpen.value && <Palette />}
+      {about.value && <TitleNotice key={place.value.namespace} />}
       {starting.value && (
         <StartDialog
           name={starting.value.name}
@@ -155,6 +158,22 @@ function Tools() {
   )
 }
 
+const noticeMs = 5000
+
+/** The title of the tab names how much needs a person, also while another tab is looked at. */
+function TitleNotice() {
+  const { value, again } = useGet<SearchAnswer>('v1/search', { limit: 1 })
+  useEffect(() => {
+    const timer = setInterval(again, noticeMs)
+    return () => clearInterval(timer)
+  }, [again])
+  const attention = value?.attention ?? 0
+  useEffect(() => {
+    document.title = attention > 0 ? `(${attention}) Reprise` : 'Reprise'
+  }, [attention])
+  return null
+}
+
 /** Shown to a person who is not logged in. */
 function Door() {
   const [token, setToken] = useState('')
@@ -195,6 +214,7 @@ function Door() {
 const help: readonly (readonly [string, string])[] = [
   ['1 2 3', 'runs, storage, system'],
   ['/', 'search'],
+  ['Ctrl-K', 'go to anything, or do it'],
   ['n', 'start a run'],
   ['j k', 'next and previous row'],
   ['Enter', 'open the row'],
@@ -202,6 +222,7 @@ const help: readonly (readonly [string, string])[] = [
   ['[ ]', 'one entry back and forth in time travel'],
   ['t', 'journal, time travel, checkpoints, raw: the next tab'],
   ['e', 'to the row that failed'],
+  ['s r c f', 'signal, retry, cancel, fork the run'],
   ['Esc', 'back'],
   ['?', 'this'],
 ]

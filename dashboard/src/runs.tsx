@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type Query, urlOf } from './api.ts'
 import { BatchDialog, type BatchVerb } from './batch.tsx'
+import { Causes } from './causes.tsx'
 import { count, quoted, toneOf } from './format.ts'
 import { useKeys } from './keys.ts'
 import { now, useLive } from './live.ts'
@@ -55,6 +56,7 @@ export function Runs() {
       <Banners attention={value?.attention ?? 0} />
       <StatusBar statuses={value?.statuses ?? {}} chosen={query.getAll('status')} />
       <Problems problem={problem} retry={again} />
+      <Causes causes={value?.causes ?? []} />
       {choice.picked.size > 0 && <Picked choice={choice} onBatch={setBatch} />}
       {value && rows.length === 0 && <Nothing isFiltered={filters.some((name) => query.has(name))} />}
       {rows.length > 0 && <RunsTable rows={rows} choice={choice} />}
@@ -94,12 +96,12 @@ function RunsHead({ total }: { total: number | null }) {
       {total !== null && <span class="dim">{count(total)}</span>}
       <span class="grow" />
       <label class="search">
-        <span class="sr">Search by id, status or attribute</span>
+        <span class="sr">Search by id, status, attribute or error</span>
         <Icon name="search" />
         <input
           ref={search}
           type="search"
-          placeholder="Search id, status, attribute=value"
+          placeholder="Search id, error, attribute=value"
           value={query.get('text') ?? ''}
           onInput={(event) => go(withQuery({ text: event.currentTarget.value, after: null }), 'replace')}
         />

@@ -1,10 +1,10 @@
 // One timeline: its status, its actions, its journal, its past states, its checkpoints and its raw history.
 
 import type { ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
-import { ActButton, type OnAct } from './act-button.tsx'
-import { ActionDialog, type Asked, buttons } from './actions.tsx'
-import { at, urlOf } from './api.ts'
+import { useEffect, useState } from 'preact/hooks'
+import { ActButton, type OnAct, whyRefused } from './act-button.tsx'
+import { ActionDialog, type Asked, buttons, roleOf } from './actions.tsx'
+import { at, type Problem, urlOf } from './api.ts'
 import { Checkpoints } from './checkpoints.tsx'
 import { Flow } from './flow.tsx'
 import { count, quoted } from './format.ts'
@@ -15,10 +15,11 @@ import { useKeys } from './keys.ts'
 import { Letters } from './letters.tsx'
 import { now, useLive } from './live.ts'
 import { useGet } from './loading.ts'
+import { screenCommands } from './palette.tsx'
 import { Raw } from './raw.tsx'
 import { go, hrefOf, place, withQuery } from './route.ts'
 import { StandsText } from './runs-table.tsx'
-import { about } from './session.ts'
+import { about, whyNot } from './session.ts'
 import { Travel } from './travel.tsx'
 import type { Timeline, Worker } from './types.ts'
 import { Chip, CommandLine, Copy, Empty, Facts, OpenJson, Problems, Status, Time } from './ui.tsx'
@@ -42,46 +43,18 @@ export function TimelineView({ id }: { id: string }) {
     if (changed.size === 0) workers.again()
   })
   const tab = place.value.query.get('tab') ?? 'journal'
-  useKeys({
-    t: () => {
-      const next = (tabs.findIndex(([name]) => name === tab) + 1) % tabs.length
-      go(withQuery({ tab: tabs[next]![0] }))
-    },
-    Escape: () => go(hrefOf(['runs'])),
-  })
   const act = (verb: string, more: Readonly<Record<string, unknown>> = {}) => {
     if (verb === 'travel') go(withQuery({ tab: 'travel', seq: String(more.seq) }))
     else setAsked({ verb, more })
   }
-  if (!value) {
-    return (
-      <div class="screen">
-        <Problems problem={problem} retry={again} />
-        {!problem && <p class="loading">Loading…</p>}
-        {problem?.code === 'NOT_FOUND' && (
-          <Empty title="There is no such timeline">
-            <a href={hrefOf(['runs'])}>All runs</a>
-          </Empty>
-        )}
-      </div>
-    )
-  }
+  useTimelineKeys(tab, value, act)
+  if (!value) return <NotHere problem={problem} again={again} />
   const worker = workers.value?.workers.find((each) => each.id === value.owner) ?? null
   return (
     <div class="screen timeline">
       <Head timeline={value} worker={worker} onAct={act} />
       <Problems problem={problem} />
-      <nav class="tabs" aria-label="Views of this timeline">
-        {tabs.map(([name, words]) => (
-          <a key={name} href={withQuery({ tab: name })} aria-current={tab === name ? 'page' : undefined}>
-            {words}
-            {name === 'checkpoints' && value.checkpoints > 0 && <span class="dim"> {count(value.checkpoints)}</span>}
-          </a>
-        ))}
-        <span class="grow" />
-        <CommandLine command={`reprise show ${quoted(id)}`} />
-        <OpenJson href={urlOf(at(id))} />
-      </nav>
+      <Tabs timeline={value} tab={tab} />
       {tab === 'journal' && (
         <>
           {value.hasFlow && <Flow timeline={value} />}
@@ -103,6 +76,68 @@ export function TimelineView({ id }: { id: string }) {
         />
       )}
     </div>
+  )
+}
+
+/** Verbs with a key; each is also in the palette. */
+const verbKeys: readonly (readonly [key: string, verb: string])[] = [
+  ['s', 'signal'],
+  ['r', 'retry'],
+  ['c', 'cancel'],
+  ['f', 'fork'],
+]
+
+function useTimelineKeys(tab: string, timeline: Timeline | null, act: OnAct): void {
+  const isOpen = (verb: string) => timeline !== null && !whyRefused(timeline, verb) && !whyNot(roleOf(verb))
+  useKeys({
+    t: () => {
+      const next = (tabs.findIndex(([name]) => name === tab) + 1) % tabs.length
+      go(withQuery({ tab: tabs[next]![0] }))
+    },
+    Escape: () => go(hrefOf(['runs'])),
+    ...Object.fromEntries(verbKeys.map(([key, verb]) => [key, () => isOpen(verb) && act(verb)])),
+  })
+  const open = buttons.filter(([verb]) => isOpen(verb))
+  useEffect(() => {
+    screenCommands.value = open.map(([verb, label]) => {
+      const key = verbKeys.find(([, each]) => each === verb)?.[0]
+      return { words: label, ...(key !== undefined && { key }), act: () => act(verb) }
+    })
+    return () => {
+      screenCommands.value = []
+    }
+  }, [timeline?.timeline, open.join()])
+}
+
+function NotHere({ problem, again }: { problem: Problem | null; again: () => void }) {
+  return (
+    <div class="screen">
+      <Problems problem={problem} retry={again} />
+      {!problem && <p class="loading">Loading…</p>}
+      {problem?.code === 'NOT_FOUND' && (
+        <Empty title="There is no such timeline">
+          <a href={hrefOf(['runs'])}>All runs</a>
+        </Empty>
+      )}
+    </div>
+  )
+}
+
+function Tabs({ timeline, tab }: { timeline: Timeline; tab: string }) {
+  return (
+    <nav class="tabs" aria-label="Views of this timeline">
+      {tabs.map(([name, words]) => (
+        <a key={name} href={withQuery({ tab: name })} aria-current={tab === name ? 'page' : undefined}>
+          {words}
+          {name === 'checkpoints' && timeline.checkpoints > 0 && (
+            <span class="dim"> {count(timeline.checkpoints)}</span>
+          )}
+        </a>
+      ))}
+      <span class="grow" />
+      <CommandLine command={`reprise show ${quoted(timeline.timeline)}`} />
+      <OpenJson href={urlOf(at(timeline.timeline))} />
+    </nav>
   )
 }
 

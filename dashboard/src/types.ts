@@ -64,12 +64,24 @@ export interface Timeline extends TimelineRow {
   readonly identity: { readonly life: number; readonly branch: number }
 }
 
+/** Equal errors of several timelines. */
+export interface Cause {
+  readonly error: string
+  readonly count: number
+  readonly firstAt: number
+  readonly lastAt: number
+  /** Counts in equal spans of time. */
+  readonly times: readonly number[]
+  readonly timeline: string
+}
+
 export interface SearchAnswer {
   readonly timelines: readonly TimelineRow[]
   readonly total: number
   readonly statuses: Readonly<Record<string, number>>
   readonly kinds: Readonly<Record<string, number>>
   readonly attention: number
+  readonly causes: readonly Cause[]
   readonly isPartial: boolean
   readonly now: number
   readonly next: string | null

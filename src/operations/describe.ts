@@ -9,6 +9,7 @@ import { forkMarkOf } from '../engine/model/fork-edit.ts'
 import type { StatusLine } from '../engine/model/journal-row.ts'
 import { insteadOf, type Refusals, verbsOf } from '../engine/model/model.ts'
 import { lossesOf } from '../engine/storage/losses.ts'
+import { needsPerson } from './failures.ts'
 import { shownHead } from './heads.ts'
 
 const forksShown = 100
@@ -39,7 +40,7 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       forks: forks.map((each) => each.timeline),
       isRun: model?.unfinished !== undefined,
       isUnfinished: model?.unfinished?.includes(status) ?? false,
-      needsPerson: model?.attention?.includes(status) ?? false,
+      needsPerson: needsPerson(head, status, model),
       /** What repairs lost of it, and nobody has given up. */
       lost: lossesOf(losses, [head.timeline]).flatMap(({ id, at, lost }) => {
         return lost.flatMap((loss) => (loss.timeline === head.timeline ? [{ id, at, ...loss }] : []))

@@ -13,8 +13,10 @@ import { isOwnAttribute } from '../engine/checkpoint/stored-policy.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { isOfStore } from '../engine/model/first-segment.ts'
 import type { Model } from '../engine/model/model.ts'
+import { needsPerson } from '../operations/failures.ts'
 import { feedEnd } from '../operations/feed-end.ts'
 import { mayReach, type Principal } from './access.ts'
+import { type Cause, causesOf, ErrorTexts } from './error-texts.ts'
 
 const pageHeads = 1000
 const pageRuns = 1000
@@ -40,7 +42,7 @@ export interface Wanted {
   readonly kinds?: readonly string[]
   readonly statuses?: readonly string[]
   readonly attributes?: Readonly<Record<string, Attribute>>
-  /** Every word must be part of the id, the status or an attribute; `key=value` is a whole value. */
+  /** Every word must be part of the id, the status, an attribute or the error; `key=value` is a whole value. */
   readonly text?: string
   readonly since?: number
   readonly until?: number
@@ -57,6 +59,8 @@ export interface Found {
   /** Counts by kind, of all timelines that the caller reaches. */
   readonly kinds: Readonly<Record<string, number>>
   readonly attention: number
+  /** Of the timelines that match and need a person: their errors, grouped. Empty unless these are requested. */
+  readonly causes: readonly Cause[]
   readonly next: string | null
   /** The store has more timelines than the index holds. */
   readonly isPartial: boolean
@@ -74,16 +78,21 @@ export class TimelineIndex {
   #unwrittenDueAt = Number.NEGATIVE_INFINITY
   #isPartial = false
   #refreshing: Promise<void> | null = null
+  readonly #errors: ErrorTexts
 
   constructor(engine: Reprise, rowsMax: number) {
     this.#engine = engine
     this.#rowsMax = rowsMax
+    this.#errors = new ErrorTexts(engine)
   }
 
   /** `after`: the `next` of the previous page. */
   async find(principal: Principal, wanted: Wanted, limit: number, after?: string): Promise<Found> {
     await this.#refresh()
-    const matches = matcherOf(wanted)
+    const reads = wanted.attention === true || (wanted.text ?? '').trim() !== ''
+    if (reads) await this.#errors.read(this.#inOrder().filter((row) => mayReach(principal, row.timeline)))
+    const matches = matcherOf(wanted, (row) => this.#errors.of(row))
+    const failing: Indexed[] = []
     const statuses: Record<string, number> = {}
     const kinds: Record<string, number> = {}
     const rows: Indexed[] = []
@@ -98,11 +107,13 @@ export class TimelineIndex {
       statuses[row.status] = (statuses[row.status] ?? 0) + 1
       if (wanted.statuses && !wanted.statuses.includes(row.status)) continue
       total += 1
+      if (wanted.attention) failing.push(row)
       if (from && !isAfter(row, from)) continue
       if (rows.length < limit) rows.push(row)
       else next ??= `${rows[limit - 1]!.updatedAt}:${rows[limit - 1]!.timeline}`
     }
-    return { rows, total, statuses, kinds, attention, next, isPartial: this.#isPartial }
+    const causes = causesOf(failing.map((row) => ({ ...row, error: this.#errors.of(row) })))
+    return { rows, total, statuses, kinds, attention, causes, next, isPartial: this.#isPartial }
   }
 
   /** Updates the rows of these timelines from newly read heads. */
@@ -206,7 +217,7 @@ export function indexed(head: Head, model: Model | null): Indexed {
     status,
     isRun: model?.unfinished !== undefined,
     isUnfinished: model?.unfinished?.includes(status) ?? false,
-    needsPerson: model?.attention?.includes(status) ?? false,
+    needsPerson: needsPerson(head, status, model),
     attributes,
     createdAt,
     updatedAt,
@@ -215,7 +226,10 @@ export function indexed(head: Head, model: Model | null): Indexed {
 }
 
 /** Matches all criteria except the status, which is counted per value. */
-function matcherOf({ kinds, attributes, text = '', since, until, runs, attention }: Wanted): (row: Indexed) => boolean {
+function matcherOf(
+  { kinds, attributes, text = '', since, until, runs, attention }: Wanted,
+  errorOf: (row: Indexed) => string,
+): (row: Indexed) => boolean {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean)
   const pairs = Object.entries(attributes ?? {})
   return (row) => {
@@ -225,7 +239,7 @@ function matcherOf({ kinds, attributes, text = '', since, until, runs, attention
     if (since !== undefined && row.updatedAt < since) return false
     if (until !== undefined && row.updatedAt >= until) return false
     if (pairs.some(([key, value]) => row.attributes[key] !== value)) return false
-    return words.every((word) => hasWord(row, word))
+    return words.every((word) => hasWord(row, word) || errorOf(row).toLowerCase().includes(word))
   }
 }
 

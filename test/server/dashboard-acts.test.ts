@@ -54,8 +54,9 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByRole('button', { name: 'Signal…' }).focus()
     await page.keyboard.press('Enter')
     const dialog = page.getByRole('dialog')
-    await dialog.getByLabel('Name of the signal').focus()
-    await page.keyboard.type('approve')
+    // The signal that is awaited is filled in, and the first field has the focus.
+    await dialog.locator('#field-name:focus').waitFor()
+    expect(await dialog.getByLabel('Name of the signal').inputValue()).toBe('approve')
     await page.keyboard.press('Tab')
     // What is wrong with the value is said, and where, and it goes when it is right.
     await page.keyboard.type('{ "by" "a person" }')
@@ -115,6 +116,51 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect(outcome).toBe('HELLO Ann')
     // The browser logs every response that refuses.
     expect(board.faults.splice(0)).toEqual([expect.stringContaining('400')])
+  })
+
+  it('has a key for each usual action, and a palette that finds screens, actions and runs', async () => {
+    const { page, rp } = board
+    await rp.run(checkout, { cents: 100 }, { id: 'order-4000' })
+    await board.show('#/t/workflow%2Fcheckout%2Forder-4000')
+    await page.getByText('waits for signal approve').first().waitFor()
+    const dialog = page.getByRole('dialog')
+    for (const [key, title] of [
+      ['s', 'Send a signal'],
+      ['c', 'Cancel'],
+      ['f', 'Fork'],
+    ] as const) {
+      await page.keyboard.press(key)
+      await dialog.getByRole('heading', { name: title }).waitFor()
+      await page.keyboard.press('Escape')
+      await dialog.waitFor({ state: 'detached' })
+    }
+    // It did not fail: there is nothing to retry.
+    await page.keyboard.press('r')
+    await page.keyboard.press('Control+k')
+    await dialog.getByRole('heading', { name: 'Go to or do' }).waitFor()
+    await dialog.getByRole('option', { name: 'Signal…' }).waitFor()
+    expect(await dialog.getByRole('option', { name: 'Retry…' }).count()).toBe(0)
+    expect(await board.violations(null)).toEqual([])
+    await board.picture('palette')
+    await page.keyboard.type('order-4000')
+    await dialog.getByRole('option', { name: 'workflow/checkout/order-4000' }).waitFor()
+    await dialog.getByRole('combobox').fill('needs')
+    await dialog.getByRole('option', { name: 'Needs a person' }).waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Needs a person' }).waitFor()
+  })
+
+  it('counts what needs a person in the title of the tab, and groups the errors by their cause', async () => {
+    const { page } = board
+    await board.show('#/runs?attention=1')
+    const causes = page.getByRole('region', { name: 'Causes' })
+    await causes.getByRole('link', { name: /no courier for this address/ }).click()
+    await page.getByRole('link', { name: 'workflow/checkout/order-1004' }).waitFor()
+    await page.getByRole('link', { name: 'workflow/checkout/order-1005' }).waitFor({ state: 'detached' })
+    const shown = await page.locator('.causes strong').allInnerTexts()
+    expect(shown).toEqual(['1'])
+    await page.waitForFunction('/^\\(\\d+\\) Reprise$/.test(document.title)')
+    await board.picture('causes')
   })
 
   it('draws what flows through a pipeline as it flows, and says from when it is if it runs elsewhere', async () => {
@@ -274,10 +320,16 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByText('1 will be tried again').waitFor()
     await board.show('#/t/agent%2Fsupport%2Fticket-7')
     await page.getByRole('button', { name: 'Decide…' }).first().click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Decide' }).click()
-    await page.getByText(/told agent\/support\/ticket-7: approve/).waitFor()
-    // Nobody runs the session: what is left is not for a person to decide.
-    await page.getByText('no process runs it').first().waitFor()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('heading', { name: 'Approve refund?' }).waitFor()
+    await dialog.getByText('1999').waitFor()
+    await dialog.getByText('It cannot be undone.').waitFor()
+    expect(await board.violations(null)).toEqual([])
+    await board.picture('approve')
+    await dialog.getByRole('button', { name: 'Approve' }).click()
+    await page.getByText(/told agent\/support\/ticket-7: approve; the server resumes it/).waitFor()
+    // The server has the agent, so the session continues by itself.
+    await page.getByText('I refunded your order.').first().waitFor()
     await page.getByText('needs a person').waitFor({ state: 'detached' })
   })
 

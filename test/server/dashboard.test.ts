@@ -119,6 +119,24 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await page.getByRole('link', { name: 'workflow/checkout/order-1004' }).waitFor({ state: 'detached' })
   })
 
+  it('shows the status of each run and where it stands on a phone, beside nothing', async () => {
+    const { page } = board
+    await page.setViewportSize({ width: 390, height: 800 })
+    await board.show('#/runs?text=order-1003')
+    const row = page.getByRole('row', { name: /order-1003/ })
+    await row.locator('.stands').getByText('503 from the bank').waitFor()
+    const boxes = await Promise.all(
+      ['a', '.status', '.stands'].map(async (part) => (await row.locator(part).boundingBox())!),
+    )
+    const ends = boxes.map(({ x, width }) => x >= 0 && x + width <= 390)
+    expect(ends).toEqual([true, true, true])
+    // One under the other: none is squeezed by its neighbour.
+    for (const [i, { y, height }] of boxes.slice(0, -1).entries()) {
+      expect(boxes[i + 1]!.y).toBeGreaterThanOrEqual(y + height - 1)
+    }
+    await page.setViewportSize({ width: 1360, height: 860 })
+  })
+
   it('shows the id and the incarnation of the store, and the life and the branch of a timeline', async () => {
     const { page, rp } = board
     const { id, incarnation } = await hostOf(rp).kernel.identity.load(true)

@@ -2,8 +2,10 @@
 
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { job } from '../../src/layers/job/index.ts'
 import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { until } from '../support/until.ts'
 import { startServer, type TestServer } from './support.ts'
 
 let here: TestServer
@@ -124,4 +126,48 @@ it('finds an attribute by its whole value, and a word anywhere', async () => {
   expect(await ids('Customer=C17 greet')).toEqual(['workflow/greet/c17'])
   expect(await ids('customer=c')).toEqual([])
   expect(await ids('c17')).toEqual(['workflow/greet/c17', 'workflow/greet/c170'])
+})
+
+it('finds runs by their errors, and counts failed runs and dead letters among those that need a person, by cause', async () => {
+  const own = await startServer()
+  const pay = workflow('pay', async (ctx, order: string) => {
+    await ctx.step('charge', () => Promise.reject(new Error(`card of ${order} declined with 402`)), {
+      retry: { attempts: order === 'order-9' ? 5 : 1, backoff: '1h', backoffMax: '1h' },
+    })
+  })
+  const papers = job('papers', {
+    source: ['a', 'gone'],
+    key: (item: string) => item,
+    retry: { attempts: 1 },
+    each: async (item) => {
+      if (item === 'gone') throw new Error('404 for that paper')
+    },
+  })
+  for (const id of ['order-7', 'order-8']) {
+    const run = await own.rp.run(pay, id, { id })
+    await run.result().catch(() => undefined)
+  }
+  await own.rp.run(pay, 'order-9', { id: 'order-9' })
+  await own.rp.run(papers).result()
+  await until(async () => (await own.rp.head('workflow/pay/order-9'))?.status === 'waiting')
+  const found = async (query: string, as = 'owner') => {
+    const { value } = await own.ask(`/v1/search?${query}`, { as })
+    return { ...value, ids: value.timelines.map(({ timeline }: { timeline: string }) => timeline).sort() }
+  }
+  const orders = ['workflow/pay/order-7', 'workflow/pay/order-8', 'workflow/pay/order-9']
+  // A run that is retried has an error too; a dead letter has one of its own.
+  expect((await found('text=Declined')).ids).toEqual(orders)
+  expect((await found('text=declined+order-8')).ids).toEqual([orders[1]])
+  expect((await found('text=404')).ids).toEqual(['job/papers'])
+  const all = await found('')
+  expect([all.attention, all.causes]).toEqual([3, []])
+  const { ids, causes } = await found('attention=true')
+  expect(ids).toEqual(['job/papers', ...orders.slice(0, 2)])
+  expect(causes).toMatchObject([
+    { error: expect.stringContaining('card of … declined with 402'), count: 2 },
+    { error: 'Error: 404 for that paper', count: 1, timeline: 'job/papers' },
+  ])
+  for (const { times, count } of causes) expect(times.reduce((sum: number, n: number) => sum + n, 0)).toBe(count)
+  expect(await found('text=declined', 'bob')).toMatchObject({ ids: [], attention: 0 })
+  await own.close()
 })

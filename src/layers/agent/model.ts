@@ -82,8 +82,11 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
     exchanges: (timeline) => new SessionMail(timeline),
     outside: (state) => outsideOf(state as SessionState<unknown>),
     summarize(state) {
-      const { turn, status, waiting } = state as SessionState<unknown>
-      return { turn, status, ...(waiting && { waitsFor: waiting.reason ?? waiting.kind }) }
+      const { turn, status, waiting, calls } = state as SessionState<unknown>
+      if (!waiting) return { turn, status }
+      const { kind, tool, args, call, reason } = waiting
+      const effect = call === undefined ? undefined : calls.get(call)?.kind
+      return { turn, status, waitsFor: reason ?? kind, awaits: { kind, tool, args, effect } }
     },
     actions: {
       ...actions,

@@ -2,11 +2,14 @@
 // pointer to the right one.
 
 import { toHex } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { CompensationPlan } from '../../core/history/effects.ts'
+import { isWithin } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { RollbackOptions } from '../../engine/branch/rollback.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import type { ForkOptions } from '../../engine/model/fork-edit.ts'
+import { type ActionReport, modelsOf } from '../../engine/model/model.ts'
 import type { Consumer } from '../../engine/model/rollback-report.ts'
 import type { Before } from '../../engine/tools/before.ts'
 import { act, type PlainVerb } from '../../operations/act.ts'
@@ -49,9 +52,29 @@ function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call)
     async call(call) {
       const head = await call.head()
       await checkFamily(call, head)
-      return await act(call.engine, head, name, args(call), keyFor(call, name))
+      const report = await act(call.engine, head, name, args(call), keyFor(call, name))
+      return name === 'decide' ? resumed(call, report) : report
     },
   }
+}
+
+/**
+ * A decision counts when its session resumes. A server that has the agent's code resumes it; a session that is open in another
+ * process is read there.
+ */
+function resumed({ engine, params, server }: Call, report: ActionReport): ActionReport {
+  const timeline = params.timeline!
+  const { models } = hostOf(engine)
+  const isHere = server.definitions.some((each) => modelsOf(each).some(({ scope }) => isWithin(scope, timeline)))
+  const resume = models.find(timeline)?.actions?.resume
+  if (!isHere || server.readOnly || typeof resume !== 'function') return report
+  void (async () => {
+    const head = await engine.head(timeline)
+    if (head) await resume({ engine, head })
+  })().catch((error) => {
+    if (!isReprise(error, 'OWNED', 'CLOSED')) hostOf(engine).events.emit('problem', { where: timeline, error })
+  })
+  return { said: `${report.said.split(';')[0]}; the server resumes it`, facts: { ...report.facts, resumes: true } }
 }
 
 export const actionRoutes: readonly Route[] = [

@@ -42,13 +42,13 @@ export const searchRoutes: readonly Route[] = [
       text: {
         ...shapes.text,
         description:
-          'every word is part of the id, the status or an attribute; key=value is the whole value of an attribute',
+          'every word is part of the id, the status, an attribute or the error; key=value is the whole value of an attribute',
       },
       kind: { ...shapes.text, isList: true, description: 'only of these kinds' },
       status: { ...shapes.text, isList: true, description: 'only with one of these statuses' },
       attribute: { ...shapes.text, isList: true, description: 'only with this attribute: KEY=VALUE' },
       runs: { ...flag, description: 'only of kinds that start and end' },
-      attention: { ...flag, description: 'only those that wait for a person' },
+      attention: { ...flag, description: 'only those that need a person: held, failed, or with dead letters' },
       since: { type: 'integer', minimum: 0, description: 'changed at this time or later' },
       until: { type: 'integer', minimum: 0, description: 'changed before this time' },
       after: { ...shapes.text, description: 'what `next` was' },
@@ -59,7 +59,11 @@ export const searchRoutes: readonly Route[] = [
       total: { ...shapes.count, description: 'how many match' },
       statuses: { ...counts, description: 'of those that match all but the status, how many have which' },
       kinds: { ...counts, description: 'number of timelines by kind' },
-      attention: { ...shapes.count, description: 'of all timelines, how many wait for a person' },
+      attention: { ...shapes.count, description: 'of all timelines, how many need a person' },
+      causes: {
+        ...shapes.list({ type: 'object' }),
+        description: 'with attention: equal errors of the timelines that match, with counts over time',
+      },
       isPartial: { ...flag, description: 'the store has more timelines than can be searched' },
       now: shapes.millis,
       next: shapes.nextId,

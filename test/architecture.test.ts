@@ -177,8 +177,6 @@ const insideTheStore = [
   'src/layers/agent/session.ts: ${this.id}-similar-${n}',
   'src/layers/events/process-manager.ts: ${this.#name}:${at.timeline}@${at.seq}.${which}#${index}',
   'src/layers/pipeline/sinks/store.ts: ${pipeline}/${name}/${checkpoint}/${at}',
-  'src/layers/workflow/history/child-mail.ts: child:${this.#timeline}:${first + end.generation}',
-  'src/layers/workflow/run/ending.ts: child:${open.id}:${state.generation}',
 ]
 
 /** Texts made of the name, life or epoch of a timeline, run or pipeline and called a key, an id, a position or a revision. */

@@ -47,7 +47,7 @@ import { idOf, type Model, modelsOf } from '../model/model.ts'
 import type { ModelRegistry } from '../model/model-registry.ts'
 import type { Rollback } from '../model/rollback-report.ts'
 import type { FailureNotes } from '../storage/failure-notes.ts'
-import { type Kernel, submit } from '../storage/kernel.ts'
+import { type Kernel, newId, submit } from '../storage/kernel.ts'
 import { messageTo, openMessage, sendMessage } from '../storage/message.ts'
 import { soundHeads } from '../storage/sound-page.ts'
 import type { Identity } from '../storage/store-identity.ts'
@@ -392,8 +392,8 @@ export class Host implements Engine, LayerHost {
     return await sendMessage(this.kernel, timeline, kind, data, options)
   }
 
-  /** A message to send with a commit. */
-  message(timeline: string, kind: string, data: unknown, id: string): OutgoingMessage {
+  /** A message to send with a commit. Default: a new id, for a message that only this commit sends. */
+  message(timeline: string, kind: string, data: unknown, id: string = newId(this.random)): OutgoingMessage {
     return messageTo(this.kernel, timeline, kind, data, id)
   }
 

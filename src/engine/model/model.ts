@@ -173,6 +173,10 @@ export interface Transfer {
   leaves?(target: Target): Promise<readonly OutgoingMessage[]>
   /** Messages to others in the new store, sent in the commit that makes it visible there. */
   arrives?(target: Target): Promise<readonly OutgoingMessage[]>
+  /** The head of a copy under another id. Default: the head in the file. */
+  headOfCopy?(target: Target): Promise<HeadAgain>
+  /** Whether a copy under another id gets the unread messages of this kind that its original has. Default: all. */
+  copiesMail?(kind: string): boolean
 }
 
 export interface Target {

@@ -11,7 +11,7 @@ import type { Entity, Fold } from '../../engine/model/definition.ts'
 import type { Exchanged, ExchangeReader, SentMail } from '../../engine/model/exchange-reader.ts'
 import type { Actions, describes, Instead, Model, ModelEffect, Target } from '../../engine/model/model.ts'
 import { type Consumer, noEffects, type Rollback } from '../../engine/model/rollback-report.ts'
-import { sendDecision, type ToolVerdict } from './decision.ts'
+import { decisionKind, sendDecision, type ToolVerdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
 import { refuses, stands, tells } from './journal-rows.ts'
 import type { SessionRollback } from './options.ts'
@@ -53,6 +53,8 @@ export const agentKind: Model = {
   tells,
   actions,
   edits: sessionEdits(null),
+  // A decision is about the call of the original.
+  transfer: { copiesMail: (kind) => kind !== decisionKind },
 }
 
 /** When a session's state is checkpointed, unless the agent sets a policy. */

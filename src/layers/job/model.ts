@@ -78,7 +78,11 @@ export const jobKind: Model = {
     read: ({ engine, head }) => readLetters(engine, head.timeline),
     discard: ({ engine, head, key }, keys) => discardLetters(engine, head.timeline, keys, key),
   },
-  transfer: { stop: ({ engine, head }) => stopJob(engine, head.timeline, 'it is moved') },
+  transfer: {
+    stop: ({ engine, head }) => stopJob(engine, head.timeline, 'it is moved'),
+    // Requests are for the original.
+    copiesMail: () => false,
+  },
 }
 
 /**

@@ -105,7 +105,7 @@ export const workflowKind: Model = {
   },
   seals: sealResults,
   childrenAfter: (state, timeline, seq) => childrenAfter(state as RunState, timeline, seq),
-  exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
+  exchanges: (_, state) => new ChildMail(state as RunState),
   goesBackItself: true,
   transfer: {
     stays: whyItStays,
@@ -120,12 +120,21 @@ export const workflowKind: Model = {
       if (!started?.queue || end) return []
       return [enterMessage(engine, started.queue, head.timeline, started.queue.key ?? '', head.priority)]
     },
+    // A copy is executed at once, like a fork: it waits for its own child, queue place or decision.
+    headOfCopy: async ({ engine: rp, head }) => {
+      const engine = engineHostOf(rp)
+      const { started, end } = await stateOf(engine, head)
+      if (end || !started) return {}
+      return headOf({ started, end, isAdmitted: false }, head, engine)
+    },
+    // Admissions, results of children and requests of people are for the original.
+    copiesMail: (kind) => kind === 'signal' || kind === 'update',
   },
 }
 
 /** The run is due at once unless it is queued; its next owner determines and writes its actual waits. */
-function headOf(state: unknown, head: Head, { worker }: Surroundings): HeadAgain {
-  const { started, isAdmitted, end } = state as RunState
+function headOf(state: unknown, head: Head, { worker }: Pick<Surroundings, 'worker'>): HeadAgain {
+  const { started, isAdmitted, end } = state as Pick<RunState, 'started' | 'isAdmitted' | 'end'>
   if (end) return { status: end.kind, queue: null, wakeup: null, attributes: { problem: null } }
   const queue = queueOf({ name: nameOf(head.timeline) })
   if (started?.queue && !isAdmitted) return { status: 'queued', queue, wakeup: null }

@@ -24,6 +24,7 @@ import { entriesOf, type Point } from '../../history/history.ts'
 import { existing, locate } from '../../history/locate.ts'
 import { readManifest } from '../../history/recover.ts'
 import { checkSameKind, refuseOfStore } from '../../model/first-segment.ts'
+import type { HeadAgain } from '../../model/model.ts'
 import { checkChunkSize, stateIo } from '../../snapshot/kernel-io.ts'
 import { restoreState, verifyChunks } from '../../snapshot/restore.ts'
 import { identityAttribute } from '../../storage/carried-identity.ts'
@@ -51,8 +52,16 @@ export interface Imported extends Coordinate {
   readonly isSame?: boolean
 }
 
-/** The model's messages about a timeline that arrives; sent in the commit that makes it visible. */
-export type Arrival = (head: Head) => Promise<readonly OutgoingMessage[]>
+/** The model's part in the commit that makes a timeline visible. `isCopy`: it arrives under another id. */
+export type Arrival = (head: Head, isCopy: boolean) => Promise<Arriving>
+
+export interface Arriving {
+  readonly send: readonly OutgoingMessage[]
+  /** Replaces parts of the head in the file. */
+  readonly head?: HeadAgain
+  /** Whether unread messages of this kind in the file arrive. */
+  takes(kind: string): boolean
+}
 
 /** Throws if a timeline of the file may not arrive under another id. */
 export type Admission = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => Promise<void>
@@ -271,7 +280,7 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header, change: str
 }
 
 /** An import that has begun. */
-interface Arriving {
+interface Incoming {
   readonly kernel: Kernel
   readonly id: TimelineId
   readonly begun: Begun
@@ -281,11 +290,11 @@ interface Arriving {
 }
 
 /** Stores the content of the file, and returns the commit that opens the timeline. */
-async function fill(arriving: Arriving): Promise<Commit> {
-  const { kernel, id, begun, header } = arriving
+async function fill(incoming: Incoming): Promise<Commit> {
+  const { kernel, id, begun, header } = incoming
   const hold = await ChunkHold.begin(kernel)
   try {
-    const { at, chunks, records, messages } = await receive(arriving, hold)
+    const { at, chunks, records, messages } = await receive(incoming, hold)
     if (at.seq !== header.seq || !equalBytes(at.digest, header.digest)) {
       const what = `the history in the file ends at ${at.seq}, its header contains ${header.seq}`
       throw new RepriseError('NOT_A_SAVEPOINT', what)
@@ -293,7 +302,7 @@ async function fill(arriving: Arriving): Promise<Commit> {
     checkOpens(header, records)
     const guard = { epoch: begun.epoch, ...at }
     await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
-    return await opening(arriving, guard, messages)
+    return await opening(incoming, guard, messages)
   } finally {
     hold.end()
   }
@@ -306,7 +315,7 @@ interface Received {
   readonly messages: readonly TransferredMessage[]
 }
 
-async function receive({ kernel, id, begun, header, frames }: Arriving, hold: ChunkHold): Promise<Received> {
+async function receive({ kernel, id, begun, header, frames }: Incoming, hold: ChunkHold): Promise<Received> {
   const chunks: Digest[] = []
   const records: ManifestRecord[] = []
   const messages: TransferredMessage[] = []
@@ -346,22 +355,29 @@ async function receiveRun(kernel: Kernel, id: TimelineId, begun: Begun, at: Poin
 }
 
 async function opening(
-  { kernel, id, header, arrive }: Arriving,
+  { kernel, id, header, arrive }: Incoming,
   guard: { readonly epoch: number } & Point,
   messages: readonly TransferredMessage[],
 ): Promise<Commit> {
   const now = kernel.worker.now(id)
-  const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
-  const send = [...messages.map((message) => readdress(kernel, id, message)), ...told]
+  const here = { ...(await existing(kernel, id)), priority: header.priority ?? 0 }
+  const { send: told, head: changed, takes } = await arrive(here, id !== header.timeline)
+  const mail = messages.filter(({ kind }) => takes(kind)).map((message) => readdress(kernel, id, message))
+  const send = [...mail, ...told]
   return {
     operation: newOperation(kernel.random),
     guard: { timeline: id, ...guard },
-    attributes: { ...header.attributes, [movedAttribute]: null, [heldAttribute]: null, [importingAttribute]: null },
     status: header.status ?? 'open',
     queue: header.queue ?? null,
     priority: header.priority ?? 0,
     // Its owner is not here: it is due at once.
     wakeup: header.wasOwned && header.queue ? now : (header.wakeup ?? null),
+    // A file from an earlier sequence has no head.
+    ...(header.status !== undefined && changed),
+    attributes: {
+      ...{ ...header.attributes, ...changed?.attributes },
+      ...{ [movedAttribute]: null, [heldAttribute]: null, [importingAttribute]: null },
+    },
     ...(send.length > 0 && { send }),
     release: true,
   }

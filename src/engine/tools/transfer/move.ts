@@ -176,8 +176,13 @@ export async function importHere(
 }
 
 async function importUnder(host: Host, path: string, options: ImportOptions, note: ChangeNote): Promise<Imported> {
-  const arrive: Arrival = async (head) =>
-    (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
+  const arrive: Arrival = async (head, isCopy) => {
+    const { arrives, headOfCopy, copiesMail } = host.models.find(head.timeline)?.transfer ?? {}
+    const target = { engine: host, head }
+    const send = (await arrives?.(target)) ?? []
+    const changed = isCopy && (await headOfCopy?.(target))
+    return { send, ...(changed && { head: changed }), takes: (kind) => !isCopy || (copiesMail?.(kind) ?? true) }
+  }
   const admitted = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => admit(host, id, isSameAs)
   const stored = (timelines: number) => note.progress(timelines)
   const made = await importTimelines(host.kernel, path, options, arrive, admitted, note.id, false, stored).catch(

@@ -79,7 +79,7 @@ export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): P
   const owns = open.inherited.length > 0 && liveIdOf(open.inherited[0]!.timeline) !== open.id
   const data = {
     ...{ from: state.keyBase, isCopy: true, identity, seed: newSeed(kernel), after: lastSeq(state.journal) },
-    ...(owns && { owns }),
+    ...(owns && { owns, ...(open.life > 1 && { life: open.life }) }),
   }
   const time = Math.max(kernel.worker.now(open.id), state.lastAt)
   await open.write([{ type: 'forked', data, time }], owns ? { attributes: { [scheduleAttribute]: null } } : {})

@@ -17,8 +17,13 @@ interface Noted {
 
 const outcomes = new Set(['done', 'failed', 'timer', 'child'])
 
+/** The id of a child's report. A child whose id was used before has another key base: its report is no repetition. */
+export function reportId({ keyBase }: Pick<RunState, 'keyBase'>, generation: number): string {
+  return `child:${keyBase}:${generation}`
+}
+
 export class ChildMail implements ExchangeReader {
-  readonly #timeline: string
+  readonly #state: RunState
   readonly #generationNow: number
   #parent: ParentLink | undefined
   #generation = 0
@@ -26,10 +31,10 @@ export class ChildMail implements ExchangeReader {
   #children: Noted[] = []
   #ends: { readonly seq: number; readonly generation: number; readonly news: unknown }[] = []
 
-  constructor(timeline: string, { started, generation }: RunState) {
-    this.#timeline = timeline
-    this.#generationNow = generation
-    this.#parent = started?.parent
+  constructor(state: RunState) {
+    this.#state = state
+    this.#generationNow = state.generation
+    this.#parent = state.started?.parent
   }
 
   read({ seq, type, data: given }: { readonly seq: number; readonly type: string; readonly data: unknown }): void {
@@ -58,7 +63,7 @@ export class ChildMail implements ExchangeReader {
         : this.#ends.map((end): SentMail => {
             return {
               seq: end.seq,
-              id: `child:${this.#timeline}:${first + end.generation}`,
+              id: reportId(this.#state, first + end.generation),
               to: parent.timeline,
               kind: 'child',
               value: { command: parent.command, ...(end.news as object) },

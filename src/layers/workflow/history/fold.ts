@@ -180,7 +180,9 @@ const ofTheRun: Readonly<Record<string, Handler>> = {
   },
   forked: (next, data, entry) => ({
     ...next,
-    ...(data.isCopy ? { identity: data.identity } : { ...identified(entry.timeline, data), end: null, rolling: null }),
+    ...(data.isCopy ? { identity: data.identity } : { end: null, rolling: null }),
+    // Under another id: the children of the run have names of their own.
+    ...((data.owns || !data.isCopy) && identified(entry.timeline, data)),
     ...(data.seed !== undefined && { salts: [...(next.salts ?? []), { after: data.after, salt: data.seed }] }),
     open: withoutKeys(next.open),
     ...(data.owns && { ...withoutOriginal(next), rolling: null }),

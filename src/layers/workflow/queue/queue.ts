@@ -1,5 +1,6 @@
 // Queues: limits across all processes. A run with a queue waits for its admission. The queue is a timeline of its own
-// that counts the admitted runs, and the two communicate by mail, so a crash neither loses nor duplicates a place.
+// that counts the admitted runs, and the two communicate by mail, so a crash neither loses nor duplicates a place. Each
+// message is sent by one commit and has an id of its own: a run may enter again under an id that was used before.
 
 import { resolveRate } from '../../../core/calls/rate.ts'
 import { type MessageId, timelineId } from '../../../core/coordinate.ts'
@@ -53,15 +54,14 @@ export function enterMessage(
   key: string,
   priority: number,
 ): OutgoingMessage {
-  return engine.message(prefix + to.name, 'enter', { run, key, priority }, `enter:${run}`)
+  return engine.message(prefix + to.name, 'enter', { run, key, priority })
 }
 
 /** The mail to the queue when a run ends. */
 export function leaveMessages(engine: Host, timeline: string, state: RunState): OutgoingMessage[] {
   const name = state.started?.queue?.name
   if (name === undefined) return []
-  const generation = state.generation === 0 ? '' : `:${state.generation}`
-  return [engine.message(prefix + name, 'leave', { run: timeline }, `leave:${timeline}${generation}`)]
+  return [engine.message(prefix + name, 'leave', { run: timeline })]
 }
 
 const served = new WeakMap<Host, Set<string>>()
@@ -138,7 +138,7 @@ async function letIn(engine: Host, open: OpenTimeline<QueueState>, runs: readonl
   const time = engine.now(open.id)
   await open.write(
     runs.map((run) => ({ type: 'granted', data: { run }, time })),
-    { send: runs.map((run) => engine.message(run, 'admit', {}, `admit:${run}`)) },
+    { send: runs.map((run) => engine.message(run, 'admit', {})) },
   )
 }
 

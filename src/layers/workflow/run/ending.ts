@@ -10,6 +10,7 @@ import type { Queries } from '../commands/queries.ts'
 import type { Saga } from '../commands/saga.ts'
 import { dropSqlRows, type SqlResultsRun } from '../commands/transaction.ts'
 import type { Signals } from '../commands/waits.ts'
+import { reportId } from '../history/child-mail.ts'
 import { cancelsReturned, failsUnseen } from '../history/entries.ts'
 import { cancelledError, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
@@ -235,11 +236,11 @@ export class Ending {
     news: { result?: unknown; error?: unknown },
     along: CommitExtras = {},
   ): Promise<void> {
-    const { host, open, state } = this.#run
+    const { host, state } = this.#run
     const parent = state.started?.parent
     const send = this.#leaveQueue()
     if (parent && !parent.detached) {
-      const id = `child:${open.id}:${state.generation}`
+      const id = reportId(state, state.generation)
       send.push(host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
     }
     const released = this.#release(entry, status, send, { ...dropSqlRows(this.#run), ...along })

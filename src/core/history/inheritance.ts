@@ -17,6 +17,9 @@ export interface Inherited {
 /** Inherited stretches from an import, as JSON. */
 export const inheritedAttribute = '$inherited'
 
+/** The timeline that the newest stretch from an import is from: finds forks and copies of a timeline by query. */
+export const originalAttribute = '$original'
+
 type Attributes = Readonly<Record<string, Attribute>>
 
 interface Ancestor {
@@ -49,6 +52,13 @@ export function importedInheritance(attributes: Attributes | undefined): Require
   if (typeof text !== 'string') return []
   const stretches = JSON.parse(text) as readonly (readonly [string, number, string | null])[]
   return stretches.map(([timeline, upTo, identity]) => ({ timeline, upTo, identity }))
+}
+
+/** The timeline that wrote the newest stretch from an import; null: nothing is inherited. */
+export function importedOriginal(attributes: Readonly<Record<string, Attribute | null>>): string | null {
+  const text = attributes[inheritedAttribute]
+  const [newest] = typeof text === 'string' ? importedInheritance({ [inheritedAttribute]: text }) : []
+  return newest ? liveIdOf(newest.timeline) : null
 }
 
 /** The attribute; null: nothing is inherited. If there are too many stretches, the newest represents those below it. */

@@ -4,7 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { inheritedBy } from '../../core/history/inheritance.ts'
+import { importedInheritance, inheritedBy, originalAttribute } from '../../core/history/inheritance.ts'
 import { archivedFrom, isWithin, liveIdOf } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { cursorHolds } from '../feed/cursor-holds.ts'
@@ -14,7 +14,7 @@ import type { Consumer } from '../model/rollback-report.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Origin } from '../storage/store-identity.ts'
 import { commitAside } from '../writing/shared-commit.ts'
-import { exchangedBy, unreadMail } from './exchanges.ts'
+import { exchangedBy, mailKey, unreadMail } from './exchanges.ts'
 
 /** The scopes of a feed reader, and whether it reads events of forks. */
 export interface Reads {
@@ -24,6 +24,9 @@ export interface Reads {
 
 /** On the catalog of a projection, or the timeline of a reader: its `Reads`, as JSON. */
 export const readsAttribute = '$reads'
+
+/** On a child: the timeline of its parent. A fork or a copy of the child has none. */
+export const parentAttribute = '$parent'
 
 /** On a timeline whose text is streamed to readers without a timeline: the last streamed entry and its history. */
 const streamedAttribute = '$streamed'
@@ -41,6 +44,7 @@ const readers = [
 
 const forksMax = 200
 const readersMax = 1000
+const childrenMax = 1000
 const reportMax = 1000
 
 /** @example (await consumersOf(kernel, head, 10)).map(({ what }) => what) */
@@ -107,24 +111,42 @@ function consumedError(timeline: string, seq: number, consumers: readonly Consum
   return new RepriseError('CONSUMED', what, { timeline, seq, consumers })
 }
 
-async function forksAfter({ store }: Kernel, { timeline }: Head, seq: number): Promise<Consumer[]> {
-  const forks = await store.timelines({ parent: timeline, limit: forksMax })
-  return forks
-    .filter((fork) => fork.base!.seq > seq && liveIdOf(fork.timeline) !== liveIdOf(timeline))
-    .map((fork) => ({
-      kind: 'fork',
-      timeline: fork.timeline,
-      what: `${fork.timeline} was forked at ${fork.base!.seq}`,
-    }))
+/** A fork rests on the timeline, or on the archive of an earlier rollback; an imported one names its original. */
+async function forksAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
+  const { store, identity } = kernel
+  const live = liveIdOf(head.timeline)
+  const lineage = await lineageOf(kernel, head)
+  // The last sequence of each part that this branch contains: later entries of an archive are undone already.
+  const upTo = new Map(
+    lineage.map(({ timeline }, i) => [timeline as string, lineage[i - 1]?.base?.seq ?? Number.POSITIVE_INFINITY]),
+  )
+  const found = new Map<string, number>()
+  const note = (fork: Head, from: string, at: number) => {
+    if (at > seq && at <= (upTo.get(from) ?? at) && liveIdOf(fork.timeline) !== live) found.set(fork.timeline, at)
+  }
+  for (const timeline of upTo.keys()) {
+    if (liveIdOf(timeline) !== live) continue
+    const forks = await store.timelines({ parent: timeline as TimelineId, limit: forksMax })
+    for (const fork of forks) note(fork, timeline, fork.base!.seq)
+  }
+  const own = identity.origin(head).identity
+  for (const fork of await store.timelines({ attributes: { [originalAttribute]: live }, limit: forksMax })) {
+    const [from] = importedInheritance(fork.attributes)
+    if (from && (from.identity ?? own) === own) note(fork, from.timeline, from.upTo)
+  }
+  return [...found].map(([timeline, at]) => ({ kind: 'fork', timeline, what: `${timeline} was forked at ${at}` }))
 }
 
-/** A running reader counts as having read everything: its state may be ahead of its cursor. */
+/**
+ * A running reader counts as having read everything: its state may be ahead of its cursor. The stored state of a closed
+ * projection is ahead of its cursor, too.
+ */
 async function readersAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
   const found: Consumer[] = []
   const id = (archivedFrom(head.timeline) ?? head.timeline) as TimelineId
   const isFork = inheritedBy(await lineageOf(kernel, head)).length > 0
-  const cursors = await kernel.store.cursors()
-  const holds = (await cursorHolds(kernel, [id])).get(id) ?? []
+  const cursors = [...(await kernel.store.cursors()), ...(await storedPositions(kernel))]
+  const holds = (await cursorHolds(kernel, [id], cursors)).get(id) ?? []
   for (const { kind, prefix, cursor } of readers) {
     const heads = await kernel.store.timelines({ prefix, limit: readersMax })
     for (const reader of heads.filter(({ attributes }) => reads(attributes[readsAttribute], id, isFork))) {
@@ -142,6 +164,14 @@ async function readersAfter(kernel: Kernel, head: Head, seq: number): Promise<Co
     }
   }
   return found
+}
+
+/** The positions of the states that projections in memory have stored, beside their cursors. */
+async function storedPositions({ store }: Kernel): Promise<{ readonly name: string; readonly position: string }[]> {
+  const heads = await store.timelines({ prefix: 'projection/', limit: readersMax })
+  return heads.flatMap(({ timeline, attributes: { position } }) => {
+    return typeof position === 'string' ? [{ name: `${timeline}@state`, position }] : []
+  })
 }
 
 function reads(noted: unknown, timeline: string, isFork: boolean): boolean {
@@ -181,9 +211,10 @@ async function mailAfter(kernel: Kernel, head: Head, seq: number): Promise<Consu
   const sent = (await exchangedBy(kernel, head)).sent.filter((mail) => mail.seq > seq)
   const heads = await kernel.store.head([...new Set(sent.map(({ to }) => to as TimelineId))])
   const receivers = heads.filter((each): each is Head => each !== null)
-  const unread = new Set((await unreadMail(kernel, receivers)).map(({ id }) => id))
+  // A group that was restored sends mail again, under another id.
+  const unread = new Set((await unreadMail(kernel, receivers)).map(mailKey))
   return sent
-    .filter(({ to, id }) => receivers.some(({ timeline }) => timeline === to) && !unread.has(id))
+    .filter(({ to, id }) => receivers.some(({ timeline }) => timeline === to) && !unread.has(mailKey({ to, id })))
     .map(({ to, kind, seq: at }) => ({ kind: 'mail', timeline: to, what: `${to} took the ${kind} message of ${at}` }))
 }
 
@@ -191,6 +222,7 @@ async function childrenAfter(kernel: Kernel, head: Head, seq: number): Promise<C
   const model = kernel.models.find(head.timeline)
   if (!model?.childrenAfter || !model.fold) return []
   const { state } = await recover(kernel, head, model.fold)
-  const children = model.childrenAfter(state.value, head.timeline, seq)
+  const known = await kernel.store.timelines({ attributes: { [parentAttribute]: head.timeline }, limit: childrenMax })
+  const children = model.childrenAfter(state.value, head.timeline, seq, known)
   return children.map((timeline) => ({ kind: 'child', timeline, what: `${timeline} was started` }))
 }

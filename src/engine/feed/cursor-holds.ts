@@ -4,7 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { FeedPage, FeedPosition } from '../../core/store/ports.ts'
+import type { CursorRow, FeedPage, FeedPosition } from '../../core/store/ports.ts'
 import type { CursorHold } from '../checkpoint/retain.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
@@ -12,14 +12,18 @@ const pageRuns = 1000
 /** A cursor further behind than this many pages is followed no further: entries beyond count as passed. */
 const pagesMax = 200
 
-/** For these timelines, the sequence that each cursor has passed; a timeline that all have passed is not in the map. */
+/**
+ * For these timelines, the sequence that each cursor has passed; a timeline that all have passed is not in the map. Default: all
+ * cursors of the store.
+ */
 export async function cursorHolds(
   kernel: Kernel,
   timelines: readonly TimelineId[],
+  cursors?: readonly Pick<CursorRow, 'name' | 'position'>[],
 ): Promise<ReadonlyMap<TimelineId, readonly CursorHold[]>> {
   const holds = new Map<TimelineId, CursorHold[]>()
   if (timelines.length === 0) return holds
-  for (const { name, position } of await kernel.store.cursors()) {
+  for (const { name, position } of cursors ?? (await kernel.store.cursors())) {
     const left = new Set(timelines)
     let after = position
     for (let page = 0; page < pagesMax && left.size > 0; page++) {

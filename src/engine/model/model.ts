@@ -89,8 +89,11 @@ export interface Model {
    * the model sends no messages that its history records.
    */
   exchanges?(timeline: string, state: unknown): ExchangeReader
-  /** The timelines of the children that it started after a sequence. */
-  childrenAfter?(state: unknown, timeline: string, seq: number): readonly string[]
+  /**
+   * The timelines of the children that it started after a sequence, and of those that still run for it. `known`: its
+   * children in the store (consumers.ts).
+   */
+  childrenAfter?(state: unknown, timeline: string, seq: number, known: readonly Head[]): readonly string[]
   /** Feed readers derive state from its entries, so a rollback appends an entry to the new branch for them. */
   readonly tellsReaders?: boolean
   /** Single entries can be erased: the remaining entries still fold into a meaningful state. */

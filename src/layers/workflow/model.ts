@@ -104,7 +104,7 @@ export const workflowKind: Model = {
     if (verb === 'rollback' && seq !== undefined) await undoneBy(target, seq)
   },
   seals: sealResults,
-  childrenAfter: (state, timeline, seq) => childrenAfter(state as RunState, timeline, seq),
+  childrenAfter: (state, timeline, seq, known) => childrenAfter(state as RunState, timeline, seq, known),
   exchanges: (_, state) => new ChildMail(state as RunState),
   goesBackItself: true,
   transfer: {

@@ -1,5 +1,7 @@
 // Names of runs: their timelines, their claim queue, and their final statuses.
 
+import { parentAttribute } from '../../engine/branch/consumers.ts'
+
 export const workflowPrefix = 'workflow/'
 
 /** The queue from which workers claim the definition's runs. */
@@ -17,3 +19,9 @@ export const endings: ReadonlySet<string> = new Set(['completed', 'failed', 'can
 
 /** The attribute that names the schedule that started a run. Its forks have none. */
 export const scheduleAttribute = 'schedule'
+
+/** The attribute of a child with the command of its parent, and the generation of that. Its forks have none. */
+export const commandAttribute = '$command'
+
+/** Removes the attributes of a run that its forks and copies do not have. */
+export const withoutOriginal = { [scheduleAttribute]: null, [parentAttribute]: null, [commandAttribute]: null }

@@ -14,7 +14,7 @@ import {
 } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { lastSeq, unpackEntries, verifyEntries } from '../../../core/history/entry-run.ts'
-import { inheritedAttribute } from '../../../core/history/inheritance.ts'
+import { importedOriginal, inheritedAttribute, originalAttribute } from '../../../core/history/inheritance.ts'
 import { checkIn, isRedacted } from '../../../core/history/redacted.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/store/ports.ts'
 import { checkAttributes } from '../../../core/store/shapes.ts'
@@ -222,7 +222,8 @@ async function importOne(
     const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
     const identity = await kernel.identity.arriving(await existing(kernel, id), header.carried, how)
     const inherited = how.isBeside && { [inheritedAttribute]: inheritanceBeside(kernel, header) }
-    const attributes = { ...last.attributes, [identityAttribute]: identity, ...inherited }
+    const arrived = { ...last.attributes, [identityAttribute]: identity, ...inherited }
+    const attributes = { ...arrived, [originalAttribute]: importedOriginal(arrived) }
     return { imported: { ...imported, epoch: begun.epoch }, begun, last: { ...last, attributes } }
   } catch (error) {
     await leave(kernel, { begun, imported }, error)

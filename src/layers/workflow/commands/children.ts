@@ -2,14 +2,14 @@
 // started.
 
 import { isPassingStoreFailure } from '../../../core/errors.ts'
-import type { Clock } from '../../../core/store/ports.ts'
+import type { Clock, Head } from '../../../core/store/ports.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import type { AnyWorkflow, ChildOptions, StepCall } from '../context.ts'
 import { namesDetached, namesParent, type ParentLink } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
 import type { RunState } from '../history/state.ts'
-import { nameOf, workflowPrefix } from '../names.ts'
+import { commandAttribute, endings, nameOf, workflowPrefix } from '../names.ts'
 import type { CommandRun } from '../run/asking.ts'
 import type { Scope } from '../run/scope.ts'
 import type { Saga } from './saga.ts'
@@ -152,14 +152,25 @@ function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string
   return `${workflow}${parent}${generation}.${own}`
 }
 
-/** The timelines of children whose start or end was recorded after `seq`. */
-export function childrenAfter(state: RunState, timeline: string, seq: number): string[] {
+/** The timelines of children whose start or end was recorded after `seq`, and of those that run: a rollback leaves them. */
+export function childrenAfter(state: RunState, timeline: string, seq: number, known: readonly Head[]): string[] {
   const name = nameOf(timeline)
   const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }
-  return itemsOf(state.journal).flatMap((item) => {
+  // The newest generation of a command counts.
+  const oldestFirst = [...known].sort((a, b) => a.createdAt - b.createdAt)
+  const byCommand = new Map(oldestFirst.map((child) => [commandOf(child), child.timeline as string]))
+  const recorded = itemsOf(state.journal).flatMap((item) => {
     const of = 'id' in item && item.seq > seq ? /~(child|start):([^/]+?)(?:#\d+)?$/.exec(item.id) : null
     if (!of || !('id' in item)) return []
     const id = item.kind === 'done' && typeof item.result === 'string' ? item.result : childIdOf(run, item.id)
-    return [`${workflowPrefix}${of[2]}/${id}`]
+    return [byCommand.get(item.id) ?? `${workflowPrefix}${of[2]}/${id}`]
   })
+  const running = known.filter((child) => !endings.has(child.status) && commandOf(child).includes('~child:'))
+  return [...new Set([...recorded, ...running.map((child) => child.timeline)])]
+}
+
+/** The command of the parent that started this child, without its generation. */
+function commandOf({ attributes }: Head): string {
+  const text = String(attributes[commandAttribute] ?? '')
+  return text.slice(text.indexOf(':') + 1)
 }

@@ -15,7 +15,7 @@ import type { Item } from '../history/entries.ts'
 import { commandIdOf, hasName } from '../history/find-step.ts'
 import { itemsOf } from '../history/journal.ts'
 import { lastSeq, type RunState } from '../history/state.ts'
-import { nameOf, queueOf, scheduleAttribute } from '../names.ts'
+import { nameOf, queueOf, withoutOriginal } from '../names.ts'
 import { enterMessage } from '../queue/queue.ts'
 import { newSeed } from '../run/chance.ts'
 import { readableId } from '../run/scope.ts'
@@ -58,7 +58,7 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
         queue: queueOf({ name: nameOf(id) }),
         wakeup: queued ? null : now,
         status: queued ? 'queued' : 'waiting',
-        attributes: { [scheduleAttribute]: null },
+        attributes: withoutOriginal,
         ...(queued && { send: [enterMessage(engine, queued, id, queued.key ?? '', 0)] }),
       },
     }
@@ -82,7 +82,7 @@ export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): P
     ...(owns && { owns, ...(open.life > 1 && { life: open.life }) }),
   }
   const time = Math.max(kernel.worker.now(open.id), state.lastAt)
-  await open.write([{ type: 'forked', data, time }], owns ? { attributes: { [scheduleAttribute]: null } } : {})
+  await open.write([{ type: 'forked', data, time }], owns ? { attributes: withoutOriginal } : {})
 }
 
 function editStep(at: unknown, { set, unset, by }: ForkEdit, timeline: string): EditedFork {

@@ -4,13 +4,14 @@ import type { Codec } from '../../../core/codec/codec.ts'
 import { equalBytes, timelineId } from '../../../core/coordinate.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { parentAttribute } from '../../../engine/branch/consumers.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import type { OpenTimeline } from '../../../engine/writing/timeline.ts'
 import type { AnyWorkflow, ChildOptions } from '../context.ts'
 import { foldOf } from '../fold-of.ts'
 import { behaviour, type ParentLink } from '../history/entries.ts'
 import type { RunState } from '../history/state.ts'
-import { queueOf } from '../names.ts'
+import { commandAttribute, queueOf } from '../names.ts'
 import type { StartOptions } from '../options.ts'
 import { ensureQueue, enterMessage } from '../queue/queue.ts'
 import { newSeed } from '../run/chance.ts'
@@ -71,7 +72,10 @@ function makeRun(engine: Host, definition: AnyWorkflow, id: string, start: Start
     queue: queueOf(definition),
     wakeup: queued ? null : now + delayMs,
     status: isHere ? 'running' : queued ? 'queued' : 'waiting',
-    attributes: { ...options.attributes, workflow: definition.name },
+    attributes: {
+      ...{ ...options.attributes, workflow: definition.name },
+      ...(parent && { [parentAttribute]: parent.timeline, [commandAttribute]: parent.command }),
+    },
     ...(options.priority !== undefined && { priority: options.priority }),
     ...(!isHere && { release: true }),
     ...(queued && { send: [enterMessage(engine, queued, timeline, options.queueKey ?? '', options.priority ?? 0)] }),

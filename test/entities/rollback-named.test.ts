@@ -117,7 +117,9 @@ onEveryStore('a plan of a rollback', (world) => {
     await a.send('b', 'in transit')
     await Promise.all([a.close(), b.close()])
     await rp.groups.capture('both', [a.timeline, b.timeline])
-    await (await rp.open(echo, 'b')).turn('two')
+    const first = await rp.open(echo, 'b')
+    expect(await first.receive()).toHaveLength(1)
+    await first.close()
     await rp.groups.restore({ cut: 'both' })
     // The message was sent again, and nobody has read it.
     expect(await consumersOf(rp, a.timeline, seq)).toEqual([])

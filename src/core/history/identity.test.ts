@@ -44,13 +44,15 @@ test('a million keys of one run are a million keys', () => {
   expect(keys.size).toBe(1_000_000)
 })
 
-test('a million runs, and the first key of each, are two million ids', () => {
+test('a million runs of many stores, namespaces, lives and forks, and the first key of each, are two million ids', () => {
   const runs = 1_000_000
-  const store = { id: 'f'.repeat(32) }
+  const stores = Array.from({ length: 10 }, (_, i) => ({ id: String(i).repeat(32) }))
+  const part = (i: number, below: number, count: number) => Math.floor(i / below) % count
   // The first 64 bits: among two million keys, two are equal by chance once in nine million times.
   const starts = new BigUint64Array(2 * runs)
   for (let i = 0; i < runs; i++) {
-    const identity = identityOf(sha256, store, 'shop', timelineId(`workflow/pay/order-${i}`), 1)
+    const id = timelineId(`workflow/pay/order-${part(i, 2000, 500)}${part(i, 1000, 2) === 1 ? '-fork' : ''}`)
+    const identity = identityOf(sha256, stores[part(i, 100, 10)]!, `shop-${part(i, 10, 10)}`, id, 1 + (i % 10))
     const key = intentKey(sha256, { identity, generation: 0, model: 'workflow', name: 'charge', parts: ['charge'] })
     starts[2 * i] = BigInt(`0x${identity.slice(0, 16)}`)
     starts[2 * i + 1] = BigInt(`0x${key.slice('charge-'.length, 'charge-'.length + 16)}`)

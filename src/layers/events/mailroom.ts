@@ -51,15 +51,19 @@ export class Mailroom<State> {
 
   /** Opens the aggregate without ownership; the first command takes it. */
   async open(id: string, options: OpenOptions): Promise<OpenAggregate<State>> {
-    const opening = this.#openAggregates.get(id) ?? this.#begin(id, options)
-    const live = await opening
-    live.holders += 1
-    return live
+    for (;;) {
+      const live = await (this.#openAggregates.get(id) ?? this.#begin(id, options))
+      // Its last holder may have closed it during the wait: no poll would find mail for it any more.
+      if (live.isClosed) continue
+      live.holders += 1
+      return live
+    }
   }
 
   async close(live: OpenAggregate<State>): Promise<void> {
     live.holders -= 1
     if (live.holders > 0) return
+    live.isClosed = true
     this.#openAggregates.delete(live.id)
     await live.close()
   }

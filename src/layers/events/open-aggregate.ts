@@ -68,6 +68,8 @@ export class OpenAggregate<State> {
   #queue: (Request<State> | Task)[] = []
   #isBusy = false
   holders = 0
+  /** Its last holder has closed it. */
+  isClosed = false
 
   constructor(
     engine: Host,

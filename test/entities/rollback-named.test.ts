@@ -1,5 +1,5 @@
-// The plan of a rollback names consumers that are easily missed: children that still run or have ids of their own, projections that
-// are closed, and forks and mail of a timeline that was rolled back, restored or imported before.
+// The plan of a rollback names consumers that are easily missed: children that still run or have ids of their own, projections
+// that are closed, and forks and mail of a timeline that was rolled back, restored or imported before.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

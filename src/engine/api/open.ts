@@ -65,6 +65,9 @@ export interface Ports {
  * const many = await open({ shards: ['postgres://a/app', 'postgres://b/app'] })
  */
 export async function open(url?: string | Options, given: Options = {}): Promise<Reprise> {
+  if (url !== undefined && typeof url !== 'string' && (typeof url !== 'object' || url === null)) {
+    throw new RepriseError('INVALID_ARGUMENT', `open takes the address of a store as text (got ${String(url)})`, {})
+  }
   const options = typeof url === 'object' ? url : given
   checkOpenOptions(options)
   const location = locationOf(typeof url === 'object' ? undefined : url, options.shards)

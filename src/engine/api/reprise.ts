@@ -85,6 +85,10 @@ export class Reprise extends StoreTools {
       ? [id?: NoInfer<Id>, options?: OpenOptions]
       : [id: NoInfer<Id>, options?: OpenOptions]
   ): Pending<Handle> {
+    if (id !== undefined) {
+      const refusal = refusalOf(id, 'open()')
+      if (refusal) return pending(Promise.reject(refusal))
+    }
     return pending(this.#host.open(definition as Entity<Handle>, id, options))
   }
 
@@ -102,6 +106,9 @@ export class Reprise extends StoreTools {
       this.#host.check()
       checkDefinition(definition, runs, 'run()')
       const [input, options] = splitArguments('run()', definition, given)
+      const { id } = (options ?? {}) as { readonly id?: unknown }
+      const refusal = id === undefined ? null : refusalOf(id, 'run()')
+      if (refusal) throw refusal
       return pending(definition[runs](this.#host, input as Input, (options ?? {}) as Options))
     } catch (error) {
       return pending(Promise.reject(error))
@@ -111,6 +118,9 @@ export class Reprise extends StoreTools {
   /** Executes runs of these definitions in this process, whichever process started them, and keeps it alive until `close`. */
   work<Options extends object>(definitions: readonly Workable<Options>[], options?: Options): void {
     this.#host.check()
+    if (!Array.isArray(definitions)) {
+      throw new RepriseError('INVALID_ARGUMENT', 'work() takes a list of definitions: rp.work([definition])', {})
+    }
     for (const definition of definitions) {
       checkDefinition(definition, works, 'work()')
       checkOptions(`work on ${definition.name}`, options, new Set(definition.worksWith ?? []))
@@ -317,4 +327,10 @@ export class Reprise extends StoreTools {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
+}
+
+/** Text of another type would become part of an id: two objects would share `[object Object]`. */
+function refusalOf(id: unknown, call: string): RepriseError | null {
+  if (typeof id === 'string') return null
+  return new RepriseError('INVALID_ID', `the id in ${call} must be text (got ${id === null ? 'null' : typeof id})`, {})
 }

@@ -2,7 +2,8 @@
 // never disturbs the engine.
 
 import type { Coordinate } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { namesOf, nearestName } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { warnOnReject } from '../../lib/listener.ts'
 import type { RecoveryReport } from './recovery-report.ts'
@@ -108,6 +109,10 @@ export interface EngineEvents {
 }
 
 export type EventName = keyof EngineEvents
+
+const known = namesOf<EngineEvents>()(
+  'opened closed committed appended fenced recovered checkpoint-damaged healed checkpoint-published tiers-moved history-moved chunks-renewed capture-held checkpoint-verified checkpoint-failed declared retained collected deleted drilled cut-completed cut-abandoned group-restored recalled store-retry worker-retired worker-renewed report progress problem',
+)
 export type Listener<Name extends EventName> = (event: EngineEvents[Name]) => void
 
 export class Events {
@@ -116,6 +121,11 @@ export class Events {
 
   /** @example const off = rp.events.on('fenced', ({ timeline }) => console.warn(timeline)) */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
+    if (!known.has(name)) {
+      const near = nearestName(name, known)
+      const what = `there is no event ${name}${near ? `; did you mean ${near}?` : ''}`
+      throw new RepriseError('INVALID_ARGUMENT', what, { event: name })
+    }
     checkFunction(listener, `on('${name}')`)
     const set = this.#listeners.get(name) ?? new Set()
     this.#listeners.set(name, set)

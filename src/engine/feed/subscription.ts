@@ -360,7 +360,10 @@ export class Subscription<Item extends Occurred = Occurred> {
       this.#trouble = error instanceof Error ? error : new Error(String(error))
       this.#tellWaiters(this.#trouble)
     }
-    return growingPause(this.#failures + 1, firstPauseMs, longestPauseMs)
+    const pauseMs = growingPause(this.#failures + 1, firstPauseMs, longestPauseMs)
+    // The failed attempt itself may have committed, and news of that must not shorten the pause.
+    if (!mayPass(error)) this.#dueAt = this.#kernel.clock.elapsed() + pauseMs
+    return pauseMs
   }
 
   #tellWaiters(error: Error | null): void {

@@ -7,6 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { type Effect, listEffects, withOwners } from '../../core/history/effects.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import { inheritedBy } from '../../core/history/inheritance.ts'
+import { checkCount } from '../../core/options.ts'
 import type {
   FeedItem,
   FeedPage,
@@ -308,6 +309,7 @@ export class StoreTools implements Engine {
   ): Promise<FeedPage> {
     checkCall('feed', options)
     const { prefixes, limit = 1000 } = options
+    checkCount('feed: limit', limit)
     // A loop over pages of a store that answers synchronously yields to the event loop here.
     this.#breath ??= new Yielder(this.#kernel.clock)
     await this.#breath.take()

@@ -448,7 +448,8 @@ export class JobRun<T = unknown> {
   }
 
   #fail(error: unknown): void {
-    this.#fatal ??= error
+    // A thrown null or undefined is a failure too.
+    this.#fatal ??= error ?? new Error(`the job failed with ${String(error)}`)
     this.#alarm.ring()
   }
 }

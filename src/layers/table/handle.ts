@@ -17,7 +17,7 @@ import { Index, type IndexFunction, type Term, type TermRange } from './indexes.
 import { tablePrefix } from './layout.ts'
 import { type Offset, observer, type RowObserver, type TableState } from './state.ts'
 import { knownSet, type SetOptions, type Transaction, type View } from './transaction.ts'
-import { type TableChange, Watchers } from './watchers.ts'
+import { checkRange, type TableChange, Watchers } from './watchers.ts'
 import { TableWriter } from './writer.ts'
 
 export interface TableModel<V> {
@@ -94,6 +94,7 @@ export class TableHandle<V> {
 
   /** In key order. @example [...sessions.entries({ prefix: 'user/', limit: 10 })] */
   *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
+    checkRange(range)
     const { rows, expiry } = this.#open.state
     if (expiry.size === 0) {
       yield* rows.entries(range)

@@ -26,7 +26,7 @@ import { PagedWriter } from './paged-writer.ts'
 import type { PageStats } from './pages.ts'
 import { type Offset, observer, type TableState } from './state.ts'
 import { knownSet, type SetOptions } from './transaction.ts'
-import { type TableChange, Watchers } from './watchers.ts'
+import { checkRange, type TableChange, Watchers } from './watchers.ts'
 
 /** Maximum number of concurrent page reads for rows about to change. */
 const readsAtOnce = 64
@@ -122,6 +122,7 @@ export class PagedTable<V> {
 
   /** In key order. A row that changes during the iteration is returned in its old or its new state. */
   async *entries(range: KeyedRange = {}): AsyncGenerator<[string, V]> {
+    checkRange(range)
     const { limit, ...whole } = range
     let left = limit ?? Number.POSITIVE_INFINITY
     if (left <= 0) return

@@ -2,8 +2,11 @@
 // watcher never sees a partial transaction.
 
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { warnOnReject } from '../../lib/listener.ts'
+
+const known = namesOf<KeyedRange>()('from to prefix reverse limit')
 
 export interface TableChange<V> {
   readonly key: string
@@ -22,6 +25,7 @@ export class Watchers<V> {
 
   add(range: string | KeyedRange, call: (changes: readonly TableChange<V>[]) => void): () => void {
     checkFunction(call, 'watch()')
+    if (typeof range !== 'string') checkRange(range)
     const watcher = { range: typeof range === 'string' ? { from: range, to: `${range}\u0000` } : range, call }
     this.#watchers.add(watcher)
     return () => this.#watchers.delete(watcher)
@@ -45,6 +49,11 @@ export class Watchers<V> {
       if (seen.length > 0) warnOnReject(call(seen), 'watch()')
     }
   }
+}
+
+/** A misspelt name would select every row. */
+export function checkRange(range: KeyedRange): void {
+  checkOptions('range of rows', range, known)
 }
 
 function isInside(key: string, { from, to, prefix }: KeyedRange): boolean {

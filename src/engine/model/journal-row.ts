@@ -80,8 +80,23 @@ function plainly(_: string, value: unknown): unknown {
   return value
 }
 
+/** The row of an entry, by its model if that has one. Imported entries may have data of any shape: they get a row, too. */
+export function rowOf(entry: Entry, tells?: (entry: Entry) => JournalRow | null): JournalRow {
+  try {
+    const row = tells?.(entry) ?? toldPlainly(entry)
+    if (isOfText(row)) return row
+  } catch {
+    // The row below is the answer.
+  }
+  return journalRow(`~${entry.seq}`, 'note', 'is', { title: entry.type, note: 'its data has an unexpected shape' })
+}
+
+function isOfText({ about, title, note = '' }: JournalRow): boolean {
+  return [about, title, note].every((each) => typeof each === 'string')
+}
+
 /** The row of an entry for which its model has none: by the effect that it belongs to, or by its type and data. */
-export function toldPlainly(entry: Entry): JournalRow {
+function toldPlainly(entry: Entry): JournalRow {
   const { type, data, seq } = entry
   if (isEffectType(type)) return toldEffect(entry) ?? journalRow(`~${seq}`, 'note', 'is', { title: type })
   if (type === rolledBackType) return toldRollback(entry)

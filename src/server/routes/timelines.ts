@@ -5,7 +5,7 @@ import type { TimelineQuery } from '../../core/store/ports.ts'
 import { type Entry, entriesOf, lineageOf, reachOf } from '../../engine/history/history.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { isOfStore } from '../../engine/model/first-segment.ts'
-import { toldPlainly } from '../../engine/model/journal-row.ts'
+import { rowOf } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
@@ -287,7 +287,7 @@ async function readHistory(call: Call) {
   const shown = (entry: Entry) => {
     if (!isJournal) return { ...shownEntry(entry), timeline }
     const { data: _, ...row } = shownEntry(entry)
-    return { ...row, timeline, told: model?.tells?.(entry) ?? toldPlainly(entry) }
+    return { ...row, timeline, told: rowOf(entry, model?.tells) }
   }
   const entries: ReturnType<typeof shown>[] = []
   if (before !== undefined) {

@@ -51,13 +51,18 @@ export async function listPage(
   return { heads: page, next: heads.length > limit ? page[page.length - 1]!.timeline : null }
 }
 
-/** Hides a relative that the principal does not reach. */
-export function hideRelatives<Shown extends { readonly base: { readonly timeline: string } | null }>(
-  principal: Principal,
-  shown: Shown,
-): Shown {
-  if (principal.scopes === null || !shown.base || mayReach(principal, shown.base.timeline)) return shown
-  return { ...shown, base: null }
+/** Hides a relative that the principal does not reach, and the name of the owner: by default the host's. */
+export function hideUnreached<
+  Shown extends { readonly base: { readonly timeline: string } | null; readonly owner?: string | null },
+>(principal: Principal, shown: Shown): Shown {
+  if (principal.scopes === null) return shown
+  const base = shown.base && mayReach(principal, shown.base.timeline) ? shown.base : null
+  return { ...shown, base, ...(shown.owner && { owner: withoutName(shown.owner) }) }
+}
+
+/** The part of a worker's id that tells it from others, without its name. */
+export function withoutName(worker: string): string {
+  return `worker~${worker.split('~').at(-1)}`
 }
 
 /** Effects of an original that the principal does not reach are shown as inherited, without its id and keys. */

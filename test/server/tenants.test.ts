@@ -1,6 +1,9 @@
 // Two tenants and every route: what belongs to one is, for the other, as if it were not there: not its content, not its name,
 // not even that it exists (G14).
 
+import { mkdtempSync, rmSync } from 'node:fs'
+import { hostname, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { config } from '../../src/layers/config/index.ts'
 import { job } from '../../src/layers/job/index.ts'
@@ -178,4 +181,35 @@ it('G14: a watch says nothing of objects in the namespace of the other tenant', 
 it('G14: every route that streams is tried above', () => {
   expect(routes.flatMap(({ id, isStream }) => (isStream ? [id] : [])).sort()).toEqual(['followConfig', 'followFeed'])
   expect(new Set(routes.flatMap(({ path, mayStream }) => (mayStream ? [path] : []))).size).toBe(2)
+})
+
+it('tells a tenant no path, size, host or pid of the store and its processes, on any route', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-tenant-'))
+  const own = await startServer({ url: `sqlite:${join(folder, 'hidden-store.db')}`, mcp: 'act', tokens })
+  try {
+    const { value } = await own.ask(`${at('ann/x')}/lease`, { body: { holder: 'one' }, as: 'ann' })
+    await own.ask(`${at('ann/x')}/entries`, { body: { entries: [{ type: 'a' }], epoch: value.epoch }, as: 'ann' })
+    await own.ask(`${at('ann/x')}/fork`, { body: { to: 'y' }, as: 'ann' })
+    await own.rp.run(job('ann', { source: ['a'], key: (item: string) => item, each: () => undefined })).result()
+    // The owner's own words show that the search below can find them.
+    expect(JSON.stringify((await own.ask(at('ann/x'))).value)).toContain(`${hostname()}~`)
+    const told = new RegExp(`hidden-store|${hostname()}~|"(?:host|process|pid)":|[:~@]${process.pid}\\b`)
+    const found: string[] = []
+    for (const route of answering.filter(({ method }) => method === 'GET')) {
+      for (const timeline of ['ann/x', 'ann/y', 'job/ann']) {
+        const params: Record<string, string> = { timeline, job: 'ann', queue: 'ann' }
+        const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+          encodeURIComponent(params[name] ?? 'other'),
+        )
+        const { status, value: answer } = await own.ask(path, { as: 'ann' })
+        const text = typeof answer === 'string' ? answer : JSON.stringify(answer)
+        const facts = /"(?:fileBytes|storeBytes|pageCount|freePages)":/.test(text)
+        if (status >= 500 || facts || told.test(text)) found.push(`${route.id} of ${timeline}: ${text.slice(0, 300)}`)
+      }
+    }
+    expect(found).toEqual([])
+  } finally {
+    await own.close()
+    rmSync(folder, { recursive: true, force: true })
+  }
 })

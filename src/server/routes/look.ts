@@ -5,7 +5,7 @@ import { checkStore } from '../../operations/doctor.ts'
 import { relativesOf } from '../../operations/relatives.ts'
 import { storageOf } from '../../operations/storage.ts'
 import { mayReach } from '../access.ts'
-import { hideRelatives } from '../reach.ts'
+import { hideUnreached } from '../reach.ts'
 import type { Route } from '../route.ts'
 import * as shapes from '../shapes.ts'
 
@@ -32,7 +32,7 @@ export const lookRoutes: readonly Route[] = [
     async call(call) {
       const relatives = await relativesOf(call.engine, await call.head())
       const reached = relatives.filter(({ timeline }) => mayReach(call.principal, timeline))
-      return { relatives: reached.map((each) => hideRelatives(call.principal, each)) }
+      return { relatives: reached.map((each) => hideUnreached(call.principal, each)) }
     },
   },
   {

@@ -6,7 +6,7 @@ import type { StatusLine } from '../../engine/model/journal-row.ts'
 import { standsAt } from '../../operations/describe.ts'
 import { shownHead } from '../../operations/heads.ts'
 import { ownersAlive } from '../../operations/workers.ts'
-import { hideRelatives } from '../reach.ts'
+import { hideUnreached } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
@@ -90,7 +90,7 @@ async function search({ engine, server, principal, query }: Call) {
       const head = { ...each, isOwnerAlive: isAlive(each) }
       const { kind, status, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
       const stands = await standing(server, engine, head)
-      return hideRelatives(principal, {
+      return hideUnreached(principal, {
         ...shownHead(engine, head),
         kind,
         status,

@@ -14,7 +14,7 @@ import { entriesAfter, historyAfter, shownEntry } from '../../operations/history
 import { diffStates, stateAt } from '../../operations/state-at.ts'
 import { ownersAlive } from '../../operations/workers.ts'
 import { mayReach } from '../access.ts'
-import { hideRelatives, listPage, reached, scopesFor, withoutUnreached } from '../reach.ts'
+import { hideUnreached, listPage, reached, scopesFor, withoutName, withoutUnreached } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import * as shapes from '../shapes.ts'
 import { attributeOf } from './attribute.ts'
@@ -92,7 +92,7 @@ export const timelineRoutes: readonly Route[] = [
       const { shown } = await describeTimeline(call.engine, head)
       const isReached = (id: string) => mayReach(call.principal, id)
       const relatives = { lineage: shown.lineage.filter(isReached), forks: shown.forks.filter(isReached) }
-      return hideRelatives(call.principal, { ...shown, ...relatives })
+      return hideUnreached(call.principal, { ...shown, ...relatives })
     },
   },
   {
@@ -108,7 +108,8 @@ export const timelineRoutes: readonly Route[] = [
       if (call.principal.scopes === null) return card
       // The consumer or fork that holds its history may be outside the caller's reach.
       const floor = { seq: card.floor.seq, because: 'held by others, or by its policy', heldBy: [] }
-      return { ...card, floor, lineage: card.lineage.filter((id) => mayReach(call.principal, id)) }
+      const owner = card.owner && { ...card.owner, worker: withoutName(card.owner.worker) }
+      return { ...card, owner, floor, lineage: card.lineage.filter((id) => mayReach(call.principal, id)) }
     },
   },
   {
@@ -225,7 +226,7 @@ async function listTimelines({ engine, principal, query }: Call) {
   const { heads, next } = await listPage(engine, queries, query.text('after'), query.number('limit') ?? 100)
   // The store's own timelines are listed only if requested by prefix.
   const shown = prefix === undefined ? heads.filter(({ timeline }) => !isOfStore(timeline)) : heads
-  return { timelines: shown.map((head) => hideRelatives(principal, shownHead(engine, head))), next }
+  return { timelines: shown.map((head) => hideUnreached(principal, shownHead(engine, head))), next }
 }
 
 async function listRuns({ engine, principal, query }: Call) {
@@ -248,7 +249,7 @@ async function listRuns({ engine, principal, query }: Call) {
       const kind = hostOf(engine).models.find(head.timeline)
       const isUnfinished = kind?.unfinished?.includes(head.status) ?? false
       const more = withSummary ? { summary: (await describeTimeline(engine, head)).shown.summary } : {}
-      return hideRelatives(principal, { kind: kind?.kind ?? null, isUnfinished, ...shownHead(engine, head), ...more })
+      return hideUnreached(principal, { kind: kind?.kind ?? null, isUnfinished, ...shownHead(engine, head), ...more })
     }),
   )
   return { runs, next }

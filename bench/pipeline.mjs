@@ -67,7 +67,7 @@ async function keyedCount(records, keys) {
     const started = process.cpuUsage()
     await run.result()
     const value = perSecond(records, process.cpuUsage(started))
-    const { recent } = run.status.checkpoints
+    const { recent } = run.status().checkpoints
     await rp.close()
     const longest = Math.max(0, ...recent.map(({ longestStallMs }) => longestStallMs))
     return { value, baseline: bare, details: { checkpoints: recent.length, 'longest slice of one, ms': longest } }
@@ -188,7 +188,7 @@ async function checkpointStall(keys) {
         .to('out', collectSink())
     })
     const run = await rp.run(drawn, { checkpoint: { every: '1h' } }).started()
-    while (run.status.records < keys) await new Promise((resolve) => setTimeout(resolve, 10))
+    while (run.status().records < keys) await new Promise((resolve) => setTimeout(resolve, 10))
     longest = 0
     isWatching = true
     await new Promise((resolve) => setTimeout(resolve, 300))
@@ -323,7 +323,7 @@ async function countInKafka(brokers, name, records) {
     })
     const run = await rp.run(drawn, { checkpoint: { every: '1s' } }).started()
     const cpu = process.cpuUsage()
-    while (run.status.records < records) await new Promise((resolve) => setTimeout(resolve, 5))
+    while (run.status().records < records) await new Promise((resolve) => setTimeout(resolve, 5))
     await run.stop()
     const used = process.cpuUsage(cpu)
     await rp.close()

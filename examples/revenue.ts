@@ -35,7 +35,7 @@ export async function runExample(url: string, file: string, orders: readonly Ord
   try {
     const run = await rp.run(revenueOf(file), { checkpoint: { every: '50ms' } }).started()
     // Of this process, since it was started: what it has read of the orders above.
-    while (run.status.records < orders.length) await new Promise((resolve) => setTimeout(resolve, 5))
+    while (run.status().records < orders.length) await new Promise((resolve) => setTimeout(resolve, 5))
     const { status, records } = await run.stop({ drain })
     const totals = await rp.sql<{ customer: string; minute: number; cents: number }>(
       'SELECT customer, minute, cents FROM revenue ORDER BY minute, customer',

@@ -225,7 +225,7 @@ function keepText(key, text) {
 
 function endOfTime() {
   console.log(`the time is over: what is in flight gets ${values.grace}`)
-  void run.stop('the time is over').catch(() => undefined)
+  void run.stop({ reason: 'the time is over' }).catch(() => undefined)
 }
 
 /** Only what this run is asked for. */

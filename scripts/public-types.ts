@@ -41,6 +41,15 @@ export class PublicTypes {
     return found
   }
 
+  /** The text of a declaration and of those that it extends, without members that a user cannot use. */
+  declarationOf(home: string): string {
+    const [file, name] = home.split(' ') as [string, string]
+    const own = (this.#module(file).statements.get(name) ?? []).map((each) => visible(each, true)).join('\n')
+    const [, extended = ''] = /^[^{]*?\bextends ([^{]*)\{/.exec(own.replace(/<[^{]*?>(?=[ ,{])/g, '')) ?? []
+    const bases = [...extended.matchAll(/\b[A-Z]\w*/g)].flatMap(([base]) => this.#home(file, base) ?? [])
+    return [own, ...bases.map((base) => this.declarationOf(`${base.file} ${base.name}`))].join('\n')
+  }
+
   /** The types in the parameters of the constructors of exported classes, also of those that are exported as a type only. */
   constructedFrom(file: string): { readonly name: string; readonly home: string; readonly takes: readonly string[] }[] {
     return [...this.namesOf(file)].flatMap(([name, { home }]) => {

@@ -44,6 +44,7 @@ export type { EngineEvents, EventName, Events, Listener } from './engine/base/ev
 export { type LogFields, type Logged, type Logger, type LogPlace, logOf } from './engine/base/log.ts'
 export type { AsyncMethods, Pending } from './engine/base/pending.ts'
 export type { RecoveryReport } from './engine/base/recovery-report.ts'
+export type { StopOptions } from './engine/base/stop-options.ts'
 export type { RollbackOptions } from './engine/branch/rollback.ts'
 export type { CheckpointRequest, PublishedCheckpoint } from './engine/checkpoint/checkpointer.ts'
 export type { Savepoint, SavepointOptions } from './engine/checkpoint/savepoint.ts'

@@ -26,6 +26,6 @@ const watch = setInterval(() => {
   clearInterval(watch)
   console.log('FIRST')
 }, 1)
-while (run.status.records < keys) await new Promise((resolve) => setTimeout(resolve, 5))
+while (run.status().records < keys) await new Promise((resolve) => setTimeout(resolve, 5))
 await run.checkpoint()
 console.log('FULL')

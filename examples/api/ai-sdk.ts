@@ -7,7 +7,7 @@ import { z } from 'zod'
 import { example } from './example.ts'
 
 export default [
-  example(['record', 'Recorder.tools', 'Recorder.rollback', 'Recorder.settle', 'Recorder.close'], async (rp) => {
+  example(['record', 'Recorder.tools', 'Recorder.undo', 'Recorder.settle', 'Recorder.close'], async (rp) => {
     const refunds: string[] = []
     const refund = tool({
       inputSchema: z.object({ cents: z.number() }),
@@ -29,7 +29,7 @@ export default [
     )
     await tools.refund.execute!({ cents: 500 }, { toolCallId: 'call-1', messages: [] })
     await recorder.settle()
-    await recorder.rollback()
+    await recorder.undo()
     assert.deepEqual(refunds, ['refunded 500', 'took back 500'])
     await recorder.close()
   }),

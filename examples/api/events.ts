@@ -122,29 +122,42 @@ export default [
       assert.equal(view.generation, 2)
     },
   ),
-  example(['ProjectionHandle.resume', 'ProjectionHandle.redrive', 'ProjectionHandle.close', 'GiveUp'], async (rp) => {
-    let isFixed = false
-    const picky = projection('picky', {
-      from: [account],
-      initial: () => ({ sum: 0 }),
-      poison: 'quarantine',
-      on: {
-        deposited: (state, e) => {
-          if (e.amount < 0 && !isFixed) throw new GiveUp('a negative amount')
-          state.sum += e.amount
+  example(
+    [
+      'ProjectionHandle.resume',
+      'ProjectionHandle.status',
+      'ProjectionHandle.deadLetters',
+      'ProjectionHandle.redrive',
+      'ProjectionHandle.discard',
+      'ProjectionHandle.close',
+      'GiveUp',
+    ],
+    async (rp) => {
+      let isFixed = false
+      const picky = projection('picky', {
+        from: [account],
+        initial: () => ({ sum: 0 }),
+        poison: 'quarantine',
+        on: {
+          deposited: (state, e) => {
+            if (e.amount < 0 && !isFixed) throw new GiveUp('a negative amount')
+            state.sum += e.amount
+          },
         },
-      },
-    })
-    await rp.open(account, 'ann').do('deposit', { amount: -1 })
-    const view = await rp.open(picky)
-    await view.catchUp().catch(() => undefined)
-    isFixed = true
-    view.resume()
-    await view.redrive()
-    await view.catchUp()
-    assert.deepEqual(view.quarantine, [])
-    await view.close()
-  }),
+      })
+      await rp.open(account, 'ann').do('deposit', { amount: -1 })
+      const view = await rp.open(picky)
+      await view.catchUp().catch(() => undefined)
+      isFixed = true
+      view.resume()
+      await view.redrive()
+      await view.catchUp()
+      assert.equal(view.status()[0]!.quarantined, 0)
+      assert.deepEqual(await view.deadLetters(), [])
+      assert.equal(await view.discard(), 0)
+      await view.close()
+    },
+  ),
   example(['partitionedProjection', 'partitionOf'], async (rp) => {
     const totals = partitionedProjection('parts', {
       partitions: 4,
@@ -192,7 +205,16 @@ export default [
     'sqlite',
   ),
   example(
-    ['processManager', 'Subscription.catchUp', 'Subscription.resume', 'Subscription.redrive', 'Subscription.stop'],
+    [
+      'processManager',
+      'ProcessManager.catchUp',
+      'ProcessManager.resume',
+      'ProcessManager.status',
+      'ProcessManager.deadLetters',
+      'ProcessManager.redrive',
+      'ProcessManager.discard',
+      'ProcessManager.close',
+    ],
     async (rp) => {
       const bonus = processManager('bonus', {
         from: [account],
@@ -202,8 +224,10 @@ export default [
       const manager = await rp.open(bonus)
       await manager.catchUp()
       manager.resume()
-      assert.equal(await manager.redrive(), 0)
-      await manager.stop()
+      assert.equal(manager.status().isCaughtUp, true)
+      assert.deepEqual(await manager.deadLetters(), [])
+      assert.equal((await manager.redrive()) + (await manager.discard()), 0)
+      await manager.close()
     },
   ),
   example(['rewrite'], async (rp) => {

@@ -14,8 +14,7 @@ export default [
       command: ['sh', '-c', `cd "$REPRISE_EXEC_STATE"; ${script}`],
       state,
       when: 'rename',
-      retries: 2,
-      backoff: '10ms',
+      retry: { attempts: 3, backoff: '10ms' },
     })
     // It fails the first time, is put back to what was captured, and started again.
     const { exitCode, runs } = await (await rp.run(counter).started()).result()
@@ -26,20 +25,24 @@ export default [
     )
     assert.equal(readFileSync(join(state, 'n'), 'utf8'), '2\n')
   }),
-  example(['ExecRun.capture', 'ExecRun.savepoint', 'ExecRun.signal', 'ExecRun.stop'], async (rp, folder) => {
-    let started = () => {}
-    const isStarted = new Promise<void>((resolve) => {
-      started = resolve
-    })
-    const sleeper = exec('sleeper', { command: ['sleep', '60'], state: join(folder, 'ckpt') })
-    const run = await rp.run(sleeper, {
-      onEvent: (event) => event.kind === 'started' && started(),
-    })
-    await isStarted
-    assert.match(await run.capture('by hand'), /^captured \d+$/)
-    assert.match(await run.savepoint('before the new data'), /^captured \d+$/)
-    run.signal('SIGCONT')
-    const { status, exitCode } = await run.stop('SIGTERM')
-    assert.deepEqual([status, exitCode], ['stopped', 143])
-  }),
+  example(
+    ['ExecRun.status', 'ExecRun.checkpoint', 'ExecRun.savepoint', 'ExecRun.signal', 'ExecRun.stop'],
+    async (rp, folder) => {
+      let started = () => {}
+      const isStarted = new Promise<void>((resolve) => {
+        started = resolve
+      })
+      const sleeper = exec('sleeper', { command: ['sleep', '60'], state: join(folder, 'ckpt') })
+      const run = await rp.run(sleeper, {
+        onEvent: (event) => event.kind === 'started' && started(),
+      })
+      await isStarted
+      const { seq } = await run.checkpoint({ label: 'by hand' })
+      assert.ok((await run.savepoint({ label: 'before the new data' })).seq > seq)
+      assert.equal(run.status().status, 'running')
+      run.signal('SIGCONT')
+      const { status, exitCode } = await run.stop({ reason: 'enough', timeout: '5s' })
+      assert.deepEqual([status, exitCode], ['stopped', 143])
+    },
+  ),
 ]

@@ -57,7 +57,7 @@ export default [
     await rp.run(papers).result()
     assert.deepEqual(told, [{ message: 'read', job: 'papers', item: 'a', attempt: 1, paper: 'a' }])
   }),
-  example(['JobRun.stop', 'JobRun.close', 'stopOnSignals', 'attachReporter'], async (rp) => {
+  example(['JobRun.status', 'JobRun.stop', 'stopOnSignals', 'attachReporter'], async (rp) => {
     const endless = job('endless', {
       source: pages<number, number>((page = 0) => ({ items: [page], next: page + 1 })),
       each: () => 1,
@@ -65,10 +65,10 @@ export default [
     const run = await rp.run(endless)
     const ignoreSignals = stopOnSignals(run)
     const detach = attachReporter(run, 'none')
-    assert.equal((await run.stop('that is enough')).status, 'stopped')
+    assert.equal(run.status().name, 'endless')
+    assert.equal((await run.stop({ reason: 'that is enough' })).status, 'stopped')
     detach()
     ignoreSignals()
-    await run.close()
   }),
   example(['lines', 'jsonLines', 'csv'], async (rp, folder) => {
     const write = (name: string, text: string) => {
@@ -182,6 +182,21 @@ export default [
     await redriveLetters(rp, 'job/strict', ['bad'], { bad: 'good' })
     await rp.run(strict).result()
     assert.deepEqual(await readLetters(rp, 'job/strict'), [])
+  }),
+  example(['JobRun.deadLetters', 'JobRun.redrive', 'JobRun.discard'], async (rp) => {
+    const strict = job('strict', {
+      source: ['good', 'bad', 'worse'],
+      retry: { attempts: 1 },
+      each: (item) => {
+        if (item !== 'good') throw new Error(`${item} is not allowed`)
+      },
+    })
+    const run = await rp.run(strict)
+    await run.result()
+    assert.equal((await run.deadLetters()).length, 2)
+    await run.discard(['worse'])
+    await run.redrive(['bad'], { edits: { bad: 'good' } })
+    assert.equal((await rp.run(strict).result()).dead, 0)
   }),
   example(['exportProgress', 'importProgress', 'stopJob'], async (rp) => {
     const papers = job('papers', { source: ['a', 'b', 'c'], each: () => 1 })

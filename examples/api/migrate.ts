@@ -37,7 +37,7 @@ export default [
     'sqlite',
   ),
   example(
-    ['stepsFrom', 'splitSql', 'MigrateRun.stop', 'MigrateRun.close'],
+    ['stepsFrom', 'splitSql', 'MigrateRun.status', 'MigrateRun.stop'],
     async (rp, folder) => {
       mkdirSync(join(folder, 'steps'))
       writeFileSync(
@@ -49,7 +49,7 @@ export default [
       const run = await rp.run(migrations('schema', { folder: join(folder, 'steps') }))
       await run.result()
       assert.equal((await run.stop()).pending.length, 0)
-      await run.close()
+      assert.equal(run.status().status, 'completed')
     },
     'sqlite',
   ),

@@ -465,27 +465,30 @@ export default [
       assert.equal((await again.cancel()).status, 'cancelled')
     },
   ),
-  example(['PipelineRun.letters', 'PipelineRun.discard', 'PipelineRun.redrive'], async (rp) => {
-    const strict = pipeline('strict', (p) => {
-      p.from(
-        'numbers',
-        generatedSource((n) => n),
-      )
-        .map((n) => {
-          if (n === 3) throw new Error('3 is not allowed')
-          return n
-        })
-        .filter(() => false)
-        .to('good', collectSink())
-    })
-    const run = await rp.run(strict, { deadLettersMax: 10 }).started()
-    while (run.status.records < 10) await run.checkpoint()
-    const [letter] = await run.letters()
-    assert.equal(letter!.value, 3)
-    await run.redrive([letter!.id])
-    await run.discard()
-    await run.cancel()
-  }),
+  example(
+    ['PipelineRun.status', 'PipelineRun.deadLetters', 'PipelineRun.discard', 'PipelineRun.redrive'],
+    async (rp) => {
+      const strict = pipeline('strict', (p) => {
+        p.from(
+          'numbers',
+          generatedSource((n) => n),
+        )
+          .map((n) => {
+            if (n === 3) throw new Error('3 is not allowed')
+            return n
+          })
+          .filter(() => false)
+          .to('good', collectSink())
+      })
+      const run = await rp.run(strict, { deadLettersMax: 10 }).started()
+      while (run.status().records < 10) await run.checkpoint()
+      const [letter] = await run.deadLetters()
+      assert.equal(letter!.value, 3)
+      await run.redrive([letter!.id])
+      await run.discard()
+      await run.cancel()
+    },
+  ),
   example(['checkPipelines'], async (rp) => {
     const labelled = pipeline('labelled', (p) => {
       p.from('orders', valueSource(orders))

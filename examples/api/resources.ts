@@ -56,8 +56,9 @@ export default [
       'InformerHandle.by',
       'FollowerHandle.settled',
       'FollowerHandle.led',
-      'FollowerHandle.letters',
+      'FollowerHandle.deadLetters',
       'FollowerHandle.redrive',
+      'FollowerHandle.discard',
       'InformerHandle.close',
     ],
     async (rp) => {
@@ -79,9 +80,11 @@ export default [
       await cache.settled()
       assert.equal(cache.get('shop')?.spec.region, 'eu')
       assert.equal(cache.by('region', 'eu').length, cache.list().length)
-      assert.equal((await cache.letters())[0]?.key, 'shop')
+      assert.equal((await cache.deadLetters())[0]?.key, 'shop')
       down.clear()
       await cache.redrive(['shop'])
+      await cache.settled()
+      assert.equal(await cache.discard(), 0)
       await cache.close()
     },
   ),
@@ -113,7 +116,7 @@ export default [
       const shop = await handle.get('shop')
       assert.equal(shop?.observedGeneration, shop?.generation)
       assert.equal(dns.events('shop')[0]?.reason, 'Registered')
-      assert.deepEqual(await dns.letters(), [])
+      assert.deepEqual(await dns.deadLetters(), [])
       await dns.redrive()
       await dns.close()
     },

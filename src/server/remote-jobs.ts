@@ -85,7 +85,7 @@ export class RemoteJobs {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancel?.()
-    await Promise.allSettled([...this.#running.values()].map((run) => run.stop('the server closes')))
+    await Promise.allSettled([...this.#running.values()].map((run) => run.stop({ reason: 'the server closes' })))
   }
 
   #run(name: string, request: string): JobRun<unknown> {

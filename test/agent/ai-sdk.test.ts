@@ -104,7 +104,7 @@ describe('the AI SDK', () => {
         const failed = result.content.find((part) => part.type === 'tool-error')
         expect(failed?.error).toEqual(code('CONFLICT'))
         expect(refunds).toHaveLength(1)
-        expect((await second.rollback()).undone).toHaveLength(1)
+        expect((await second.undo()).undone).toHaveLength(1)
         expect(undone).toEqual([refunds[0]!.key])
       })
 
@@ -131,7 +131,7 @@ describe('the AI SDK', () => {
         const recorder = await (await w.engine()).open(definition, 'rolled')
         await run(recorder)
         expect(done).toEqual(['book a', 'mail a'])
-        expect(await recorder.rollback()).toMatchObject({ undone: [expect.any(String)], cannot: [expect.any(String)] })
+        expect(await recorder.undo()).toMatchObject({ undone: [expect.any(String)], cannot: [expect.any(String)] })
         // In the same process: a different booking; the mail is out, and is not sent again.
         const again = await run(recorder)
         expect(again.text).toBe('done')
@@ -144,7 +144,7 @@ describe('the AI SDK', () => {
         expect(done).toHaveLength(4)
         expect(server!.requests).toBe(4)
         // And once more.
-        expect(await second.rollback()).toMatchObject({ undone: [expect.any(String)], cannot: [expect.any(String)] })
+        expect(await second.undo()).toMatchObject({ undone: [expect.any(String)], cannot: [expect.any(String)] })
         await run(second)
         expect(done.slice(4)).toEqual(['unbook b', 'book c'])
 
@@ -183,13 +183,13 @@ describe('the AI SDK', () => {
             },
           },
         )
-        await expect(first.rollback()).rejects.toThrow('the bank is closed')
+        await expect(first.undo()).rejects.toThrow('the bank is closed')
         await first.close()
         const second = await (await w.engine()).open(definition, 'cut')
         const undone: string[] = []
         const asked = options(second, undone)
         await expect(generateText({ ...asked, maxRetries: 0 })).rejects.toEqual(code('CONFLICT'))
-        expect((await second.rollback()).undone).toHaveLength(1)
+        expect((await second.undo()).undone).toHaveLength(1)
         expect((await generateText(asked)).text).toBe('refunded it')
         expect(refunds).toHaveLength(2)
         expect(refunds[0]!.key).not.toBe(refunds[1]!.key)

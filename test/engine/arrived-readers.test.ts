@@ -198,7 +198,7 @@ onEveryStore('a reader of the feed that was exported', (world) => {
     }
     const manager = await rp.open(processManager('manager', { from: [account], on: { paid: react } }))
     await manager.catchUp()
-    await manager.stop()
+    await manager.close()
     const out = collectSink<unknown>()
     const flow = pipeline('flow', (p) => p.from('in', entrySource([account])).to('out', out))
     const run = await (await rp.run(flow)).started()

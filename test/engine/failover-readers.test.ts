@@ -83,7 +83,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
     expect((await whole.catchUp()).ids).toEqual([...before, ...after])
     expect([...(await parts.catchUp()).values()].flatMap(({ ids }) => ids)).toEqual([...before, ...after])
     expect(problems).toContainEqual(expect.objectContaining({ code: 'POSITION_GONE' }))
-    expect(whole.status).toMatchObject([{ isCaughtUp: true, error: null }])
+    expect(whole.status()).toMatchObject([{ isCaughtUp: true, error: null }])
     // The feed grows past where it was: what is gone is not below what comes.
     const more = await write(ns, 'c', 60)
     expect((await whole.catchUp()).ids).toEqual([...before, ...after, ...more])

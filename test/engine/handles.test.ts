@@ -4,12 +4,13 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { expect, it } from 'vitest'
+import { afterAll, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/engine/api/timeline-definition.ts'
 import { Effects } from '../../src/engine/history/effects.ts'
 import { agent } from '../../src/layers/agent/index.ts'
-import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { config } from '../../src/layers/config/index.ts'
+import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { exec } from '../../src/layers/exec/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
@@ -35,12 +36,15 @@ const account = aggregate('account', {
 })
 const sums = projection('sums', { from: [account], initial: () => 0, on: { paid: (n: number) => n + 1 } })
 const rows = table<number>('rows')
+const program = mkdtempSync(join(tmpdir(), 'reprise-handles-'))
+afterAll(() => rmSync(program, { recursive: true, force: true }))
 
 /** How each is opened, and under which id and timeline. */
 const handles: Readonly<Record<string, readonly [(rp: Reprise) => PromiseLike<object>, string, string?]>> = {
   TimelineHandle: [(rp) => rp.open(counter, 'visits'), 'visits', 'counter/visits'],
   AggregateHandle: [(rp) => rp.open(account, 'ann'), 'ann', 'events/account/ann'],
   ProjectionHandle: [(rp) => rp.open(sums), 'sums'],
+  ProcessManager: [(rp) => rp.open(processManager('pays', { from: [account], on: {} })), 'pays', 'process/pays'],
   TableHandle: [(rp) => rp.open(rows, 'ann'), 'ann', 'table/rows/ann'],
   PagedTable: [(rp) => rp.open(pagedTable<number>('pages')), 'pages', 'table/pages'],
   PartitionedStore: [(rp) => rp.open(stateStore<number>('parts', { partitions: 2 })), 'parts'],
@@ -53,12 +57,14 @@ const handles: Readonly<Record<string, readonly [(rp: Reprise) => PromiseLike<ob
     'controller/scaler',
   ],
   Session: [(rp) => rp.open(agent('guide', { model: () => ({ content: 'hi' }) }), 's'), 's', 'agent/guide/s'],
+  ConfigHandle: [(rp) => rp.open(config('routes')), 'routes'],
   JobRun: [(rp) => rp.run(job('papers', { source: ['a'], key: (each) => each, each: () => undefined })), 'papers'],
   MigrateRun: [
     (rp) => rp.run(migrations('schema', { steps: [{ id: '1', run: () => undefined }] })),
     'schema',
     'migrate/schema',
   ],
+  ExecRun: [(rp) => rp.run(exec('program', { command: ['true'], state: program })), 'program', 'exec/program'],
   WorkflowRun: [
     (rp) =>
       rp.run(
@@ -121,7 +127,7 @@ onEveryStore(
       expect(found).toEqual(said)
       // Every `no` names its reason.
       for (const { says } of documented) {
-        for (const cell of says) if (cell !== 'yes') expect(page).toContain(`\n${/^no \((\d)\)$/.exec(cell)?.[1]}. `)
+        for (const cell of says) if (cell !== 'yes') expect(page).toContain(`\n${/^no \((\d+)\)$/.exec(cell)?.[1]}. `)
       }
       await held.close()
     })
@@ -149,9 +155,9 @@ onEveryStore(
       }
       for (const [kind, run] of Object.entries(running)) expect([kind, await run.started()]).toEqual([kind, await run])
       // None of them only began because it ended: those that wait still do.
-      expect((await running.job).progress.status).toBe('running')
+      expect((await running.job).status().status).toBe('running')
       expect(await rp.head('migrate/schema')).toMatchObject({ status: 'running' })
-      await (await running.exec).stop('SIGKILL')
+      await (await running.exec).stop({ killSignal: 'SIGKILL' })
       isDone()
       await Promise.all([running.job.result(), running.migrations.result(), running.workflow.result()])
       const none = workflows(rp)

@@ -261,7 +261,7 @@ describe('what is like a fold', () => {
     await ann.do('deposit', { amount: 5 })
     const handle = await rp.open(good)
     await handle.catchUp()
-    expect(handle.status[0]).toMatchObject({ applied: 2 })
+    expect(handle.status()[0]).toMatchObject({ applied: 2 })
   })
 })
 

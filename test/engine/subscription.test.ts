@@ -110,7 +110,7 @@ onEveryStore(
         const last = subscribe(await w.engine(), () => false)
         await last.catchUp()
         await last.redrive()
-        expect(last.quarantine).toEqual([])
+        expect(last.sink.quarantine).toEqual([])
         const letters = (await inbox.inbox(1000)).map(({ data }) => new TextDecoder().decode(data))
         expect(new Set(letters).size).toBe(letters.length)
         expect(letters).toHaveLength(total)
@@ -234,15 +234,15 @@ onEveryStore(
       expect(handler.calls).toBe(3)
       await expect(p.redrive()).rejects.toThrow('unlucky')
       expect(await p.catchUp()).toEqual({ sum: 3 })
-      expect(p.quarantine).toHaveLength(1)
+      expect(await p.deadLetters()).toHaveLength(1)
       handler.isMended = true
       expect(await p.redrive([{ timeline: 'events/account/ann', seq: 2 }])).toBe(1)
-      expect([p.state, p.quarantine]).toEqual([{ sum: 16 }, []])
+      expect([p.state, await p.deadLetters()]).toEqual([{ sum: 16 }, []])
       await rp.close()
       const next = await w.engine()
       const q = await next.open(sums())
       expect(await q.catchUp()).toEqual({ sum: 16 })
-      expect(q.quarantine).toEqual([])
+      expect(await q.deadLetters()).toEqual([])
     })
 
     it('of a table and of a process manager are redriven once, in the commit that takes them off the list', async () => {
@@ -278,10 +278,10 @@ onEveryStore(
       await add(rp, 'ann', 1, 13, 2)
       const [p, m] = [await rp.open(into), await rp.open(manager)]
       await Promise.all([p.catchUp(), m.catchUp()])
-      expect([p.quarantine, m.quarantine]).toMatchObject([[{ seq: 2 }], [{ seq: 2 }]])
+      expect([await p.deadLetters(), await m.deadLetters()]).toMatchObject([[{ seq: 2 }], [{ seq: 2 }]])
       handler.isMended = true
       expect([await p.redrive(), await m.redrive()]).toEqual([1, 1])
-      expect([p.quarantine, m.quarantine]).toEqual([[], []])
+      expect([await p.deadLetters(), await m.deadLetters()]).toEqual([[], []])
       expect([await p.redrive(), await m.redrive()]).toEqual([0, 0])
       const [t, e] = [await rp.open(balances), await rp.open(echo, 'e')]
       await e.receive()
@@ -328,7 +328,7 @@ onEveryStore(
       expect(await sum()).toBe(3)
       handler.isMended = true
       expect(await p.redrive()).toBe(1)
-      expect([await sum(), p.quarantine]).toEqual([16, []])
+      expect([await sum(), await p.deadLetters()]).toEqual([16, []])
     })
   },
   ['sqlite', 'postgres'],

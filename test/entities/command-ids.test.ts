@@ -106,7 +106,7 @@ onEveryStore('commands of process managers', (world) => {
     for (const amount of [1, 2, 13]) await pay(rp, amount)
     const manager = await rp.open(strict)
     await manager.catchUp()
-    expect(manager.quarantine).toMatchObject([{ timeline: 'events/account/ann', seq: 3 }])
+    expect(await manager.deadLetters()).toMatchObject([{ timeline: 'events/account/ann', seq: 3 }])
     expect(await standing(rp)).toEqual([0, 2])
     await rp.rollback({ timeline: 'events/account/ann', seq: 1 }, { consumed: 'force' })
     await pay(rp, 5)

@@ -85,7 +85,7 @@ onEveryStore('rollbacks and readers', (world) => {
     const { consumed } = await rp.rollback(place, { consumed: 'force' })
     expect(consumed).toMatchObject([{ kind: 'projection', timeline: 'projection/totals' }])
     expect((await p.catchUp()).sum).toBe(10)
-    expect(p.status[0]!.stale).toBeNull()
+    expect(p.status()[0]!.stale).toBeNull()
     const ann = await rp.open(account, 'ann')
     expect(ann.state.balance).toBe(10)
     await ann.do('deposit', { amount: 1 })

@@ -102,7 +102,7 @@ onEveryStore('unreadable events', (world) => {
     const run = await rp.run(drawn, options).started()
     await until(() => out.values.length === 3)
     expect([...out.values].sort()).toEqual([100, 200, 400])
-    expect(await run.letters()).toMatchObject([
+    expect(await run.deadLetters()).toMatchObject([
       {
         operator: 'events',
         value: { timeline: 'events/account/ann', seq: 2, type: 'paid', data: [{ amount: 13 }] },
@@ -113,7 +113,7 @@ onEveryStore('unreadable events', (world) => {
     // The letter outlives the process.
     const again = await rp.run(drawn, options).started()
     expect(await again.redrive()).toBe(1)
-    await until(async () => (await again.letters()).length === 1)
+    await until(async () => (await again.deadLetters()).length === 1)
     isMended = true
     expect(await again.redrive()).toBe(1)
     await until(() => out.values.length === 4)
@@ -131,7 +131,7 @@ onEveryStore('unreadable events', (world) => {
       })
     const lenient = await rp.open(sums('lenient', 'quarantine'))
     expect(await lenient.catchUp()).toEqual({ sum: 700 })
-    expect(lenient.quarantine).toMatchObject([{ timeline: 'events/account/ann', seq: 2, type: 'deposited' }])
+    expect(await lenient.deadLetters()).toMatchObject([{ timeline: 'events/account/ann', seq: 2, type: 'deposited' }])
     const strict = await rp.open(sums('strict', 'stop'))
     await expect(strict.catchUp()).rejects.toThrow('upcaster of paid')
     isMended = true

@@ -47,7 +47,14 @@ async function another(): Promise<Reprise> {
 /** A shell program that runs in its state folder. */
 function shell(script: string, more: Partial<ExecOptions> = {}) {
   const command = ['sh', '-c', `cd "$REPRISE_EXEC_STATE"; ${script}`]
-  return exec('p', { command, state, when: 'rename', grace: '10s', backoff: '1ms', ...more })
+  return exec('p', {
+    command,
+    state,
+    when: 'rename',
+    grace: '10s',
+    ...more,
+    retry: { attempts: 1, backoff: '1ms', ...more.retry },
+  })
 }
 
 async function run(script: string, more: Partial<ExecOptions> = {}, how: { replace?: boolean } = {}) {
@@ -163,7 +170,7 @@ it('C12: SIGTERM is passed on, the grace time is used, and what the program wrot
     onEvent: (event) => event.kind === 'captured' && event.files === 1 && ready(),
   })
   await isReady
-  const { exitCode, status, runs } = await running.stop('SIGTERM')
+  const { exitCode, status, runs } = await running.stop({ killSignal: 'SIGTERM' })
   expect([exitCode, status, runs[0]?.why]).toEqual([3, 'stopped', 'stopped'])
   rmSync(state, { recursive: true })
   await run('cat a > seen')
@@ -210,9 +217,9 @@ it('C12: a second one is refused while the first runs; one that takes over fence
 
 it('C12: a failure is retried from the newest capture, and a capture in between resets the count', async () => {
   const script = 'n=$(cat n 2>/dev/null || echo 0); n=$((n+1)); echo $n > n.tmp; mv n.tmp n; [ $n -ge 4 ]'
-  const { exitCode, runs } = await run(script, { retries: 1 })
+  const { exitCode, runs } = await run(script, { retry: { attempts: 2 } })
   expect([exitCode, runs.map((each) => each.exitCode)]).toEqual([0, [1, 1, 1, 0]])
-  const failing = await run('exit 5', { retries: 2 })
+  const failing = await run('exit 5', { retry: { attempts: 3 } })
   expect([failing.exitCode, failing.runs.length]).toEqual([5, 3])
 })
 
@@ -244,7 +251,7 @@ it('C12: a folder that holds the program’s own directory is refused, and so is
     [{ when: 'marker' }, 'a marker is named'],
     [{ when: 'word', every: '1m' }, 'every cannot be combined with word'],
     [{ keep: 1 }, 'keep must be at least 2'],
-    [{ retries: -1 }, 'retries must be at least 0'],
+    [{ retry: { attempts: 0 } }, 'retry.attempts must be at least 1'],
   ]
   for (const [options, words] of bad) expect(() => shell('true', options)).toThrow(words)
 })

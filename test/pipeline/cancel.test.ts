@@ -114,7 +114,7 @@ describe('cancel', () => {
     await until(() => keys.length === 3)
     const asked = run.savepoint()
     asked.catch(() => undefined)
-    await until(() => run.status.checkpoints.isUnderWay)
+    await until(() => run.status().checkpoints.isUnderWay)
     expect((await run.cancel()).status).toBe('cancelled')
     await expect(asked).rejects.toMatchObject({ code: 'CANCELLED' })
     expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, true])
@@ -148,7 +148,7 @@ describe('cancel', () => {
         .to('out', sink)
     })
     const run = await rp.run(flow, { checkpoint: { every: 1_000_000 } }).started()
-    await until(async () => (await run.letters()).length === 1)
+    await until(async () => (await run.deadLetters()).length === 1)
     await run.checkpoint()
     isMended = true
     const [head] = await rp.list({ prefix: 'pipeline/' })
@@ -197,7 +197,7 @@ describe('checkpointTimeout', () => {
     await expect(run.stop()).rejects.toMatchObject({ code: 'TIMEOUT', message: expect.stringContaining('out') })
     expect(seen).toMatchObject({ isClosed: true, prepared: 0 })
     const again = await rp.run(flowInto(hanging('open', 0).sink)).started()
-    await until(() => again.status.records === 3)
+    await until(() => again.status().records === 3)
     expect(await again.stop()).toMatchObject({ status: 'stopped', records: 3 })
   })
 
@@ -220,7 +220,7 @@ describe('checkpointTimeout', () => {
     rp.events.on('checkpoint-failed', ({ error }) => failures.push((error as { code: string }).code))
     const options = { checkpoint: { every: 1 }, checkpointTimeout: '50ms' } as const
     const run = await rp.run(flowInto(sink), options).started()
-    await until(() => run.status.checkpoints.recent.length > 0, run.result())
+    await until(() => run.status().checkpoints.recent.length > 0, run.result())
     expect([seen.prepared > 0, failures[0]]).toEqual([true, 'TIMEOUT'])
     expect((await run.cancel()).status).toBe('cancelled')
   })

@@ -221,7 +221,7 @@ describe('the check', () => {
       source,
     )
     const run = await rp.run(definition).started()
-    while (run.status.records < 35) await new Promise((resolve) => setTimeout(resolve, 2))
+    while (run.status().records < 35) await new Promise((resolve) => setTimeout(resolve, 2))
     const { checkpoint } = await run.stop()
     source.all.push(...visits.slice(35))
     const looked = async () => JSON.stringify([await hostOf(rp).head('pipeline/visits'), await checkpointsOf(rp)])

@@ -101,7 +101,7 @@ describe('files as sources', () => {
     await some(lineSource(path, { follow: 5 }), collectSink<string>(), 0)
     const out = collectSink<string>()
     const run = await rp.run(copying(lineSource(path, { follow: 5 }), out), { id: 'cut' }).started()
-    await until(() => run.status.records === 2)
+    await until(() => run.status().records === 2)
     await run.stop()
     truncateSync(path, 4)
     const again = rp.run(copying(lineSource(path, { follow: 5 }), out), { id: 'cut' }).result()

@@ -298,11 +298,11 @@ async function results(
   id += 1
   const run = await rp.run(drawn, { id: String(id), parallelism, deadLettersMax: 1000 })
   await run.result()
-  const letters = (await run.letters()).map(({ operator, value, error }) => ({ operator, value, error }))
+  const letters = (await run.deadLetters()).map(({ operator, value, error }) => ({ operator, value, error }))
   // Several instances keep the order of each key, and no order among keys.
   const inOrder = (all: readonly unknown[]) =>
     parallelism === 1 ? [...all] : all.map((each) => JSON.stringify(each)).sort()
-  return { outs: outs.map((out) => inOrder(out.values)), letters: inOrder(letters), late: run.status.lateRecords }
+  return { outs: outs.map((out) => inOrder(out.values)), letters: inOrder(letters), late: run.status().lateRecords }
 }
 
 it.each(Object.entries(shapes))('%s gives the same for every cut of batches', async (_, draw) => {

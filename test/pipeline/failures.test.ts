@@ -62,12 +62,12 @@ describe('a poison record', () => {
     const rp = await open('memory:')
     const out = collectSink<number>()
     const first = await rp.run(define(false, out)).started()
-    await until(() => first.status.records === 3)
+    await until(() => first.status().records === 3)
     const stopped = await first.stop()
     expect(stopped.deadLetters).toBe(1)
     expect(out.values).toEqual([10, 30])
     const second = await rp.run(define(true, out)).started()
-    expect(await second.letters()).toMatchObject([
+    expect(await second.deadLetters()).toMatchObject([
       { id: 1, operator: 'map#1', value: 2, error: 'TypeError: two is bad' },
     ])
     expect(await second.redrive()).toBe(1)
@@ -84,7 +84,7 @@ describe('a poison record', () => {
     })
     expect(out.values).toEqual([])
     const run = await rp.run(define(false, out), { deadLettersMax: 1 }).started()
-    await until(() => run.status.records === 3)
+    await until(() => run.status().records === 3)
     await run.stop()
     expect(out.values).toEqual([10, 30])
     await rp.close()
@@ -151,7 +151,7 @@ onEveryStore('wishes from another process', (world) => {
     })
     await declareKinds(two)
     const run = await one.run(drawn, { checkpoint: { every: 1 } }).started()
-    await until(() => run.status.checkpoints.recent.length > 0)
+    await until(() => run.status().checkpoints.recent.length > 0)
     const head = () => two.head('pipeline/asked').then((found) => found!)
     expect((await lettersOf(two, [await head()])).map(({ key, item }) => [key, item])).toEqual([
       ['1', 2],
@@ -162,7 +162,7 @@ onEveryStore('wishes from another process', (world) => {
     expect(facts).toEqual({ redriven: ['1'], missing: ['9'] })
     await until(() => out.values.length === 2)
     expect(await discard(two, [await head()], ['2'])).toEqual({ discarded: ['2'], missing: [] })
-    await until(() => run.status.deadLetters === 0)
+    await until(() => run.status().deadLetters === 0)
     await act(two, await head(), 'stop', { reason: 'deploy' })
     expect(await run.result()).toMatchObject({ status: 'stopped', deadLetters: 0, records: 3 })
     expect(out.values).toEqual([1, 2])
@@ -188,7 +188,7 @@ onEveryStore('a pipeline that is done', (world) => {
     await expect(run.discard()).rejects.toMatchObject({ code: 'CLOSED' })
     await expect(act(rp, head, 'redrive', {})).rejects.toMatchObject({ code: 'CONFLICT' })
     await expect(discard(rp, [head], ['1'])).rejects.toMatchObject({ code: 'CONFLICT' })
-    expect(await run.letters()).toMatchObject([{ id: 1, value: 1 }])
+    expect(await run.deadLetters()).toMatchObject([{ id: 1, value: 1 }])
     expect(finalOf(rp, [head])).toEqual([expect.stringContaining('is done: its dead letters')])
   })
 })
@@ -208,7 +208,7 @@ onEveryStore('a pipeline that was stopped', (world) => {
         .to('out', out)
     })
     const first = await rp.run(halted).started()
-    await until(() => first.status.deadLetters === 1)
+    await until(() => first.status().deadLetters === 1)
     await first.stop()
     isMended = true
     await expect(first.redrive()).rejects.toMatchObject({ code: 'CLOSED' })
@@ -262,7 +262,7 @@ describe('a newest checkpoint that is damaged', () => {
       })
     const out = collectSink<number>()
     const run = await rp.run(define(out)).started()
-    await until(() => run.status.records === 3)
+    await until(() => run.status().records === 3)
     const savepoint = await run.savepoint({ label: 'sound' })
     const stopped = await run.stop()
     await rp.markCheckpoint('pipeline/hurt', stopped.checkpoint!, { why: 'wrong rates', by: 'ann' })
@@ -288,7 +288,7 @@ describe('a checkpoint whose chunks are gone', () => {
           .to('out', collectSink())
       })
     const run = await rp.run(define()).started()
-    await until(() => run.status.records === 3)
+    await until(() => run.status().records === 3)
     const { checkpoint } = await run.stop()
     const { blobs } = hostOf(rp).kernel.store
     const chunks = (await blobs.list(null, 1000)).map(({ digest }) => digest)
@@ -321,7 +321,7 @@ describe('code that changed', () => {
   it('is refused with names and choices where it does not map, and restored where it does', async () => {
     const rp = await open('memory:')
     const first = await draw(rp, {}).run().started()
-    await until(() => first.status.records === 3)
+    await until(() => first.status().records === 3)
     await first.stop()
     const renamed = draw(rp, { operator: 'totals' })
     const refused = await renamed
@@ -332,7 +332,7 @@ describe('code that changed', () => {
     expect(refused.message).toContain('the operator totals is new')
     expect(refused.message).toContain("drop: ['counts']")
     const mapped = await renamed.run({ changes: { rename: { counts: 'totals' } } }).started()
-    expect(mapped.status.operators.find(({ name }) => name === 'totals')?.keys).toBe(2)
+    expect(mapped.status().operators.find(({ name }) => name === 'totals')?.keys).toBe(2)
     await mapped.stop()
     // The same command again: the checkpoint has the new name by now.
     await (await renamed.run({ changes: { rename: { counts: 'totals' } } }).started()).stop()
@@ -347,7 +347,7 @@ describe('code that changed', () => {
     const dropped = draw(rp, { operator: 'totals', kind: 'process', source: 'more' })
     const changes = { drop: ['totals', 'numbers'], add: ['totals', 'more'] }
     const anew = await dropped.run({ changes }).started()
-    await until(() => anew.status.records === 3)
+    await until(() => anew.status().records === 3)
     await anew.stop()
     expect(dropped.out.values).toEqual([1, 1, 2])
     await rp.close()

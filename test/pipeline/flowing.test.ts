@@ -109,7 +109,7 @@ it('a run of this process is seen as it is now, and of another one as its last c
     const { from, parts, checkpoint } = await flowOf(engine, run.timeline)
     expect([from, parts.map(({ records }) => records)]).toEqual(['checkpoint', [10, 10, 10, 3]])
     expect(parts.every(({ isEnded }) => isEnded)).toBe(true)
-    expect(checkpoint!.checkpoint).toBe(run.status.checkpoints.recent.at(-1)!.checkpoint)
+    expect(checkpoint!.checkpoint).toBe(run.status().checkpoints.recent.at(-1)!.checkpoint)
   }
 })
 

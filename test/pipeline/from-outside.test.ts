@@ -72,7 +72,7 @@ onEveryStore('asked from another process', (world) => {
       ['terminate', 'cancelled'],
     ] as const) {
       const run = await here.run(drawn(), {}).started()
-      await until(() => run.status.checkpoints.recent.length > 0)
+      await until(() => run.status().checkpoints.recent.length > 0)
       await ask(there, verb)
       expect((await run.result()).status).toBe(status)
       expect(await statusOf(there)).toBe(status)
@@ -98,7 +98,7 @@ onEveryStore('asked from another process', (world) => {
       const run = await here.run(drawn(seen.sink), {}).started()
       await until(() => seen.prepared > 1)
       if (isStopping) await ask(there, 'stop')
-      if (isStopping) await until(() => run.status.status === 'stopping')
+      if (isStopping) await until(() => run.status().status === 'stopping')
       await ask(there, 'cancel')
       expect((await run.result()).status).toBe('cancelled')
       expect(await statusOf(there)).toBe('cancelled')
@@ -109,7 +109,7 @@ onEveryStore('asked from another process', (world) => {
     const w = await world()
     const [here, there] = [await w.engine(), await other(w)]
     const run = await here.run(drawn(), {}).started()
-    await until(() => run.status.checkpoints.recent.length > 0)
+    await until(() => run.status().checkpoints.recent.length > 0)
     await run.stop()
     await expect(there.delete('pipeline/flow')).rejects.toMatchObject({ code: 'CONFLICT' })
     expect((await ask(there, 'stop')).said).toContain('no process runs')

@@ -122,7 +122,7 @@ async function keysOf(order: Order, size: number, how: { stopped?: boolean; fail
   }
   const run = await rp.run(drawn, options).started()
   if (how.failing) {
-    await until(() => run.status.deadLetters === 6)
+    await until(() => run.status().deadLetters === 6)
     isFailing = false
     await run.redrive()
     isHeld = false

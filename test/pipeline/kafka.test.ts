@@ -333,7 +333,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     })
     const run = await rp.run(copied, { checkpoint: { every: 1 } }).started()
     await until(async () => (await numbersIn(to)).length === 2, run.result())
-    await until(() => (run.status.sources[0]!.watermark ?? 0) >= 20_000, run.result())
+    await until(() => (run.status().sources[0]!.watermark ?? 0) >= 20_000, run.result())
     expect((await run.stop()).deadLetters).toBe(1)
     expect(await numbersIn(to)).toEqual([1, 2])
     await rp.close()

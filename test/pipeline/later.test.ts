@@ -138,12 +138,12 @@ describe('a function that throws RetryLater', () => {
         const { calls, check } = throwing(muchLater, 1)
         const define = () => pipeline('goes-on', (p) => p.from('visits', valueSource(visits)).map(check).to('out', out))
         const run = await rp.run(define()).started()
-        while (run.status.records < visits.length) await pause()
+        while (run.status().records < visits.length) await pause()
         const stopped = await run.stop()
         // It waits, so it is no dead letter, and the pipeline is not done.
         expect([stopped.status, stopped.deadLetters, out.values.length]).toEqual(['stopped', 0, 5])
         const early = await rp.run(define()).started()
-        expect(await early.letters()).toEqual([])
+        expect(await early.deadLetters()).toEqual([])
         expect((await early.stop()).status).toBe('stopped')
         expect(calls.made).toBe(1)
         await rp.close({ grace: 0 })
@@ -197,11 +197,11 @@ describe('a dead letter goes back to where it came from', () => {
         .to('out', out)
     })
     const run = await rp.run(drawn, { checkpoint: { every: 1 } }).started()
-    while (run.status.deadLetters < 1) await pause()
+    while (run.status().deadLetters < 1) await pause()
     isMended = true
     expect(await run.redrive()).toBe(1)
     release()
-    while (run.status.records < 4) await pause()
+    while (run.status().records < 4) await pause()
     await run.stop()
     expect(out.values).toEqual([
       [1, 6],
@@ -229,11 +229,11 @@ describe('a dead letter goes back to where it came from', () => {
       joined.to('out', out)
     })
     const run = await rp.run(drawn, { checkpoint: { every: 1 } }).started()
-    while (run.status.deadLetters < 1) await pause()
+    while (run.status().deadLetters < 1) await pause()
     isMended = true
     expect(await run.redrive()).toBe(1)
     await run.stop()
-    expect(await run.letters().catch(() => [])).toEqual([])
+    expect(await run.deadLetters().catch(() => [])).toEqual([])
     expect(out.values).toContain(kind === 'window' ? 'ann 1000 1000 in 1000-2000' : 'ann 1000 1000')
     await rp.close()
   })

@@ -52,7 +52,7 @@ onEveryStore(
       const sent = new Map<string, string>()
       const one = await w.engine()
       const first = await one.run(charges, {}).started()
-      await until(() => first.status.deadLetters === 2)
+      await until(() => first.status().deadLetters === 2)
       const firstTries = new Set(seen)
       expect(firstTries.size).toBe(2)
       await first.stop()
@@ -60,7 +60,7 @@ onEveryStore(
       isAnswered = true
       const second = await (await w.engine()).run(charges, {}).started()
       expect(await second.redrive()).toBe(2)
-      await until(() => second.status.deadLetters === 0 && sent.size === 2)
+      await until(() => second.status().deadLetters === 0 && sent.size === 2)
       expect(new Set(seen)).toEqual(firstTries)
       await second.stop()
     })
@@ -88,7 +88,7 @@ onEveryStore(
       // 2. The record fails.
       isBad = true
       const failing = await rp.run(drawn, options).started()
-      await until(() => failing.status.deadLetters === 1)
+      await until(() => failing.status().deadLetters === 1)
       await failing.stop()
       isBad = false
       // 3. Redriven and sent, and no checkpoint has it; then once more.
@@ -120,7 +120,7 @@ onEveryStore(
           )
       })
       const run = await rp.run(twins, { checkpoint: { every: 1 } }).started()
-      await until(() => run.status.deadLetters === 2)
+      await until(() => run.status().deadLetters === 2)
       isMended = true
       await run.redrive()
       await run.checkpoint()

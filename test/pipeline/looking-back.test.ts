@@ -38,13 +38,13 @@ it('begins from the newest checkpoint that was made at a time or before, and say
   })
   const options = { checkpoint: { every: '1h' } } as const
   const run = await rp.run(counted, options).started()
-  await until(() => run.status.records === 3, run.result())
+  await until(() => run.status().records === 3, run.result())
   const timeOf = async ({ id }: { readonly id: string }) =>
     (await rp.checkpoints('pipeline/counted')).find((one) => one.id === id)!.createdAt
   const first = await run.savepoint()
   const then = await timeOf(first)
   gate.until = 6
-  await until(() => run.status.records === 6, run.result())
+  await until(() => run.status().records === 6, run.result())
   let second = await run.savepoint()
   // Savepoints carry the time of the engine's clock, which may be milliseconds apart from this process's.
   while ((await timeOf(second)) <= then) second = await run.savepoint()
@@ -76,7 +76,7 @@ it('begins from the newest checkpoint that was made at a time or before, and say
     code: 'INVALID_ARGUMENT',
   })
   const again = await rp.run(counted, { ...options, from: { time: new Date(then) } }).started()
-  await until(() => again.status.records === 3, again.result())
+  await until(() => again.status().records === 3, again.result())
   await again.stop()
   // What came after it is read again.
   expect(out.values.slice(seen)).toEqual(['odd 2', 'even 3', 'high 1'])

@@ -158,7 +158,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
       )
     })
     const run = await rp.run(copied, { checkpoint: { every: 2000 } }).started()
-    while (run.status.records < 2501) await new Promise((resolve) => setTimeout(resolve, 10))
+    while (run.status().records < 2501) await new Promise((resolve) => setTimeout(resolve, 10))
     const { deadLetters } = await run.stop()
     expect(deadLetters).toBe(1)
     await rp.close()

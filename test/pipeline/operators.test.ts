@@ -42,7 +42,7 @@ async function run<T>(draw: (p: PipelineBuilder, out: ReturnType<typeof collectS
   )
   const report = await running.result()
   await rp.close()
-  return { out: out.values, report, status: running.status }
+  return { out: out.values, report, status: running.status() }
 }
 
 describe('aggregates', () => {

@@ -62,8 +62,8 @@ it('A9.3: state, windows and timers of a savepoint are divided anew, and nothing
   })
   const standing = async (parallelism: number) => {
     const run = await rp.run(drawn, { parallelism, checkpoint: { every: '1h' } }).started()
-    while (parallelism === 1 && run.status.records < limit) await new Promise((resolve) => setImmediate(resolve))
-    expect(run.status.operators.find(({ name }) => name === 'timed')!.keys).toBeGreaterThan(37)
+    while (parallelism === 1 && run.status().records < limit) await new Promise((resolve) => setImmediate(resolve))
+    expect(run.status().operators.find(({ name }) => name === 'timed')!.keys).toBeGreaterThan(37)
     await run.stop()
     return await readPipelineState(rp, 'pipeline/divided', 'timed', 'key-5')
   }
@@ -143,7 +143,7 @@ it('a dead letter goes back to the instance that has the state of its key', asyn
       .to('out', out)
   })
   const run = await rp.run(drawn, { parallelism: 4 }).started()
-  while (run.status.records < limit) await new Promise((resolve) => setImmediate(resolve))
+  while (run.status().records < limit) await new Promise((resolve) => setImmediate(resolve))
   await run.stop()
   isBroken = false
   const again = await rp.run(drawn, { parallelism: 3 }).started()

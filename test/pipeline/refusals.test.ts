@@ -133,7 +133,7 @@ it('a file that is missing, or was cut short, has advice about files', async () 
   })
   writeFileSync(path, 'one\ntwo\nthree\n')
   const run = await rp.run(reading, { checkpoint: { every: 1 } }).started()
-  while (run.status.records < 3) await new Promise((resolve) => setTimeout(resolve, 5))
+  while (run.status().records < 3) await new Promise((resolve) => setTimeout(resolve, 5))
   await run.stop()
   writeFileSync(path, 'one\n')
   await expect(rp.run(reading).result()).rejects.toMatchObject({

@@ -104,7 +104,7 @@ onEveryStore('a pipeline', (world) => {
     }
     const first = define(Number.POSITIVE_INFINITY)
     const run = await rp.run(first.counts).started()
-    const stopped = await run.stop({ label: 'before the move' })
+    const stopped = await run.stop({ reason: 'before the move' })
     expect(stopped.status).toBe('stopped')
     expect(stopped.records).toBe(seen.length)
     expect(first.out.values).toHaveLength(stopped.records)

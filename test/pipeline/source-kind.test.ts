@@ -22,7 +22,7 @@ onEveryStore(
       const out = collectSink<string>()
       const reading = (source: Source<string>) => pipeline('read', (p) => void p.from('in', source).to('out', out))
       const first = await rp.run(reading(generatedSource((n) => `g${n}`)), { checkpoint: { every: 10 } }).started()
-      await until(() => first.status.records > 20)
+      await until(() => first.status().records > 20)
       await first.stop()
       const before = out.values.length
       await expect(rp.run(reading(lineSource(path))).result()).rejects.toMatchObject({

@@ -173,7 +173,10 @@ it('keyValue() passes a tombstone as null with its key; a record without a key i
     { key: 'a', value: null },
   ])
   expect(plain.values).toEqual([1, 2])
-  const letters = (await run.letters()).map(({ operator, error }) => [operator, error.replace(/ in JSON.*|, ".*/, '')])
+  const letters = (await run.deadLetters()).map(({ operator, error }) => [
+    operator,
+    error.replace(/ in JSON.*|, ".*/, ''),
+  ])
   expect(letters.filter(([operator]) => operator === 'changed').map(([, error]) => error)).toEqual([
     'TypeError: the record has no key',
     expect.stringContaining('SyntaxError'),

@@ -106,7 +106,7 @@ it('a window of so many records ends with what it has when its first one is too 
     { key: 1, value: 7 },
   ])
   source.all.push(2)
-  await until(() => run.status.records === 5)
+  await until(() => run.status().records === 5)
   await run.stop()
   const again = await rp.run(drawn, options).started()
   await until(() => out.values.length === 3)
@@ -141,7 +141,7 @@ it('every record meets what another stream has told, whatever its key, also over
   orders.all.push({ currency: 'eur', cents: 1 })
   await until(() => out.values.length === 1)
   rates.all.push({ eur: 2 }, { usd: 3 })
-  await until(() => run.status.operators.find(({ name }) => name === 'converted')!.records === 3)
+  await until(() => run.status().operators.find(({ name }) => name === 'converted')!.records === 3)
   orders.all.push({ currency: 'eur', cents: 10 }, { currency: 'usd', cents: -1 }, { currency: 'usd', cents: 10 })
   await until(() => out.values.length === 3)
   await run.stop()

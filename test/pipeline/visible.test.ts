@@ -92,14 +92,14 @@ it('A3.4: checkpoints that fail are told with the heartbeat, as doctor reads it,
     p.from('numbers', silentAfter([1, 2, 3])).to('out', out)
   })
   const run = await rp.run(drawn, { checkpoint: { every: '10ms' } }).started()
-  await until(() => run.status.checkpoints.failuresInARow >= 2)
+  await until(() => run.status().checkpoints.failuresInARow >= 2)
   const { failing } = reportOf(await workerRow(rp))
   expect(failing).toMatchObject([
     { timeline: 'pipeline/failing', reason: expect.stringContaining('the bucket is gone') },
   ])
   const before = (await workerRow(rp)).progressAt
   isBroken = false
-  await until(() => run.status.checkpoints.recent.length > 0)
+  await until(() => run.status().checkpoints.recent.length > 0)
   expect(reportOf(await workerRow(rp)).failing).toEqual([])
   // A pipeline appends one entry per checkpoint: that is its progress.
   await until(async () => (await workerRow(rp)).progressAt > before)
@@ -127,10 +127,10 @@ it('A3.4: who holds records up is told by name', async () => {
   })
   const run = await rp.run(drawn)
   await run.result()
-  const byName = new Map(run.status.operators.map(({ name, blockedMs }) => [name, blockedMs]))
+  const byName = new Map(run.status().operators.map(({ name, blockedMs }) => [name, blockedMs]))
   expect(byName.get('slow')).toBeGreaterThan(0)
   expect([byName.get('quick'), byName.get('map#1')]).toEqual([0, 0])
-  expect(run.status.sources[0]!.lagMs).toBeGreaterThan(0)
+  expect(run.status().sources[0]!.lagMs).toBeGreaterThan(0)
   await rp.close()
 })
 

@@ -196,7 +196,7 @@ describe.each([['our server', null] as const, ['kube-apiserver', kubeMissing] as
         let cache = await rp.open(mirror())
         await cache.settled()
         expect(handled.splice(0).sort()).toEqual(['added p1 1', 'added p2 2', 'added p3 3'])
-        letters.push(...(await cache.letters()).map(({ key }) => key))
+        letters.push(...(await cache.deadLetters()).map(({ key }) => key))
         expect(letters).toEqual(['bad'])
         expect(cache.list().map(({ name }) => name)).toEqual(['bad', 'p1', 'p2', 'p3'])
         await parts.update({ name: 'p1', revision: 'any', spec: { n: 10 } })
@@ -228,7 +228,7 @@ describe.each([['our server', null] as const, ['kube-apiserver', kubeMissing] as
         cache = await rp.open(mirror())
         await cache.settled()
         expect(handled.sort()).toEqual(['deleted p1 ', 'modified p3 30'])
-        expect((await cache.letters()).map(({ key }) => key)).toEqual(['bad'])
+        expect((await cache.deadLetters()).map(({ key }) => key)).toEqual(['bad'])
         await writer.delete('bad')
         await rp.close()
       },

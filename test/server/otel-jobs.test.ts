@@ -100,7 +100,7 @@ describe('a run of a job', () => {
       each: (paper) => (paper === 'b' && held ? never() : undefined),
     })
     const asked = await asking(() => first.rp.run(papers))
-    await expect.poll(() => asked.value.progress.done).toBe(1)
+    await expect.poll(() => asked.value.status().done).toBe(1)
     await asked.value.stop()
     const [before] = named('run papers')
     expect(before!.attributes['reprise.left']).toBe('stopped')
@@ -134,13 +134,13 @@ describe('a run of a job', () => {
       each: (paper) => (paper === heldAt ? never() : undefined),
     })
     const asked = await asking(() => start().rp.run(papers))
-    await expect.poll(() => asked.value.progress.done).toBe(1)
+    await expect.poll(() => asked.value.status().done).toBe(1)
     await asked.value.stop()
     const untraced = start()
     untraced.off()
     heldAt = 'c'
     const run = await untraced.rp.run(papers)
-    await expect.poll(() => run.progress.done).toBe(1)
+    await expect.poll(() => run.status().done).toBe(1)
     await run.stop()
     heldAt = null
     await (await start().rp.run(papers)).result()

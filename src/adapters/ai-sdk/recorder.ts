@@ -4,7 +4,7 @@
 // read to its end and recorded, so nothing is generated or paid for twice.
 
 import type { LanguageModelMiddleware, Tool, ToolExecutionOptions } from 'ai'
-import { timelineId, toHex } from '../../core/coordinate.ts'
+import { type Coordinate, timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Effect, listEffects } from '../../core/history/effects.ts'
 import { ownerOf } from '../../core/history/inheritance.ts'
@@ -73,12 +73,13 @@ export function record(name: string, options: RecorderOptions = {}): Entity<Reco
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare({ ...recorderKind, name, scope: prefix, fold: fold as Fold<unknown> })
-      return new Recorder(engine, await engine.openTimeline(timelineId(prefix + id), fold, open), options)
+      return new Recorder(engine, id, await engine.openTimeline(timelineId(prefix + id), fold, open), options)
     },
   }
 }
 
 export class Recorder {
+  readonly id: string
   readonly #engine: Host
   readonly #open: OpenTimeline<RunState>
   readonly #options: RecorderOptions
@@ -89,11 +90,20 @@ export class Recorder {
   readonly #underWay = new Set<Promise<unknown>>()
 
   /** @internal Opened by the engine: `rp.open(record(…), id)`. */
-  constructor(engine: Host, open: OpenTimeline<RunState>, options: RecorderOptions) {
+  constructor(engine: Host, id: string, open: OpenTimeline<RunState>, options: RecorderOptions) {
+    this.id = id
     this.#engine = engine
     this.#open = open
     this.#options = options
     this.#unclaimed = this.#standing()
+  }
+
+  get timeline(): string {
+    return this.#open.id
+  }
+
+  get coordinate(): Coordinate {
+    return this.#open.coordinate
   }
 
   get effects(): Effects {
@@ -117,7 +127,7 @@ export class Recorder {
     }
   }
 
-  /** Wraps tools as effects: done once for the same input, with an idempotency key, undone by `rollback`. */
+  /** Wraps tools as effects: done once for the same input, with an idempotency key, undone by `undo`. */
   tools<T extends Record<string, Tool>>(tools: T, kinds: { readonly [K in keyof T]: EffectTool }): T {
     const wrapped = Object.entries(tools).map(([name, tool]) => {
       const kind = kinds[name]
@@ -139,9 +149,9 @@ export class Recorder {
   /**
    * Undoes the tools' effects, last first; returns which were undone and which could not be. Afterwards the program starts
    * over: models and tools are called again, except for calls that could not be undone: those return their recorded result.
-   * If it is interrupted, or a compensation fails, every other call is refused until `rollback` is called again.
+   * If it is interrupted, or a compensation fails, every other call is refused until `undo` is called again.
    */
-  async rollback(): Promise<{ readonly undone: readonly string[]; readonly cannot: readonly string[] }> {
+  async undo(): Promise<{ readonly undone: readonly string[]; readonly cannot: readonly string[] }> {
     await this.settle()
     if (!this.#open.state.isRollingBack) await this.#open.write([{ type: 'rollback.asked', data: null }])
     const undone: string[] = []
@@ -266,7 +276,7 @@ export class Recorder {
   #identify(kind: string, content: unknown): string {
     const { isRollingBack, rollbacks = 0 } = this.#open.state
     if (isRollingBack) {
-      throw new RepriseError('CONFLICT', `${this.#open.id}: a rollback was cut off; call rollback() again to finish it`)
+      throw new RepriseError('CONFLICT', `${this.#open.id}: an undo was interrupted; call undo() again to finish it`)
     }
     const { codec, hash } = this.#engine
     const digest = toHex(hash(codec.encode([kind, plain(content)]))).slice(0, 32)

@@ -60,7 +60,7 @@ async function sayTo({ env, output }: Invocation, word: string): Promise<number>
 function passSignals(running: ExecRun): () => void {
   const stops = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
   const passed = ['SIGUSR1', 'SIGUSR2'] as const
-  const stop = (signal: NodeJS.Signals) => void running.stop(signal).catch(() => undefined)
+  const stop = (signal: NodeJS.Signals) => void running.stop({ killSignal: signal }).catch(() => undefined)
   const pass = (signal: NodeJS.Signals) => running.signal(signal)
   const each = (change: 'on' | 'off') => {
     for (const signal of stops) process[change](signal, stop)
@@ -88,6 +88,7 @@ async function chosen({ engine, args, options }: Invocation): Promise<{ name: st
 function given(options: Options): Partial<ExecOptions> {
   const [when, marker] = [text(options, 'when'), text(options, 'marker')]
   const [quiet, every, grace, backoff] = ['quiet', 'every', 'grace', 'backoff'].map((each) => duration(options, each))
+  const [keep, retries] = [count(options, 'keep'), count(options, 'retries')]
   const ignore = list(options, 'ignore')
   return {
     ...(when !== undefined && { when: when as 'quiet' }),
@@ -95,18 +96,19 @@ function given(options: Options): Partial<ExecOptions> {
     ...(marker !== undefined && { marker }),
     ...(every !== undefined && { every }),
     ...(grace !== undefined && { grace }),
-    ...(backoff !== undefined && { backoff }),
     ...(ignore.length > 0 && { ignore }),
-    ...count(options, 'keep'),
-    ...count(options, 'retries'),
+    ...(keep !== undefined && { keep }),
+    ...((retries !== undefined || backoff !== undefined) && {
+      retry: { ...(retries !== undefined && { attempts: retries + 1 }), ...(backoff !== undefined && { backoff }) },
+    }),
   }
 }
 
-function count(options: Options, name: 'keep' | 'retries'): { readonly [K in typeof name]?: number } {
+function count(options: Options, name: 'keep' | 'retries'): number | undefined {
   const value = text(options, name)
-  if (value === undefined) return {}
+  if (value === undefined) return undefined
   if (!/^\d+$/.test(value)) throw new UsageError(`--${name} must be a whole number (got ${value})`)
-  return { [name]: Number(value) }
+  return Number(value)
 }
 
 /** The command and options of its last start, overridden by the current ones. */
@@ -122,11 +124,12 @@ async function lastOf(engine: Reprise, name: string, args: readonly string[], op
   const before: ExecOptions = {
     command: args.length > 0 ? args : command,
     state: text(options, 'state') ?? state,
-    ...{ when, quiet: quietMs, ignore, grace: graceMs, keep, retries },
+    ...{ when, quiet: quietMs, ignore, grace: graceMs, keep },
     ...(everyMs !== null && { every: everyMs }),
     ...(marker !== null && { marker }),
   }
-  return { name, settings: { ...before, ...given(options) } }
+  const now = given(options)
+  return { name, settings: { ...before, ...now, retry: { attempts: retries + 1, ...now.retry } } }
 }
 
 async function lastStart(engine: Reprise, name: string): Promise<ExecEntries['started'] | null> {

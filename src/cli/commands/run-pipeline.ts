@@ -114,7 +114,7 @@ function tasksLine({ records, running, done, partitions }: TasksStatus, perSecon
 
 function show(run: PipelineRun, reporter: string, waits: () => readonly string[]): () => void {
   return showing(reporter, () => {
-    const { status } = run
+    const status = run.status()
     const waitsFor = waits()
     const line = (perSecond: number) => [lineOf(status, perSecond), ...waitsFor.map((what) => `waits for ${what}`)]
     return { facts: { ...status, waitsFor }, line: (perSecond) => line(perSecond).join(', ') }

@@ -29,6 +29,7 @@ export abstract class OwnedSink<Item extends Occurred, Held extends object> impl
   abstract stored(): Promise<FeedPosition>
   abstract setAside(poison: Quarantined): Promise<void>
   abstract redrive(item: Item): Promise<void>
+  abstract discard(letter: Quarantined): Promise<void>
   abstract isCurrent(): Promise<boolean>
   /** The written position of the owned part; the start if none is owned. */
   protected abstract readonly written: FeedPosition

@@ -2,7 +2,8 @@
 // position, so both exist or neither does. Only the owner of the timeline writes; fencing refuses all other writers.
 //
 // Entries: advanced { position, events }, partly { seen: { timeline: seq } } (items of a page applied one by one),
-// aside { timeline, seq, type, error }, redriven { timeline, seq }.
+// aside { timeline, seq, type, error }, redriven and discarded
+// { timeline, seq }.
 
 import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
@@ -39,10 +40,11 @@ export const progressFold: Fold<Progress> = {
         if (typeof seen !== 'object' || seen === null) throw misshapen(type)
         return { ...state, seen }
       case 'aside':
-      case 'redriven': {
+      case 'redriven':
+      case 'discarded': {
         if (typeof timeline !== 'string' || typeof seq !== 'number') throw misshapen(type)
         const others = without(state.quarantine, { timeline, seq })
-        if (type === 'redriven') return { ...state, quarantine: others }
+        if (type !== 'aside') return { ...state, quarantine: others }
         return { ...state, quarantine: [...state.quarantine, data as Quarantined].slice(-lettersMax) }
       }
       default:
@@ -102,6 +104,10 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
   async redrive(item: Item): Promise<void> {
     const { timeline, seq } = item.at
     await this.#write([item], { type: 'redriven', data: { timeline, seq } })
+  }
+
+  async discard({ timeline, seq }: Quarantined): Promise<void> {
+    await this.held!.write([{ type: 'discarded', data: { timeline, seq } }])
   }
 
   isCurrent(): Promise<boolean> {

@@ -58,6 +58,8 @@ export interface SubscriptionSink<Item extends Occurred> {
   setAside(poison: Quarantined): Promise<void>
   /** Applies a skipped item: it then counts, and is no longer a dead letter. With a PoisonError it stays one. */
   redrive(item: Item): Promise<void>
+  /** Removes a dead letter without applying its item. */
+  discard(letter: Quarantined): Promise<void>
   /** Its state is from a copy of the store that is gone: drops it, and loads the store's state, now or in `idle`. */
   reload(): Promise<void>
   /** Whether the store has the writes of this sink. Unnecessary for a sink that keeps its state in this process. */

@@ -55,6 +55,9 @@ export interface SubscriptionStatus {
   readonly quarantined: number
 }
 
+/** Names a dead letter. */
+type LetterPlace = Pick<Quarantined, 'timeline' | 'seq'>
+
 interface Waiter {
   rounds: number
   resolve(): void
@@ -118,7 +121,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     this.#loop = this.#run()
   }
 
-  get status(): SubscriptionStatus {
+  status(): SubscriptionStatus {
     return {
       position: this.sink.position,
       applied: this.#applied,
@@ -127,11 +130,6 @@ export class Subscription<Item extends Occurred = Occurred> {
       error: this.#error ?? this.#trouble,
       quarantined: this.sink.quarantine.length,
     }
-  }
-
-  /** Skipped items, with the errors of their handlers. */
-  get quarantine(): readonly Quarantined[] {
-    return this.sink.quarantine
   }
 
   /**
@@ -180,13 +178,22 @@ export class Subscription<Item extends Occurred = Occurred> {
    * removed from the list in one step. Rejects at the first that still fails, or whose entry was trimmed; it stays a dead
    * letter.
    */
-  redrive(letters?: readonly Pick<Quarantined, 'timeline' | 'seq'>[]): Promise<number> {
+  redrive(letters?: readonly LetterPlace[]): Promise<number> {
+    return this.#betweenPages(() => this.#redrive(letters ?? this.sink.quarantine))
+  }
+
+  /** Removes dead letters, all or the given ones, without applying them, between two pages. */
+  discard(letters?: readonly LetterPlace[]): Promise<number> {
+    return this.#betweenPages(() => this.#discard(letters ?? this.sink.quarantine))
+  }
+
+  #betweenPages(task: () => Promise<number>): Promise<number> {
     if (this.#isStopped) return Promise.reject(this.#closed())
-    const redriving = new Promise<number>((resolve, reject) => {
-      this.#tasks.push(() => this.#redrive(letters ?? this.sink.quarantine).then(resolve, reject))
+    const done = new Promise<number>((resolve, reject) => {
+      this.#tasks.push(() => task().then(resolve, reject))
       this.#news.ring()
     })
-    return whileAwaited(redriving)
+    return whileAwaited(done)
   }
 
   async stop(): Promise<void> {
@@ -266,18 +273,27 @@ export class Subscription<Item extends Occurred = Occurred> {
     }
   }
 
-  async #redrive(letters: readonly Pick<Quarantined, 'timeline' | 'seq'>[]): Promise<number> {
+  async #discard(letters: readonly LetterPlace[]): Promise<number> {
+    for (const at of letters) await this.sink.discard(await this.#letter(at))
+    return letters.length
+  }
+
+  /** The dead letter at this place. The sink is owned afterwards, if no other process has it. */
+  async #letter(at: LetterPlace): Promise<Quarantined> {
     if (this.#isStopped) throw this.#closed()
     if (!this.sink.isOwned) await this.sink.idle()
+    const found = this.sink.quarantine.find((letter) => isSame(letter, at))
+    if (found) return found
+    const { timeline, seq } = at
+    const what = `${timeline}@${seq} is no dead letter of the ${this.name} here`
+    throw new RepriseError('NOT_FOUND', what, { timeline, seq })
+  }
+
+  async #redrive(letters: readonly LetterPlace[]): Promise<number> {
+    if (this.#isStopped) throw this.#closed()
     for (const at of letters) {
       const { timeline, seq } = at
-      const found = this.sink.quarantine.find((letter) => isSame(letter, at))
-      if (!found) {
-        throw new RepriseError('NOT_FOUND', `${timeline}@${seq} is no dead letter of the ${this.name} here`, {
-          timeline,
-          seq,
-        })
-      }
+      const found = await this.#letter(at)
       const item = await this.#reading.at(timeline, seq)
       if (!item || !isOf(found, item.at)) {
         const what = `${timeline}@${seq} is no longer in history, or has no handler: the ${this.name} cannot apply it`
@@ -378,7 +394,7 @@ export class Subscription<Item extends Occurred = Occurred> {
   }
 
   #late(timeoutMs: number): RepriseError {
-    const { position, error } = this.status
+    const { position, error } = this.status()
     const what = `the ${this.name} has not caught up within ${timeoutMs} ms`
     return new RepriseError('TIMEOUT', what, { position }, error ?? undefined)
   }

@@ -44,6 +44,8 @@ const clientCharsMax = 200
 
 export class ConfigHandle<Value = unknown> {
   readonly name: string
+  /** The name: each configuration exists once. */
+  readonly id: string
   readonly #config: OpenConfig
   readonly #schema: StandardSchema<unknown, Value> | undefined
   readonly #streams = new Set<ClientStream<Value>>()
@@ -51,6 +53,7 @@ export class ConfigHandle<Value = unknown> {
   /** @internal */
   constructor(config: OpenConfig, schema: StandardSchema<unknown, Value> | undefined) {
     this.name = config.name
+    this.id = config.name
     this.#config = config
     this.#schema = schema
   }

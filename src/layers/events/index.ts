@@ -2,8 +2,8 @@
 
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export type { MissingPath } from '../../core/history/fold.ts'
-export type { Handling, Occurred, Quarantined, SubscriptionSink } from '../../engine/feed/sink.ts'
-export type { CatchUpOptions, Subscription, SubscriptionStatus } from '../../engine/feed/subscription.ts'
+export type { Quarantined } from '../../engine/feed/sink.ts'
+export type { CatchUpOptions, SubscriptionStatus } from '../../engine/feed/subscription.ts'
 export type { Readable } from '../../engine/model/definition.ts'
 export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
 export type { NewEntry } from '../../engine/writing/timeline.ts'
@@ -24,11 +24,11 @@ export type {
 export {
   commandTo,
   type Outgoing,
-  type ProcessManager,
   processManager,
   type RefusedLetter,
   sendCommand,
 } from './process-manager.ts'
+export type { ProcessManager } from './process-manager-handle.ts'
 export type { CommonOptions, SqlProjectionOptions, TableProjectionOptions } from './projection.ts'
 export {
   type PartitionedProjectionOptions,

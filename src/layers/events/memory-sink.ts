@@ -210,6 +210,11 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
     await this.save()
   }
 
+  async discard(letter: Quarantined): Promise<void> {
+    this.#quarantine = without(this.#quarantine, letter)
+    await this.save()
+  }
+
   #milestones(events: readonly Occurrence[]): readonly string[] {
     const { on } = this.#model.checkpoint
     const found = on && events.find(({ type }) => on.includes(type))

@@ -27,6 +27,7 @@ import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, postCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
+import { ProcessManager } from './process-manager-handle.ts'
 import {
   checkReading,
   type EventAt,
@@ -112,12 +113,16 @@ export interface ProcessManagerOptions<Sources extends readonly EventSource[], O
   readonly forks?: boolean
 }
 
-/** An open process manager: its position and its quarantined events. */
-export type ProcessManager = Subscription<Occurrence>
-
 export interface ProcessManagerDefinition extends Entity<ProcessManager, undefined>, Workable {
   readonly kind: 'process-manager'
   readonly name: string
+}
+
+/** The subscription that the handles of one engine share. */
+interface Running {
+  readonly subscription: Subscription<Occurrence>
+  readonly forget: () => void
+  holders: number
 }
 
 const known = new Set(['from', 'on', 'onRefused', 'poison', 'retry', 'forks'])
@@ -136,8 +141,8 @@ export function processManager<Sources extends readonly EventSource[], On extend
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)
   const wants = (type: string) => Object.hasOwn(on, type) || (type === refusedType && options.onRefused !== undefined)
   const retry = resolveRetry({ attempts: 1, ...options.retry })
-  const running = new WeakMap<Host, ProcessManager>()
-  const start = (engine: Host): ProcessManager => {
+  const running = new WeakMap<Host, Running>()
+  const start = (engine: Host): Running => {
     const held = running.get(engine)
     if (held) return held
     engine.declare(helperModel(processKind, name, `process/${name}`, progressFold as Fold<never>))
@@ -147,16 +152,29 @@ export function processManager<Sources extends readonly EventSource[], On extend
       scopes: options.from.map(({ prefix }) => prefix),
       forks: options.forks === true,
     })
-    const manager = new Subscription(engine.kernel, { name: `process manager ${name}`, reading, sink, poison, retry })
+    const named = `process manager ${name}`
+    const subscription = new Subscription(engine.kernel, { name: named, reading, sink, poison, retry })
+    const forget = engine.onClose(() => subscription.stop())
+    const manager = { subscription, holders: 0, forget }
     running.set(engine, manager)
-    engine.onClose(() => manager.stop())
     return manager
+  }
+  const share = (engine: Host): ProcessManager => {
+    const manager = start(engine)
+    manager.holders += 1
+    return new ProcessManager(name, manager.subscription, async () => {
+      manager.holders -= 1
+      if (manager.holders > 0) return
+      if (running.get(engine) === manager) running.delete(engine)
+      manager.forget()
+      await manager.subscription.stop()
+    })
   }
   return {
     kind: 'process-manager',
     name,
-    [opens]: async (engine: Host) => start(engine),
-    [works]: (engine: Host) => void start(engine),
+    [opens]: async (engine: Host) => share(engine),
+    [works]: (engine: Host) => void share(engine),
   }
 }
 

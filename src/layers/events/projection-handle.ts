@@ -120,8 +120,8 @@ export class ProjectionHandle<State> {
   }
 
   /** One status per partition. */
-  get status(): readonly ProjectionStatus[] {
-    return this.#running.runners.map((runner) => ({ ...runner.status, stale: this.#stale }))
+  status(): readonly ProjectionStatus[] {
+    return this.#running.runners.map((runner) => ({ ...runner.status(), stale: this.#stale }))
   }
 
   /** The number of partitions that this process writes. */
@@ -130,7 +130,7 @@ export class ProjectionHandle<State> {
   }
 
   /** Quarantined events, with their errors. */
-  get quarantine(): readonly Quarantined[] {
+  async deadLetters(): Promise<readonly Quarantined[]> {
     return this.#running.runners.flatMap((runner) => runner.sink.quarantine)
   }
 
@@ -165,11 +165,24 @@ export class ProjectionHandle<State> {
    * events that happened later. Rejects at the first event that still fails, which stays quarantined. Returns the
    * number of applied events.
    */
-  async redrive(letters: readonly Pick<Quarantined, 'timeline' | 'seq'>[] = this.quarantine): Promise<number> {
+  async redrive(letters?: readonly Pick<Quarantined, 'timeline' | 'seq'>[]): Promise<number> {
+    return await this.#each(letters, (runner, own) => runner.redrive(own))
+  }
+
+  /** Discards quarantined events (default: all of them), and returns their number. They are never applied. */
+  async discard(letters?: readonly Pick<Quarantined, 'timeline' | 'seq'>[]): Promise<number> {
+    return await this.#each(letters, (runner, own) => runner.discard(own))
+  }
+
+  async #each(
+    letters: readonly Pick<Quarantined, 'timeline' | 'seq'>[] | undefined,
+    call: (runner: Subscription<Occurrence>, own: readonly Quarantined[]) => Promise<number>,
+  ): Promise<number> {
     let count = 0
     for (const runner of this.#running.runners) {
-      const own = letters.filter((at) => runner.quarantine.some((letter) => isSame(letter, at)))
-      if (own.length > 0) count += await runner.redrive(own)
+      const held = runner.sink.quarantine
+      const own = letters ? held.filter((letter) => letters.some((at) => isSame(letter, at))) : held
+      if (own.length > 0) count += await call(runner, own)
     }
     return count
   }
@@ -373,7 +386,7 @@ async function partitionsOf<State>(
 async function watchProgress(engine: Host, next: Running<unknown>, options: RebuildOptions): Promise<void> {
   const { clock } = engine
   const tell = () => {
-    const statuses = next.runners.map((runner) => runner.status)
+    const statuses = next.runners.map((runner) => runner.status())
     options.onProgress?.({
       applied: statuses.reduce((sum, status) => sum + status.applied, 0),
       isCaughtUp: statuses.every((status) => status.isCaughtUp),

@@ -92,6 +92,10 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, Projec
     this.#quarantine = without(this.#quarantine, occurrence.at)
   }
 
+  async discard(letter: Quarantined): Promise<void> {
+    this.#quarantine = without(this.#quarantine, letter)
+  }
+
   isCurrent(): Promise<boolean> {
     const { timeline, seq, digest } = this.held!.coordinate
     return hasWritten(this.kernel, timelineId(timeline), { seq, digest: fromHex(digest) })

@@ -9,7 +9,7 @@ export type ExecEvent =
   | ({ readonly kind: 'captured' } & Capture)
   /** The capture was not possible this time, or will not be made: `why` is for people. */
   | { readonly kind: 'not-captured'; readonly why: string }
-  | { readonly kind: 'stopping'; readonly signal: string; readonly graceMs: number }
+  | { readonly kind: 'stopping'; readonly signal: string; readonly graceMs: number; readonly reason: string | null }
   | { readonly kind: 'progress'; readonly done: number; readonly total: number | null; readonly text: string }
   | ({ readonly kind: 'ended' } & RunEnd)
   | { readonly kind: 'retrying'; readonly attempt: number; readonly inMs: number }
@@ -26,6 +26,18 @@ export interface RunEnd {
   readonly lostMs: number
   /** `lostMs` is an upper bound: the end was not observed. */
   readonly isAtMost: boolean
+}
+
+/** A program in this process, at this moment. */
+export interface ExecStatus {
+  /** `starting`: also between two attempts. */
+  readonly status: 'starting' | 'running' | 'stopping' | ExecResult['status']
+  /** Null while no process of it runs. */
+  readonly pid: number | null
+  /** The number of captures in this execution. */
+  readonly captures: number
+  /** The sequence of the newest capture. */
+  readonly capture: number | null
 }
 
 export interface ExecResult {

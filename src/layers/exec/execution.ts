@@ -14,10 +14,10 @@ import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 import { type Capture, Captures, type Restored } from './captures.ts'
 import { type ExecEntries, entry, foldersAttribute, startedAttribute } from './entries.ts'
-import type { ExecEvent, ExecResult, RunEnd } from './events.ts'
+import type { ExecEvent, ExecResult, ExecStatus, RunEnd } from './events.ts'
 import { type ExecSpec, settingsOf } from './options.ts'
 import { exitCodeOf, Program } from './program.ts'
-import { Supervisor } from './supervisor.ts'
+import { type ProgramStop, Supervisor } from './supervisor.ts'
 import { forgetUncaptured, noteUncaptured, setAside, uncapturedIn } from './uncaptured.ts'
 import { Words } from './words.ts'
 
@@ -43,7 +43,9 @@ export class Execution {
   readonly #options: ExecRunOptions
   readonly #runs: RunEnd[] = []
   #supervisor: Supervisor | null = null
-  #stopSignal: NodeJS.Signals | null = null
+  #stop: { readonly signal: NodeJS.Signals; readonly how: ProgramStop } | null = null
+  #pid: number | null = null
+  #ended: ExecResult['status'] | null = null
   #wakeRetry: () => void = () => undefined
   #captures = 0
   #capture: number | null = null
@@ -56,11 +58,16 @@ export class Execution {
   }
 
   /** Forwards the signal and starts the grace time; a second call kills the program. */
-  stop(signal: NodeJS.Signals): void {
-    if (this.#stopSignal !== null) this.#supervisor?.kill()
-    this.#stopSignal ??= signal
-    this.#supervisor?.stop(signal)
+  stop(signal: NodeJS.Signals, how: ProgramStop = {}): void {
+    if (this.#stop !== null) this.#supervisor?.kill()
+    this.#stop ??= { signal, how }
+    this.#supervisor?.stop(signal, how)
     this.#wakeRetry()
+  }
+
+  status(): ExecStatus {
+    const under = this.#stop ? 'stopping' : this.#pid === null ? 'starting' : 'running'
+    return { status: this.#ended ?? under, pid: this.#pid, captures: this.#captures, capture: this.#capture }
   }
 
   /** Forwards the signal as it is. */
@@ -85,6 +92,9 @@ export class Execution {
     try {
       if (before) await this.#settleLost(owned, before)
       return await this.#runOwned(owned)
+    } catch (error) {
+      this.#ended = 'failed'
+      throw error
     } finally {
       await owned.taken.release()
     }
@@ -116,7 +126,7 @@ export class Execution {
       await this.#prepare(owned, captures, run, attempt)
       const capturesBefore = this.#captures
       const { end, exitCode } = await this.#runOnce(owned, captures, run, attempt)
-      const isStopped = this.#stopSignal !== null
+      const isStopped = this.#stop !== null
       if (end.exitCode === 0 || isStopped) {
         const status = end.exitCode === 0 && end.why === 'exit' ? 'completed' : isStopped ? 'stopped' : 'completed'
         return await this.#finish(owned, end, exitCode, status)
@@ -131,7 +141,7 @@ export class Execution {
         this.#wakeRetry = resolve
         kernel.clock.after(delayMs, resolve, true)
       })
-      if (this.#stopSignal !== null) {
+      if (this.#stop !== null) {
         await owned.taken.write({ status: 'stopped' })
         return this.#result(exitCode, 'stopped')
       }
@@ -264,7 +274,8 @@ export class Execution {
         await program.sweep(0)
         throw error
       }
-      if (this.#stopSignal !== null) supervisor.stop(this.#stopSignal)
+      if (this.#stop !== null) supervisor.stop(this.#stop.signal, this.#stop.how)
+      this.#pid = program.pid
       this.#report({ kind: 'started', run, attempt, pid: program.pid })
       const { exit, why, lostMs, isUncaptured } = await supervisor.watch()
       if (isUncaptured) await this.#noteUncaptured(captures, run)
@@ -273,6 +284,7 @@ export class Execution {
       return { end, exitCode: exitCodeOf(exit) }
     } finally {
       this.#supervisor = null
+      this.#pid = null
       await words.close()
     }
   }
@@ -299,6 +311,7 @@ export class Execution {
 
   #result(exitCode: number, status: ExecResult['status']): ExecResult {
     const { length: runs } = this.#runs
+    this.#ended = status
     return {
       timeline: this.#id,
       exitCode: status === 'stopped' && runs === 0 ? 130 : exitCode,

@@ -2,7 +2,7 @@
 
 export type { Capture, Restored } from './captures.ts'
 export type { CaptureWhen, EndReason, Trigger } from './entries.ts'
-export type { ExecEvent, ExecResult, RunEnd } from './events.ts'
-export { type ExecDefinition, type ExecRun, exec } from './exec.ts'
+export type { ExecEvent, ExecResult, ExecStatus, RunEnd } from './events.ts'
+export { type ExecCaptureOptions, type ExecDefinition, type ExecRun, type ExecStopOptions, exec } from './exec.ts'
 export type { ExecRunOptions } from './execution.ts'
 export type { ExecOptions } from './options.ts'

@@ -1,7 +1,7 @@
 // The options of a program, validated and with defaults applied.
 
 import { resolve, sep } from 'node:path'
-import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
+import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkGivenOptions, namesOf } from '../../core/options.ts'
@@ -37,10 +37,8 @@ export interface ExecOptions {
   readonly ignore?: readonly string[]
   /** Time between the request to stop and the kill. Default: 25 seconds. */
   readonly grace?: Duration
-  /** Number of consecutive failures, without a capture in between, that are followed by another start. Default: 0. */
-  readonly retries?: number
-  /** Pause after the first failure, doubled each time up to a minute. Default: 1 second. */
-  readonly backoff?: Duration
+  /** How often it is started again after a failure; a capture in between resets the count. Default: one attempt. */
+  readonly retry?: RetryPolicy
 }
 
 export interface ExecSpec extends Settings {
@@ -53,14 +51,13 @@ export interface ExecSpec extends Settings {
   readonly retry: ResolvedRetry
 }
 
-const known = namesOf<ExecOptions>()(
-  'command state directory env keep when quiet every marker ignore grace retries backoff',
-)
+const known = namesOf<ExecOptions>()('command state directory env keep when quiet every marker ignore grace retry')
+const usualRetry: RetryPolicy = { attempts: 1, backoff: '1s', backoffMax: '1m' }
 const whens: readonly CaptureWhen[] = ['quiet', 'rename', 'marker', 'word']
 
 export function specOf(name: string, options: ExecOptions): ExecSpec {
   checkGivenOptions(`exec ${name}`, options, known)
-  const { command, state, marker, every, keep = keepUsually, retries = 0, ignore = [] } = options
+  const { command, state, marker, every, keep = keepUsually, ignore = [] } = options
   const when = options.when ?? (marker === undefined ? 'quiet' : 'marker')
   if (!Array.isArray(command) || command.length === 0 || !command.every((word) => typeof word === 'string'))
     throw invalid("command must be a list of words, such as ['python', 'train.py']", { command })
@@ -72,8 +69,7 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
   if (!Number.isSafeInteger(keep) || keep < 2) {
     throw invalid(`keep must be at least 2 (got ${keep}): a damaged capture needs one to fall back to`, { keep })
   }
-  if (!Number.isSafeInteger(retries) || retries < 0)
-    throw invalid(`retries must be at least 0 (got ${retries})`, { retries })
+  const retry = resolveRetry(options.retry, usualRetry)
   const directory = resolve(options.directory ?? '.')
   const stateAt = resolve(directory, state)
   refuseAround(stateAt, directory)
@@ -91,8 +87,8 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
     ignore,
     graceMs: toMs(options.grace ?? '25s', 'grace'),
     keep,
-    retries,
-    retry: resolveRetry({ attempts: retries + 1, backoff: options.backoff ?? '1s' }),
+    retries: retry.attempts - 1,
+    retry,
   }
 }
 

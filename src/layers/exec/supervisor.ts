@@ -23,6 +23,13 @@ export interface Watched {
   readonly isUncaptured: boolean
 }
 
+/** How a program is stopped. */
+export interface ProgramStop {
+  readonly reason?: string | null
+  /** Default: that of the definition. */
+  readonly graceMs?: number
+}
+
 interface SupervisorParts {
   readonly kernel: Kernel
   readonly spec: ExecSpec
@@ -93,12 +100,11 @@ export class Supervisor {
   }
 
   /** Forwards the signal. The program has the grace time, less the expected duration of a capture. */
-  stop(signal: NodeJS.Signals): void {
+  stop(signal: NodeJS.Signals, { reason = null, graceMs = this.#parts.spec.graceMs }: ProgramStop = {}): void {
     const { clock } = this.#parts.kernel
-    const { graceMs } = this.#parts.spec
     this.#program.signal(signal)
     if (this.#stopping) return
-    this.#parts.report({ kind: 'stopping', signal, graceMs })
+    this.#parts.report({ kind: 'stopping', signal, graceMs, reason })
     const reserveMs = Math.min(graceMs / 2, 500 + 2 * (this.#last?.tookMs ?? 0))
     this.#stopping = { until: clock.elapsed() + graceMs - reserveMs }
     this.#alarm.ring()

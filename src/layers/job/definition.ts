@@ -88,8 +88,10 @@ export function defineJob<T>(
       const run = live.get(engine) ?? start(engine, { input, attributes: options.attributes ?? {} })
       if (options.report) attachReporter(run, options.report)
       if (options.signals) stopOnSignals(run)
-      options.signal?.addEventListener('abort', () => void run.stop('aborted').catch(() => undefined), { once: true })
-      if (options.signal?.aborted) void run.stop('aborted').catch(() => undefined)
+      options.signal?.addEventListener('abort', () => void run.stop({ reason: 'aborted' }).catch(() => undefined), {
+        once: true,
+      })
+      if (options.signal?.aborted) void run.stop({ reason: 'aborted' }).catch(() => undefined)
       return run
     },
     [works](engine: Host) {

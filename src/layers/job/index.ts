@@ -32,7 +32,7 @@ export {
   type ProgressLine,
 } from './progress-file.ts'
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
-export type { JobRun } from './run.ts'
+export type { JobRun, RedriveOptions } from './run.ts'
 export { stopOnSignals } from './signals.ts'
 export type { Chunk, PlainSource, Produced, ReadContext, SourceFunction, SourceInput } from './source.ts'
 export {

@@ -4,6 +4,7 @@
 
 import { allotment } from '../../core/calls/rate.ts'
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Head } from '../../core/store/ports.ts'
@@ -11,6 +12,7 @@ import { unlessAborted } from '../../engine/base/aborting.ts'
 import { Beginning } from '../../engine/base/beginning.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
+import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { UnderWay } from '../../engine/base/worker.ts'
 import { fairShare } from '../../engine/feed/fair-share.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -22,13 +24,13 @@ import { Announcer } from './announcer.ts'
 import { beginShard, isUnused, wasLeft } from './beginning.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { toFailure } from './entries.ts'
-import { applyMail } from './letters.ts'
+import { applyMail, discardLetters, readLetters, redriveLetters } from './letters.ts'
 import type { ResolvedJob } from './options.ts'
 import { Pass } from './pass.ts'
 import type { JobEvent, JobProgress, JobReport } from './progress.ts'
 import { checkShards, deadOf, isFinished, roundOf, timelinesOf } from './rounds.ts'
 import { Shard } from './shard.ts'
-import type { JobState } from './state.ts'
+import type { DeadLetter, JobState } from './state.ts'
 import type { Task } from './task.ts'
 import { JobTrace } from './trace.ts'
 import { Workbench } from './workbench.ts'
@@ -46,6 +48,13 @@ const lookEveryMs = 300
 const knownResult = namesOf<{ readonly signal?: AbortSignal }>()('signal')
 /** A process that loses a part of the rate limit learns of it within this time, which covers three checks. */
 const hearsWithinMs = 1000
+
+export interface RedriveOptions {
+  /** New items in place of the stored ones, by key. */
+  readonly edits?: Readonly<Record<string, unknown>>
+}
+
+const knownRedrive = namesOf<RedriveOptions>()('edits')
 
 export class JobRun<T = unknown> {
   readonly name: string
@@ -95,7 +104,7 @@ export class JobRun<T = unknown> {
     this.timelines = timelinesOf(name, job.shards)
     this.#startedAt = engine.clock.elapsed()
     this.#trace = new JobTrace(engine.kernel, options.kind ?? 'job', name, options.claimed === undefined)
-    this.#announcer = new Announcer(engine.clock, () => this.progress)
+    this.#announcer = new Announcer(engine.clock, () => this.status())
     this.#alarm = new Alarm(engine.clock)
     this.#bench = new Workbench(engine, job, {
       onChange: () => {
@@ -128,7 +137,8 @@ export class JobRun<T = unknown> {
     return this
   }
 
-  get progress(): JobProgress {
+  /** The progress of this process. */
+  status(): JobProgress {
     const { counts } = this.#bench
     const passes = [...this.#passes.keys()]
     const first = passes[0]
@@ -154,22 +164,55 @@ export class JobRun<T = unknown> {
   }
 
   /**
-   * Finishes the items in flight (within `grace`), checkpoints, and releases the shards. The next run resumes from
-   * there.
+   * Finishes the items in flight within `timeout` (default: `grace` of the job), checkpoints, and releases the shards. The next
+   * run resumes from there.
    */
-  async stop(because = 'asked to stop'): Promise<JobReport> {
-    this.#stopping ??= this.#stop(because)
-    await this.#stopping
-    return await this.#result
+  async stop(options: StopOptions = {}): Promise<JobReport> {
+    checkStop(options)
+    const { reason = 'asked to stop', timeout, signal } = options
+    this.#stopping ??= this.#stop(reason, false, timeout === undefined ? undefined : toMs(timeout, 'timeout'))
+    const stopped = this.#stopping.then(() => this.#result)
+    return await unlessAborted(stopped, signal, `waiting for job ${this.name} to stop`)
   }
 
-  /** `stop` without a report. */
-  async close(): Promise<void> {
-    await this.stop('it was closed')
+  /** The dead letters of all its timelines: items that could not be processed, with their last error. */
+  async deadLetters(): Promise<readonly DeadLetter[]> {
+    const found: DeadLetter[] = []
+    for (const timeline of this.timelines) {
+      if (await this.#engine.head(timeline)) found.push(...(await readLetters(this.#engine, timeline)))
+    }
+    return found
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close()
+  /**
+   * Processes dead letters again, with a new set of attempts. Default for `keys`: all. Returns their number. A run that has ended
+   * processes them when it is started again.
+   */
+  async redrive(keys?: readonly string[], options: RedriveOptions = {}): Promise<number> {
+    checkOptions('redrive', options, knownRedrive)
+    const { edits = {} } = options
+    return await this.#each(keys, (timeline, own) => redriveLetters(this.#engine, timeline, own, edits))
+  }
+
+  /** Discards dead letters: their items count as finished. Default for `keys`: all. Returns their number. */
+  async discard(keys?: readonly string[]): Promise<number> {
+    return await this.#each(keys, (timeline, own) => discardLetters(this.#engine, timeline, own))
+  }
+
+  async #each(
+    keys: readonly string[] | undefined,
+    call: (timeline: string, keys: readonly string[]) => Promise<void>,
+  ): Promise<number> {
+    let count = 0
+    for (const timeline of this.timelines) {
+      if (!(await this.#engine.head(timeline))) continue
+      const held = (await readLetters(this.#engine, timeline)).map(({ key }) => key)
+      const own = keys ? held.filter((key) => keys.includes(key)) : held
+      if (own.length > 0) await call(timeline, own)
+      count += own.length
+    }
+    if (count > 0 || !keys?.length) return count
+    throw new RepriseError('NOT_FOUND', `no dead letter ${keys.join(', ')} in job ${this.name}`, { missing: keys })
   }
 
   async #drive(): Promise<JobReport> {
@@ -177,7 +220,7 @@ export class JobRun<T = unknown> {
     const letEnd = stayAlive()
     const offWatch = this.#engine.worker.watch(() => this.#underWay())
     const offClose = this.#engine.onClose(async () => {
-      await this.stop('the engine was closed').catch(() => undefined)
+      await this.stop({ reason: 'the engine was closed' }).catch(() => undefined)
     })
     try {
       this.#engine.worker.describe(`job ${this.name}`, this.#job.shards)
@@ -227,7 +270,7 @@ export class JobRun<T = unknown> {
     this.#endedMs = this.#engine.clock.elapsed() - this.#startedAt
     this.#status = report?.status ?? 'stopped'
     this.#trace.left(report?.status ?? 'failed', report ? undefined : (error ?? 'failed'))
-    this.#announcer.tell({ type: 'ended', progress: this.progress, report, error })
+    this.#announcer.tell({ type: 'ended', progress: this.status(), report, error })
   }
 
   #report(status: JobReport['status'], dead: number): JobReport {
@@ -292,7 +335,7 @@ export class JobRun<T = unknown> {
   async #readMail(heads: readonly (Head | null)[]): Promise<void> {
     for (const [index, shard] of this.#shards) {
       if ((heads[index]?.mail ?? 0) === 0 || shard.lost) continue
-      await applyMail(this.#engine, shard.open, (reason) => void this.stop(reason).catch(() => undefined))
+      await applyMail(this.#engine, shard.open, (reason) => void this.stop({ reason }).catch(() => undefined))
     }
   }
 
@@ -380,7 +423,7 @@ export class JobRun<T = unknown> {
         this.#alarm.ring()
       })
     this.#passes.set(pass, over)
-    this.#announcer.tell({ type: 'started', progress: this.progress })
+    this.#announcer.tell({ type: 'started', progress: this.status() })
   }
 
   async #runPass(pass: Pass<T>): Promise<void> {
@@ -410,11 +453,11 @@ export class JobRun<T = unknown> {
     await shard.open.close()
   }
 
-  async #stop(because: string, hasFailed = false): Promise<void> {
+  async #stop(because: string, hasFailed = false, graceMs = this.#job.graceMs): Promise<void> {
     this.#status = 'stopping'
     const shards = [...this.#shards.values()]
     for (const pass of this.#passes.keys()) pass.cancel(new RepriseError('ABORTED', because))
-    this.#cutOff += await this.#bench.stop(shards, this.#job.graceMs)
+    this.#cutOff += await this.#bench.stop(shards, graceMs)
     const failures: unknown[] = []
     for (const shard of shards) {
       if (shard.lost) continue

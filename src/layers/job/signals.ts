@@ -14,7 +14,7 @@ export function stopOnSignals<T>(run: JobRun<T>, tell: (text: string) => void = 
     count += 1
     if (count > 1) process.exit(interruptedCode)
     tell('finishing the items in flight; once more to stop at once')
-    void run.stop('interrupted').catch(() => undefined)
+    void run.stop({ reason: 'interrupted' }).catch(() => undefined)
   }
   const off = () => {
     for (const signal of signals) process.off(signal, listener)

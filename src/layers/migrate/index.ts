@@ -72,7 +72,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
 
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export { migrateKind } from './model.ts'
-export type { MigrateEvent, MigrateOptions, MigrateReport, MigrateRun } from './run.ts'
+export type { MigrateEvent, MigrateOptions, MigrateReport, MigrateRun, MigrateStatus } from './run.ts'
 export { splitSql } from './split.ts'
 export type { AppliedStep } from './state.ts'
 export { type MigrateState, migrateFold } from './state.ts'

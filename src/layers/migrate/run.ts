@@ -3,7 +3,7 @@
 
 import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import type { Duration } from '../../core/duration.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Sql } from '../../core/store/ports.ts'
@@ -11,6 +11,7 @@ import { checkFunction } from '../../core/synchronous.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
 import { Beginning } from '../../engine/base/beginning.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
+import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { warnOnReject } from '../../lib/listener.ts'
@@ -45,6 +46,14 @@ export interface MigrateReport {
   readonly elapsedMs: number
 }
 
+export interface MigrateStatus {
+  readonly status: 'starting' | 'running' | 'stopping' | 'failed' | MigrateReport['status']
+  /** The current step, or the last one. Null before the first. */
+  readonly step: string | null
+  /** The number of steps that this run has applied. */
+  readonly applied: number
+}
+
 export interface MigrateEvent {
   readonly step: string
   /** 'retry': the step failed, and is retried after a pause. */
@@ -73,6 +82,9 @@ export class MigrateRun {
   readonly #waiting = new AbortController()
   readonly #calls = new AbortController()
   #isStopping = false
+  #step: string | null = null
+  #applied = 0
+  #ended: MigrateStatus['status'] | null = null
 
   /** @internal */
   constructor(
@@ -90,7 +102,14 @@ export class MigrateRun {
     this.#options = options
     this.#retry = retry
     this.#result = options.dryRun ? this.#plan() : this.#run()
-    this.#result.catch(() => undefined)
+    this.#result.then(
+      ({ status }) => {
+        this.#ended = status
+      },
+      () => {
+        this.#ended = 'failed'
+      },
+    )
   }
 
   /** Resolves when no other process migrates and this run begins; rejects if it failed before. */
@@ -99,34 +118,33 @@ export class MigrateRun {
     return this
   }
 
+  /** The state of the run and its current step. */
+  status(): MigrateStatus {
+    const under = this.#isStopping ? 'stopping' : this.#step ? 'running' : 'starting'
+    return { status: this.#ended ?? under, step: this.#step, applied: this.#applied }
+  }
+
   /**
-   * Finishes the step under way and begins no other; resolves with the report. After `graceMs` the step's signal is aborted;
-   * a step that ignores it runs to its end. The next run resumes from there.
+   * Finishes the step under way and begins no other; resolves with the report. After `timeout` (default: 30 seconds) the step's
+   * signal is aborted, with the reason; a step that ignores it runs to its end. The next run resumes from there.
    */
-  async stop(graceMs = defaultGraceMs): Promise<MigrateReport> {
+  async stop(options: StopOptions = {}): Promise<MigrateReport> {
+    checkStop(options)
+    const { reason, timeout = defaultGraceMs, signal } = options
+    const graceMs = toMs(timeout, 'timeout')
     this.#isStopping = true
     this.#waiting.abort()
-    const cancel = this.#engine.clock.after(graceMs, () => this.#calls.abort())
-    try {
-      return await whileAwaited(this.#result)
-    } finally {
-      cancel()
-    }
+    const cancel = this.#engine.clock.after(graceMs, () => {
+      this.#calls.abort(reason === undefined ? undefined : new RepriseError('ABORTED', reason))
+    })
+    this.#result.then(cancel, cancel)
+    return await unlessAborted(whileAwaited(this.#result), signal, `waiting for migrations ${this.name} to stop`)
   }
 
   /** `signal` ends the wait, not the run. */
   async result(options: { readonly signal?: AbortSignal } = {}): Promise<MigrateReport> {
     checkOptions('result', options, knownResult)
     return await unlessAborted(this.#result, options.signal, `waiting for migrations ${this.name}`)
-  }
-
-  /** `stop` without the report. */
-  async close(): Promise<void> {
-    await this.stop()
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close()
   }
 
   watch(listener: (event: MigrateEvent) => void): () => void {
@@ -175,7 +193,7 @@ export class MigrateRun {
   /** The engine closes: a step that ignores its signal is left running; its later writes are refused. */
   async #stopWithin(graceMs: number): Promise<void> {
     const { clock } = this.#engine
-    const stopped = this.stop(graceMs).catch(() => undefined)
+    const stopped = this.stop({ timeout: graceMs }).catch(() => undefined)
     await within(clock, graceMs + heedMs, stopped)
   }
 
@@ -197,7 +215,7 @@ export class MigrateRun {
         status = 'stopped'
         if (signal?.aborted) throw new RepriseError('ABORTED', `migrations ${this.name}: aborted before ${step.id}`, {})
         status = 'failed'
-        const ms = await this.#step(open, step)
+        const ms = await this.#applyStep(open, step)
         if (ms === null) {
           status = 'stopped'
           continue
@@ -220,7 +238,7 @@ export class MigrateRun {
   }
 
   /** Null: stopped before the next attempt. */
-  async #step(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
+  async #applyStep(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
     for (;;) {
       if (!(await this.#untilDue(open, step))) return null
       const ms = await this.#attempt(open, step)
@@ -304,6 +322,8 @@ export class MigrateRun {
   }
 
   #tell(step: string, state: MigrateEvent['state']): void {
+    this.#step = step
+    if (state === 'applied') this.#applied += 1
     for (const listener of this.#watchers) warnOnReject(listener({ step, state }), 'watch()')
   }
 }

@@ -60,7 +60,7 @@ export abstract class FollowerHandle {
   }
 
   /** The dead letters: objects that were given up, each with its last failure. */
-  async letters(): Promise<readonly FollowerLetter[]> {
+  async deadLetters(): Promise<readonly FollowerLetter[]> {
     const { open } = this.#leading ?? {}
     if (open) return [...open.state.letters.values()]
     const head = await this.engine.head(this.timeline)
@@ -72,12 +72,19 @@ export abstract class FollowerHandle {
    * letters. NOT_FOUND if none of the names is a dead letter.
    */
   async redrive(names?: readonly string[]): Promise<number> {
-    const { found } = chosen(await this.letters(), names, this.timeline)
+    const { found } = chosen(await this.deadLetters(), names, this.timeline)
     if (found.length > 0) await askFor(this.engine, this.timeline, 'redrive', names ?? null)
     return found.length
   }
 
-  /** Stops the work, finishes the calls under way, and releases the work to another process. */
+  /** Discards dead letters, and returns their number. Default for `names`: all dead letters. NOT_FOUND as for `redrive`. */
+  async discard(names?: readonly string[]): Promise<number> {
+    const { found } = chosen(await this.deadLetters(), names, this.timeline)
+    if (found.length > 0) await askFor(this.engine, this.timeline, 'discard', names ?? null)
+    return found.length
+  }
+
+  /** Finishes the calls under way and releases the work, which another process continues. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true

@@ -20,8 +20,8 @@ export interface GarbageOptions {
 const known = namesOf<GarbageOptions>()('onProblem signal')
 
 export interface GarbageCollector {
-  /** Stops the collector; resolves when it is idle. */
-  close(): Promise<void>
+  /** Resolves when the collector is idle. */
+  stop(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
 
@@ -58,7 +58,7 @@ export function garbageCollector(
     options.signal?.removeEventListener('abort', close)
     await done
   }
-  return { close: end, [Symbol.asyncDispose]: end }
+  return { stop: end, [Symbol.asyncDispose]: end }
 }
 
 class Collection {

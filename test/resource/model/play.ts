@@ -196,7 +196,7 @@ async function settle(processes: Process[], another: () => Promise<Process>): Pr
           must(Date.now() < until, () => `the ${part} does not settle`)
           continue
         }
-        if ((await handle.letters()).length === 0) break
+        if ((await handle.deadLetters()).length === 0) break
         must(redrives < 50, () => `the ${part} gives up on the same objects for ever`)
         await handle.redrive()
         await tick(1)

@@ -3,10 +3,12 @@
 // pipeline over fences the run: none of its later writes become visible.
 
 import { timelineId } from '../../../core/coordinate.ts'
+import { toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
 import { unlessAborted } from '../../../engine/base/aborting.ts'
 import { whileAwaited } from '../../../engine/base/stay-alive.ts'
+import { checkStop, type StopOptions } from '../../../engine/base/stop-options.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
 import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import type { Host } from '../../../engine/host/host.ts'
@@ -68,6 +70,7 @@ export class PipelineRun {
   #isEnded = false
   #endedAs: PipelineStatus['status'] = 'failed'
   #quietSince = 0
+  #stopMs: number | null = null
   #stopLimit: () => void = () => undefined
   #trace: RunTrace | null = null
 
@@ -115,7 +118,8 @@ export class PipelineRun {
     return openedAs(`pipeline/${this.name}`, this.timeline, this.name)
   }
 
-  get status(): PipelineStatus {
+  /** The figures of this process. */
+  status(): PipelineStatus {
     const flow = this.#flow
     const status = this.#isEnded ? this.#endedAs : this.#stopping ? 'stopping' : flow ? 'running' : 'starting'
     const { clock } = this.#engine
@@ -133,22 +137,14 @@ export class PipelineRun {
   }
 
   /**
-   * Stops with a savepoint, from which the next run resumes. Without a savepoint within `checkpointTimeout`, the run ends with
-   * TIMEOUT. With `drain`, sources are treated as ended: open windows emit their results, and the pipeline is done.
+   * Stops with a savepoint, from which the next run resumes; its label is `reason`. Without a savepoint within `timeout`
+   * (default: `checkpointTimeout`), the run ends with TIMEOUT. With `drain`, sources are treated as ended: open windows emit
+   * their results, and the pipeline is completed.
    */
-  async stop(
-    options: PipelineWaitOptions & { readonly drain?: boolean; readonly label?: string } = {},
-  ): Promise<PipelineReport> {
+  async stop(options: StopOptions & { readonly drain?: boolean } = {}): Promise<PipelineReport> {
+    checkStop(options, ['drain'])
+    if (options.timeout !== undefined) this.#stopMs = toMs(options.timeout, 'timeout')
     return await unlessAborted(this.#stop(options), options.signal, `waiting for ${this.timeline} to stop`)
-  }
-
-  /** Releases the pipeline: stops with a savepoint if the run has not ended. `result` reports the outcome. */
-  async close(): Promise<void> {
-    await this.stop().catch(() => undefined)
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close()
   }
 
   async #make(kind: 'manual' | 'savepoint', { signal, ...rest }: PipelineWaitOptions & { readonly label?: string }) {
@@ -156,20 +152,20 @@ export class PipelineRun {
     return await unlessAborted(made, signal, `waiting for a checkpoint of ${this.timeline}`)
   }
 
-  async #stop(options: { readonly drain?: boolean; readonly label?: string }): Promise<PipelineReport> {
+  async #stop(options: { readonly drain?: boolean; readonly reason?: string }): Promise<PipelineReport> {
     if (this.#isEnded) return await this.#result
     // The run waits for ownership: nothing was read yet.
     if (!this.#taken && !options.drain) return await this.cancel()
     // A sink or source that is being opened may be slow to answer, and nothing was read yet.
     if (!this.#flow && !options.drain) {
-      this.#stopping ??= { ending: 'stopped', label: options.label }
+      this.#stopping ??= { ending: 'stopped', label: options.reason }
       this.#abort.abort(new RepriseError('CANCELLED', `${this.timeline} was stopped`))
       return await this.result()
     }
     await this.#ready.catch(() => undefined)
     if (options.drain) this.#flow?.drain()
     else {
-      this.#stopping ??= { ending: 'stopped', label: options.label }
+      this.#stopping ??= { ending: 'stopped', label: options.reason }
       this.#flow?.halt()
     }
     return await this.result()
@@ -186,7 +182,7 @@ export class PipelineRun {
   }
 
   /** Records that could not be processed, oldest first. */
-  async letters(): Promise<PipelineLetter[]> {
+  async deadLetters(): Promise<readonly PipelineLetter[]> {
     return (await this.#flowing()).letters.list()
   }
 
@@ -434,7 +430,11 @@ export class PipelineRun {
 
   /** Records no longer flow: the remaining work of checkpoints may take as long as one checkpoint. */
   #limitEnd(checkpoints: Checkpoints): void {
-    this.#stopLimit = this.#engine.clock.after(this.#options.timeoutMs, () => checkpoints.giveUp(), true)
+    this.#stopLimit = this.#engine.clock.after(
+      this.#stopMs ?? this.#options.timeoutMs,
+      () => checkpoints.giveUp(),
+      true,
+    )
   }
 
   #decide(timing: CheckpointTiming, count: number): void {

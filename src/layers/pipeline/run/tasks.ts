@@ -89,7 +89,7 @@ export class PipelineTasks {
 
   get status(): TasksStatus {
     let records = this.#records
-    for (const run of this.#running.values()) records += run.status.records
+    for (const run of this.#running.values()) records += run.status().records
     return { running: this.#running.size, done: this.#done.size, partitions: this.#announced ?? 0, records }
   }
 
@@ -251,7 +251,7 @@ export class PipelineTasks {
       // Another process was faster, or this one closes.
       if (!isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) events.emit('problem', { where: run.timeline, error })
     } finally {
-      this.#records += run.status.records
+      this.#records += run.status().records
       this.#running.delete(partition)
     }
   }

@@ -4,7 +4,7 @@ import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isHeadLost } from '../../../core/history/lost-head.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
-import { throwIfAborted } from '../../../engine/base/aborting.ts'
+import { throwIfAborted, unlessAborted } from '../../../engine/base/aborting.ts'
 import { whileAwaited } from '../../../engine/base/stay-alive.ts'
 import { decideRollback } from '../../../engine/branch/consumers.ts'
 import { editOf, markOf } from '../../../engine/model/fork-edit.ts'
@@ -84,8 +84,8 @@ export class WorkflowRun<Output = unknown> {
    * Resolves when the run is in the store, where any process can execute it. Rejects with NOT_FOUND if there is no such
    * run.
    */
-  async started(): Promise<this> {
-    await this.#view.status()
+  async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
+    await unlessAborted(this.#view.status(), options.signal, `waiting for ${this.timeline} to start`)
     return this
   }
 

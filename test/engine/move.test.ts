@@ -305,6 +305,26 @@ describe('a move', () => {
     expect((await rp.open(counter, 'x')).state.total).toBe(2)
   })
 
+  it('to a file is not taken back where the named store has imported the file', async () => {
+    const rp = await engineAt('sqlite')
+    await rp.open(counter, 'x').append({ type: 'added', by: 2 })
+    const file = join(folder, 'once.reprise')
+    await rp.move('counter/x', file)
+    const target = await engineAt('postgres')
+    await target.import(file)
+    const there = await target.open(counter, 'x')
+    await there.append({ type: 'added', by: 3 })
+    await there.close()
+    const revived = rp.moveBack('counter/x', { other: target })
+    await expect(revived).rejects.toMatchObject({
+      code: 'CONFLICT',
+      message: expect.stringContaining('move it from there'),
+    })
+    await target.delete('counter/x')
+    await rp.moveBack('counter/x', { other: target })
+    expect((await rp.open(counter, 'x')).state.total).toBe(2)
+  })
+
   it('and a move back bring what was done elsewhere; another history under the same id is refused', async () => {
     const rp = await engineAt('sqlite')
     const ticks = await rp.open(counter, 'x')

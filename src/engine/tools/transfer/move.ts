@@ -51,7 +51,10 @@ export interface MoveOptions {
 }
 
 export interface MoveBackOptions {
-  /** The store to which the timeline was moving, opened. Needed if the move was interrupted while the timeline arrived there. */
+  /**
+   * The store to which the timeline was moving, opened. Needed if the move was interrupted while the timeline arrived there.
+   * After a move to a file: a store that may have imported the file.
+   */
   readonly other?: Engine
 }
 
@@ -258,7 +261,8 @@ function refuseArrived(head: Head, to: string, namespace: string | undefined): v
 async function refuseRevival(head: Head, other: Host | null): Promise<void> {
   const { timeline } = head
   const mark = markOf(head)
-  if (mark?.arrival === undefined) return
+  if (!mark) return
+  if (mark.arrival === undefined) return await refuseImported(head, mark, other)
   if (mark.arrival === 'done') throw livesThere(head, mark)
   if (!other) {
     const what = `${timeline} may be in ${mark.to} by now: name that store (\`other\`, reprise move ${timeline} --back --to URL), or repeat the move`
@@ -277,6 +281,14 @@ async function refuseRevival(head: Head, other: Host | null): Promise<void> {
   if (!arriving) return
   const what = `${timeline} is arriving in ${mark.to}: repeat the move, or abandon its import there (reprise changes ${arriving})`
   throw new RepriseError('CHANGE_UNFINISHED', what, { timeline, to: mark.to })
+}
+
+/** A file that a move wrote may have been imported anywhere: only a store that the caller names is searched. */
+async function refuseImported(head: Head, mark: Mark, other: Host | null): Promise<void> {
+  const [there] = other ? await other.kernel.store.head([head.timeline]) : []
+  if (!other || !there || there.status === importingStatus || there.status === movedStatus) return
+  if (!(await isSame(other.kernel, head.timeline, head))) return
+  throw livesThere(head, { ...mark, to: (await other.kernel.store.upkeep.facts()).location })
 }
 
 function livesThere({ timeline }: Head, { to, at }: Mark): RepriseError {

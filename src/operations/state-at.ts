@@ -1,5 +1,5 @@
-// State as of a sequence or coordinate, recovered separately with the known fold of the timeline. It declares nothing, so a
-// long-running process keeps the timeline's model.
+// State as of a sequence or coordinate, recovered separately with the known fold of the timeline, and presented by its model. It
+// declares nothing, so a long-running process keeps the timeline's model.
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { toHex } from '../core/coordinate.ts'
@@ -23,7 +23,7 @@ export interface StateComparison extends StateChanges {
   readonly after: Coordinate
 }
 
-/** The changes between two coordinates, compared on the original states. */
+/** The changes between two coordinates, compared before values are shortened for display. */
 export async function diffStates(engine: Reprise, from: Where, to: Where): Promise<StateComparison> {
   const [before, after] = await Promise.all([recoverAt(engine, from), recoverAt(engine, to)])
   const changes = changesOf(before.state, after.state, hostOf(engine).codec)
@@ -31,13 +31,20 @@ export async function diffStates(engine: Reprise, from: Where, to: Where): Promi
 }
 
 async function recoverAt(engine: Reprise, where: Where): Promise<StateAt<unknown>> {
-  const { kernel } = hostOf(engine)
-  const fold = foldFor(engine, where.timeline)
+  const { kernel, models } = hostOf(engine)
+  const { timeline } = where
+  const fold = foldFor(engine, timeline)
+  const model = models.find(timeline)
   return await retryWithFreshHead(async () => {
     const { head, point } = await locate(kernel, where)
     const { state } = await recover(kernel, head, fold, { to: point.seq })
-    const { timeline, epoch } = head
-    const coordinate: Coordinate = { timeline, seq: point.seq, epoch, digest: toHex(point.digest) }
-    return { state: state.value, coordinate }
+    const coordinate: Coordinate = {
+      timeline: head.timeline,
+      seq: point.seq,
+      epoch: head.epoch,
+      digest: toHex(point.digest),
+    }
+    const shown = model?.shows ? await model.shows(state.value, { engine, timeline }) : state.value
+    return { state: shown, coordinate }
   })
 }

@@ -74,6 +74,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     ['job', '#/t/job%2Fpapers', '404 for that paper'],
     ['aggregate', '#/t/events%2Faccount%2Falice?tab=travel', 'What this entry changed'],
     ['time-travel', '#/t/counter%2Fvisits?tab=travel&seq=7', 'counter/what-if'],
+    ['run-travel', '#/t/workflow%2Fcheckout%2Forder-1002?tab=travel&seq=3', 'steps.charge-card'],
     ['agent', '#/t/agent%2Fsupport%2Fticket-7', 'refund({"cents":1999})'],
     ['agent-travel', '#/t/agent%2Fsupport%2Fticket-7?tab=travel', 'My parcel never came.'],
     ['table', '#/t/table%2Fsessions', 'set s1, s2'],

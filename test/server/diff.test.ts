@@ -7,7 +7,9 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { keyed, open, timeline } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
 import { cli, workFolder } from '../cli/support.ts'
+import { until } from '../support/until.ts'
 import { secret, startServer, type TestServer } from './support.ts'
 
 class Money {
@@ -132,6 +134,71 @@ it('every row of a keyed state is compared, and more changes than fit are announ
   })
   const all = (await here.ask('/v1/timelines/rows%2Fmany/diff?from=0')).value
   expect([all.changes.length, all.isComplete]).toEqual([1000, false])
+})
+
+const parcel = workflow('parcel', async (ctx, order: { cents: number }) => {
+  let paid = 0
+  ctx.onQuery('paid', () => paid)
+  ctx.onQuery('paid in', (rate: number) => paid * rate)
+  await ctx.step('reserve', () => undefined)
+  paid = (await ctx.step('charge', () => ({ cents: order.cents }))).cents
+  const { by } = await ctx.signal<{ by: string }>('approve')
+  await ctx.step('a/b', () => by)
+  await ctx.parallel([(own) => own.step('c', () => 1), (own) => own.step('c', () => 2)])
+  await ctx.step('broken', () => Promise.reject(new Error('no courier')), { retry: { attempts: 1 } }).catch(() => 0)
+  return { paid, by }
+})
+
+it('time travel of a workflow shows results, messages, waits and queries, and nothing that only a replay needs', async () => {
+  const url = `sqlite:${join(folder.path, 'runs.db')}`
+  const there = await startServer({ url, definitions: [parcel] })
+  const plain = await startServer({ url })
+  try {
+    const { rp, ask } = there
+    rp.work([parcel])
+    const run = await rp.run(parcel, { cents: 300 }, { id: 'p-1' })
+    await until(async () => (await run.waitsFor()).some(({ kind }) => kind === 'signal'))
+    await run.signal('approve', { by: 'bob' })
+    await run.result()
+    const line = '/v1/timelines/workflow%2Fparcel%2Fp-1'
+    const { entries } = (await ask(`${line}/history?limit=100`)).value
+    const seqOf = (is: (entry: { type: string; data: { id?: string } }) => boolean) =>
+      (entries as { seq: number; type: string; data: { id?: string } }[]).find(is)!.seq
+    const charged = seqOf(({ type, data }) => type === 'done' && data.id === 'charge')
+    const stateAt = async (seq: number) => (await ask(`${line}/state?seq=${seq}`)).value.state
+    const { startedAt, ...first } = await stateAt(1)
+    expect(Number.isNaN(Date.parse(startedAt))).toBe(false)
+    expect(first).toEqual({ input: { cents: 300 }, steps: {}, queries: { paid: 0 } })
+    expect(await stateAt(0)).toEqual({})
+    expect(await stateAt(charged)).toEqual({
+      ...{ startedAt, input: { cents: 300 } },
+      steps: { reserve: null, charge: { cents: 300 } },
+      waitsFor: ['signal approve'],
+      queries: { paid: 300 },
+    })
+    const change = (await ask(`${line}/diff?from=${charged - 1}&to=${charged}`)).value.changes as Change[]
+    expect(change.map(({ path, kind }) => `${kind} ${path}`).toSorted()).toEqual([
+      'added steps.charge',
+      'added waitsFor',
+      'changed queries.paid',
+    ])
+    const last = (await ask(`${line}/state`)).value.state
+    expect(Object.keys(last)).toEqual(['input', 'startedAt', 'steps', 'failed', 'signals', 'queries', 'end'])
+    expect(last).toMatchObject({
+      steps: { 'a/b': 'bob', '~all.0/c': 1, '~all.1/c': 2 },
+      failed: { broken: 'no courier' },
+      signals: [{ name: 'approve', value: { by: 'bob' } }],
+      end: { kind: 'completed', result: { paid: 300, by: 'bob' } },
+    })
+    // Without the code: from history alone, so without queries.
+    const { queries, ...known } = last
+    expect([queries, (await plain.ask(`${line}/state`)).value.state]).toEqual([{ paid: 300 }, known])
+    const { stdout } = await cli(['at', `workflow/parcel/p-1`, '--url', url, '--json'], { cwd: folder.path })
+    expect(JSON.parse(stdout).state).toEqual(known)
+  } finally {
+    await plain.close()
+    await there.close()
+  }
 })
 
 it('the command line tells each of them', async () => {

@@ -44,6 +44,11 @@ export interface Model {
   readonly attention?: readonly string[]
   /** Facts of the state that the head does not have, for people; the names are those of `reprise show`. */
   summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
+  /**
+   * The state as its users know it, for time travel and comparisons. It may execute the definition's code, which changes
+   * nothing. Default: the state.
+   */
+  shows?(state: unknown, at: { readonly engine: Engine; readonly timeline: string }): unknown
   /** The current status as one line for people. `unread`: the kinds of the messages still in its inbox. */
   stands?(state: unknown, head: Head, unread: readonly string[]): StatusLine
   /** Its runs start and resume without an entry, so a list built from the feed must also read their heads. */

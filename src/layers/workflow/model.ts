@@ -25,14 +25,15 @@ import { itemsOf } from './history/journal.ts'
 import { attention, refuses, stands, statusNow, tells } from './history/journal-rows.ts'
 import { outsideOf } from './history/outside.ts'
 import { mailFault } from './history/shapes.ts'
+import { shownRun } from './history/shown-state.ts'
 import type { RunState } from './history/state.ts'
-import { inWords, summarizeWorkflow } from './history/summary.ts'
+import { inWords, notedWaits, summarizeWorkflow } from './history/summary.ts'
 import { hostOf } from './host.ts'
 import { endings, nameOf, queueOf } from './names.ts'
 import { makeDue } from './queue/due.ts'
 import { enterMessage, leaveMessages } from './queue/queue.ts'
 import { readableId } from './run/scope.ts'
-import { withoutCode } from './without-code.ts'
+import { isWithoutCode, withoutCode } from './without-code.ts'
 
 const outcomes = ['done', 'failed', 'retry', 'compensated'] as const
 
@@ -90,6 +91,7 @@ export const workflowKind: Model = {
   unfinished: [...['queued', 'waiting', 'running', 'held', 'compensating', 'stuck'], ...['diverged', 'quarantined']],
   attention,
   summarize,
+  shows: (state) => shownRun(state as RunState),
   headOf,
   stands,
   statusNow,
@@ -152,8 +154,17 @@ export function workflowModel(definition: AnyWorkflow): Model {
     scope: definition.prefix,
     fold: foldOf(definition) as Fold<unknown>,
     policy: hasOwnPolicy(definition) ? 'declared' : 'fixed',
+    shows: (state, { engine, timeline }) => showWithCode(engineHostOf(engine), definition, timeline, state as RunState),
     actions: { ...actions, resume },
   }
+}
+
+/** The code is replayed up to this state, without calling a step. Code that diverges contributes nothing. */
+async function showWithCode(engine: Host, definition: AnyWorkflow, timeline: string, state: RunState) {
+  const { started, isAdmitted, rolling } = state
+  if (!started || !isAdmitted || rolling || isWithoutCode(definition)) return shownRun(state)
+  const { queries, divergence, open } = await hostOf(engine).replay(definition, timeline, state)
+  return shownRun(state, divergence ? null : { waits: notedWaits(open), queries: queries.answers() })
 }
 
 async function stateOf(engine: Host, head: Head): Promise<RunState> {

@@ -77,6 +77,22 @@ export class Queries {
     return handler(...(args as never[]))
   }
 
+  /** The answers of the queries without parameters, by name; for a query that throws, its error. */
+  answers(): Readonly<Record<string, unknown>> {
+    const found: [string, unknown][] = []
+    for (const [name, handler] of this.#queries ?? []) {
+      if (handler.length > 0) continue
+      try {
+        const answer = handler()
+        refuseThenable(answer, `the query ${name}`, 'answer from variables of the code')
+        found.push([name, answer])
+      } catch (error) {
+        found.push([name, { error: error instanceof Error ? error.message : String(error) }])
+      }
+    }
+    return Object.fromEntries(found)
+  }
+
   update(item: UpdateItem): void {
     const handler = this.#updates?.get(item.name)
     if (handler) this.#handle(item, handler)

@@ -55,6 +55,17 @@ onEveryStore('branches', (world) => {
     await expect(rp.fork(c.coordinate, 'y')).rejects.toEqual(code('EXISTS'))
   })
 
+  it('a fork stays with the kind of its parent, as an import under another id does', async () => {
+    const rp = await (await world()).engine()
+    const c = await rp.open(counter, 'x')
+    await c.append(added(1))
+    for (const to of ['workflow/w/order-1', 'job/x', 'table/q', 'events/account/x', 'reprise/x']) {
+      await expect(rp.fork(c.coordinate, to)).rejects.toEqual(code('INVALID_ARGUMENT'))
+      expect(await rp.head(to)).toBeNull()
+    }
+    await rp.fork(c.coordinate, 'meter/x')
+  })
+
   it('G10: what a fork needs is not trimmed from its parent, nor its chunks collected', async () => {
     const w = await world()
     const rp = await w.engine()

@@ -78,7 +78,7 @@ export function refuseOfStore(id: string): void {
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
 }
 
-/** A copy under another id must keep its kind: another kind cannot read its history. */
+/** A copy or a fork under another id must keep its kind: another kind cannot read its history. */
 export function checkSameKind(id: string, as: string): void {
   const [own, other] = [firstSegment(id), firstSegment(as)]
   if (own === other || (!isReserved(id) && !isReserved(as))) return

@@ -9,6 +9,7 @@ import { recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import type { Host } from '../host/host.ts'
 import type { Engine } from '../model/definition.ts'
+import { checkSameKind } from '../model/first-segment.ts'
 import {
   type EditedFork,
   editOf,
@@ -33,6 +34,7 @@ export async function forkAsModel(
   const edit = editOf(options)
   const mark = markOf(host.kernel, head.timeline, edit, options.key)
   const id = timelineId(to.includes('/') ? to : siblingOf(where.timeline, to))
+  checkSameKind(head.timeline, id)
   const before = () => forkedBefore(host, id, head.timeline, mark)
   const made = await before()
   if (made) return made

@@ -743,8 +743,8 @@ const storage: readonly CommandRow[] = [
   {
     usage: 'incarnate',
     summary: 'declare that the database was restored from outside',
-    details: 'Positions from before are refused from then on.',
-    store: 'existing',
+    details: 'Positions from before are refused from then on. An older copy of a SQLite file is accepted.',
+    store: 'none',
     load: () => import('./commands/store-identity.ts'),
   },
   {

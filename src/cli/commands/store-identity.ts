@@ -1,6 +1,8 @@
 // Commands that change the whole store: its keys, and the identity of its history.
 
+import { existsSync } from 'node:fs'
 import { RepriseError } from '../../core/errors.ts'
+import { filesIn } from '../../engine/storage/open-store.ts'
 import { incarnate as beginIncarnation } from '../../engine/tools/identity/incarnate.ts'
 import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -38,7 +40,11 @@ function inWords(id: string): string {
 
 /** After the database was restored to an earlier state, so that external readers do not take its history for theirs. */
 export const incarnate: Command = async ({ options, output }) => {
-  const namespaces = await beginIncarnation(urlOf({ url: text(options, 'url') }))
+  const url = urlOf({ url: text(options, 'url') })
+  // The engine refuses an older copy of a file, so this command opens the store itself, and creates none.
+  const missing = filesIn(url).find((file) => !existsSync(file))
+  if (missing !== undefined) throw new RepriseError('NOT_FOUND', `there is no store at ${missing}`, { file: missing })
+  const namespaces = await beginIncarnation(url)
   output.result({ namespaces }, () => {
     for (const { namespace, store, incarnation } of namespaces) {
       output.line(`${namespace}: store ${store}, incarnation ${incarnation}`)

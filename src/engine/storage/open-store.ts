@@ -28,6 +28,16 @@ export interface StoreOptions {
   readonly busyMs?: number
   /** Open one shard of a set without the others; otherwise it is refused. */
   readonly mayBeShard?: boolean
+  /** SQLite: a person has put an older copy in place, so entries that it lacks are no damage. Ends with `acceptPutBack`. */
+  readonly isPutBack?: boolean
+}
+
+/** Each namespace has a new incarnation: from here on every process may open an older copy. */
+export async function acceptPutBack(url: string): Promise<void> {
+  const files = filesIn(url)
+  if (files.length === 0) return
+  const { acceptPutBack } = await import('../../stores/sqlite/index.ts')
+  for (const file of files) acceptPutBack(file)
 }
 
 /** For tools that wrap the store. */
@@ -98,12 +108,13 @@ async function openByScheme(
     }
     case 'sqlite': {
       const { openSqlite } = await import('../../stores/sqlite/index.ts')
-      const { readOnly = false, refusesDamage = false, busyMs } = options
+      const { readOnly = false, refusesDamage = false, isPutBack = false, busyMs } = options
       return await openSqlite(url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, ''), {
         namespace,
         hash: sha256,
         readOnly,
         refusesDamage,
+        isPutBack,
         ...(busyMs !== undefined && { busyMs }),
       })
     }

@@ -1,4 +1,4 @@
 // The public part of the SQLite store.
 
 export { renewSqlite } from './file/renew-sqlite.ts'
-export { openSqlite, type SqliteOptions } from './store.ts'
+export { acceptPutBack, openSqlite, type SqliteOptions } from './store.ts'

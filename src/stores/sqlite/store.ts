@@ -29,12 +29,13 @@ import type {
   WorkerRecord,
 } from '../../core/store/ports.ts'
 import type { SqlQuery } from '../../core/store/sql.ts'
-import { AckMark } from './file/ack-mark.ts'
+import { AckMark, dropMarkAside } from './file/ack-mark.ts'
 import { type Driver, loadDriver } from './file/driver.ts'
 import { toStoreError } from './file/failure.ts'
 import { InPlace } from './file/in-place.ts'
 import { closedOnFailure, connectReader, inspectEnd, type OpenedFile, openFile } from './file/open.ts'
 import { Reader, type Reading } from './file/reading.ts'
+import { realPath } from './file/real-path.ts'
 import { retryBusy } from './file/retry.ts'
 import { asideOf } from './file/scan-thread.ts'
 import { Listeners } from './listeners.ts'
@@ -65,6 +66,8 @@ export interface SqliteOptions {
   readonly readOnly?: boolean
   /** With readOnly: refuses damage, as an open for writing does. */
   readonly refusesDamage?: boolean
+  /** A person has put an older copy in place: entries that it lacks are no damage. Ends with `acceptPutBack`. */
+  readonly isPutBack?: boolean
   /** How long to wait for another process's write lock before STORE_BUSY. */
   readonly busyMs?: number
   /** The store's clock, in milliseconds since 1970, for leases and wakeups. */
@@ -77,13 +80,18 @@ export interface SqliteOptions {
 export async function openSqlite(location: string, options: SqliteOptions): Promise<Store> {
   const { namespace, hash, readOnly: isReadOnly = false, busyMs = 10_000, clock = Date.now } = options
   const driver = options.driver ?? (await loadDriver())
-  const { refusesDamage = false } = options
-  const open = () => openFile(driver, location, { namespace, hash, isReadOnly, refusesDamage, busyMs })
+  const { refusesDamage = false, isPutBack = false } = options
+  const open = () => openFile(driver, location, { namespace, hash, isReadOnly, refusesDamage, isPutBack, busyMs })
   const isStrict = !isReadOnly || refusesDamage
   const opened = await open()
   const settings = { namespace, hash, busyMs, clock, isReadOnly, isStrict }
   const make = () => new SqliteStore(driver, opened, open, settings)
   return await closedOnFailure(opened, make, async (store) => void (isReadOnly && (await store.upkeep.facts())))
+}
+
+/** After each namespace of an older copy has a new incarnation: from here on every process may open the file. */
+export function acceptPutBack(location: string): void {
+  dropMarkAside(realPath(location))
 }
 
 interface StoreOptions {

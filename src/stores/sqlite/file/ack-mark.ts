@@ -5,7 +5,7 @@
 //   slot  = crc(4 bytes) bytes(4: length of the row's body) bodyCrc(4) unused(4) position(8)      all little-endian
 //   file  = slot slot     the one for even positions, the one for odd: a torn write leaves the other
 
-import { closeSync, constants, openSync, readSync, writeSync } from 'node:fs'
+import { closeSync, constants, existsSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import type { Log } from '../log/log.ts'
 import { isAsCommitted } from '../log/log-row.ts'
@@ -21,6 +21,8 @@ export interface Mark {
 
 export class AckMark {
   readonly #file: string
+  /** The mark of a file that was replaced by an older copy, until `reprise incarnate` has ended: it still counts. */
+  readonly #aside: string
   readonly #slot = new DataView(new ArrayBuffer(slotBytes))
   readonly #both = new Uint32Array((2 * slotBytes) / 4)
   /** The bytes of the last read, and their position. */
@@ -31,6 +33,7 @@ export class AckMark {
 
   constructor(databaseFile: string) {
     this.#file = `${databaseFile}-ack`
+    this.#aside = asideOf(databaseFile)
   }
 
   /** Two processes may write at once; the larger position of the two slots counts, and either is a lower bound. */
@@ -46,7 +49,8 @@ export class AckMark {
 
   /** The position that the log must reach, read before the log; null if no commit was reported as durable. */
   read(): Mark | null {
-    const marks = [0, 1].map((index) => readSlot(this.#file, index)).filter((mark) => mark !== null)
+    const files = existsSync(this.#aside) ? [this.#file, this.#aside] : [this.#file]
+    const marks = files.flatMap((file) => [0, 1].map((index) => readSlot(file, index))).filter((mark) => mark !== null)
     return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
   }
 
@@ -76,17 +80,19 @@ export class AckMark {
    * be a single state of the file, no older than the mark: other processes may write and tidy at the same time.
    */
   check(mark: Mark | null, log: Log | null): void {
-    // Rows below the start of the log were removed by tidy: a mark this old was left by a process that slept.
-    if (!mark || (log && mark.position < log.firstPosition())) return
-    const body = log?.body(mark.position)
-    const isSame = body ? !isAsCommitted(body) || isBody(body, mark) : log?.isJoined(mark.position)
-    if (isSame) return
+    if (!mark || isReached(mark, log)) return
     const reached = log?.lastPosition() ?? 0
     throw damaged(
       `acknowledged entries are missing: the log ends at ${reached} or differs from what was acknowledged at ` +
-        `${mark.position} (if an older copy was put in place on purpose, remove ${this.#file})`,
+        `${mark.position} (if an older copy of the file was put in place on purpose, accept it: reprise incarnate)`,
       { file: this.#file, acknowledged: mark.position, reached },
     )
+  }
+
+  /** A person accepts an older copy: if the log does not reach the mark, the mark is set aside. */
+  accept(mark: Mark | null, log: Log | null): void {
+    if (!mark || isReached(mark, log) || existsSync(this.#aside)) return
+    renameSync(this.#file, this.#aside)
   }
 
   close(): void {
@@ -94,6 +100,22 @@ export class AckMark {
     this.#handle = null
     this.#reading = null
   }
+}
+
+/** The older copy has been accepted: its missing entries are no damage any more. */
+export function dropMarkAside(databaseFile: string): void {
+  rmSync(asideOf(databaseFile), { force: true })
+}
+
+function asideOf(databaseFile: string): string {
+  return `${databaseFile}-ack-before`
+}
+
+/** Rows below the start of the log were removed by tidy: a mark this old was left by a process that slept. */
+function isReached(mark: Mark, log: Log | null): boolean {
+  if (log && mark.position < log.firstPosition()) return true
+  const body = log?.body(mark.position)
+  return body ? !isAsCommitted(body) || isBody(body, mark) : (log?.isJoined(mark.position) ?? false)
 }
 
 function isBody(body: Uint8Array, { bytes, bodyCrc }: Mark): boolean {

@@ -8,11 +8,22 @@ import type { AckMark, Mark } from './ack-mark.ts'
 import type { Driver } from './driver.ts'
 import { connectToRead } from './reading-connection.ts'
 
-/** Throws STORE_DAMAGED if it does not. */
-export function checkAcknowledged(driver: Driver, file: string, hash: Hash, ack: AckMark, mark: Mark | null): void {
+/** Throws STORE_DAMAGED if it does not; with `isPutBack`, the mark is set aside instead. */
+export function checkAcknowledged(
+  driver: Driver,
+  file: string,
+  hash: Hash,
+  ack: AckMark,
+  mark: Mark | null,
+  isPutBack = false,
+): void {
   const { connection, close } = connectToRead(driver, file)
   try {
-    connection.snapshot(() => ack.check(mark, readVersion(connection) === 0 ? null : new Log(connection, hash)))
+    connection.snapshot(() => {
+      const log = readVersion(connection) === 0 ? null : new Log(connection, hash)
+      if (isPutBack) ack.accept(mark, log)
+      else ack.check(mark, log)
+    })
   } finally {
     close()
   }

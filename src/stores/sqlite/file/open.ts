@@ -36,6 +36,8 @@ export interface OpenOptions {
   readonly isReadOnly: boolean
   /** For a read-only open: refuses damage, as an open for writing does. */
   readonly refusesDamage?: boolean
+  /** A person has put an older copy in place: acknowledged entries that it lacks are no damage. */
+  readonly isPutBack?: boolean
   readonly busyMs: number
 }
 
@@ -127,7 +129,7 @@ export function connectReader(driver: Driver, file: string): ReadingConnection {
   }
 }
 
-function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOptions): OpenedFile['writer'] {
+function openToWrite(driver: Driver, file: string, { namespace, hash, isPutBack }: OpenOptions): OpenedFile['writer'] {
   // Check before and after: see salvage/renew.ts.
   checkNote(file)
   const ack = new AckMark(file)
@@ -135,7 +137,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
   const mark = ack.read()
   const isEmpty = !existsSync(file) || statSync(file).size === 0
   if (isEmpty) ack.check(mark, null)
-  else checkBeforeUse(driver, file, hash, ack, mark)
+  else checkBeforeUse(driver, file, hash, ack, mark, isPutBack)
   const connection = new Connection(driver, file, false)
   try {
     // Set first: the next statements may write, and a commit not synced before the next one would appear as damage.
@@ -155,7 +157,14 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
 }
 
 /** Throws STORE_DAMAGED if the write-ahead log, or the log table in it, does not reach the required position. */
-export function checkBeforeUse(driver: Driver, file: string, hash: Hash, ack: AckMark, mark: Mark | null): void {
+export function checkBeforeUse(
+  driver: Driver,
+  file: string,
+  hash: Hash,
+  ack: AckMark,
+  mark: Mark | null,
+  isPutBack = false,
+): void {
   const fault = scanWal(file)
   if (fault) {
     const { frame, commitsBehind } = fault
@@ -165,7 +174,7 @@ export function checkBeforeUse(driver: Driver, file: string, hash: Hash, ack: Ac
     )
   }
   if (existsSync(`${file}-journal`)) rollBackCreation(driver, file)
-  checkAcknowledged(driver, file, hash, ack, mark)
+  checkAcknowledged(driver, file, hash, ack, mark, isPutBack)
 }
 
 /** For verify, which also checks files that were opened in spite of damage. */

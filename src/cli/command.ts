@@ -3,6 +3,7 @@
 import type { Duration } from '../core/duration.ts'
 import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
+import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
 
 export interface OptionSpec {
@@ -93,4 +94,10 @@ export function list(options: Options, name: string): readonly string[] {
 
 export function flag(options: Options, name: string): boolean {
   return options[name] === true
+}
+
+/** Refuses options that this form of the command would ignore. @example refuseOptions(options, ['key'], 'they need --progress') */
+export function refuseOptions(options: Options, names: readonly string[], why: string): void {
+  const given = names.filter((name) => options[name] !== undefined)
+  if (given.length > 0) throw new UsageError(`${given.map((name) => `--${name}`).join(', ')}: ${why}`)
 }

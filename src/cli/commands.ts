@@ -578,7 +578,7 @@ const copies: readonly CommandRow[] = [
     options: {
       at: value('WHEN', 'shipped: a time, a feed position or #RECORD (default: the newest)'),
       into: value('URL', 'the new store (default: --url)'),
-      copy: flag('backup: the original stays in use, so the new store gets its own identity'),
+      copy: flag('the original stays in use, so the new store gets its own identity'),
     },
     store: 'create',
     evenUnfinished: true,

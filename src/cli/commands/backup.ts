@@ -5,7 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
 import type { ShipPoint } from '../../engine/tools/ship/target.ts'
 import { ByteBar } from '../byte-bar.ts'
-import { type Command, flag, type Invocation, text } from '../command.ts'
+import { type Command, flag, type Invocation, refuseOptions, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import type { Output } from '../output.ts'
@@ -60,6 +60,11 @@ async function isShipped(place: string): Promise<boolean> {
 
 async function restoreFromShipped({ args, output, options }: Invocation): Promise<number> {
   const { restoreShipped } = await import('../../engine/tools/ship/ship.ts')
+  refuseOptions(
+    options,
+    ['namespace', 'blobs'],
+    'shipped records are restored with all namespaces, without chunks that are elsewhere',
+  )
   const into = text(options, 'into') ?? urlOf({ url: text(options, 'url') })
   const keys = keysOf({ keys: text(options, 'keys') })
   const given = text(options, 'at')
@@ -67,6 +72,7 @@ async function restoreFromShipped({ args, output, options }: Invocation): Promis
   const report = await restoreShipped(args[0]!, into, {
     ...(keys && { keys }),
     ...(given !== undefined && { at: pointOf(given) }),
+    copy: flag(options, 'copy'),
     onProgress: ({ bytes, bytesAll }) => bar.at(bytes, bytesAll),
   }).finally(() => bar.end())
   output.result(report, () => {

@@ -1,7 +1,8 @@
 // Inheritance: the part of a fork's history that another timeline wrote. A fork owns its own entries; entries at or below the
 // fork point belong to the original. Rollbacks of the fork do not change that: its archives are its own. An imported timeline
 // has no base, so its inheritance is an attribute of its head: a fork keeps its original over moves and restores, and a copy
-// under another id inherits from the timeline that was exported.
+// under another id inherits from the timeline that was exported. A copy of a whole store keeps its bases: there the attribute
+// contains all inheritance of the copy's beginning, and a second attribute the base of that moment.
 
 import type { Attribute } from '../store/attribute.ts'
 import { liveIdOf } from './scope.ts'
@@ -20,6 +21,9 @@ export const inheritedAttribute = '$inherited'
 /** The timeline that the newest stretch from an import is from: finds forks and copies of a timeline by query. */
 export const originalAttribute = '$original'
 
+/** In a copy of a whole store: the base that the timeline had when the copy was made, as 'TIMELINE@SEQ'. */
+export const copiedAttribute = '$copied'
+
 type Attributes = Readonly<Record<string, Attribute>>
 
 interface Ancestor {
@@ -36,14 +40,27 @@ export function inheritedBy(lineage: readonly Ancestor[]): Inherited[] {
   const self = lineage[0] && liveIdOf(lineage[0].timeline)
   const found: Inherited[] = []
   let upTo = Number.POSITIVE_INFINITY
+  const copied = lineage[0]?.attributes?.[copiedAttribute]
   for (const { base } of lineage) {
-    if (!base) break
+    // Bases from before the copy are in the attribute, with the identities of the original.
+    if (!base || (copied !== undefined && isCopied(copied, base))) break
     // A rollback may go to before the fork point: the lowest sequence counts.
     upTo = Math.min(upTo, base.seq)
     if (found.length > 0 || liveIdOf(base.timeline) !== self) found.push({ timeline: base.timeline, upTo })
   }
   const imported = importedInheritance(lineage[0]?.attributes)
   return [...found, ...imported.map((stretch) => ({ ...stretch, upTo: Math.min(upTo, stretch.upTo) }))]
+}
+
+/** The text of `copiedAttribute`. A rollback of the parent renames it to an archive; the archives of a timeline keep their names. */
+export function copiedText({ timeline, base }: Ancestor): string | null {
+  if (!base) return null
+  const isOwn = liveIdOf(base.timeline) === liveIdOf(timeline)
+  return `${isOwn ? base.timeline : liveIdOf(base.timeline)}@${base.seq}`
+}
+
+function isCopied(copied: Attribute, { timeline, seq }: NonNullable<Ancestor['base']>): boolean {
+  return copied === `${timeline}@${seq}` || copied === `${liveIdOf(timeline)}@${seq}`
 }
 
 /** The stretches from an import, the newest first. */

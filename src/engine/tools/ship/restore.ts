@@ -45,6 +45,8 @@ export async function restorePages(
   log: ShipLog,
   file: string,
   options: ShippedRestoreOptions = {},
+  /** Changes the complete file before it gets its name: a kill leaves it unfinished. */
+  complete: (part: string) => Promise<void> = async () => undefined,
 ): Promise<ShippedRestore> {
   const startedAt = performance.now()
   const numbers = await log.numbers()
@@ -64,6 +66,7 @@ export async function restorePages(
         const reached = await state.bring(base, target.number)
         await handle.truncate(reached.head.pageBytes * reached.head.pageCount)
         await handle.sync()
+        await complete(part)
         await rename(part, file)
         await syncFolder(dirname(resolve(file)))
         const { at, position } = reached.head

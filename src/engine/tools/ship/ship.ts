@@ -1,7 +1,7 @@
 // Ships a store, and restores it on an empty machine, for the command line and for programs.
 
 import { existsSync } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -11,6 +11,7 @@ import { requireWriterKeys } from '../../storage/key-notes.ts'
 import { fileOf, openPages, openShipPlace } from '../../storage/open-store.ts'
 import { type KeyRing, Sealer } from '../../storage/seal/seal.ts'
 import { Identity } from '../../storage/store-identity.ts'
+import { becomeCopy } from '../identity/become-copy.ts'
 import { inEachNamespace } from '../identity/incarnate.ts'
 import { ShipLog } from './log.ts'
 import { restorePages, type ShippedRestore, type ShippedRestoreOptions } from './restore.ts'
@@ -72,6 +73,11 @@ export async function isShipPlace(place: string): Promise<boolean> {
 
 export interface RestoreShippedOptions extends ShippedRestoreOptions {
   readonly keys?: KeyRing
+  /**
+   * The restored store lives beside the original: each namespace gets an identity of its own, so that its idempotency keys
+   * differ. Default: false, the restored store replaces the original, and the same intents keep their keys.
+   */
+  readonly copy?: boolean
 }
 
 /** Files beside the file of a store: any of them belongs to another life of that file. */
@@ -99,17 +105,24 @@ export async function restoreShipped(
   const sealer = new Sealer(options.keys ? { keys: options.keys } : {})
   const log = new ShipLog(await openShipPlace(place, { mustExist: true }), sealer, sha256)
   await mkdir(dirname(resolve(file)), { recursive: true })
-  const restored = await restorePages(log, file, options)
-  await freeOwned(into)
-  return restored
+  // Files of an earlier attempt that was killed while it changed the complete file.
+  const drop = async (ends: readonly string[]) => {
+    for (const end of ends) await rm(`${file}.part${end}`, { force: true })
+  }
+  await drop(beside.slice(1))
+  return await restorePages(log, file, options, async (part) => {
+    await freeOwned(`sqlite:${part}`, options.copy ?? false)
+    await drop(['-ack'])
+  })
 }
 
-async function freeOwned(url: string): Promise<void> {
+async function freeOwned(url: string, isCopy: boolean): Promise<void> {
   // Each shard of a set is shipped and restored by itself.
   await inEachNamespace(url, async (store, namespace) => {
     const alive = (await store.workers()).filter(({ isRetired }) => !isRetired)
     await store.retire(alive.map(({ id }) => id))
-    await new Identity({ store, namespace, hash: sha256, random: systemRandom }).reincarnate()
+    if (isCopy) await becomeCopy(store, namespace)
+    else await new Identity({ store, namespace, hash: sha256, random: systemRandom }).reincarnate()
   })
 }
 

@@ -14,7 +14,12 @@ import {
 } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { lastSeq, unpackEntries, verifyEntries } from '../../../core/history/entry-run.ts'
-import { importedOriginal, inheritedAttribute, originalAttribute } from '../../../core/history/inheritance.ts'
+import {
+  copiedAttribute,
+  importedOriginal,
+  inheritedAttribute,
+  originalAttribute,
+} from '../../../core/history/inheritance.ts'
 import { checkIn, isRedacted } from '../../../core/history/redacted.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/store/ports.ts'
 import { checkAttributes } from '../../../core/store/shapes.ts'
@@ -355,6 +360,14 @@ async function receiveRun(kernel: Kernel, id: TimelineId, begun: Begun, at: Poin
   return { seq: lastSeq(run), digest: run.digest }
 }
 
+/** Attributes that are true only where the timeline was exported: it has no base here. */
+const notHere = {
+  [movedAttribute]: null,
+  [heldAttribute]: null,
+  [importingAttribute]: null,
+  [copiedAttribute]: null,
+}
+
 async function opening(
   { kernel, id, header, arrive }: Incoming,
   guard: { readonly epoch: number } & Point,
@@ -375,10 +388,7 @@ async function opening(
     wakeup: header.wasOwned && header.queue ? now : (header.wakeup ?? null),
     // A file from an earlier sequence has no head.
     ...(header.status !== undefined && changed),
-    attributes: {
-      ...{ ...header.attributes, ...changed?.attributes },
-      ...{ [movedAttribute]: null, [heldAttribute]: null, [importingAttribute]: null },
-    },
+    attributes: { ...header.attributes, ...changed?.attributes, ...notHere },
     ...(send.length > 0 && { send }),
     release: true,
   }

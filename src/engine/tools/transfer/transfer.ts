@@ -160,7 +160,11 @@ async function* frames(
 }
 
 /** A file contains the whole history of a fork: its inheritance is stored beside it. */
-function inheritanceAt({ identity, limits }: Kernel, lineage: readonly Head[], seq: number): Record<string, string> {
+export function inheritanceAt(
+  { identity, limits }: Pick<Kernel, 'identity' | 'limits'>,
+  lineage: readonly Head[],
+  seq: number,
+): Record<string, string> {
   const stretches = inheritedBy(lineage).map(({ timeline, upTo, identity: known = null }) => {
     const owner = lineage.find((head) => head.timeline === timeline && liveIdOf(timeline) === timeline)
     return { timeline, upTo: Math.min(upTo, seq), identity: known ?? (owner ? identity.origin(owner).identity : null) }
@@ -170,7 +174,10 @@ function inheritanceAt({ identity, limits }: Kernel, lineage: readonly Head[], s
 }
 
 /** A copy beside its original inherits all of its history, like a fork. */
-export function inheritanceBeside({ limits }: Kernel, { timeline, seq, carried, attributes }: Header): string | null {
+export function inheritanceBeside(
+  { limits }: Pick<Kernel, 'limits'>,
+  { timeline, seq, carried, attributes }: Pick<Header, 'timeline' | 'seq' | 'carried' | 'attributes'>,
+): string | null {
   const original = { timeline, upTo: seq, identity: carried?.identity ?? null }
   return inheritanceText([original, ...importedInheritance(attributes)], limits.attributeTextLength)
 }

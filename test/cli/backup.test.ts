@@ -71,3 +71,22 @@ await rp.close()
   expect(await heads(...to)).toEqual(await heads())
   expect((await cli(['verify', ...to], at)).code).toBe(0)
 })
+
+it('refuse options that this form of the command would ignore', async () => {
+  writeFileSync(join(folder.path, 'some.reprise'), '')
+  const forms: readonly (readonly string[])[] = [
+    ['import', 'some.reprise', '--key', 'id'],
+    ['import', 'some.reprise', '--progress', 'numbers', '--as', 'job/other'],
+    ['changes', '--to', 'sqlite:other.db'],
+    ['changes', 'x', '--resume', '--to', 'sqlite:a.db', '--from', 'sqlite:b.db'],
+    ['move', 'counter/c0000', '--back', '--takeover'],
+    ['ship', 'place', '--verify', '--once'],
+    ['shards', '--wait', '1s'],
+    ['restore', '.', '--namespace', 'blue'],
+  ]
+  for (const form of forms) {
+    const ran = await cli(form, at)
+    expect(ran.code, form.join(' ')).toBe(2)
+    expect(ran.stderr, form.join(' ')).toMatch(/--\w+: /)
+  }
+})

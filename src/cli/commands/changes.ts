@@ -4,7 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import { lossWords } from '../../engine/storage/losses.ts'
 import { changeWords } from '../../engine/storage/store-change.ts'
-import { type Command, flag, type Invocation, text } from '../command.ts'
+import { type Command, flag, type Invocation, refuseOptions, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'
 import { registerKnown } from '../models.ts'
@@ -18,6 +18,8 @@ const changes: Command = async (invocation) => {
   const isAbandon = flag(options, 'abandon')
   if (isResume && isAbandon) throw new UsageError('--resume and --abandon exclude each other')
   if ((isResume || isAbandon) && id === undefined) throw new UsageError('name the change: reprise changes lists them')
+  if (!isResume) refuseOptions(options, ['to', 'from'], 'only with --resume')
+  if (text(options, 'to') !== undefined) refuseOptions(options, ['from'], '--to and --from exclude each other')
   const losses = (await engine.losses()).filter((loss) => id === undefined || loss.id === id)
   if ((isResume || isAbandon) && losses.length > 0)
     throw new UsageError(`${id} is a loss`, `to accept the loss: reprise give-up ${id} --by NAME --reason TEXT --yes`)

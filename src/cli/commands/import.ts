@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 import { RepriseError } from '../../core/errors.ts'
 import { isObjectStore } from '../../engine/storage/open-store.ts'
 import { importProgress } from '../../layers/job/index.ts'
-import { type Command, text } from '../command.ts'
+import { type Command, refuseOptions, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'
 
@@ -17,7 +17,9 @@ const importCommand: Command = async ({ engine, args, options, output, stdin }) 
     throw new UsageError(`${file} is a folder`, 'name a file that reprise export or reprise move has written')
   }
   const job = text(options, 'progress')
+  if (job !== undefined) refuseOptions(options, ['as'], 'the progress of a script becomes the job of --progress')
   if (job === undefined) {
+    refuseOptions(options, ['key', 'shards'], 'only with --progress')
     const as = text(options, 'as')
     // A repeated import finds the timeline; only a different one under its id is a conflict.
     const made = await engine.import(file, { orSame: true, ...(as !== undefined && { as }) })

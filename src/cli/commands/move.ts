@@ -1,6 +1,6 @@
 // reprise move: stops a timeline and moves it, into a file for another machine or directly into another store.
 
-import { type Command, flag, text } from '../command.ts'
+import { type Command, flag, refuseOptions, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findMember } from '../find.ts'
 import { bytes, count } from '../format.ts'
@@ -15,6 +15,7 @@ const move: Command = async ({ engine, args, options, output }) => {
     throw new UsageError('name the target: a FILE, --to URL, or --back (with --to URL after an interrupted move)')
   const head = await findMember(engine, given)
   if (isBack) {
+    refuseOptions(options, ['takeover'], 'a timeline that was moved has no owner here')
     const other = url === undefined ? null : await openEngine({ url, namespace: text(options, 'namespace') })
     try {
       await engine.moveBack(head.timeline, other ? { other } : {})

@@ -1,7 +1,7 @@
 // reprise shards: the databases of a store; reprise shards add: one more, with its share of the timelines.
 
 import type { GrowProgress } from '../../core/store/shards.ts'
-import { type Command, duration } from '../command.ts'
+import { type Command, duration, refuseOptions } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
@@ -13,6 +13,7 @@ const shards: Command = async (given) => {
   if (verb !== undefined && verb !== 'add') throw new UsageError(`shards has no ${verb}: there is only add`)
   if (verb === 'add' && url === undefined) throw new UsageError('name the database: reprise shards add URL')
   if (verb === 'add') return await add(given, url!)
+  refuseOptions(given.options, ['wait'], 'only with add')
   const rows = await engine.shards()
   output.result(rows, () => {
     if (rows.length === 0) return output.note('this store is one database')

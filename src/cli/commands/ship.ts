@@ -4,7 +4,7 @@ import { hostOf } from '../../engine/host/host.ts'
 import { notedTiers, shown } from '../../engine/storage/tier-policy.ts'
 import { shipStore, verifyPlace } from '../../engine/tools/ship/ship.ts'
 import type { ShipStatus } from '../../engine/tools/ship/status.ts'
-import { type Command, duration, flag, type Invocation, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, refuseOptions, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, count } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
@@ -12,7 +12,10 @@ import { urlOf } from '../store.ts'
 
 const ship: Command = async (invocation) => {
   const { engine, args, options, output } = invocation
-  if (flag(options, 'verify')) return await verify(invocation)
+  if (flag(options, 'verify')) {
+    refuseOptions(options, ['every', 'base', 'keep', 'once', 'take'], '--verify only checks the shipped records')
+    return await verify(invocation)
+  }
   await tellElsewhere(invocation)
   const [every, base, keep] = ['every', 'base', 'keep'].map((name) => duration(options, name))
   const end = new AbortController()

@@ -13,7 +13,7 @@ import { movedAttribute, movedStatus } from '../../storage/moved.ts'
 import { changeOf, importedBy, importingAttribute, type NotedChange, removeNote } from '../../storage/store-change.ts'
 import { deleteTimeline, forgetTimeline } from '../housekeeping/delete.ts'
 import { putBack } from './backup.ts'
-import { move, moveBack } from './move.ts'
+import { type MoveOptions, move, moveBack } from './move.ts'
 
 export interface AbandonedChange {
   readonly id: string
@@ -31,7 +31,7 @@ export interface ResumeOptions {
 export interface Resumable {
   restore(path: string, options: { readonly copy: boolean }): Promise<unknown>
   import(path: string, options: { readonly orSame: true; readonly as?: string }): Promise<unknown>
-  move(timeline: string, to: string): Promise<unknown>
+  move(timeline: string, to: string, options: MoveOptions): Promise<unknown>
   rekey(): Promise<unknown>
 }
 
@@ -39,21 +39,24 @@ export interface Resumable {
 export async function resumeChange(host: Host, verbs: Resumable, id: string, other: Host | null): Promise<void> {
   const change = await interrupted(host, id)
   const { kind, of, options = {}, detail = {} } = change
+  // Notes of older versions have `as` among the details, and no options of a move.
+  const as = options.as ?? detail.as
+  const how = JSON.parse(detail.how ?? '{}') as MoveOptions
   switch (kind) {
     case 'restore':
       return void (await verbs.restore(of, { copy: options.copy === true }))
     case 'import':
       if (detail.move !== undefined) {
         const from = await otherStore(other, change, detail.from, detail.move)
-        return void (await move(from, timelineId(detail.move), host, {}))
+        return void (await move(from, timelineId(detail.move), host, how))
       }
-      return void (await verbs.import(of, { orSame: true, ...(detail.as !== undefined && { as: detail.as }) }))
+      return void (await verbs.import(of, { orSame: true, ...(typeof as === 'string' && { as }) }))
     case 'move':
       if (detail.file === undefined) {
         const to = await otherStore(other, change, detail.to, of)
-        return void (await move(host, timelineId(of), to, {}))
+        return void (await move(host, timelineId(of), to, how))
       }
-      return void (await verbs.move(of, detail.file))
+      return void (await verbs.move(of, detail.file, how))
     case 'rekey':
       return void (await verbs.rekey())
     case 'rescale':
@@ -168,8 +171,11 @@ async function otherStore(other: Host | null, change: NotedChange, at: string | 
   const how = `name the other store, reprise changes ${change.id} --resume ${option} URL, or ${repeatedMove(of, change.detail ?? {})}`
   if (!other) throw elsewhere(change, how)
   const { location } = await other.kernel.store.upkeep.facts()
-  if (location === at) return other
-  throw elsewhere(change, `the other store is ${at}, and not ${location}`)
+  const { namespace } = other.kernel
+  const expected = change.detail?.namespace ?? namespace
+  if (location === at && namespace === expected) return other
+  const named = (place: string | undefined, space: string) => `${place} (namespace ${space})`
+  throw elsewhere(change, `the other store is ${named(at, expected)}, and not ${named(location, namespace)}`)
 }
 
 /** The command for a repeated move: it needs both stores, and a note has no credentials. */

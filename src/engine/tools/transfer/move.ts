@@ -74,8 +74,9 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   const where = typeof to === 'string' ? resolve(to) : (await to.kernel.store.upkeep.facts()).location
   const namespace = typeof to === 'string' ? undefined : to.kernel.namespace
   for (const each of ids) refuseArrived(await existing(engine.kernel, timelineId(each)), where, namespace)
+  const how = JSON.stringify({ takeover: options.takeover, wait: options.wait })
   if (typeof to === 'string') {
-    return await leaveUnderNote(engine, head, ids, to, { to, file: resolve(to) }, async (note) => {
+    return await leaveUnderNote(engine, head, ids, to, { to, file: resolve(to), how }, async (note) => {
       return await leave(engine, ids, model, to, to, options, note)
     })
   }
@@ -85,31 +86,38 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   const request: ChangeRequest = {
     kind: 'import',
     of: `${head.timeline} from ${from}`,
-    detail: { move: head.timeline, from, to: where },
+    detail: { move: head.timeline, from, to: where, namespace: engine.kernel.namespace, how },
     coming: ids,
     total: ids.length,
   }
   const path = join(tmpdir(), `reprise-${randomUUID()}.move`)
-  return await leaveUnderNote(engine, head, ids, where, { to: where }, async (note) => {
-    // The note is written there before the timeline stops here: from then on no process creates another timeline there under
-    // its id.
-    return await underNote(kernel, request, async (arrival) => {
-      try {
-        // A process there that read the notes just before this one may still have created a timeline under the id.
-        await sleep(kernel.clock, 2 * knownForMs)
-        for (const id of ids) await refuseTaken(engine, to, timelineId(id))
-        const moved = await leave(engine, ids, model, where, path, options, note)
-        // From here on it may have arrived: an abandoned move would duplicate it.
-        await note.detail({ arriving: where })
-        await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'begun' })
-        await importUnder(to, path, { orSame: true }, arrival)
-        await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'done' })
-        return moved
-      } finally {
-        await rm(path, { force: true })
-      }
-    })
-  })
+  return await leaveUnderNote(
+    engine,
+    head,
+    ids,
+    where,
+    { to: where, namespace: kernel.namespace, how },
+    async (note) => {
+      // The note is written there before the timeline stops here: from then on no process creates another timeline there under
+      // its id.
+      return await underNote(kernel, request, async (arrival) => {
+        try {
+          // A process there that read the notes just before this one may still have created a timeline under the id.
+          await sleep(kernel.clock, 2 * knownForMs)
+          for (const id of ids) await refuseTaken(engine, to, timelineId(id))
+          const moved = await leave(engine, ids, model, where, path, options, note)
+          // From here on it may have arrived: an abandoned move would duplicate it.
+          await note.detail({ arriving: where })
+          await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'begun' })
+          await importUnder(to, path, { orSame: true }, arrival)
+          await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'done' })
+          return moved
+        } finally {
+          await rm(path, { force: true })
+        }
+      })
+    },
+  )
 }
 
 async function leaveUnderNote<Result>(
@@ -171,10 +179,10 @@ export async function importHere(
   /** The origin of the file, for people and for a resume. */
   of = resolve(path),
 ): Promise<Imported> {
-  const detail = options.as === undefined ? {} : { as: options.as }
   const ids = await timelinesIn(host.kernel, path)
   const coming = options.as === undefined ? ids : [options.as]
-  const request: ChangeRequest = { kind: 'import', of, detail, coming, total: ids.length }
+  const same = options.as === undefined ? {} : { as: options.as }
+  const request: ChangeRequest = { kind: 'import', of, options: same, coming, total: ids.length }
   return await underNote(host.kernel, request, (note) => importUnder(host, path, options, note))
 }
 

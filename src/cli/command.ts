@@ -96,7 +96,7 @@ export function flag(options: Options, name: string): boolean {
   return options[name] === true
 }
 
-/** Refuses options that this form of the command would ignore. @example refuseOptions(options, ['key'], 'they need --progress') */
+/** Refuses options that this form of the command would ignore. @example refuseOptions(options, ['key'], 'only with …') */
 export function refuseOptions(options: Options, names: readonly string[], why: string): void {
   const given = names.filter((name) => options[name] !== undefined)
   if (given.length > 0) throw new UsageError(`${given.map((name) => `--${name}`).join(', ')}: ${why}`)

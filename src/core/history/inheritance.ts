@@ -52,7 +52,7 @@ export function inheritedBy(lineage: readonly Ancestor[]): Inherited[] {
   return [...found, ...imported.map((stretch) => ({ ...stretch, upTo: Math.min(upTo, stretch.upTo) }))]
 }
 
-/** The text of `copiedAttribute`. A rollback of the parent renames it to an archive; the archives of a timeline keep their names. */
+/** The text of `copiedAttribute`. A rollback of the parent makes the base an archive; own archives keep their names. */
 export function copiedText({ timeline, base }: Ancestor): string | null {
   if (!base) return null
   const isOwn = liveIdOf(base.timeline) === liveIdOf(timeline)

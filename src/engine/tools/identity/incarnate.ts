@@ -1,5 +1,6 @@
 // For a database that went back to an earlier state by other means than Reprise's own (a restored dump or snapshot, a failover
-// to a lagging replica, an older copy of a file): every namespace in it begins a new incarnation, so that earlier positions and revisions are refused.
+// to a lagging replica, an older copy of a file): every namespace in it begins a new incarnation, so that earlier positions and
+// revisions are refused.
 
 import type { Store } from '../../../core/store/ports.ts'
 import { sha256, systemRandom } from '../../base/platform.ts'

@@ -23,6 +23,7 @@ import { about, whyNot } from './session.ts'
 import { Travel } from './travel.tsx'
 import type { Timeline, Worker } from './types.ts'
 import { Chip, CommandLine, Copy, Empty, Facts, OpenJson, Problems, Status, Time } from './ui.tsx'
+import { WaysOut } from './ways-out.tsx'
 
 const tabs = [
   ['journal', 'Journal'],
@@ -54,6 +55,7 @@ export function TimelineView({ id }: { id: string }) {
     <div class="screen timeline">
       <Head timeline={value} worker={worker} onAct={act} />
       <Problems problem={problem} />
+      {value.status === 'diverged' && <WaysOut timeline={value} onAct={act} />}
       <Tabs timeline={value} tab={tab} />
       {tab === 'journal' && (
         <>

@@ -9,7 +9,9 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
+import { until } from '../support/until.ts'
 import { startWorker } from '../support/worker-process.ts'
 import { Dashboard, found } from './dashboard-support.ts'
 import { checkout, counter, Faucet, gate, gated, greet, visitsOf } from './dashboard-world.ts'
@@ -273,6 +275,65 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     }
     expect(shipped).toMatchObject([{ result: { payment: 'pay_99' } }])
     expect((await rp.head('workflow/checkout/order-3000'))?.status).toBe('waiting')
+  })
+
+  it('shows the four ways out of a run whose code has changed, and each does as it says', async () => {
+    const { page, rp } = board
+    const drifting = (step: string) =>
+      workflow('drifting', async (ctx) => {
+        await ctx.step('reserve', () => 1)
+        await ctx.step(step, () => step)
+        return await ctx.signal('go')
+      })
+    const before = await open(`sqlite:${join(board.folder, 'store.db')}`)
+    const old = drifting('charge')
+    before.work([old])
+    for (const id of ['d-1', 'd-2']) {
+      const run = await before.run(old, { id })
+      await until(async () => (await run.waitsFor()).some(({ kind }) => kind === 'signal'))
+    }
+    await before.close()
+    const after = drifting('pay')
+    rp.work([after])
+    for (const id of ['d-1', 'd-2']) await workflows(rp).of(after).get(id).signal('go', 'on')
+    const statusOf = async (id: string) => (await rp.head(`workflow/drifting/${id}`))?.status
+    await until(async () => (await statusOf('d-1')) === 'diverged' && (await statusOf('d-2')) === 'diverged')
+
+    await board.show('#/t/workflow%2Fdrifting%2Fd-1')
+    const ways = page.getByRole('region', { name: 'Ways out' })
+    await ways.getByText('reprise check FILE').waitFor()
+    expect(await ways.getByRole('listitem').locator('b').allInnerTexts()).toEqual([
+      'Deploy code that agrees',
+      'Fork at entry 2',
+      'Roll back to entry 2',
+      'Terminate',
+    ])
+    expect(await board.violations(null)).toEqual([])
+    expect(await board.tooWide(400)).toEqual([])
+    await board.picture('run-diverged')
+
+    const dialog = page.getByRole('dialog')
+    await ways.getByRole('button', { name: 'Fork a copy…' }).click()
+    expect(await dialog.getByLabel('After entry').inputValue()).toBe('2')
+    await dialog.getByLabel('Name of the fork').fill('d-3')
+    await dialog.getByRole('button', { name: 'Fork' }).click()
+    await page.getByRole('heading', { name: 'workflow/drifting/d-3' }).waitFor()
+    await page.getByRole('option', { name: /pay/ }).waitFor()
+
+    await board.show('#/t/workflow%2Fdrifting%2Fd-1')
+    await ways.getByRole('button', { name: 'Roll back…' }).click()
+    await dialog.getByText(/It goes on from entry 2/).waitFor()
+    await dialog.getByRole('button', { name: 'Roll back' }).click()
+    await page.getByText('workflow/drifting/d-1 goes on from 2').waitFor()
+    // The new code cannot undo the step: the request waits beside the signal.
+    const { status, mail } = (await rp.head('workflow/drifting/d-1'))!
+    expect([status, mail]).toEqual(['diverged', 2])
+
+    await board.show('#/t/workflow%2Fdrifting%2Fd-2')
+    await ways.getByRole('button', { name: 'Terminate it…' }).click()
+    await dialog.getByRole('button', { name: 'Terminate' }).click()
+    await until(async () => (await statusOf('d-2')) === 'terminated')
+    await ways.waitFor({ state: 'detached' })
   })
 
   it('forks a table with an edited row from where its history is looked at', async () => {

@@ -130,7 +130,7 @@ async function tryCode(engine: Reprise, definitions: readonly unknown[]): Promis
 const whatToDo = `  The code no longer asks for what this run did before. Nothing was done, and the run waits:
   - take the edit back: with the code as it was, the run goes on where it was
   - or keep both ways: if (ctx.patch('what-changed')) { the new way } else { the old way }
-  - or send it the new way from an earlier place: reprise rollback RUN@SEQ, or a copy of it: reprise fork RUN@SEQ NAME`
+  - or send a copy of it the new way from an earlier place: reprise fork RUN@SEQ NAME`
 
 function addressOf(options: Options): {
   readonly host: string

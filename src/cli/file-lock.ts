@@ -5,6 +5,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { RepriseError } from '../core/errors.ts'
 import { identifyProcess, isProcessGone } from '../engine/base/platform.ts'
+import { isExisting } from '../lib/durable-file.ts'
 
 const beatMs = 5_000
 const deadMs = 60_000
@@ -62,7 +63,7 @@ async function madeAnew(file: string, content: string): Promise<boolean> {
     await writeFile(file, content, { flag: 'wx' })
     return true
   } catch (error) {
-    if ((error as { code?: string }).code === 'EEXIST') return false
+    if (isExisting(error)) return false
     throw error
   }
 }

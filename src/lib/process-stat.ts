@@ -23,3 +23,13 @@ export function processStat(pid: number): ProcessStat | null {
     return null
   }
 }
+
+/** False only if there is certainly no such process, or none in the group of a negative number. */
+export function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
+}

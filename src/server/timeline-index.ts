@@ -18,7 +18,6 @@ import { feedEnd } from '../operations/feed-end.ts'
 import { mayReach, type Principal } from './access.ts'
 import { type Cause, causesOf, ErrorTexts } from './error-texts.ts'
 
-const pageHeads = 1000
 const pageRuns = 1000
 const wholeEveryMs = 5 * 60_000
 /** Reading timelines that begin without an entry takes at most this fraction (1/n) of the time. */
@@ -176,11 +175,9 @@ export class TimelineIndex {
     this.#rows = new Map()
     this.#isPartial = false
     try {
-      for (let after: TimelineId | undefined; ; ) {
-        const heads = await this.#engine.list({ limit: pageHeads, ...(after !== undefined && { after }) })
-        for (const head of heads) this.#put(head.timeline, head)
-        if (heads.length < pageHeads || this.#isPartial) break
-        after = heads.at(-1)!.timeline
+      for await (const head of hostOf(this.#engine).each()) {
+        this.#put(head.timeline, head)
+        if (this.#isPartial) break
       }
       this.#position = position
     } catch (error) {

@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto'
 import { linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
+import { isExisting, isMissing } from '../lib/durable-file.ts'
 import { type AccessToken, newToken } from './access.ts'
 
 export interface TokenFile {
@@ -25,7 +26,7 @@ export function readOrMakeTokens(path: string): TokenFile {
   try {
     linkSync(draft, path)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    if (!isExisting(error)) throw error
     return { tokens: readTokens(path) ?? tokens, isNew: false }
   } finally {
     rmSync(draft, { force: true })
@@ -45,7 +46,7 @@ export function readTokens(path: string): AccessToken[] | null {
     }
     text = readFileSync(path, 'utf8')
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    if (isMissing(error)) return null
     throw error
   }
   try {

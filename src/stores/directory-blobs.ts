@@ -24,6 +24,7 @@ import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Blobs, Change, ChunkRow, Rewritten } from '../core/store/ports.ts'
+import { codeOf, isExisting, isMissing, makeFolder, syncFolder } from '../lib/durable-file.ts'
 import { realTime, sleep } from '../lib/waiting.ts'
 
 export interface DirectoryBlobsOptions {
@@ -314,22 +315,6 @@ async function touch(path: string, seconds: number): Promise<boolean> {
   }
 }
 
-/** A new folder is an entry in its parent, which must be synced as well. */
-async function makeFolder(folder: string): Promise<void> {
-  const first = await mkdir(folder, { recursive: true })
-  if (first === undefined) return
-  for (let made = folder; made.length >= first.length; made = dirname(made)) await syncFolder(dirname(made))
-}
-
-export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
-
 /**
  * Removes files that a crash left half written. Younger files may belong to a running process. A chunk whose deletion was
  * interrupted is put back: it is not known here whether it is needed.
@@ -353,7 +338,7 @@ async function putBack(aside: string, path: string): Promise<void> {
     await link(aside, path)
     await syncFolder(dirname(path))
   } catch (error) {
-    if (!isMissing(error) && (error as NodeJS.ErrnoException).code !== 'EEXIST') throw toBlobError(error, path)
+    if (!isMissing(error) && !isExisting(error)) throw toBlobError(error, path)
   }
 }
 
@@ -389,13 +374,9 @@ async function statOf(path: string): Promise<{ readonly size: number; readonly m
   }
 }
 
-export function isMissing(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT'
-}
-
 export function toBlobError(error: unknown, where: string): unknown {
   if (error instanceof RepriseError) return error
-  switch ((error as NodeJS.ErrnoException).code) {
+  switch (codeOf(error)) {
     case 'ENOSPC':
     case 'EDQUOT':
       return new RepriseError('STORE_FULL', `no space left for chunks in ${where}`, { where }, error)

@@ -2,10 +2,11 @@
 // store that owns them, and whether several stores share them. Each file is written once, and is permanent.
 
 import { randomUUID } from 'node:crypto'
-import { link, open, readFile, rename, rm } from 'node:fs/promises'
+import { link, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isExisting, isMissing, syncFolder, writeNew } from '../lib/durable-file.ts'
 import { realTime, sleep } from '../lib/waiting.ts'
-import { isMissing, readIfThere, syncFolder, toBlobError } from './directory-blobs.ts'
+import { readIfThere, toBlobError } from './directory-blobs.ts'
 
 const markName = 'reprise-chunks'
 const emptyMarkMs = 200
@@ -30,29 +31,19 @@ export async function writeMark(directory: string, mark: string): Promise<string
   const target = join(directory, markName)
   const draft = `${target}-${randomUUID()}`
   try {
-    await writeNew(draft, mark)
+    await writeNew(draft, `${mark}\n`)
     // A link makes the whole content visible at once. Without hard links, the file is created in place.
-    await link(draft, target).catch(async (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EEXIST') throw error
-      await writeNew(target, mark)
+    await link(draft, target).catch(async (error) => {
+      if (isExisting(error)) throw error
+      await writeNew(target, `${mark}\n`)
     })
     await syncFolder(directory)
     return mark
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw toBlobError(error, directory)
+    if (!isExisting(error)) throw toBlobError(error, directory)
     return (await readMark(directory)) ?? (await replaceEmptyMark(directory, draft))
   } finally {
     await rm(draft, { force: true })
-  }
-}
-
-async function writeNew(path: string, text: string): Promise<void> {
-  const handle = await open(path, 'wx', 0o644)
-  try {
-    await handle.writeFile(`${text}\n`)
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
 
@@ -85,9 +76,9 @@ export async function readOwner(directory: string): Promise<string | null> {
 
 async function writeOnce(directory: string, name: string, text: string): Promise<void> {
   try {
-    await writeNew(join(directory, name), text)
+    await writeNew(join(directory, name), `${text}\n`)
     await syncFolder(directory)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw toBlobError(error, directory)
+    if (!isExisting(error)) throw toBlobError(error, directory)
   }
 }

@@ -3,10 +3,11 @@
 // which the file system refuses if the name exists, so that of two processes one wins.
 
 import { randomUUID } from 'node:crypto'
-import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { link, lstat, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve, sep } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
 import { type Meter, newMeter, type ObjectRow, type Objects, type Range } from '../core/store/objects.ts'
+import { isExisting, makeFolder, syncFolder, writeNew } from '../lib/durable-file.ts'
 
 const asideStart = '.aside-'
 const asideAgeMs = 86_400_000
@@ -36,7 +37,7 @@ export class DirectoryObjects implements Objects {
       await this.#make(folder)
       const aside = join(folder, `${asideStart}${randomUUID()}`)
       try {
-        await writeSynced(aside, bytes)
+        await writeNew(aside, bytes)
         if (onlyNew) {
           if (!(await linked(aside, path))) return false
         } else await rename(aside, path)
@@ -92,9 +93,7 @@ export class DirectoryObjects implements Objects {
 
   async #make(folder: string): Promise<void> {
     if (this.#made.has(folder)) return
-    const made = await mkdir(folder, { recursive: true })
-    // Sync every new name, in its parent folder.
-    for (let each = folder; made && each.length >= made.length; each = dirname(each)) await syncFolder(dirname(each))
+    await makeFolder(folder)
     this.#made.add(folder)
   }
 
@@ -116,34 +115,14 @@ export class DirectoryObjects implements Objects {
   }
 }
 
-async function writeSynced(path: string, bytes: Uint8Array): Promise<void> {
-  const file = await open(path, 'wx')
-  try {
-    await file.writeFile(bytes)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
-}
-
 /** False: the name exists. */
 async function linked(from: string, to: string): Promise<boolean> {
   try {
     await link(from, to)
     return true
   } catch (error) {
-    if ((error as { code?: string }).code === 'EEXIST') return false
+    if (isExisting(error)) return false
     throw error
-  }
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
 

@@ -61,8 +61,6 @@ const fold: Fold<NamespaceState> = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
-const pageSize = 200
-
 /** @example const graph = builder.compile({ checkpointer: new RepriseSaver(rp), store: new RepriseStore(rp) }) */
 export class RepriseStore extends BaseStore {
   readonly #engine: Host
@@ -178,14 +176,9 @@ export class RepriseStore extends BaseStore {
       if (await this.#engine.head(this.#idOf(prefix))) yield [...prefix]
     }
     const below = prefix.length === 0 ? this.#prefix : `${this.#idOf(prefix)}/`
-    for (let after: TimelineId | undefined; ; ) {
-      const page = await this.#engine.list({ prefix: below, limit: pageSize, ...(after !== undefined && { after }) })
-      for (const { timeline } of page) {
-        // Labels contain no "~": an id with one is the archive of a rollback.
-        if (!timeline.includes('~')) yield timeline.slice(this.#prefix.length).split('/').map(decodeURIComponent)
-      }
-      if (page.length < pageSize) return
-      after = page.at(-1)!.timeline
+    for await (const { timeline } of this.#engine.each({ prefix: below })) {
+      // Labels contain no "~": an id with one is the archive of a rollback.
+      if (!timeline.includes('~')) yield timeline.slice(this.#prefix.length).split('/').map(decodeURIComponent)
     }
   }
 

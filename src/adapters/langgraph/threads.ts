@@ -8,7 +8,6 @@ import type { Portable } from './portable.ts'
 import { Thread } from './thread.ts'
 
 const escapedLengthMax = 400
-const pageSize = 200
 
 export class Threads {
   readonly #engine: Host
@@ -48,19 +47,10 @@ export class Threads {
 
   /** All thread ids in the store, or those that were last written before a time. */
   async *all(writtenBefore = Number.POSITIVE_INFINITY): AsyncGenerator<string> {
-    for (let after: TimelineId | undefined; ; ) {
-      const page = await this.#engine.list({
-        prefix: this.#prefix,
-        limit: pageSize,
-        ...(after !== undefined && { after }),
-      })
-      for (const head of page) {
-        // Thread ids contain no "~": an id with one is the archive of a rollback.
-        const name = head.timeline.slice(this.#prefix.length)
-        if (!name.includes('~') && head.updatedAt < writtenBefore) yield decodeURIComponent(name)
-      }
-      if (page.length < pageSize) return
-      after = page[page.length - 1]!.timeline
+    for await (const head of this.#engine.each({ prefix: this.#prefix })) {
+      // Thread ids contain no "~": an id with one is the archive of a rollback.
+      const name = head.timeline.slice(this.#prefix.length)
+      if (!name.includes('~') && head.updatedAt < writtenBefore) yield decodeURIComponent(name)
     }
   }
 

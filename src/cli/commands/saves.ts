@@ -1,6 +1,5 @@
 // reprise saves: saved whole states, newest first, series by series.
 
-import type { TimelineId } from '../../core/coordinate.ts'
 import { idBelow } from '../../core/history/scope.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -14,31 +13,17 @@ type SaveRow = { readonly series: string; readonly timeline: string } & Pick<
 >
 
 const saves: Command = async ({ engine, args, output }) => {
-  const now = hostOf(engine).now()
+  const host = hostOf(engine)
+  const now = host.now()
   const scope = args[0] === undefined ? 'save/' : `save/${args[0].replace(/^save\//, '')}`
   const rows: SaveRow[] = []
-  for (let after: TimelineId | undefined; ; ) {
-    const page = await engine.list({ prefix: scope, limit: 200, ...(after !== undefined && { after }) })
-    for (const head of page) {
-      for (const record of await engine.checkpoints(head.timeline)) {
-        const { id, seq, createdAt, label, isPinned, totalBytes, addedBytes, verifiedAt, invalid } = record
-        rows.push({
-          series: idBelow('save/', head.timeline) ?? head.timeline,
-          timeline: head.timeline,
-          id,
-          seq,
-          createdAt,
-          label,
-          isPinned,
-          totalBytes,
-          addedBytes,
-          verifiedAt,
-          invalid,
-        })
-      }
+  for await (const { timeline } of host.each({ prefix: scope })) {
+    const series = idBelow('save/', timeline) ?? timeline
+    for (const record of await engine.checkpoints(timeline)) {
+      const { id, seq, createdAt, label, isPinned, totalBytes, addedBytes, verifiedAt, invalid } = record
+      const state = { isPinned, totalBytes, addedBytes, verifiedAt, invalid }
+      rows.push({ series, timeline, id, seq, createdAt, label, ...state })
     }
-    after = page.at(-1)?.timeline
-    if (page.length < 200) break
   }
   output.result(rows, () => {
     if (rows.length === 0) return output.note('no saves')

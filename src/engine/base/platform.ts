@@ -5,7 +5,7 @@ import { createHash, hash as hashOnce, randomBytes, webcrypto } from 'node:crypt
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Clock, Hash, Random } from '../../core/store/ports.ts'
-import { processStat } from '../../lib/process-stat.ts'
+import { isRunning, processStat } from '../../lib/process-stat.ts'
 import { whenDrained } from './drained.ts'
 import { stayAlive } from './stay-alive.ts'
 
@@ -105,11 +105,7 @@ export function isProcessGone(other: ProcessIdentity, own: ProcessIdentity): boo
   if (other.host !== own.host) return false
   const [space, pid, start] = other.process.split(':')
   if (!pid || space !== namespaceOf() || !/^\d+$/.test(pid)) return false
-  try {
-    process.kill(Number(pid), 0)
-  } catch (error) {
-    return (error as { code?: string }).code === 'ESRCH'
-  }
+  if (!isRunning(Number(pid))) return true
   const now = processStat(Number(pid))
   // A zombie keeps its pid until its parent reaps it, yet it will never write again.
   return now !== null && (now.isZombie || (start !== '' && now.start !== '' && start !== now.start))

@@ -3,12 +3,12 @@
 // only the epoch it read.
 
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
-import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import { epochGuardOf } from '../../core/store/guard.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { digestAt, type Point } from '../history/history.ts'
+import { forksOf } from '../storage/heads.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
 
 /** A cursor that has not read everything in a timeline. */
@@ -33,7 +33,7 @@ export async function planFor(
   foldVersion: string,
   cursors: readonly CursorHold[] = [],
 ): Promise<RetentionPlan> {
-  const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head)])
+  const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head.timeline)])
   // Read after the catalog: with a concurrent writer, an earlier head may be older than a checkpoint, which would then
   // seem to be beyond history. If another process took the timeline meanwhile, the guard refuses the plan.
   const [now] = await kernel.store.head([head.timeline])
@@ -50,19 +50,6 @@ export async function planFor(
     },
     kernel.planted,
   )
-}
-
-async function forksOf(kernel: Kernel, head: Head): Promise<Head[]> {
-  const forks: Head[] = []
-  for (let after: TimelineId | undefined; ; after = forks[forks.length - 1]!.timeline) {
-    const page = await kernel.store.timelines({
-      parent: head.timeline,
-      limit: 500,
-      ...(after !== undefined && { after }),
-    })
-    forks.push(...page)
-    if (page.length < 500) return forks
-  }
 }
 
 export async function retain(

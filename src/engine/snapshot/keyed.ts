@@ -217,17 +217,19 @@ async function union(sets: readonly (ReadonlySet<string> | null)[], output: Chun
 }
 
 /** Ordered entries, cut into blocks. */
-class BlockOutput {
+export class BlockOutput {
   readonly #output: ChunkOutput
   readonly #bytesMax: number
+  readonly #entriesMax: number
   readonly #writer: ByteWriter
   #segments: Segment[] = []
   #first = ''
   #entries = 0
 
-  constructor(output: ChunkOutput, bytesMax: number) {
+  constructor(output: ChunkOutput, bytesMax: number, entriesMax = Number.POSITIVE_INFINITY) {
     this.#output = output
     this.#bytesMax = bytesMax
+    this.#entriesMax = entriesMax
     this.#writer = new ByteWriter(bytesMax)
   }
 
@@ -239,7 +241,7 @@ class BlockOutput {
     }
     writeEntry(this.#writer, key, value)
     this.#entries += 1
-    return this.#writer.length >= this.#bytesMax
+    return this.#writer.length >= this.#bytesMax || this.#entries >= this.#entriesMax
   }
 
   async close(): Promise<void> {

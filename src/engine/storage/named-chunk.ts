@@ -3,12 +3,13 @@
 // first chunk.
 
 import { chunksOf, decodeManifest } from '../../core/checkpoint/manifest.ts'
-import type { Digest, TimelineId } from '../../core/coordinate.ts'
+import type { Digest } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { isWrapped } from '../../core/history/wrapped.ts'
 import type { ManifestRecord, Store } from '../../core/store/ports.ts'
 import { systemClock } from '../base/platform.ts'
 import { Yielder } from '../base/yielder.ts'
+import { headsIn } from './heads.ts'
 import { isSegment } from './segment-catalog.ts'
 
 export interface NamedChunk {
@@ -16,28 +17,21 @@ export interface NamedChunk {
   readonly digest: Digest | null
 }
 
-const timelinesPerPage = 500
-
 /** @example await findNamedChunk(store) // null: no checkpoint needs a chunk */
 export async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
   if (!(await store.upkeep.hasCheckpoints())) return null
   const breath = new Yielder(systemClock)
   let hidden: NamedChunk | null = null
-  let after: TimelineId | null = null
-  for (;;) {
-    const page = await store.timelines({ limit: timelinesPerPage, ...(after !== null && { after }) })
-    for (const { timeline } of page) {
-      if (breath.isDue) await breath.take()
-      for (const record of await store.checkpoints(timeline)) {
-        // History in a colder tier does not show where the other chunks are stored.
-        const named = isSegment(record) ? null : namedBy(record)
-        if (named?.digest) return named
-        hidden ??= named
-      }
+  for await (const { timeline } of headsIn(store)) {
+    if (breath.isDue) await breath.take()
+    for (const record of await store.checkpoints(timeline)) {
+      // History in a colder tier does not show where the other chunks are stored.
+      const named = isSegment(record) ? null : namedBy(record)
+      if (named?.digest) return named
+      hidden ??= named
     }
-    after = page.at(-1)?.timeline ?? null
-    if (page.length < timelinesPerPage) return hidden
   }
+  return hidden
 }
 
 function namedBy(record: ManifestRecord): NamedChunk | null {

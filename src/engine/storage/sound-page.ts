@@ -2,16 +2,15 @@
 // with `repair`, a store that can do so rewrites its files from their intact parts, and reports the losses. The rest of
 // verify then reads the result.
 
-import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import type { Head, Inspection, TimelineQuery } from '../../core/store/ports.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { Yielder } from '../base/yielder.ts'
 import type { Fault, HealedFault } from './fault.ts'
+import { headsIn } from './heads.ts'
 import type { Kernel } from './kernel.ts'
-
-const pageHeads = 200
 
 export interface Structures {
   readonly faults: readonly Fault[]
@@ -65,17 +64,11 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
     }
     return
   }
-  let after: TimelineId | undefined
   // A scan of a whole store yields regularly, regardless of the work per timeline.
   const breath = new Yielder(kernel.clock)
-  for (;;) {
-    const page = await kernel.store.timelines({ limit: pageHeads, ...(after !== undefined && { after }) })
-    for (const head of page) {
-      if (breath.isDue) await breath.take()
-      yield head
-    }
-    if (page.length < pageHeads) return
-    after = page[page.length - 1]!.timeline
+  for await (const head of headsIn(kernel.store)) {
+    if (breath.isDue) await breath.take()
+    yield head
   }
 }
 

@@ -3,9 +3,10 @@
 // visible to every process that opens the store, until it is resumed or abandoned (change-actions.ts).
 //   $change:ID, an attribute of `reprise/store` = JSON of `Note`
 
-import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
+import { timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { headsIn } from './heads.ts'
 import type { Kernel } from './kernel.ts'
 import { changeNotes } from './key-notes.ts'
 
@@ -300,11 +301,7 @@ export async function changeOf(kernel: Kernel, id: string): Promise<NotedChange>
 
 /** The timelines whose import has not finished. */
 export async function* importedBy(kernel: Kernel, id: string): AsyncGenerator<Head> {
-  for (let after: TimelineId | undefined; ; ) {
-    const query = { status: importingStatus, limit: 200 }
-    const page = await kernel.store.timelines({ ...query, ...(after !== undefined && { after }) })
-    yield* page.filter(({ attributes }) => attributes[importingAttribute] === id)
-    if (page.length < 200) return
-    after = page.at(-1)!.timeline
+  for await (const head of headsIn(kernel.store, { status: importingStatus })) {
+    if (head.attributes[importingAttribute] === id) yield head
   }
 }

@@ -9,13 +9,13 @@ import { archivedFrom, isWithin } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { recover } from '../history/recover.ts'
 import type { HeadAgain, Model } from '../model/model.ts'
+import { headsIn } from '../storage/heads.ts'
 import { heldAttribute } from '../storage/held.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
 import { movedAttribute, movedStatus } from '../storage/moved.ts'
 import { quarantined } from '../storage/sound-page.ts'
 
 const attemptsMax = 10
-const pageHeads = 200
 
 /** Returns the rebuilt head. Throws HEAD_LOST, with the reason, if it cannot be rebuilt here. */
 export async function madeAgain(kernel: Kernel, lost: Head): Promise<Head> {
@@ -92,14 +92,8 @@ export function watchQuarantine(kernel: Kernel): () => void {
 }
 
 /** By the index of attributes, so that it costs nothing if there are none. */
-export async function* lostHeads(kernel: Kernel): AsyncGenerator<Head> {
-  for (let after: TimelineId | undefined; ; ) {
-    const query = { attributes: { [lostAttribute]: true }, limit: pageHeads }
-    const page = await kernel.store.timelines({ ...query, ...(after !== undefined && { after }) })
-    yield* page
-    if (page.length < pageHeads) return
-    after = page.at(-1)!.timeline
-  }
+export function lostHeads(kernel: Kernel): AsyncGenerator<Head> {
+  return headsIn(kernel.store, { attributes: { [lostAttribute]: true } })
 }
 
 async function headAgain(kernel: Kernel, head: Head): Promise<HeadAgain> {

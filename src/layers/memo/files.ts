@@ -9,6 +9,7 @@ import { open } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import { shown } from '../../core/tree-path.ts'
+import { codeOf } from '../../lib/durable-file.ts'
 import { digestOfText, folderDigest, treeDigest } from './file-list.ts'
 import { anchoredAll, Unmatched } from './patterns.ts'
 import { SeenFolders } from './seen-folders.ts'
@@ -218,7 +219,7 @@ function targetOf(path: string): BigIntStats | undefined {
   try {
     return statSync(path, quietly)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ELOOP') return undefined
+    if (codeOf(error) === 'ELOOP') return undefined
     throw new RepriseError('TREE_BLOCKED', `${shown(path)} cannot be followed: ${(error as Error).message}`, {}, error)
   }
 }

@@ -11,6 +11,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkPaths, namesOf, shown } from '../../core/tree-path.ts'
 import { DirectoryStack } from '../../engine/base/tree/directory-stack.ts'
 import { type Folder, openRoot } from '../../engine/base/tree/folder.ts'
+import { isRunning } from '../../lib/process-stat.ts'
 import type { FileDigests } from './files.ts'
 import { anchoredAll } from './patterns.ts'
 import { type FileLimits, matching } from './walk.ts'
@@ -35,15 +36,6 @@ export function clearLeftovers(directory: string): void {
     const [, own, pid] = /^(\.reprise-restore-[0-9a-f]{8}-)(\d+)-/.exec(name) ?? []
     if (own === stagingPrefix && !isRunning(Number(pid)))
       rmSync(join(directory, name), { recursive: true, force: true })
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
   }
 }
 

@@ -1,11 +1,10 @@
 // Writes the rows of a paged table for a checkpoint: as one more layer of changed rows while those are few, otherwise as
 // pages, of which only the changed ones are rewritten. Memory stays bounded: one page at a time.
 
-import { ByteWriter } from '../../core/bytes.ts'
 import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
-import { beginBlock, writeEntry } from '../../core/keyed/block.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
-import { addBlock, type ChunkOutput, writeContent } from '../../engine/snapshot/output.ts'
+import { BlockOutput } from '../../engine/snapshot/keyed.ts'
+import { type ChunkOutput, writeContent } from '../../engine/snapshot/output.ts'
 import type { PagedRows } from './pages.ts'
 import type { Cell } from './region.ts'
 
@@ -37,9 +36,10 @@ export async function writeRows<V>(
     const layer = await layerOf(segments, output)
     return written([layer], () => rows.settlePages(layer, segments))
   }
-  const blocks = new Blocks(output)
-  for (const [key, cell] of frozen) await blocks.add(key, cell === null ? null : output.io.codec.encode(cell.value))
-  const layers = [...rows.layers, await layerOf(await blocks.end(), output)]
+  const blocks = new BlockOutput(output, pageBytes, pageRows)
+  for (const [key, cell] of frozen)
+    await add(blocks, key, cell === null ? null : output.io.codec.encode(cell.value), output)
+  const layers = [...rows.layers, await layerOf(await blocks.takeSegments(), output)]
   return written(layers, () => rows.settleLayer(layers))
 }
 
@@ -66,10 +66,10 @@ async function writePages<V>(
       if (untouched) made.push(untouched)
       continue
     }
-    const blocks = new Blocks(output)
+    const blocks = new BlockOutput(output, pageBytes, pageRows)
     const region = await rows.region(segments[at], start, end, [rows.overlay, frozen])
-    for (const [index, key] of region.keys.entries()) await blocks.add(key, region.encoded(index))
-    made.push(...(await blocks.end()))
+    for (const [index, key] of region.keys.entries()) await add(blocks, key, region.encoded(index), output)
+    made.push(...(await blocks.takeSegments()))
   }
   return made
 }
@@ -85,37 +85,8 @@ async function layerOf(segments: readonly Segment[], output: ChunkOutput): Promi
   return { entries, bytes, body: { kind: 'directory', directory: content } }
 }
 
-/** Sorted entries, split into blocks of one page each. */
-class Blocks {
-  readonly #output: ChunkOutput
-  readonly #writer = new ByteWriter(pageBytes)
-  readonly #segments: Segment[] = []
-  #first = ''
-  #entries = 0
-
-  constructor(output: ChunkOutput) {
-    this.#output = output
-  }
-
-  async add(key: string, value: Uint8Array | null): Promise<void> {
-    if (this.#entries === 0) {
-      beginBlock(this.#writer)
-      this.#first = key
-    }
-    writeEntry(this.#writer, key, value)
-    this.#entries += 1
-    if (this.#entries >= pageRows || this.#writer.length >= pageBytes) await this.#close()
-    if (this.#output.isPauseDue) await this.#output.pause()
-  }
-
-  async end(): Promise<readonly Segment[]> {
-    if (this.#entries > 0) await this.#close()
-    return this.#segments
-  }
-
-  async #close(): Promise<void> {
-    const refs = await addBlock(this.#writer.take(), this.#output)
-    this.#segments.push({ first: this.#first, entries: this.#entries, refs })
-    this.#entries = 0
-  }
+/** Adds an entry, and closes the block when a page is full. */
+async function add(blocks: BlockOutput, key: string, value: Uint8Array | null, output: ChunkOutput): Promise<void> {
+  if (blocks.add(key, value)) await blocks.close()
+  if (output.isPauseDue) await output.pause()
 }

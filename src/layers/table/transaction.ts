@@ -21,44 +21,93 @@ export interface Write {
   readonly expiresAt: number | undefined
 }
 
-/** The source of a transaction's reads: committed rows, or those plus writes about to be committed. */
-export interface View<V> {
-  get(key: string): V | undefined
-  entries(range: KeyedRange): IterableIterator<[string, V]>
+/** The part of a transaction's source that needs no page. */
+export interface ViewHead {
   offset(source: string): Offset | undefined
   readonly now: number
   readonly ttlMs: number | undefined
 }
 
-/** The argument of the function passed to `transaction`. */
-export interface Transaction<V> {
+/** The source of a transaction's reads: committed rows, or those plus writes about to be committed. */
+export interface View<V> extends ViewHead {
   get(key: string): V | undefined
-  has(key: string): boolean
+  entries(range: KeyedRange): IterableIterator<[string, V]>
+}
+
+/** The writing half of a transaction. */
+export interface TransactionWrites<V> {
   set(key: string, value: V, options?: SetOptions): void
   delete(key: string): void
-  entries(range?: KeyedRange): IterableIterator<[string, V]>
   /** The offset of a source: stored with the rows, in the same commit. It never decreases. */
   offset(source: string): Offset | undefined
   advance(source: string, offset: Offset): void
 }
 
-export class Buffer<V> implements Transaction<V> {
+/** The argument of the function passed to `transaction`. */
+export interface Transaction<V> extends TransactionWrites<V> {
+  get(key: string): V | undefined
+  has(key: string): boolean
+  entries(range?: KeyedRange): IterableIterator<[string, V]>
+}
+
+/** Buffers the writes of a transaction until its end. */
+export class WriteBuffer<V, From extends ViewHead> implements TransactionWrites<V> {
   readonly writes = new Keyed<Write>()
   readonly offsets = new Map<string, Offset>()
-  readonly reads = new Map<string, V | undefined>()
-  readonly ranges: { readonly range: KeyedRange; readonly seen: readonly (readonly [string, V])[] }[] = []
-  readonly #view: View<V>
+  protected readonly view: From
   #isOver = false
 
-  constructor(view: View<V>) {
-    this.#view = view
+  constructor(view: From) {
+    this.view = view
   }
 
+  set(key: string, value: V, options: SetOptions = {}): void {
+    checkOptions('set', options, knownSet)
+    this.check(key)
+    if (value === undefined) {
+      const what = 'the value of a row must not be undefined: delete the key instead'
+      throw new RepriseError('INVALID_ARGUMENT', what, { key })
+    }
+    const ttlMs = options.ttl === undefined ? this.view.ttlMs : toMs(options.ttl, 'ttl')
+    const expiresAt = ttlMs === undefined ? undefined : this.view.now + ttlMs
+    this.writes.set(key, { value, isDeleted: false, expiresAt })
+  }
+
+  delete(key: string): void {
+    this.check(key)
+    this.writes.set(key, { value: undefined, isDeleted: true, expiresAt: undefined })
+  }
+
+  offset(source: string): Offset | undefined {
+    return this.offsets.get(source) ?? this.view.offset(source)
+  }
+
+  advance(source: string, offset: Offset): void {
+    this.check('')
+    checkAdvance(source, this.offset(source), offset)
+    this.offsets.set(source, offset)
+  }
+
+  /** Ends the transaction: further reads and writes are refused. */
+  end(): void {
+    this.#isOver = true
+  }
+
+  protected check(key: string): void {
+    if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction is over')
+    if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table must be a string')
+  }
+}
+
+export class Buffer<V> extends WriteBuffer<V, View<V>> implements Transaction<V> {
+  readonly reads = new Map<string, V | undefined>()
+  readonly ranges: { readonly range: KeyedRange; readonly seen: readonly (readonly [string, V])[] }[] = []
+
   get(key: string): V | undefined {
-    this.#check(key)
+    this.check(key)
     const own = this.writes.get(key)
     if (own) return own.value as V | undefined
-    const value = this.#view.get(key)
+    const value = this.view.get(key)
     if (!this.reads.has(key)) this.reads.set(key, value)
     return value
   }
@@ -67,29 +116,8 @@ export class Buffer<V> implements Transaction<V> {
     return this.get(key) !== undefined
   }
 
-  set(key: string, value: V, options: SetOptions = {}): void {
-    checkOptions('set', options, knownSet)
-    this.#check(key)
-    if (value === undefined) {
-      throw new RepriseError('INVALID_ARGUMENT', 'the value of a row must not be undefined: delete the key instead', {
-        key,
-      })
-    }
-    const ttlMs = options.ttl === undefined ? this.#view.ttlMs : toMs(options.ttl, 'ttl')
-    this.writes.set(key, {
-      value,
-      isDeleted: false,
-      expiresAt: ttlMs === undefined ? undefined : this.#view.now + ttlMs,
-    })
-  }
-
-  delete(key: string): void {
-    this.#check(key)
-    this.writes.set(key, { value: undefined, isDeleted: true, expiresAt: undefined })
-  }
-
   *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
-    this.#check('')
+    this.check('')
     const { limit, ...whole } = range
     const seen: [string, V][] = []
     // Recorded as far as it was read: an unread rest cannot conflict.
@@ -97,7 +125,7 @@ export class Buffer<V> implements Transaction<V> {
     this.ranges.push(record)
     let left = limit ?? Number.POSITIVE_INFINITY
     for (const [key, value] of merged(
-      noting(this.#view.entries(whole), seen),
+      noting(this.view.entries(whole), seen),
       this.writes.entries(whole),
       range.reverse ?? false,
     )) {
@@ -108,20 +136,6 @@ export class Buffer<V> implements Transaction<V> {
       }
       yield [key, value]
     }
-  }
-
-  offset(source: string): Offset | undefined {
-    return this.offsets.get(source) ?? this.#view.offset(source)
-  }
-
-  advance(source: string, offset: Offset): void {
-    checkAdvance(source, this.offset(source), offset)
-    this.offsets.set(source, offset)
-  }
-
-  /** Ends the transaction: further reads and writes are refused. */
-  end(): void {
-    this.#isOver = true
   }
 
   /** True if its reads would return the same from this view. */
@@ -136,11 +150,6 @@ export class Buffer<V> implements Transaction<V> {
       if (at !== seen.length) return false
     }
     return true
-  }
-
-  #check(key: string): void {
-    if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction is over')
-    if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table must be a string')
   }
 }
 

@@ -3,7 +3,6 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/store/ports.ts'
 import {
   type Grown,
   type GrowRequest,
@@ -73,13 +72,8 @@ export class Growth {
 
   async #count(shard: Shard): Promise<number> {
     let count = 0
-    for (let after: Head['timeline'] | undefined; ; ) {
-      const query = { limit: 1000, ...(after !== undefined && { after }) }
-      const page = await shard.ask((store) => store.timelines(query))
-      count += page.filter((head) => !isHidden(head)).length
-      if (page.length < 1000) return count
-      after = page.at(-1)!.timeline
-    }
+    for await (const page of shard.heads()) count += page.filter((head) => !isHidden(head)).length
+    return count
   }
 
   /** Reads the stored map now. Throws SHARDS_GREW if this process lacks a shard of the set. */

@@ -42,14 +42,11 @@ function withoutTwice(heads: readonly Head[]): Head[] {
  */
 export async function settleOn(places: ShardMap, shard: Shard): Promise<Head[]> {
   const arrived: Head[] = []
-  for (let after: TimelineId | undefined; ; ) {
-    const query = { status: arrivingStatus, limit: 1000, ...(after !== undefined && { after }) }
-    const page = await shard.ask((store) => store.timelines(query))
+  for await (const page of shard.heads({ status: arrivingStatus })) {
     const settled = await places.settle(shard.index, page)
     if (places.isReadOnly) arrived.push(...settled)
-    if (page.length < 1000) return arrived
-    after = page.at(-1)!.timeline
   }
+  return arrived
 }
 
 async function ofShard(places: ShardMap, shard: Shard, query: TimelineQuery): Promise<Head[]> {

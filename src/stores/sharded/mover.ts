@@ -38,7 +38,6 @@ interface Member {
   readonly epoch: number
 }
 
-const pageSize = 500
 const membersMax = 10_000
 
 export class Mover {
@@ -57,15 +56,11 @@ export class Mover {
   /** The roots of families that belong on another shard, with their current shard. */
   async *candidates(): AsyncGenerator<{ readonly root: Head; readonly from: Shard; readonly to: number }> {
     for (const from of this.#places.shards) {
-      for (let after: TimelineId | undefined; ; ) {
-        const query = { limit: pageSize, ...(after !== undefined && { after }) }
-        const page = await from.ask((store) => store.timelines(query))
+      for await (const page of from.heads()) {
         for (const root of page) {
           const to = isHidden(root) ? null : await this.#target(from, root)
           if (to !== null) yield { root, from, to }
         }
-        if (page.length < pageSize) break
-        after = page.at(-1)!.timeline
       }
     }
   }

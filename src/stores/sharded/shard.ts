@@ -3,8 +3,9 @@
 // fail at once, and calls that need it wait for a moment.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Clock, Store } from '../../core/store/ports.ts'
+import type { Clock, Head, Store, TimelineQuery } from '../../core/store/ports.ts'
 import { mapTimeline } from '../../core/store/shards.ts'
+import { eachPage } from '../../lib/pages.ts'
 
 /** Opens the store of one shard; called again after a failed attempt. */
 export type OpenShard = () => Promise<Store>
@@ -102,6 +103,13 @@ export class Shard {
   /** For calls that need it. An unreachable error names the shard. */
   ask<T>(call: (store: Store) => T | Promise<T>): T | Promise<T> {
     return this.#away ? this.#askPatiently(call) : this.askNow(call)
+  }
+
+  /** All its heads that match, in pages. */
+  heads(query: Partial<TimelineQuery> = {}): AsyncGenerator<readonly Head[]> {
+    return eachPage<Head>((last, limit) =>
+      this.ask((store) => store.timelines({ ...query, limit, ...(last && { after: last.timeline }) })),
+    )
   }
 
   /** For calls that do not wait: rejects at once if it is away. */

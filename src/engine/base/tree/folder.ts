@@ -26,6 +26,7 @@ import { join, sep } from 'node:path'
 import { assert } from '../../../core/assert.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { shown, temporaryName, unsafe } from '../../../core/tree-path.ts'
+import { codeOf } from '../../../lib/durable-file.ts'
 import type { Planted } from '../planted.ts'
 
 export interface FolderOptions {
@@ -422,10 +423,6 @@ function ifMissing(error: unknown): null {
 
 function unlessExists(error: unknown): void {
   if (codeOf(error) !== 'EEXIST') throw error
-}
-
-function codeOf(error: unknown): string {
-  return String((error as NodeJS.ErrnoException | null)?.code)
 }
 
 async function telling<T>(where: string, work: () => Promise<T>): Promise<T> {

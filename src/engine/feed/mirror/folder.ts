@@ -8,6 +8,7 @@ import { lastSeq } from '../../../core/history/entry-run.ts'
 import { encodeRecord, type MirrorRecord, recordAt, scanRecords } from '../../../core/history/mirror-record.ts'
 import { liveIdOf } from '../../../core/history/scope.ts'
 import { type EntryRun, type FeedPosition, feedStart, type Hash } from '../../../core/store/ports.ts'
+import { isExisting, isMissing, syncFolder } from '../../../lib/durable-file.ts'
 import type { Point } from '../../history/history.ts'
 
 const fileName = /^(\d{12})-(\d{6})\.runs$/
@@ -56,7 +57,7 @@ export async function readMirror(hash: Hash, path: string): Promise<MirrorConten
       return await readFiles(hash, path, files)
     } catch (error) {
       // The mirror was rewritten meanwhile, and this file was removed.
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || attempt >= attemptsMax) throw error
+      if (!isMissing(error) || attempt >= attemptsMax) throw error
     }
   }
 }
@@ -158,8 +159,8 @@ export class MirrorFiles {
     for (;;) {
       this.#number += 1
       const name = `${String(this.#epoch).padStart(12, '0')}-${String(this.#number).padStart(6, '0')}.runs`
-      const file = await openFile(join(this.#path, name), 'ax').catch((error: NodeJS.ErrnoException) => {
-        if (error.code !== 'EEXIST') throw error
+      const file = await openFile(join(this.#path, name), 'ax').catch((error) => {
+        if (!isExisting(error)) throw error
         return null
       })
       if (!file) continue
@@ -169,18 +170,9 @@ export class MirrorFiles {
   }
 }
 
-async function syncFolder(path: string): Promise<void> {
-  const folder = await openFile(path, 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
-}
-
 /** Creates only the last part of the path: if a disk is not mounted, the mirror must not be created on another one. */
 export async function makeFolder(path: string): Promise<void> {
-  await mkdir(path).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
+  await mkdir(path).catch((error) => {
+    if (!isExisting(error)) throw error
   })
 }

@@ -11,8 +11,9 @@ import type { EntryRun, Head } from '../../../core/store/ports.ts'
 import { synchronous } from '../../../core/synchronous.ts'
 import { type Entry, entriesOf, readHistory } from '../../history/history.ts'
 import { systemPrefix } from '../../model/definition.ts'
+import { forksOf } from '../../storage/heads.ts'
 import type { Kernel } from '../../storage/kernel.ts'
-import { archivesOf, forksOf } from '../housekeeping/delete.ts'
+import { archivesOf } from '../housekeeping/delete.ts'
 
 /** All conditions must hold. Fields are named by their path ('address.city'), and compared by their text. */
 export interface EntryFilter {

@@ -7,7 +7,8 @@
 
 import { type Digest, toHex } from '../../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
-import type { Blobs, ManifestRecord } from '../../../core/store/ports.ts'
+import type { Blobs, ChunkRow, ManifestRecord } from '../../../core/store/ports.ts'
+import { eachRow } from '../../../lib/pages.ts'
 import { readManifest } from '../../history/recover.ts'
 import { stateIo } from '../../snapshot/kernel-io.ts'
 import { liveChunks } from '../../snapshot/restore.ts'
@@ -204,13 +205,8 @@ function applies(
   )
 }
 
-async function* rowsOf(blobs: Blobs) {
-  for (let after: Digest | null = null; ; ) {
-    const page: readonly { digest: Digest; bytes: number; touchedAt: number }[] = await blobs.list(after, pageRows)
-    yield* page
-    if (page.length < pageRows) return
-    after = page.at(-1)!.digest
-  }
+function rowsOf(blobs: Blobs): AsyncGenerator<ChunkRow> {
+  return eachRow<ChunkRow>((last, limit) => blobs.list(last?.digest ?? null, limit), pageRows)
 }
 
 function batches<T extends { readonly bytes: number }>(rows: readonly T[]): T[][] {

@@ -9,6 +9,7 @@ import type { RetentionPlan, RetentionPolicy } from '../../../core/checkpoint/re
 import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
 import type { ChunkRow, Head, ManifestRecord } from '../../../core/store/ports.ts'
+import { eachPage } from '../../../lib/pages.ts'
 import { capturesKey } from '../../base/captures.ts'
 import { carryOut, planFor } from '../../checkpoint/retain.ts'
 import { policyOf } from '../../checkpoint/stored-policy.ts'
@@ -149,7 +150,8 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
     if (due.length > 0) await kernel.store.blobs.delete(due, touchedBefore)
     due = []
   }
-  for await (const page of chunkPages(kernel)) {
+  const { blobs } = kernel.store
+  for await (const page of eachPage<ChunkRow>((last, limit) => blobs.list(last?.digest ?? null, limit))) {
     const dead = page.filter((row) => !live.has(toHex(row.digest)))
     for (const row of page) liveBytes += row.bytes
     for (const row of dead) liveBytes -= row.bytes
@@ -270,14 +272,4 @@ async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Prom
     }
   }
   return unreadable
-}
-
-async function* chunkPages(kernel: Kernel): AsyncGenerator<ChunkRow[]> {
-  let after: Uint8Array | null = null
-  for (;;) {
-    const page: ChunkRow[] = await kernel.store.blobs.list(after, 500)
-    if (page.length > 0) yield page
-    if (page.length < 500) return
-    after = page[page.length - 1]!.digest
-  }
 }

@@ -9,6 +9,7 @@ import { guardOf } from '../../../core/store/guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { isUnfinishedKind, refuseOfStore } from '../../model/first-segment.ts'
+import { forksOf } from '../../storage/heads.ts'
 import { type Kernel, submit } from '../../storage/kernel.ts'
 import { soundPage } from '../../storage/sound-page.ts'
 
@@ -242,14 +243,5 @@ export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]
     const last = page.at(-1)
     if (!last || page.length < limit || !isAmongArchives(id, last.timeline)) return found
     after = last.timeline
-  }
-}
-
-export async function forksOf(kernel: Kernel, parent: TimelineId): Promise<Head[]> {
-  const found: Head[] = []
-  for (let after: TimelineId | undefined; ; after = found[found.length - 1]!.timeline) {
-    const page = await kernel.store.timelines({ parent, limit: 200, ...(after !== undefined && { after }) })
-    found.push(...page)
-    if (page.length < 200) return found
   }
 }

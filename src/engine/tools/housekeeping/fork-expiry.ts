@@ -8,6 +8,7 @@ import type { TimelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { liveIdOf } from '../../../core/history/scope.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import { headsIn } from '../../storage/heads.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { deleteTimeline } from './delete.ts'
 
@@ -51,19 +52,14 @@ export async function expireForks(
 
 async function dueForks(kernel: Kernel, head: Head, before: number): Promise<Head[]> {
   const due: Head[] = []
-  for (let after: TimelineId | undefined; due.length < forksMax; ) {
-    const query = { parent: head.timeline, limit: 200, ...(after !== undefined && { after }) }
-    const page = await kernel.store.timelines(query)
-    for (const fork of page) {
-      const live = await liveOf(kernel, fork)
-      if (live.updatedAt < before && isFork(head, live) && !due.some((each) => each.timeline === live.timeline)) {
-        due.push(live)
-      }
+  for await (const fork of headsIn(kernel.store, { parent: head.timeline })) {
+    const live = await liveOf(kernel, fork)
+    if (live.updatedAt < before && isFork(head, live) && !due.some((each) => each.timeline === live.timeline)) {
+      due.push(live)
     }
-    if (page.length < 200) break
-    after = page.at(-1)!.timeline
+    if (due.length === forksMax) break
   }
-  return due.slice(0, forksMax)
+  return due
 }
 
 /** The archive of a rolled-back fork shares our history: it is deleted with the fork, or not at all. */

@@ -20,11 +20,11 @@ import { erasureMark, recordErasure, supposeErased } from '../../history/erasure
 import { existing } from '../../history/locate.ts'
 import { recover } from '../../history/recover.ts'
 import { refuseOfStore } from '../../model/first-segment.ts'
+import { forksOf } from '../../storage/heads.ts'
 import { type Kernel, newId, submit } from '../../storage/kernel.ts'
 import { sealEntry } from '../../storage/seal/entries.ts'
 import { takeTimeline } from '../../writing/ownership.ts'
 import { ownStart } from '../erase/select.ts'
-import { forksOf } from '../housekeeping/delete.ts'
 import { soundRuns } from './history.ts'
 
 export interface GiveUpOptions {

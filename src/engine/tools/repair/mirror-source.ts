@@ -6,6 +6,7 @@ import type { Head } from '../../../core/store/ports.ts'
 import { type MirrorContent, readMirror } from '../../feed/mirror/folder.ts'
 import { mirrorSign } from '../../feed/mirror/mirror.ts'
 import { mirrorOf } from '../../feed/mirror/policy.ts'
+import { headsIn } from '../../storage/heads.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { type RepairSource, unwrapped } from './source.ts'
 
@@ -15,7 +16,6 @@ export interface MirrorSource extends RepairSource {
 }
 
 const pageBytes = 1024 * 1024
-const pageHeads = 200
 
 /** Null: there is no mirror. Text: the reason why it cannot be read here. */
 export async function mirrorFor(kernel: Kernel): Promise<MirrorSource | string | null> {
@@ -50,12 +50,7 @@ async function mirrorSource(kernel: Kernel, path: string): Promise<MirrorSource>
 export async function faultOfMirror(kernel: Kernel, { content }: MirrorSource): Promise<string | null> {
   const { lostBytes, files } = content
   let missing = 0
-  for (let after: Head | undefined; ; ) {
-    const page = await kernel.store.timelines({ limit: pageHeads, ...(after && { after: after.timeline }) })
-    for (const head of page) missing += await missingOf(kernel, head, content)
-    after = page.at(-1)
-    if (page.length < pageHeads) break
-  }
+  for await (const head of headsIn(kernel.store)) missing += await missingOf(kernel, head, content)
   if (lostBytes === 0 && missing === 0) return null
   return `${lostBytes} bytes in its ${files.length} files are damaged, and ${missing} runs are missing`
 }

@@ -15,6 +15,7 @@ import type { MirrorRecord } from '../../../core/history/mirror-record.ts'
 import type { Blobs, EntryRun, Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { MirrorFiles, makeFolder, readMirror } from '../../feed/mirror/folder.ts'
 import { erasureOf } from '../../history/erasures.ts'
+import { headsIn } from '../../storage/heads.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import type { OpenUrl } from '../../storage/open-store.ts'
 import { readRecords } from '../transfer/backup-file.ts'
@@ -49,12 +50,7 @@ async function ofStore(kernel: Kernel, url: string, openUrl: OpenUrl): Promise<R
   const store = await openUrl.store(url, kernel.namespace)
   const name = url.replace(/^([a-z]+:\/\/[^:/@]*):[^@/]*@/i, '$1@').replace(/([?&]password=)[^&]*/gi, '$1***')
   const erasures = new Map<string, string | null>()
-  for (let after: TimelineId | undefined; ; ) {
-    const page = await store.timelines({ limit: 200, ...(after !== undefined && { after }) })
-    for (const head of page) erasures.set(head.timeline, erasureOf(head))
-    after = page.at(-1)?.timeline
-    if (page.length < 200) break
-  }
+  for await (const head of headsIn(store)) erasures.set(head.timeline, erasureOf(head))
   if (erasures.size === 0) {
     await store.close()
     const what = `${name} holds nothing in this namespace: name the one of the copy, as in URL?namespace=NAME`

@@ -14,6 +14,7 @@ import { type FileHandle, link, lstat, open as openFile, rename, rm } from 'node
 import { dirname, resolve } from 'node:path'
 import { ByteWriter } from '../../../core/bytes.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { codeOf, syncFolder } from '../../../lib/durable-file.ts'
 
 const magic = new TextEncoder().encode('REPRISE-EXPORT')
 const formatVersion = 2
@@ -72,8 +73,7 @@ async function give(aside: string, path: string): Promise<void> {
   try {
     await link(aside, path)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code !== 'EPERM' && code !== 'ENOTSUP' && code !== 'ENOSYS') throw error
+    if (!['EPERM', 'ENOTSUP', 'ENOSYS'].includes(codeOf(error))) throw error
     if (await lstat(path).catch(() => null)) throw exists(path, error)
     return await rename(aside, path)
   }
@@ -124,7 +124,7 @@ class DigestedWriter {
 }
 
 function toFileError(error: unknown, path: string): unknown {
-  switch ((error as NodeJS.ErrnoException).code) {
+  switch (codeOf(error)) {
     case 'EEXIST':
       return exists(path, error)
     case 'ENOENT':
@@ -145,17 +145,6 @@ function toFileError(error: unknown, path: string): unknown {
       return new RepriseError('INVALID_ARGUMENT', `${path} cannot be written: name another file`, { path }, error)
     default:
       return error
-  }
-}
-
-/** Makes a name in the folder durable. Windows has no sync of a directory. */
-export async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return
-  const handle = await openFile(folder, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
 

@@ -6,7 +6,8 @@ import { equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { lastSeq } from '../../../core/history/entry-run.ts'
 import { isHeadLost } from '../../../core/history/lost-head.ts'
-import type { Head } from '../../../core/store/ports.ts'
+import type { ChunkRow, Head } from '../../../core/store/ports.ts'
+import { eachPage } from '../../../lib/pages.ts'
 import { Yielder } from '../../base/yielder.ts'
 import { Mirror } from '../../feed/mirror/mirror.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../history/history.ts'
@@ -303,16 +304,14 @@ async function countChunks(
 ): Promise<{ chunks: number; orphans: number }> {
   let chunks = 0
   let orphans = 0
-  let after: Uint8Array | null = null
-  for (;;) {
+  const { blobs } = kernel.store
+  for await (const page of eachPage<ChunkRow>((last, limit) => blobs.list(last?.digest ?? null, limit), 1000)) {
     await breath.take()
     watch.tell({ part: 'chunks', done: chunks, total: null, at: null })
-    const page: { readonly digest: Uint8Array }[] = await kernel.store.blobs.list(after, 1000)
     for (const { digest } of page) {
       chunks += 1
       if (!live.has(toHex(digest))) orphans += 1
     }
-    if (page.length < 1000) return { chunks, orphans }
-    after = page[page.length - 1]!.digest
   }
+  return { chunks, orphans }
 }

@@ -7,7 +7,7 @@ import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import { checkCount, checkOptions, namesOf } from '../../../core/options.ts'
-import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
+import type { ManifestRecord } from '../../../core/store/ports.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import { draws, type PipelineDefinition } from '../definition.ts'
@@ -88,16 +88,11 @@ interface CheckTarget {
 /** Every run and task of the pipeline in the store; the pipeline itself if it never ran. */
 async function targetsOf(engine: Host, { prefix }: PipelineDefinition): Promise<CheckTarget[]> {
   const targets: CheckTarget[] = []
-  for (let after: Head | undefined; ; ) {
-    const page = await engine.list({ prefix, limit: 500, ...(after && { after: after.timeline }) })
-    for (const { timeline, attributes, status } of page) {
-      if (status === 'archived' || attributes[sharedAttribute] === true) continue
-      if (!isWithin(prefix, timeline)) continue
-      const partition = taskPartition(prefix, timeline)
-      targets.push({ timeline, only: partition === null ? null : [partition] })
-    }
-    after = page.at(-1)
-    if (page.length < 500) break
+  for await (const { timeline, attributes, status } of engine.each({ prefix })) {
+    if (status === 'archived' || attributes[sharedAttribute] === true) continue
+    if (!isWithin(prefix, timeline)) continue
+    const partition = taskPartition(prefix, timeline)
+    targets.push({ timeline, only: partition === null ? null : [partition] })
   }
   return targets.length > 0 ? targets : [{ timeline: prefix, only: null }]
 }

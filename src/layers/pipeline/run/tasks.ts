@@ -264,26 +264,17 @@ function fromOf({ from }: ResolvedPipelineOptions): number | null {
   return from === undefined || typeof from === 'string' ? null : Number(from.time)
 }
 
-const headsPerPage = 1000
-
 /** The status of a shared pipeline's tasks, wherever they ran, from their last checkpoints. */
 export async function reportOfTasks(engine: Host, timeline: string): Promise<TasksReport> {
   let [tasks, done, records, deadLetters] = [0, 0, 0, 0]
-  for (let after: TimelineId | undefined; ; ) {
-    const page = { prefix: timeline, limit: headsPerPage, ...(after !== undefined && { after }) }
-    const heads = await engine.list(page)
-    for (const { timeline: task, status, attributes } of heads) {
-      if (taskPartition(timeline, task) === null) continue
-      tasks += 1
-      if (status === 'completed') done += 1
-      records += Number(attributes.records ?? 0)
-      deadLetters += Number(attributes.dead ?? 0)
-    }
-    if (heads.length < headsPerPage) {
-      return { status: tasks > 0 && done === tasks ? 'completed' : 'stopped', tasks, records, deadLetters }
-    }
-    after = heads.at(-1)!.timeline
+  for await (const { timeline: task, status, attributes } of engine.each({ prefix: timeline })) {
+    if (taskPartition(timeline, task) === null) continue
+    tasks += 1
+    if (status === 'completed') done += 1
+    records += Number(attributes.records ?? 0)
+    deadLetters += Number(attributes.dead ?? 0)
   }
+  return { status: tasks > 0 && done === tasks ? 'completed' : 'stopped', tasks, records, deadLetters }
 }
 
 function isHeld(head: Head | undefined): boolean {

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { checkFunctions, synchronous } from '../../../core/synchronous.ts'
+import { codeOf, isMissing, syncFolder } from '../../../lib/durable-file.ts'
 import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -93,9 +94,12 @@ class FilesWriter<T> implements SinkWriter {
     try {
       await rename(from, to)
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !(await exists(to))) throw lost(to, error)
+      if (!isMissing(error) || !(await exists(to))) throw lost(to, error)
     }
-    await syncFolder(this.#folder)
+    await syncFolder(this.#folder).catch((error) => {
+      // Some systems cannot sync a folder.
+      if (!['EISDIR', 'EINVAL', 'EPERM'].includes(codeOf(error))) throw error
+    })
   }
 
   rejoin(): void {
@@ -112,18 +116,6 @@ async function writeDurably(path: string, text: string): Promise<void> {
     await file.sync()
   } finally {
     await file.close()
-  }
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } catch (error) {
-    // Some systems cannot sync a folder.
-    if (!['EISDIR', 'EINVAL', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
-  } finally {
-    await handle.close()
   }
 }
 

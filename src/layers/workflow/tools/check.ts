@@ -90,15 +90,10 @@ async function checkRun(
 
 async function* runsOf(engine: Host, options: CheckOptions): AsyncGenerator<Head> {
   let left = options.limit ?? Number.POSITIVE_INFINITY
-  for (let after: Head | undefined; left > 0; ) {
-    const page = await engine.list({ prefix: 'workflow/', limit: 500, ...(after && { after: after.timeline }) })
-    for (const head of page) {
-      if (head.status === 'archived' || (endings.has(head.status) && !options.ended)) continue
-      yield head
-      left -= 1
-      if (left <= 0) return
-    }
-    after = page.at(-1)
-    if (page.length < 500) return
+  for await (const head of engine.each({ prefix: 'workflow/' })) {
+    if (left <= 0) return
+    if (head.status === 'archived' || (endings.has(head.status) && !options.ended)) continue
+    yield head
+    left -= 1
   }
 }

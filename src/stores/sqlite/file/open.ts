@@ -1,10 +1,11 @@
 // Opens the file in this order: check the write-ahead log, check the version and the acknowledged mark without writing, and
 // only then open it for writing, which makes SQLite recover and clean up.
 
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Hash, StoreFault } from '../../../core/store/ports.ts'
+import { isExisting, syncNow } from '../../../lib/durable-file.ts'
 import { checkNote } from '../salvage/renew.ts'
 import { findSpace, makeSpace, migrate, readVersion, schemaVersion } from '../schema.ts'
 import { AckMark, type Mark } from './ack-mark.ts'
@@ -62,7 +63,7 @@ export async function openFile(driver: Driver, location: string, options: OpenOp
     if (isNew) makeFolder(dirname(file))
     // Two processes that create a new file at the same moment can find it locked in spite of any timeout: retry.
     const writer = await retryBusy(options.busyMs, () => openToWrite(driver, file, options))
-    if (isNew) syncDirectory(dirname(file))
+    if (isNew) syncNow(dirname(file))
     return { file, writer }
   } catch (error) {
     if (isUnopenable(error) && existsSync(file) && !canWrite(dirname(file))) return await readAllTheSame()
@@ -227,7 +228,7 @@ function makeFolder(folder: string): void {
   for (; !existsSync(there); there = dirname(there)) missing.unshift(there)
   for (const made of missing) makeOne(made)
   // Sync the nearest existing folder too: its creator may have died before the sync.
-  for (const made of [there, ...missing]) syncDirectory(dirname(made))
+  for (const made of [there, ...missing]) syncNow(dirname(made))
 }
 
 function makeOne(folder: string): void {
@@ -235,16 +236,7 @@ function makeOne(folder: string): void {
     mkdirSync(folder)
   } catch (error) {
     // Another process was faster.
-    if ((error as { code?: unknown }).code !== 'EEXIST') throw error
-  }
-}
-
-function syncDirectory(directory: string): void {
-  const handle = openSync(directory, 'r')
-  try {
-    fsyncSync(handle)
-  } finally {
-    closeSync(handle)
+    if (!isExisting(error)) throw error
   }
 }
 

@@ -3,6 +3,7 @@
 
 import { readlinkSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
+import { isMissing } from '../../../lib/durable-file.ts'
 
 const linksMax = 40
 
@@ -13,7 +14,7 @@ export function realPath(location: string): string {
     try {
       return realpathSync(path)
     } catch (error) {
-      if ((error as { code?: unknown }).code !== 'ENOENT') throw error
+      if (!isMissing(error)) throw error
     }
     const target = linkTarget(path)
     if (target === null) return join(realFolder(dirname(path)), basename(path))

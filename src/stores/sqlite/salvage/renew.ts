@@ -6,7 +6,6 @@ import {
   closeSync,
   copyFileSync,
   existsSync,
-  fsyncSync,
   linkSync,
   mkdtempSync,
   openSync,
@@ -23,7 +22,8 @@ import { runInNewContext } from 'node:vm'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Hash } from '../../../core/store/ports.ts'
 import type { Renewal } from '../../../core/store/store-facts.ts'
-import { processStat } from '../../../lib/process-stat.ts'
+import { syncNow } from '../../../lib/durable-file.ts'
+import { isRunning, processStat } from '../../../lib/process-stat.ts'
 import { realTime, sleep } from '../../../lib/waiting.ts'
 import { AckMark } from '../file/ack-mark.ts'
 import { checkAcknowledged } from '../file/acknowledged.ts'
@@ -74,12 +74,12 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
     })
     // No process, including this one, may have them open now: SQLite removes a log by its name when the last connection ends.
     for (const each of [source, fresh]) await untilAlone(driver, each, waitMs)
-    sync(fresh)
+    syncNow(fresh)
     // 3. The old file keeps a name, and the new one replaces it in one step.
     const kept = keepOld(file, options.now)
     if (source === copy) putCopyInPlace(file, copy, kept, because!.name)
     renameSync(fresh, file)
-    sync(dirname(file))
+    syncNow(dirname(file))
     ack.write(salvaged.end.position, salvaged.end.body)
     ack.close()
     return {
@@ -161,9 +161,9 @@ function isLogCut(file: string, check: (path: string) => void): boolean {
 function putCopyInPlace(file: string, copy: string, kept: string, damagedPart: string): void {
   checkAlone(file, damagedPart)
   if (existsSync(`${file}-wal`)) copyFileSync(`${file}-wal`, `${kept}-wal`)
-  sync(copy)
+  syncNow(copy)
   renameSync(copy, file)
-  sync(dirname(file))
+  syncNow(dirname(file))
   for (const end of ['-wal', '-shm']) rmSync(`${file}${end}`, { force: true })
 }
 
@@ -218,14 +218,7 @@ function parsed(text: string): { pid?: number; started?: string } {
 
 /** Distinguishes a process from a later one with the same pid; null: there is none. */
 function startOf(pid: number): string | null {
-  const stat = processStat(pid)
-  if (stat) return stat.start
-  try {
-    process.kill(pid, 0)
-    return ''
-  } catch (error) {
-    return (error as { code?: unknown }).code === 'EPERM' ? '' : null
-  }
+  return processStat(pid)?.start ?? (isRunning(pid) ? '' : null)
 }
 
 /** Each attempt gives this process's own connections another chance to end, however slow the machine is. */
@@ -347,22 +340,13 @@ function keepOld(file: string, now: number): string {
     linkSync(file, kept)
   } catch {
     copyFileSync(file, kept)
-    sync(kept)
+    syncNow(kept)
   }
   return kept
 }
 
 function remove(file: string): void {
   for (const end of ['', '-wal', '-shm', '-journal']) rmSync(`${file}${end}`, { force: true })
-}
-
-function sync(path: string): void {
-  const handle = openSync(path, 'r')
-  try {
-    fsyncSync(handle)
-  } finally {
-    closeSync(handle)
-  }
 }
 
 function readIfThere(file: string): string | null {

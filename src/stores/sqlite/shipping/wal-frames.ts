@@ -3,6 +3,7 @@
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { LogPlace } from '../../../core/ship/pages.ts'
+import { isMissing } from '../../../lib/durable-file.ts'
 import { Checksum } from '../file/wal-scan.ts'
 
 export interface SoundFrame {
@@ -51,7 +52,7 @@ function openLog(file: string): number | null {
   try {
     return openSync(`${file}-wal`, 'r')
   } catch (error) {
-    if ((error as { code?: string }).code === 'ENOENT') return null
+    if (isMissing(error)) return null
     throw error
   }
 }

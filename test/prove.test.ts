@@ -2,20 +2,19 @@
 // does not lose what stands in the table.
 
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { begin, end, rowsOf, updatePage } from '../scripts/prove-page.mjs'
+import { temporaryFolder } from './support/fixture.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-prove-'))
+  folder = temporaryFolder('prove')
   writeFileSync(join(folder, 'page.md'), `before\n${begin}\n| a |\n|---|\n${end}\nafter\n`)
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const lines = () =>
   existsSync(join(folder, 'log')) ? readFileSync(join(folder, 'log'), 'utf8').trim().split('\n') : []

@@ -2,11 +2,12 @@
 // brings that version; offline the test is left out, with the reason.
 
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { temporaryFolder } from './support/fixture.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { peerDependencies, exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
@@ -14,8 +15,7 @@ const { peerDependencies, exports } = JSON.parse(readFileSync(join(root, 'packag
   exports: Record<string, { types?: string }>
 }
 const least = peerDependencies.typescript!.replace('>=', '')
-const folder = mkdtempSync(join(tmpdir(), 'reprise-typescript-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('typescript')
 
 const compilerOptions = {
   ...{ module: 'nodenext', moduleResolution: 'nodenext', target: 'es2022', lib: ['es2023', 'esnext.disposable'] },

@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
+import { pause } from '../../test/support/fixture.ts'
 import { pipeline, sqlSink, valueSource } from '../layers/pipeline/index.ts'
 import { openEngine } from './store.ts'
 
@@ -19,7 +20,7 @@ it('SQL of a sink may take longer than a store has for an answer: it goes throug
     setup: 'CREATE TABLE IF NOT EXISTS numbers (n INTEGER)',
     async write(sql, all) {
       calls += 1
-      await new Promise((resolve) => setTimeout(resolve, 2500))
+      await pause(2500)
       for (const n of all) await sql.run('INSERT INTO numbers VALUES (?)', n)
     },
   })

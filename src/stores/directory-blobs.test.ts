@@ -9,10 +9,10 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../test/support/fixture.ts'
 import { toHex } from '../core/coordinate.ts'
 import { openDirectoryBlobs } from './directory-blobs.ts'
 import { readMark, writeMark } from './directory-marks.ts'
@@ -26,10 +26,9 @@ describe('chunks in a directory', () => {
   const open = () => openDirectoryBlobs(directory, { clock: () => now })
 
   beforeEach(() => {
-    directory = mkdtempSync(join(tmpdir(), 'reprise-chunks-'))
+    directory = temporaryFolder('chunks')
     now = 1_700_000_000_000
   })
-  afterEach(() => rmSync(directory, { recursive: true, force: true }))
 
   it('the mark is there with its content or not at all, whoever comes first', async () => {
     for (let n = 0; n < 20; n++) {

@@ -5,6 +5,7 @@ import type { CheckpointTuple } from '@langchain/langgraph-checkpoint'
 import { describe, expect, it } from 'vitest'
 import { threadFold } from '../../src/adapters/langgraph/fold.ts'
 import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { all, at, type Counted, capture, count, idOf, messagesOf, put, talk } from './long-thread.ts'
@@ -91,7 +92,7 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
         // A checkpoint that is under way may take its time.
         const timeline = await hostOf(writer).openTimeline('langgraph/t' as never, threadFold)
         for (let look = 0; look < 200 && timeline.checkpointing.entriesSince > entriesMax; look++) {
-          await new Promise((resolve) => setTimeout(resolve, 25))
+          await pause(25)
         }
         expect((await writer.checkpoints('langgraph/t')).length > 0).toBe(turns > 1024)
         await writer.close()

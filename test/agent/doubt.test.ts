@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { agent, readTurn, type StreamPosition, sendDecision } from '../../src/layers/agent/index.ts'
+import { until } from '../support/fixture.ts'
 import { type Report, runProgram, type Service, startService } from './service.ts'
 
 const killEvery = Number(process.env.REPRISE_AGENT_KILL_EVERY ?? 6)
@@ -141,7 +142,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     const victim = start('90')
     const rp = await open(url)
     const client = new Client()
-    while (!(await rp.head('agent/streamed/s'))) await new Promise((resolve) => setTimeout(resolve, 20))
+    await until(async () => (await rp.head('agent/streamed/s')) !== null)
     await client.read(rp, 100)
     expect((await victim).signal).toBe('SIGKILL')
     expect(client.text.length).toBeGreaterThanOrEqual(100)

@@ -1,8 +1,3 @@
-// The whole official suite for checkpoint savers, its opt-in part included, on every store. The suite expects the test
-// functions as globals; it skips by the saver's name, and ours is on none of its lists.
-
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { CheckpointSaverTestInitializer } from '@langchain/langgraph-checkpoint-validation'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
@@ -11,6 +6,7 @@ import { sha256 } from '../../src/engine/base/platform.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { createEngine } from '../../src/store.ts'
 import { openPostgres } from '../../src/stores/postgres/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 Object.assign(globalThis, { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it })
@@ -18,11 +14,10 @@ const { deltaChannelHistoryTests, specTest } = await import('@langchain/langgrap
 
 type Opener = (namespace: string) => Promise<Reprise>
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-langgraph-'))
+const folder = temporaryFolder('langgraph')
 const url = inject('postgresUrl')
 const schema = newSchemaName()
 afterAll(async () => {
-  rmSync(folder, { recursive: true, force: true })
   await dropSchema(url, schema)
 })
 

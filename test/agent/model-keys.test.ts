@@ -1,18 +1,16 @@
 // The key of a model call stands for the question (G5): a receiver that honours keys never answers one question with the answer
 // to another, and the same question keeps its key.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { agent, type LanguageModel } from '../../src/layers/agent/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-model-keys-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('model-keys')
 let files = 0
 
 /** Asks `ledger`, which answers a key that it knows with its first answer. */

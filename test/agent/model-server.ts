@@ -2,6 +2,7 @@
 
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { pause } from '../support/waiting.ts'
 
 export interface ScriptedAnswer {
   readonly text?: string
@@ -70,7 +71,7 @@ async function stream(response: ServerResponse, answer: ScriptedAnswer): Promise
   }
   for (const word of (answer.text ?? '').split(/(?<= )/)) {
     send({ role: 'assistant', content: word })
-    await new Promise((resolve) => setTimeout(resolve, 2))
+    await pause(2)
   }
   const calls = toolCalls(answer)
   if (calls.length > 0) send({ tool_calls: calls })

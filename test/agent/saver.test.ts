@@ -9,6 +9,7 @@ import langgraphExamples from '../../examples/api/langgraph.ts'
 import { RepriseSaver } from '../../src/adapters/langgraph/index.ts'
 import type { Reprise } from '../../src/index.ts'
 import { runExamples } from '../support/examples.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import {
@@ -280,7 +281,7 @@ describe('RepriseSaver', () => {
       const rp = await w.engine()
       await new RepriseSaver(rp).put(at('old'), checkpointOf({ a: 1 }, 1), metadata, { a: 1 })
       const saver = new RepriseSaver(rp, { ttl: 1 })
-      await new Promise((resolve) => setTimeout(resolve, 20))
+      await pause(20)
       expect(await saver.getTuple(at('old'))).toBeUndefined()
       expect(await all(saver.list({}))).toEqual([])
       expect(await saver.expire()).toBe(1)

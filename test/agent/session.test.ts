@@ -14,6 +14,7 @@ import {
   tool,
   withinBudget,
 } from '../../src/layers/agent/index.ts'
+import { pause } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -325,7 +326,7 @@ describe('sessions', () => {
           for (let i = 0; i < 40; i++) {
             generated += 1
             yield { text: `word-${i} ` }
-            await new Promise((resolve) => setTimeout(resolve, 3))
+            await pause(3)
           }
           yield { usage: { outputTokens: 40 } }
         },
@@ -333,7 +334,7 @@ describe('sessions', () => {
       const rp = await w.engine()
       const session = await rp.open(definition, 'live')
       const turn = session.turn('go', { key: 'one' })
-      await new Promise((resolve) => setTimeout(resolve, 40))
+      await pause(40)
       const reader = await w.engine()
       let text = ''
       let position: Parameters<typeof readTurn>[3]['after']
@@ -343,7 +344,7 @@ describe('sessions', () => {
         position = event.position
         if (text.length > 60) break
       }
-      await new Promise((resolve) => setTimeout(resolve, 30))
+      await pause(30)
       for await (const event of readTurn(reader, definition, 'live', {
         turn: 1,
         ...(position && { after: position }),

@@ -4,6 +4,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
+import { until } from '../support/fixture.ts'
 import { binIn, cli, json, workFolder } from './support.ts'
 
 const folder = workFolder()
@@ -21,7 +22,7 @@ async function killWhen(args: readonly string[], isMidway: () => boolean): Promi
       resolve()
     }),
   )
-  while (!isOver && !isMidway()) await new Promise((resolve) => setTimeout(resolve, 2))
+  await until(() => isOver || isMidway())
   const wasKilled = !isOver && child.kill('SIGKILL')
   await closed
   return wasKilled

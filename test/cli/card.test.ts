@@ -1,7 +1,6 @@
 // The recovery card as people read it: each of its figures is on it, so that a figure that changes changes the text.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { cardFacts, isLossy } from '../../src/cli/card-facts.ts'
@@ -11,6 +10,7 @@ import { collectSink, lineSource, pipeline } from '../../src/layers/pipeline/ind
 import { save } from '../../src/layers/save/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import type { RecoveryCard } from '../../src/tools.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { cli, workFolder } from './support.ts'
 
@@ -138,8 +138,7 @@ function noise(seed: number): Uint8Array {
 }
 
 it('counts the steps of a workflow and the effects of a timeline, also without the definition', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-card-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder('card')
   const url = `sqlite:${join(folder, 'store.db')}`
   const rp = await open(url, { housekeeping: false })
   const order = workflow('order', async (ctx) => {
@@ -149,7 +148,7 @@ it('counts the steps of a workflow and the effects of a timeline, also without t
   const line = timeline<{ n: number }, { type: 'a' }>('line', { initial: () => ({ n: 0 }), apply: (state) => state })
   await rp.run(order, { id: 'one' })
   const steps = async () => (await rp.card('workflow/order/one')).effects
-  while ((await steps())?.safe !== 1) await new Promise((resolve) => setTimeout(resolve, 10))
+  await until(async () => (await steps())?.safe !== 1)
   expect(await steps()).toEqual({ safe: 1, compensatable: 0, irreversible: 0, byDefinition: 1, inDoubt: 0 })
   expect(textOf(await rp.card('workflow/order/one'))).toContain('1 recorded, 0 can be compensated, 1 only by')
   const opening = await rp.open(line, 'x')
@@ -160,8 +159,7 @@ it('counts the steps of a workflow and the effects of a timeline, also without t
 })
 
 it('shows how much input a pipeline would read again, which grows while there is no checkpoint', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-card-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder('card')
   const path = join(folder, 'input.txt')
   writeFileSync(path, 'one\ntwo\n')
   const rp = await opened()
@@ -171,9 +169,9 @@ it('shows how much input a pipeline would read again, which grows while there is
   })
   const run = rp.run(shop)
   const again = async () => (await rp.card('pipeline/shop').catch(() => null))?.history.again?.ms ?? 0
-  while ((await again()) === 0) await new Promise((resolve) => setTimeout(resolve, 10))
+  await until(async () => (await again()) !== 0)
   const first = await again()
-  while ((await again()) <= first) await new Promise((resolve) => setTimeout(resolve, 10))
+  await until(async () => (await again()) > first)
   expect(textOf(await rp.card('pipeline/shop'))).toMatch(/to replay: 0 entries; input is read again, up to \d/)
   await run.stop()
   await run.result()

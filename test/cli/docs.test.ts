@@ -2,24 +2,15 @@
 // built, and those that are whole programs are run. Every guide is listed where people look for it.
 
 import { spawnSync } from 'node:child_process'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
+import { temporaryFolder } from '../support/fixture.ts'
 import { readSnippets, snippetsOf, writeProject } from './docs.ts'
 import { root, workFolder } from './support.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-docs-'))
+const folder = temporaryFolder('docs')
 const snippets = await readSnippets()
 let problems = new Map<string, string[]>()
 
@@ -27,7 +18,6 @@ beforeAll(() => {
   writeProject(folder, snippets)
   problems = check(folder)
 })
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 /** The messages of the compiler, by file. */
 function check(project: string): Map<string, string[]> {

@@ -12,7 +12,7 @@ import { failingTimelines } from '../../src/operations/failures.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { controller, informer, resource } from '../../src/resources.ts'
 import { Metrics } from '../../src/server/metrics.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { cli, workFolder } from './support.ts'
 
 const account = aggregate('account', {

@@ -2,24 +2,15 @@
 // the other versions; offline they are left out, with the reason. REPRISE_NODES names others.
 
 import { spawnSync } from 'node:child_process'
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, posix } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { root } from './support.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-pack-'))
+const folder = temporaryFolder('pack')
 const versions = (process.env.REPRISE_NODES ?? '20,22,24').split(',')
 const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
 let tarball = ''
@@ -36,7 +27,6 @@ beforeAll(() => {
   expect(packed.stderr + packed.stdout).toContain('reprise-')
   tarball = join(folder, readdirSync(folder).find((name) => name.endsWith('.tgz'))!)
 })
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 /** The binary of that version: this very Node where it fits, else the one that npm brings; null where there is none. */
 function nodeOf(version: string): string | null {

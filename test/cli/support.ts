@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { pause } from '../support/waiting.ts'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 export const bin = join(root, 'dist/cli/bin.cjs')
@@ -103,7 +104,7 @@ export function live(args: readonly string[], options: CliOptions): Live {
     async until(text) {
       while (!text.test(said())) {
         if (hasEnded) throw new Error(`reprise ${args.join(' ')} ended without saying ${text}: ${said()}`)
-        await new Promise((resolve) => setTimeout(resolve, 20))
+        await pause(20)
       }
     },
     signal: (signal) => void child.kill(signal),

@@ -5,7 +5,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from '@photostructure/sqlite'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { cli, live, workFolder } from './support.ts'
 
 let folder: ReturnType<typeof workFolder>

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import type { TimelineDefinition } from '../../src/engine/api/timeline-definition.ts'
+import { pause } from '../support/fixture.ts'
 import { binIn, workFolder } from './support.ts'
 import { cli, json } from './warm.ts'
 
@@ -55,7 +56,7 @@ async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + 90_000
   while (!(await isDone())) {
     if (Date.now() > end) throw new Error(`waited too long; notes: ${notes().join(', ')}`)
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
   }
 }
 

@@ -2,8 +2,8 @@
 
 import { expect, it } from 'vitest'
 import { config } from '../../src/layers/config/index.ts'
+import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
-import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const flags = config<number>('flags')

@@ -7,10 +7,10 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { type ClientStream, config } from '../../src/layers/config/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
+import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { programPath } from '../support/programs.ts'
 import { storeUrls } from '../support/store-urls.ts'
-import { until } from '../support/until.ts'
 
 const flags = config<string>('flags', { forgetAfter: '1h' })
 const fleet = 8

@@ -4,7 +4,7 @@
 import { expect, it } from 'vitest'
 import type { ClientStream, ConfigHandle } from '../../src/layers/config/index.ts'
 import { config } from '../../src/layers/config/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Routes {

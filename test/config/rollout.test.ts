@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest'
 import { type ClientStream, config } from '../../src/layers/config/index.ts'
 import { isChosen } from '../../src/layers/config/rules/rollout.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const flags = config<string>('flags')

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { isReprise, type Reprise } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { amount, Child, newFolder, openEngine, removeFolder, type Where } from './support.ts'
@@ -12,7 +13,6 @@ import { amount, Child, newFolder, openEngine, removeFolder, type Where } from '
 const leaseMs = 600
 const trials = amount('REPRISE_PAUSES', 3)
 const series = save<{ n: number; bytes: Uint8Array }>('noise', { keep: 20 })
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 async function collectBeside(collector: Reprise): Promise<number> {
   try {
@@ -33,7 +33,7 @@ async function lostOf(where: Where, planted?: string): Promise<number> {
     for (let n = 1; n <= trials; n++) {
       await saver.until(({ lines }) => lines.includes(`PUT ${n}`))
       saver.signal('SIGSTOP')
-      await sleep(2 * leaseMs)
+      await pause(2 * leaseMs)
       // One that is stopped inside a heartbeat holds the write lock of a SQLite file: then there is nothing to collect.
       swept += await collectBeside(collector)
       saver.signal('SIGCONT')

@@ -1,15 +1,9 @@
-// Shards are added to a set, one after another, while workers execute runs that exchange mail between shards. Whoever adds one
-// is killed (SIGKILL) by chance and starts again, and so are workers and, on PostgreSQL, servers. Every run ends with its result,
-// every step has one outcome, a reader of the feed has seen every entry once, and verify finds nothing. REPRISE_GROWTH_KILLS=20
-// is a longer run; REPRISE_GROWTH_POSTGRES=1 does it on five servers.
-
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
+import { temporaryFolder } from '../support/fixture.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
 import { newSchemaName } from '../support/schema.ts'
 import { Crew, Follower, pause } from './shard-crew.ts'
@@ -26,7 +20,7 @@ describe('a set of shards that grows under load', () => {
   let servers: TestPostgres[] = []
   let all: string[]
   beforeEach(async () => {
-    directory = mkdtempSync(join(tmpdir(), 'reprise-growth-'))
+    directory = temporaryFolder('growth')
     if (onPostgres) servers = await Promise.all([0, 1, 2, 3, 4].map(() => startPostgres()))
     const schema = newSchemaName()
     all = onPostgres
@@ -35,7 +29,6 @@ describe('a set of shards that grows under load', () => {
   }, 120_000)
   afterEach(async () => {
     for (const server of servers) await server.stop()
-    rmSync(directory, { recursive: true, force: true })
   })
 
   it(

@@ -12,6 +12,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { recover } from '../../src/engine/history/recover.ts'
 import { isReprise } from '../../src/index.ts'
 import { entry, expected, randomFrom, show } from '../programs/crash-model.mjs'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { programPath } from '../support/programs.ts'
 import { type Fate, stateAfter } from './power-loss.ts'
@@ -183,7 +184,7 @@ if (!given)
     )
 
     it('G1: a chunk that an earlier life put in place but did not sync is synced by the next that needs it', async () => {
-      const root = mkdtempSync(join(tmpdir(), 'reprise-recorded-'))
+      const root = temporaryFolder('recorded')
       const life = [
         process.execPath,
         programPath('crash-chunks'),

@@ -4,8 +4,8 @@
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { pause, until } from '../support/fixture.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
-import { until } from '../support/until.ts'
 import { Child, newFolder, openEngine, removeFolder, type Where } from './support.ts'
 
 interface Line {
@@ -26,7 +26,7 @@ async function trial(where: Where, isWeak: boolean, isRetired: boolean): Promise
   const rp = await openEngine(where)
   const runs = await Promise.all(names.map((id) => rp.run(greet, id, { id })))
   await Promise.all(runs.map((run) => run.result()))
-  await new Promise((resolve) => setTimeout(resolve, 100))
+  await pause(100)
   const child = new Child('stopped-housekeeper', { where, isWeak })
   try {
     await child.until(has('stops'))

@@ -4,6 +4,7 @@
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../src/engine/history/history.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { amount, Child, newFolder, openEngine, removeFolder, type Where } from './support.ts'
@@ -29,7 +30,6 @@ const id = 'plain/z'
 const leaseMs = 300
 const operationsOf = (child: Child) => child.lines.map((line) => JSON.parse(line) as Operation)
 const countOf = (child: Child, op: string) => operationsOf(child).filter((each) => each.op === op).length
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 async function haunt(where: Where, { skewsMs, retires }: Trial): Promise<void> {
   // In SQLite the clock of leases is the process's own: with one that is off, the second cannot wait for it to run out.
@@ -75,7 +75,7 @@ async function haunt(where: Where, { skewsMs, retires }: Trial): Promise<void> {
 async function takeOver(first: Child, second: Child): Promise<void> {
   for (;;) {
     const owned = second.until((child) => countOf(child, 'own') === 1)
-    await Promise.race([owned, sleep(2000)])
+    await Promise.race([owned, pause(2000)])
     if (countOf(second, 'own') === 1) return
     if (second.isOver) throw new Error(`the second owner ended: ${second.errors}`)
     const seen = countOf(first, 'append')

@@ -15,6 +15,7 @@ import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { renewStore } from '../../src/tools.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
+import { pause } from '../support/fixture.ts'
 
 const folder = newFolder(true)
 const file = join(folder, 'store.db')
@@ -75,7 +76,7 @@ async function asleep(rp: Reprise, id: string): Promise<void> {
   for (;;) {
     const heads = await rp.list({ prefix: 'workflow/' })
     if (heads.some((head) => head.timeline.endsWith(`/${id}`) && head.owner === null)) return
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await pause(10)
   }
 }
 

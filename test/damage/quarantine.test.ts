@@ -14,6 +14,7 @@ import { declareKinds } from '../../src/operations/known-models.ts'
 import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { bin } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
+import { pause, until } from '../support/fixture.ts'
 
 let folder: string
 let url: string
@@ -45,7 +46,7 @@ async function asleep(rp: Reprise): Promise<void> {
   for (;;) {
     const heads = await rp.list({ prefix: 'workflow/' })
     if (heads.length === 3 && heads.every(({ owner }) => owner === null)) return
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await pause(10)
   }
 }
 
@@ -81,7 +82,7 @@ it.each(damages)('%s is damaged: the others work, and every tool names it', asyn
   expect((await checkStore(rp)).find(({ name }) => name === 'quarantine')).toMatchObject({ state: 'bad' })
   const { faults } = await rp.verify()
   expect(faults.some(({ timeline: id }) => id?.endsWith('/b'))).toBe(true)
-  while (!named.some((where) => where.endsWith('/b'))) await new Promise((resolve) => setTimeout(resolve, 20))
+  await until(() => !!named.some((where) => where.endsWith('/b')))
   await rp.close()
   const listed = await promisify(execFile)(process.execPath, [bin, 'ls', '--url', url]).catch((error) => error)
   expect({ code: listed.code, names: /quarantined: workflow\/\S+\/b/.test(listed.stderr) }).toEqual({
@@ -119,7 +120,7 @@ it.each(damages)('%s is damaged: lists, expiry and collection pass over it, and 
   expect(ids(unknown)).toEqual(expect.arrayContaining(['workflow/ended/b', 'workflow/waiting/b']))
   expect(ids(timelines)).toEqual(all.slice(3))
   expect(chunks).toMatchObject({ swept: 0, unreadable: [{ timeline: 'workflow/ended/b' }, expect.anything()] })
-  await new Promise((resolve) => setTimeout(resolve, 50))
+  await pause(50)
   const expire = { ended: { 'workflow/': 20 } }
   const round = await housekeepingRound(rp, { every: 1, drill: 1, expire })
   expect(round!.expired).toEqual(['workflow/ended/x', 'workflow/ended/y'])
@@ -139,7 +140,7 @@ it('a damaged catalog of an ended run keeps that run, and others expire', async 
     const [savepoint] = await rp.checkpoints(`workflow/ended/${id}`)
     await rp.release(`workflow/ended/${id}`, savepoint!.id)
   }
-  await new Promise((resolve) => setTimeout(resolve, 50))
+  await pause(50)
   const round = await housekeepingRound(rp, { every: 1, drill: 1, expire: { ended: { 'workflow/': 20 } } })
   expect(round!.expired).toEqual(['workflow/ended/x', 'workflow/ended/y'])
   expect(round!.kept).toEqual([expect.stringContaining('workflow/ended/b')])

@@ -12,6 +12,7 @@ import { migrations } from '../../src/layers/migrate/index.ts'
 import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { slowStore } from '../../src/testing/slow-store.ts'
+import { newGate, pause } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const counter = timeline('counter', {
@@ -54,10 +55,7 @@ function counted() {
 }
 
 function gate() {
-  let open = () => {}
-  const whenOpen = new Promise<void>((resolve) => {
-    open = resolve
-  })
+  const { opened: whenOpen, open } = newGate()
   return { whenOpen, open: () => open() }
 }
 
@@ -191,7 +189,7 @@ onEveryStore(
           (error) => error,
         )
         // It waits: whatever else is ready in this moment does not end it.
-        await new Promise((resolve) => setTimeout(resolve, 20))
+        await pause(20)
         controller.abort(new Error('enough'))
         const settled = await outcome
         go?.()

@@ -17,6 +17,7 @@ import { stateStore, table } from '../../src/layers/table/index.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import { openMemory } from '../../src/stores/memory/index.ts'
 import { cli } from '../cli/support.ts'
+import { pause } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 /** Every look at the clock takes time, so every fold seems slow: also those that a test cannot make slow. */
@@ -130,7 +131,7 @@ describe.each(Object.entries(models))('A4.2, A4.3: the checkpoint policy of one 
     for (let n = 0; n < 2000 && !made.has(trigger); n++) {
       await more()
       for (const record of await rp.checkpoints(id)) made.add(record.trigger)
-      await new Promise((resolve) => setTimeout(resolve, 0))
+      await pause(0)
     }
     expect([...made], name).toContain(trigger)
   })

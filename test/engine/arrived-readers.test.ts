@@ -2,20 +2,18 @@
 // or imported, start from the origin of another timeline. Readers check them all the same, and treat them as what they are:
 // trials that nobody sees unless he asks for forks.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
 import { collectSink, entrySource, httpSource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-arrived-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('arrived')
 let files = 0
 const newFile = () => join(folder, `${++files}.file`)
 
@@ -204,7 +202,7 @@ onEveryStore('a reader of the feed that was exported', (world) => {
     const run = await (await rp.run(flow)).started()
     const head = await rp.head('job/reads')
     // It stops with a checkpoint of where it is.
-    await expect.poll(() => out.values.length, { timeout: 20_000 }).toBe(head!.attributes['done'] === 12 ? 12 : 9)
+    await expect.poll(() => out.values.length, { timeout: 20_000 }).toBe(head!.attributes.done === 12 ? 12 : 9)
     await run.stop()
     seen[2] = out.values.length
     const built = await rp.open(sum)

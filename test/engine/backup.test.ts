@@ -1,8 +1,7 @@
 // A backup of a whole store and its restore into another, of another kind: everything is there, whatever model it is of,
 // and what was waiting goes on. Damage in the file is found before anything of it is used.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'
@@ -10,9 +9,10 @@ import { consumer, job } from '../../src/layers/job/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-backup-'))
+const folder = temporaryFolder('backup')
 const schema = newSchemaName()
 const postgres = () => {
   const url = new URL(inject('postgresUrl'))
@@ -20,7 +20,6 @@ const postgres = () => {
   return url.href
 }
 afterAll(async () => {
-  rmSync(folder, { recursive: true, force: true })
   await dropSchema(inject('postgresUrl'), schema)
 })
 
@@ -50,7 +49,7 @@ async function fill(url: string) {
   await w.put({ step: 1 })
   await w.putStream([new Uint8Array(100_000).fill(7)], { step: 2 })
   await rp.run(waits, 40, { id: 'one' })
-  await new Promise((resolve) => setTimeout(resolve, 400))
+  await pause(400)
   await rp.send('workflow/waits/one', 'signal', { name: 'more', value: 2 })
   await rp.close()
 }

@@ -1,15 +1,14 @@
 // Branching: time travel, forks, rollbacks, savepoints, and moving a timeline from one store to another.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
-const folder = mkdtempSync(join(tmpdir(), 'reprise-branches-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('branches')
 
 onEveryStore('branches', (world) => {
   it('at: state as of any sequence, inside a run too, and of a coordinate', async () => {

@@ -4,11 +4,12 @@ import { expect, it } from 'vitest'
 import { forwardStore } from '../../src/core/store/forward.ts'
 import { timeline } from '../../src/index.ts'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
+import { pause, until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const settled = async (check: () => Promise<boolean>) => {
-  while (!(await check())) await new Promise((resolve) => setTimeout(resolve, 5))
+  await until(() => check())
 }
 
 onEveryStore('checkpoints', (world) => {
@@ -123,7 +124,7 @@ onEveryStore('checkpoints', (world) => {
     const collecting = (async () => {
       while (isWriting) {
         await collector.collect()
-        await new Promise((resolve) => setTimeout(resolve, 1))
+        await pause(1)
       }
     })()
     for (let i = 0; i < 60; i++) {

@@ -7,6 +7,7 @@ import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed, timeline } from '../../src/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -69,7 +70,7 @@ onEveryStore(
           const first = await at.engine({ namespace })
           await fill(first)
           await first.close()
-          await new Promise((resolve) => setTimeout(resolve, 5))
+          await pause(5)
           let count = 0
           const port = faultyStore(await at.store(namespace), (method) => {
             if (count >= n && method !== 'close') return 'fail-before'

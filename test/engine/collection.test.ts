@@ -9,6 +9,7 @@ import { ChunkHold } from '../../src/engine/storage/chunk-hold.ts'
 import { timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, table } from '../../src/layers/table/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -53,7 +54,7 @@ onEveryStore('collection', (world) => {
     expect((await other.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
     hold.end()
     await hostOf(rp).kernel.worker.tell()
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    await pause(50)
     await hostOf(other).kernel.worker.tell()
     expect((await other.collect()).chunks).toMatchObject({ swept: 1 })
   })
@@ -74,7 +75,7 @@ onEveryStore('collection', (world) => {
     await store.beat(earlier)
     await store.blobs.put([{ digest: hash(noise(1)), bytes: noise(1) }])
     // Its lease is over by then; it may be back all the same.
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    await pause(50)
     expect((await rp.collect()).chunks).toMatchObject({ swept: 0, tooYoung: 1 })
     await store.beat({ ...earlier, info: { captures: 'none' } })
     await worker.tell()

@@ -9,7 +9,7 @@ import { type Reprise, timeline } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { queue, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { effectsOf } from '../../src/operations/effects.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const folders: string[] = []

@@ -1,19 +1,17 @@
 // A timeline is deleted, or deleted and made again, between the look at its head and the read of its history. What the read
 // then finds is no damage: the timeline is not there, or it is another one, which is read from its start.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { forwardStore } from '../../src/core/store/forward.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-deleted-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('deleted')
 
 const counter = timeline('counter', {
   initial: () => ({ total: 0 }),

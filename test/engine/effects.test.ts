@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { counter } from '../support/definitions.ts'
+import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -29,7 +30,7 @@ onEveryStore('effects', (world) => {
       keys.push(key)
       return new Promise(() => {})
     })
-    while (keys.length === 0) await new Promise((resolve) => setTimeout(resolve, 2))
+    await until(() => keys.length !== 0)
     hostOf(first).kernel.worker.abandon()
     const second = await w.engine()
     const again = await second.open(counter, 'x', { takeover: true })
@@ -68,7 +69,7 @@ onEveryStore('effects', (world) => {
     const c = await first.open(counter, 'x')
     let isCalled = false
     for (const id of ['held', 'probed', 'absent']) void c.effects.run(id, () => new Promise(() => (isCalled = true)))
-    while (!isCalled || c.coordinate.seq < 3) await new Promise((resolve) => setTimeout(resolve, 2))
+    await until(() => isCalled && c.coordinate.seq >= 3)
     const second = await w.engine()
     const again = await second.open(counter, 'x', { takeover: true })
     await expect(again.effects.run('held', () => 1, { inDoubt: 'hold' })).rejects.toEqual(code('EFFECT_IN_DOUBT'))
@@ -84,7 +85,7 @@ onEveryStore('effects', (world) => {
     const c = await rp.open(counter, 'x')
     let isCalled = false
     void c.effects.run('mail', () => new Promise(() => (isCalled = true)))
-    while (!isCalled) await new Promise((resolve) => setTimeout(resolve, 2))
+    await until(() => isCalled)
     hostOf(rp).kernel.worker.abandon()
     const tool = await w.engine()
     const { effects } = await tool.open(counter, 'x', { takeover: true })

@@ -1,10 +1,9 @@
 // What stands beside encrypted data: dedupe keys are sealed, types are where the ring says so, attributes are hashed by
 // choice and found all the same. Damage in a record under a new key is found as any other.
 
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import type { TimelineId } from '../../src/core/coordinate.ts'
 import { createEngine, type Options, open } from '../../src/engine/api/open.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
@@ -12,6 +11,7 @@ import { Sealer } from '../../src/engine/storage/seal/seal.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, checkEvents } from '../../src/layers/events/index.ts'
 import { cells, createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -25,9 +25,8 @@ const counter = timeline('counter', {
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-encryption-'))
+  folder = temporaryFolder('encryption')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const holds = (text: string) => readdirSync(folder).some((name) => readFileSync(join(folder, name)).includes(text))
 

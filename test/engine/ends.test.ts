@@ -2,13 +2,11 @@
 // the clock.
 
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { temporaryFolder } from '../support/fixture.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-ends-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('ends')
 
 const dist = new URL('../../dist/', import.meta.url).href
 const program = (url: string, options: object) => `

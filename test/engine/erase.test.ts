@@ -1,13 +1,13 @@
 // Erasing a timeline takes its bytes out of the files: entries, effects, dedupe keys, mail, checkpoints, chunks, archives and
 // forks. The files are read as bytes; everything else is as it was.
 
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { kinds, listKind } from '../../src/engine/storage/redundancy/keys.ts'
 import { type Options, open, timeline } from '../../src/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -87,13 +87,13 @@ async function fill(options: Options, url: string, folder: string): Promise<void
 }
 
 it('A4.5: what was erased is in no file of a SQLite store', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-erase-'))
+  const folder = temporaryFolder('erase')
   folders.push(folder)
   await fill({}, `sqlite:${join(folder, 'a.db')}`, folder)
 })
 
 it('A4.5: nor in a folder of chunks', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-erase-'))
+  const folder = temporaryFolder('erase')
   folders.push(folder)
   await fill({ blobs: `file:${join(folder, 'chunks')}` }, `sqlite:${join(folder, 'a.db')}`, folder)
 })

@@ -13,8 +13,8 @@ import { housekeepingRound } from '../../src/engine/tools/housekeeping/housekeep
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
+import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
-import { until } from '../support/until.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 type Between = (commits: readonly Commit[]) => Promise<void>

@@ -1,19 +1,18 @@
 // The file of an export: new, whole, and where it was asked for, whatever lies beside it.
 
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { writeTransfer } from '../../src/engine/tools/transfer/file.ts'
 import { added, counter } from '../support/definitions.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-export-'))
+  folder = temporaryFolder('export')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 onEveryStore(
   'G15 an export',

@@ -13,7 +13,7 @@ import { checkStore } from '../../src/operations/doctor.ts'
 import { failingTimelines } from '../../src/operations/failures.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { Metrics } from '../../src/server/metrics.ts'
-import { until } from '../support/until.ts'
+import { pause, until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const soon = { backoff: 1, backoffMax: 5, jitter: 0 }
@@ -88,7 +88,7 @@ onEveryStore('failure notes', (world) => {
           partitions: () => own,
           close: async () => undefined,
           async read() {
-            await new Promise((resolve) => setTimeout(resolve, 5))
+            await pause(5)
             if (signal.aborted) return null
             n += 1
             return { partition: own[0]!, values: [n], position: n }

@@ -13,6 +13,7 @@ import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { describeTimeline } from '../../src/operations/describe.ts'
 import { forkAt } from '../../src/operations/fork.ts'
 import { added, counter } from '../support/definitions.ts'
+import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -133,7 +134,7 @@ onEveryStore('forks with edits', (world) => {
     await rp.run(stuck, { id: 'a' })
     const timeline = 'workflow/stuck/a'
     let seq = 0
-    while (!(await own0(rp, timeline)).includes('retry')) await new Promise((resolve) => setTimeout(resolve, 5))
+    await until(async () => (await own0(rp, timeline)).includes('retry'))
     seq = (await rp.head(timeline))!.seq
     const handle = await rp.open(counter, 'x')
     await handle.append([added(1)])

@@ -20,6 +20,7 @@ import { controller, informer, resource } from '../../src/layers/resource/index.
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { newGate } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const verbs = ['id', 'timeline', 'coordinate', 'effects', 'checkpoint', 'close'] as const
@@ -135,10 +136,7 @@ onEveryStore(
     it('started() of everything that runs gives its handle when the work has begun', async () => {
       const rp = await (await world()).engine()
       const folder = mkdtempSync(join(tmpdir(), 'reprise-started-'))
-      let isDone: () => void = () => undefined
-      const done = new Promise<void>((resolve) => {
-        isDone = resolve
-      })
+      const { opened: done, open: isDone } = newGate()
       const program = exec('sleeper', { command: ['sleep', '60'], state: folder })
       const running = {
         job: rp.run(job('papers', { source: ['a'], key: (each) => each, each: () => done })),
@@ -170,10 +168,7 @@ onEveryStore(
     it('started() rejects with the reason where the work cannot begin, and stops waiting when its signal fires', async () => {
       const w = await world()
       const [rp, other] = [await w.engine(), await w.engine()]
-      let isDone: () => void = () => undefined
-      const done = new Promise<void>((resolve) => {
-        isDone = resolve
-      })
+      const { opened: done, open: isDone } = newGate()
       const definition = migrations('schema', { steps: [{ id: '1', run: () => done }] })
       const first = await rp.run(definition).started()
       await expect(other.run(definition, { wait: 0 }).started()).rejects.toMatchObject({ code: 'OWNED' })

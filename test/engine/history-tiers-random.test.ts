@@ -2,20 +2,18 @@
 // rollbacks at any sequence, deletions, and an engine opened anew. Whatever happened, every timeline has exactly the
 // entries that a list in memory says, and verify finds nothing. Repeat one with HISTORY_SEED=n.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { seeded } from '../support/seeded.ts'
 import { storeUrls } from '../support/store-urls.ts'
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-history-'))
+  folder = temporaryFolder('history')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 type Noted = { readonly type: 'noted'; readonly n: number }
 const notes = timeline('notes', {

@@ -3,22 +3,21 @@
 // store.
 
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { forwardBlobs } from '../../src/core/store/forward.ts'
 import type { Blobs } from '../../src/core/store/ports.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { type Options, open, type Reprise, timeline } from '../../src/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-history-'))
+  folder = temporaryFolder('history')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 type Added = { readonly type: 'added'; readonly by: number; readonly text: string }
 const counter = timeline('counter', {

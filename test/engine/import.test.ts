@@ -2,8 +2,6 @@
 // where it stopped, whichever commit it died in.
 
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import type { Commit } from '../../src/core/store/ports.ts'
@@ -11,6 +9,7 @@ import { open } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { programPath } from '../support/programs.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
@@ -25,15 +24,14 @@ const counter = timeline('counter', {
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-import-'))
+  folder = temporaryFolder('import')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 async function until(isDone: () => Promise<boolean>): Promise<void> {
   const end = Date.now() + 90_000
   while (!(await isDone())) {
     if (Date.now() > end) throw new Error('waited too long')
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
   }
 }
 

@@ -2,10 +2,8 @@
 // the place of the original, in whatever namespace, and an import under its own id too: the same intents keep their keys. A
 // copy of a store and an import under another id live beside the original: all their keys are others.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { job } from '../../src/layers/job/index.ts'
@@ -13,11 +11,10 @@ import { pipeline, type Source, sendSink } from '../../src/layers/pipeline/index
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
 import { added, counter } from '../support/definitions.ts'
-import { until } from '../support/until.ts'
+import { pause, temporaryFolder, until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-carried-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('carried')
 let files = 0
 const newFile = () => join(folder, `${++files}.file`)
 
@@ -30,7 +27,7 @@ function numbers(upTo: number, isEnd: boolean): Source<number> {
       return {
         partitions: () => ['all'],
         async read() {
-          await new Promise((resolve) => setTimeout(resolve, 1))
+          await pause(1)
           if (at < upTo) return { partition: 'all', values: [++at], position: at }
           return isEnd ? null : { partition: 'all', values: [], position: at }
         },

@@ -2,8 +2,7 @@
 // namespaces, stores, lives of an id, forks and rollbacks; an intent keeps its key over kills and restores. Bugs that are
 // planted in the derivation are found.
 
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'
@@ -14,16 +13,16 @@ import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.
 import { openSqlite } from '../../src/stores/sqlite/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 
 let folder = ''
 const opened: Reprise[] = []
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-keys-'))
+  folder = temporaryFolder('keys')
 })
 afterEach(async () => {
   await closeAll()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 async function closeAll(): Promise<void> {

@@ -1,8 +1,7 @@
 // A tool that lacks what the application has (the folder of the chunks, keys, classes, limits) cannot tell: it marks
 // nothing, and the application opens its own healthy timeline as before. A mark that was made wrongly is taken back.
 
-import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import type { ManifestId } from '../../src/core/coordinate.ts'
@@ -11,6 +10,7 @@ import { type Options, open, openStore } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { timeline } from '../../src/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
@@ -47,9 +47,8 @@ const book = timeline('book', { ...folding, retain: { checkpoints: 2, history: '
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-lacking-'))
+  folder = temporaryFolder('lacking')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
   let url: string

@@ -1,18 +1,16 @@
 // A state that takes long to load tells how far it is, by what was read of its checkpoint and replayed of its history, and the
 // event loop goes on turning.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { open } from '../../src/engine/api/open.ts'
 import { timeline } from '../../src/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-loading-'))
+  folder = temporaryFolder('loading')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 let isSlow = false
 

@@ -1,11 +1,11 @@
 // State has versions too: where there is no history to rebuild it from, a migration makes old state into today's.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { Keyed, timeline } from '../../src/index.ts'
 import { aggregate } from '../../src/layers/events/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -39,7 +39,7 @@ afterEach(() => {
 
 onEveryStore('migrations of state', (world) => {
   it('A5.4 A9.3: a savepoint of the state alone is opened by new code with a migration, and goes on', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-state-'))
+    const folder = temporaryFolder('state')
     folders.push(folder)
     const path = join(folder, 'counter.savepoint')
     const rp = await (await world()).engine()

@@ -2,8 +2,6 @@
 // PostgreSQL. What is moved goes on there with what it waited for, and can no longer be written to where it was.
 
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -21,6 +19,7 @@ import { stateStore, table } from '../../src/layers/table/index.ts'
 import { queue, type WorkflowDefinition, workflow, workflowKind } from '../../src/layers/workflow/index.ts'
 import { openPostgres } from '../../src/stores/postgres/index.ts'
 import { openSqlite } from '../../src/stores/sqlite/index.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
@@ -31,14 +30,13 @@ let schema: string
 let engines: Reprise[]
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-move-'))
+  folder = temporaryFolder('move')
   schema = newSchemaName()
   engines = []
 })
 afterEach(async () => {
   for (const engine of engines.reverse()) await engine.close()
   await dropSchema(inject('postgresUrl'), schema)
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const places = {
@@ -57,7 +55,7 @@ async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + 90_000
   while (!(await isDone())) {
     if (Date.now() > end) throw new Error('waited too long')
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
   }
 }
 

@@ -1,12 +1,12 @@
 // A file that is moved away under an open store, and back: what was answered STORE_MOVED may be stored. So a handle says that
 // from then on, and whoever opens the timeline again sees what happened and goes on.
 
-import { mkdtempSync, renameSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { renameSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
 const counter = timeline('counter', {
   initial: () => ({ total: 0 }),
@@ -16,9 +16,8 @@ const note = save<number>('note')
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-moved-'))
+  folder = temporaryFolder('moved')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 function move(from: string, to: string): void {
   for (const end of ['', '-wal', '-shm', '-ack']) renameSync(join(folder, from + end), join(folder, to + end))

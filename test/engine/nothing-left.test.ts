@@ -1,12 +1,12 @@
 // What open() refuses leaves nothing behind: no database, no schema, no folder. Every option is looked at before anything is
 // opened.
 
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, inject, it } from 'vitest'
+import { beforeEach, expect, inject, it } from 'vitest'
 import { type Options, open } from '../../src/engine/api/open.ts'
 import { timeline } from '../../src/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { newSchemaName, query } from '../support/schema.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -19,9 +19,8 @@ const big = timeline('big', {
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-nothing-'))
+  folder = temporaryFolder('nothing')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const wrong: Readonly<Record<string, unknown>> = {
   'blobs that are no folder': { blobs: 'ftp://chunks' },

@@ -11,6 +11,7 @@ import * as memos from '../../src/layers/memo/index.ts'
 import * as migrating from '../../src/layers/migrate/index.ts'
 import * as pipelines from '../../src/layers/pipeline/index.ts'
 import * as workflows from '../../src/layers/workflow/index.ts'
+import { pause, until } from '../support/fixture.ts'
 import { handClock } from '../support/hand-clock.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -56,7 +57,7 @@ const models: Readonly<Record<string, EntryRun>> = {
       const { status } = await run.status()
       if (status === 'failed') return 'done'
       if (status === 'stuck') return 'failed'
-      await new Promise((resolve) => setTimeout(resolve, 5))
+      await pause(5)
     }
   },
   async 'a tool of an agent'(rp, call, retry) {
@@ -193,11 +194,11 @@ onEveryStore(
       rp.work([target, watching])
       await events.sendCommand(hostOf(rp), events.commandTo(target, 't', 'set', 1))
       // The second is sent when the first was refused: a delivery that pauses lets others pass.
-      while (refused.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+      await until(() => refused.length !== 0)
       await events.sendCommand(hostOf(rp), events.commandTo(target, 't', 'set', 2))
       const held = await rp.open(target, 't')
       while (held.state.n !== 2) {
-        await new Promise((resolve) => setTimeout(resolve, 5))
+        await pause(5)
         await held.refresh()
       }
       expect(refused).toEqual(['no'])
@@ -215,13 +216,13 @@ onEveryStore(
           const running = models[name]!(rp, call, { attempts: 1 })
           running.catch(() => undefined)
           // Begun by another: it is not made before its time.
-          await new Promise((resolve) => setTimeout(resolve, 30))
+          await pause(30)
           if (process > 1) expect(made()).toBe(process - 1)
           // The store's clock goes by itself: what passed in the process before has not passed there.
           if (process > 1) time.pass(7_200_000 * (process - 1))
           await vi.waitFor(() => expect(made()).toBe(process), 120_000)
           if (process === 3) expect(await running).toBe('done')
-          await new Promise((resolve) => setTimeout(resolve, 30))
+          await pause(30)
           await rp.close({ grace: 0 })
         }
       },

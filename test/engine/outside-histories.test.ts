@@ -10,7 +10,7 @@ import type { Reprise } from '../../src/index.ts'
 import { agent, readTurn } from '../../src/layers/agent/index.ts'
 import { config } from '../../src/layers/config/index.ts'
 import { informer, resource } from '../../src/layers/resource/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const folders: string[] = []

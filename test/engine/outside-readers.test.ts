@@ -11,8 +11,8 @@ import { feedStart, open, type Reprise } from '../../src/index.ts'
 import { config } from '../../src/layers/config/index.ts'
 import { informer, resource } from '../../src/layers/resource/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { until } from '../support/fixture.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
-import { until } from '../support/until.ts'
 
 const routes = config<string>('routes')
 const sites = resource<{ colour: string }>('sites')

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -104,7 +105,7 @@ onEveryStore('ownership', (world) => {
     const c = await a.open(counter, 'x')
     await c.append(added(1))
     const look = async () => {
-      await new Promise((resolve) => setTimeout(resolve, 5))
+      await pause(5)
       return (await a.workers()).find((row) => row.id === hostOf(a).kernel.worker.id)!
     }
     let row = await look()

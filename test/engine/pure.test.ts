@@ -9,6 +9,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { isReprise, keyed, open, type Reprise, timeline } from '../../src/index.ts'
 import { aggregate, processManager, projection, sqlProjection, tableProjection } from '../../src/layers/events/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
 const cleanups: (() => unknown)[] = []
 afterEach(async () => {
@@ -117,8 +118,7 @@ describe('a fold', () => {
   })
 
   it('is refused in its upcasters and in the migrations of its state', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-pure-'))
-    cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+    const folder = temporaryFolder('pure')
     const url = `sqlite:${join(folder, 'a.db')}`
     const old = timeline('t', { initial: () => ({ n: 0 }), apply: (s, _: { type: 'a' }) => ({ n: s.n + 1 }) })
     const first = await open(url)

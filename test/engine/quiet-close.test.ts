@@ -7,6 +7,7 @@ import { sha256 } from '../../src/engine/base/platform.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { createEngine } from '../../src/store.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 
 test('a claim that finds the store closed is a problem while the engine works, and none once it is closed', async () => {
@@ -29,12 +30,12 @@ test('a claim that finds the store closed is a problem while the engine works, a
   const { dispatcher } = hostOf(rp)
   while (!isLooked) {
     dispatcher.wake()
-    await new Promise((resolve) => setTimeout(resolve, 5))
+    await pause(5)
   }
   problems.length = 0
   const closing = rp.close()
   goOn()
   await closing
-  await new Promise((resolve) => setTimeout(resolve, 20))
+  await pause(20)
   expect(problems).toEqual([])
 })

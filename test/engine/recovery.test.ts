@@ -5,6 +5,7 @@ import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
 import type { Store } from '../../src/store.ts'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
+import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -207,7 +208,7 @@ onEveryStore('recovery', (world) => {
     const f = await first.open(frugal, 'x')
     for (let i = 0; i < 43; i++) await f.append(added(1))
     // A checkpoint that is due is under way; a slow store may need a moment more.
-    while (f.checkpointing.entriesSince >= 5) await new Promise((resolve) => setTimeout(resolve, 2))
+    await until(() => f.checkpointing.entriesSince < 5)
     await first.close()
     const again = await (await w.engine()).open(frugal, 'x')
     expect(again.state.total).toBe(43)

@@ -2,14 +2,14 @@
 // away: no record names it, and history, checkpoints, savepoints, forks, mail, results and exports open without it.
 
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { type Options, open } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName, query } from '../support/schema.ts'
 
@@ -36,11 +36,10 @@ const stock = table<{ count: number }>('stock')
 let folder: string
 let schema: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-rekey-'))
+  folder = temporaryFolder('rekey')
   schema = newSchemaName()
 })
 afterEach(async () => {
-  rmSync(folder, { recursive: true, force: true })
   await dropSchema(inject('postgresUrl'), schema)
 })
 

@@ -12,6 +12,7 @@ import { sha256 } from '../../src/engine/base/platform.ts'
 import { timeline } from '../../src/index.ts'
 import { cells, createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -36,7 +37,7 @@ async function until<T>(ask: () => Promise<T>, holds: (found: T) => boolean): Pr
   for (;;) {
     const found = await ask()
     if (holds(found)) return found
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
   }
 }
 const kinds = (rp: Reprise, kind: string) => rp.log({ kind })
@@ -134,7 +135,7 @@ it('is bounded, and nothing fails or waits because of it', async () => {
       () => rp.log({ kind: 'left-out', limit: 1000 }),
       (all) => all.length === Math.min(round + 1, all.length) && all.some(({ data }) => data === undefined),
     )
-    await new Promise((resolve) => setTimeout(resolve, 130))
+    await pause(130)
   }
   const kept = await rp.log({ limit: 1_000_000 })
   expect(kept.length).toBeLessThanOrEqual(5 * 601)

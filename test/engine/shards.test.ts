@@ -1,9 +1,8 @@
 // Which databases make a set: one that is alone, missing or written in another order.
 
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { RepriseError } from '../../src/core/errors.ts'
 import { forwardStore } from '../../src/core/store/forward.ts'
@@ -13,14 +12,14 @@ import { sha256 } from '../../src/engine/base/platform.ts'
 import { openStore, shardsUrl } from '../../src/engine/storage/open-store.ts'
 import { createWorld, type MemoryWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { openSharded } from '../../src/stores/sharded/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
 let directory: string
 const file = (name: string) => `sqlite:${join(directory, name)}`
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'reprise-set-'))
+  directory = temporaryFolder('set')
 })
-afterEach(() => rmSync(directory, { recursive: true, force: true }))
 
 /** Opens and closes it. */
 async function visit(url: string, options: { readonly readOnly?: boolean; readonly namespace?: string } = {}) {

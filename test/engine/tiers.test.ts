@@ -1,22 +1,21 @@
 // Colder places for the chunks of older checkpoints: what moves where, by which rule, and that nothing is lost on the way,
 // whoever is killed or writes meanwhile. Places are folders here; test/s3 has the same in an object store.
 
-import { mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { toHex } from '../../src/core/coordinate.ts'
 import { forwardBlobs } from '../../src/core/store/forward.ts'
 import type { Blobs } from '../../src/core/store/ports.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { type Options, open, type Reprise } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-tiers-'))
+  folder = temporaryFolder('tiers')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const states = save<{ readonly n: number; readonly text: string }>('state', { keep: 10 })
 const textOf = (n: number) => Array.from({ length: 4000 }, (_, i) => `${n}:${(i * 7919 * n) % 99991}`).join(' ')
@@ -75,7 +74,7 @@ it('A8.3: by age and by size, to the coldest place that a rule names', async () 
   expect(tiers.map(({ moved }) => moved > 0)).toEqual([false, true, false])
   await rp.close()
   const older = await start({ tiers: { warm: { at: join(folder, 'warm'), over: 0 }, cold: { at: cold(), after: 0 } } })
-  await new Promise((resolve) => setTimeout(resolve, 5))
+  await pause(5)
   const then = await older.tiers(moving)
   expect(then.tiers.map(({ moved }) => moved > 0)).toEqual([false, false, true])
   expect(await readAll(older)).toEqual([1, 2, 3])

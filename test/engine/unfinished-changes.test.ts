@@ -2,10 +2,8 @@
 // and after it. Whoever opens the store then finds the change listed until it is resumed or abandoned, or finds the
 // store as it was before or after the change: a half-done change never passes for a whole one.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Store } from '../../src/core/store/ports.ts'
 import { createEngine, type EngineOptions } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
@@ -14,11 +12,11 @@ import { timeline } from '../../src/index.ts'
 import { stateStore } from '../../src/layers/table/index.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { faultyStore } from '../../src/testing/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-unfinished-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('unfinished')
 
 const counter = timeline('counter', {
   initial: () => ({ total: 0 }),

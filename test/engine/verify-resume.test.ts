@@ -3,8 +3,7 @@
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { openSync, statSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -15,6 +14,7 @@ import { unfinishedVerify } from '../../src/engine/tools/verify/watch.ts'
 import { timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
@@ -27,11 +27,10 @@ const code = (expected: string) => expect.objectContaining({ code: expected })
 let folder: string
 let schema: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-verify-'))
+  folder = temporaryFolder('verify')
   schema = newSchemaName()
 })
 afterEach(async () => {
-  rmSync(folder, { recursive: true, force: true })
   await dropSchema(inject('postgresUrl'), schema)
 })
 

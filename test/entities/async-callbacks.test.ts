@@ -16,7 +16,7 @@ import { memo } from '../../src/layers/memo/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'reprise-async-'))
 const file = join(folder, 'account.rp')

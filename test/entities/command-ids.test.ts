@@ -1,17 +1,15 @@
 // Ids of the commands that process managers send: another event at the same coordinate sends another command, and the same event
 // sends the same one.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { feedStart } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { progressFold } from '../../src/engine/feed/position-sink.ts'
 import { aggregate, commandTo, processManager } from '../../src/layers/events/index.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
-import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Paid {
@@ -33,8 +31,7 @@ const transfers = processManager('transfers', {
   from: [account],
   on: { paid: ({ amount }) => commandTo(account, 'bob', 'get', { amount }) },
 })
-const folder = mkdtempSync(join(tmpdir(), 'reprise-command-ids-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('command-ids')
 let files = 0
 const newFile = () => join(folder, `${++files}.file`)
 

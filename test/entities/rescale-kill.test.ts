@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { expect, inject, it } from 'vitest'
+import { newGate, pause } from '../support/fixture.ts'
 import { programPath } from '../support/programs.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
@@ -28,8 +29,6 @@ async function hear(child: ChildProcess, call: (said: Record<string, unknown>) =
   if (code !== null && code !== 0) throw new Error(`a process ended with ${code}: see what it wrote`)
 }
 
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
-
 async function sweep(url: string): Promise<void> {
   const acked = new Map<string, number>()
   let writes = 0
@@ -48,10 +47,7 @@ async function sweep(url: string): Promise<void> {
     while (writes < before + 10 && !isBetween)
       await Promise.race([pause(5), writing.then(() => expect.fail('the writer ended'))])
     const rescaler = start(url, 'rescale', String(1 + ((round * 3 + 1) % 5)))
-    let began = () => {}
-    const isReady = new Promise<void>((resolve) => {
-      began = resolve
-    })
+    const { opened: isReady, open: began } = newGate()
     const rescaling = hear(rescaler, ({ ready, done }) => {
       if (ready) began()
       if (done) rescaled += 1

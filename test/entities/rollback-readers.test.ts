@@ -18,7 +18,7 @@ import { table } from '../../src/layers/table/index.ts'
 import { tells } from '../../src/layers/workflow/history/journal-rows.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const account = aggregate('account', {

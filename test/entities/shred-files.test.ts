@@ -1,14 +1,14 @@
 // After `shred` the key is in no file of the store: neither in the rows that it shared with others, nor in free pages, nor in the
 // write-ahead log. The files are read as bytes.
 
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { existing } from '../../src/engine/history/locate.ts'
 import { recover } from '../../src/engine/history/recover.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { aggregate, personal } from '../../src/layers/events/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 
 const person = aggregate('person', {
@@ -39,7 +39,7 @@ async function keyOf(rp: Reprise, id: string): Promise<Uint8Array> {
 
 describe('shred', () => {
   it('leaves the key in no file, while the store is open, beside other processes and after it is closed', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-shred-'))
+    const folder = temporaryFolder('shred')
     folders.push(folder)
     const url = `sqlite:${join(folder, 'a.db')}`
     const rp = await open(url, { housekeeping: false })
@@ -72,7 +72,7 @@ describe('shred', () => {
   })
 
   it('finishes what a process that was killed in between has begun', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-shred-'))
+    const folder = temporaryFolder('shred')
     folders.push(folder)
     const rp = await open(`sqlite:${join(folder, 'a.db')}`, { housekeeping: false })
     const handle = await rp.open(person, 'ann')

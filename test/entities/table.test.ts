@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { table } from '../../src/layers/table/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -77,7 +78,7 @@ onEveryStore('table', (world) => {
     const take = (key: string) =>
       t.transaction(async (tx) => {
         const sum = [...tx.entries({ from: 'p', to: 'r' })].reduce((total, [, n]) => total + n, 0)
-        await new Promise((resolve) => setTimeout(resolve, 2))
+        await pause(2)
         if (sum < 2) return false
         tx.set(key, tx.get(key)! - 1)
         return true

@@ -2,17 +2,15 @@
 // when nobody interrupts them.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { bin } from '../cli/support.ts'
-import { until } from '../support/until.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 
 const examples = fileURLToPath(new URL('../../examples/any-program', import.meta.url))
-const folder = mkdtempSync(join(tmpdir(), 'reprise-exec-examples-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('exec-examples')
 
 const hasPython = spawnSync('python3', ['--version']).status === 0
 const hasNumpy = hasPython && spawnSync('python3', ['-c', 'import numpy']).status === 0

@@ -3,25 +3,22 @@
 // write, on every store: REPRISE_EXEC_ROUNDS=20.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { bin } from '../cli/support.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 import { seeded } from '../support/seeded.ts'
 import { storeUrls } from '../support/store-urls.ts'
-import { until } from '../support/until.ts'
 
 const writer = fileURLToPath(new URL('../programs/exec-writer.mjs', import.meta.url))
 const rounds = Number(process.env.REPRISE_EXEC_ROUNDS ?? 0)
 const seed = Number(process.env.REPRISE_SEED ?? 1)
-const folder = mkdtempSync(join(tmpdir(), 'reprise-exec-kills-'))
+const folder = temporaryFolder('exec-kills')
 const children: ChildProcess[] = []
 afterAll(() => {
   for (const child of children) child.kill('SIGKILL')
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const kinds = ['program', 'supervisor', 'both', 'term'] as const

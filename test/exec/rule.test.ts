@@ -2,9 +2,8 @@
 // a marker) and wherever it pauses, what is captured is whole. More writers: REPRISE_EXEC_WRITERS=200.
 
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { appendFile, open as openFile, rename, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -19,11 +18,12 @@ import type { CaptureWhen } from '../../src/layers/exec/entries.ts'
 import { type CapturedTree, wantedFiles } from '../../src/layers/exec/file-set.ts'
 import { execKind } from '../../src/layers/exec/model.ts'
 import { writtenNow } from '../../src/layers/exec/processes.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 import { seeded } from '../support/seeded.ts'
 
 const writers = Number(process.env.REPRISE_EXEC_WRITERS ?? 3)
 const seed = Number(process.env.REPRISE_SEED ?? 1)
-const folder = mkdtempSync(join(tmpdir(), 'reprise-exec-rule-'))
+const folder = temporaryFolder('exec-rule')
 let rp: Reprise
 beforeAll(async () => {
   rp = await open('memory:', { housekeeping: false })
@@ -31,13 +31,11 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await rp.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const isLinux = process.platform === 'linux'
 if (!isLinux) console.log('skipped: which files are open for writing is known on Linux only')
 
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 const digest = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 function bytesOf(step: number, chance: () => number): Buffer {

@@ -24,6 +24,7 @@ import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
 import { upload } from '../../src/layers/upload/index.ts'
 import { describeTimeline } from '../../src/operations/describe.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
+import { newGate } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
@@ -82,8 +83,7 @@ const plays: Record<string, Play> = {
   },
   async informer(rp, name) {
     await plays.resource!(rp, name)
-    let handled: () => void = () => undefined
-    const first = new Promise<void>((resolve) => (handled = resolve))
+    const { opened: first, open: handled } = newGate()
     const of = resource<{ n: number }>(name)
     const opened = await rp.open(informer(`sees-${name}`, { of, handle: async () => handled() }))
     await Promise.race([first, new Promise((resolve) => setTimeout(resolve, 50))])

@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
 import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer, consumerLag } from '../../src/layers/job/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -110,7 +111,7 @@ onEveryStore(
       await engine.run(once).result()
       await (await engine.open(account, 'alice')).do('add', 2)
       engine.work([once])
-      await new Promise((resolve) => setTimeout(resolve, 50))
+      await pause(50)
       expect([seen, (await engine.head('job/once'))!.status]).toEqual([[1], 'completed'])
     })
   },

@@ -1,10 +1,8 @@
 // Keys of consumers belong to the entry: its timeline, its sequence, and what it is. Its place in the feed is no part of them,
 // since a restored store has every entry at another place.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { intentKey } from '../../src/core/history/identity.ts'
 import { feedStart } from '../../src/core/store/ports.ts'
@@ -14,11 +12,11 @@ import { consumer, readLetters, redriveLetters } from '../../src/layers/job/inde
 import { jobFold } from '../../src/layers/job/state.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-entry-keys-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('entry-keys')
 let files = 0
 const newFile = () => join(folder, `${++files}.file`)
 

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { job } from '../../src/layers/job/index.ts'
+import { pause } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const numbers = (count: number) => Array.from({ length: count }, (_, i) => i)
@@ -22,7 +23,7 @@ onEveryStore(
         each: async () => {
           inFlight += 1
           most = Math.max(most, inFlight)
-          await new Promise((resolve) => setTimeout(resolve, 1))
+          await pause(1)
           inFlight -= 1
         },
       })

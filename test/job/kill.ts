@@ -8,6 +8,7 @@ import { open } from '../../src/index.ts'
 import { exportProgress } from '../../src/layers/job/index.ts'
 import { wrongIn } from '../support/outside.ts'
 import { programPath } from '../support/programs.ts'
+import { pause } from '../support/waiting.ts'
 
 const program = programPath('job-worker')
 
@@ -142,8 +143,4 @@ class Worker {
       }),
     )
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
 }

@@ -6,7 +6,7 @@ import type { Store } from '../../src/core/store/ports.ts'
 import { RepriseError } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { collectSink, generatedSource, pipeline } from '../../src/layers/pipeline/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Outage {

@@ -7,6 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, inject, it } from 'vitest'
+import { pause } from '../support/fixture.ts'
 import { programPath } from '../support/programs.ts'
 import { newSchemaName } from '../support/schema.ts'
 
@@ -55,7 +56,7 @@ async function comeAndGo(url: string, folder: string): Promise<{ starts: Start[]
   const isAtWork = async (child: ChildProcess, count = 1) => {
     const own = String(child.pid)
     while (startsIn(ledger).filter((each) => each.process === own).length < count && errors === '') {
-      await new Promise((resolve) => setTimeout(resolve, 20))
+      await pause(20)
     }
   }
   const first = start()

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { job, stopJob } from '../../src/layers/job/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -46,7 +47,7 @@ onEveryStore(
           concurrency: 2,
           each: async (item: string) => {
             seen.push(item)
-            await new Promise((resolve) => setTimeout(resolve, 4))
+            await pause(4)
           },
         })
       const engines = [await at.engine({ worker: 'one' }), await at.engine({ worker: 'two' })]
@@ -92,7 +93,7 @@ onEveryStore(
           each: async (item: string) => {
             seen.push(item)
             by[who] = (by[who] ?? 0) + 1
-            await new Promise((resolve) => setTimeout(resolve, 8))
+            await pause(8)
           },
         })
       const by: Record<string, number> = {}

@@ -2,16 +2,15 @@
 
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { checkHermetic } from '../../src/layers/memo/check.ts'
 import { command } from '../../src/layers/memo/index.ts'
 import { guiltyOnes } from '../../src/layers/memo/search.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
-const home = mkdtempSync(join(tmpdir(), 'reprise-hermetic-'))
-afterAll(() => rmSync(home, { recursive: true, force: true }))
+const home = temporaryFolder('hermetic')
 
 /** The programs that the commands here need, and no strace. */
 const bare = join(home, 'bin')

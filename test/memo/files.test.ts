@@ -12,15 +12,14 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { FileDigests } from '../../src/layers/memo/files.ts'
 import { SeenFolders } from '../../src/layers/memo/seen-folders.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-files-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder('files')
 
 const limits = { treeDepth: 10, treeNames: 100 }
 

@@ -2,18 +2,17 @@
 // becomes visible, and right after that. The other one ends with all of it, and computes it only if it was not there.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { programPath } from '../support/programs.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-killed-'))
+const folder = temporaryFolder('killed')
 const children: ChildProcess[] = []
 afterAll(() => {
   for (const child of children) child.kill('SIGKILL')
-  rmSync(folder, { recursive: true })
 })
 
 function start(store: string, log: string, where: string) {

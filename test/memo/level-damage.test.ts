@@ -1,8 +1,7 @@
 // What comes from another level is used only if all of it is as it was sent.
 
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -14,7 +13,8 @@ import { readFrame, writeFrame } from '../../src/layers/memo/frame.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
 import { keyOf } from '../../src/layers/memo/key.ts'
 import { isOutput } from '../../src/layers/memo/output-rules.ts'
-import { cleanups, filled, machine, pieces, Shelf, squaring } from './level-support.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
+import { filled, machine, pieces, Shelf, squaring } from './level-support.ts'
 
 describe('what comes from a level', () => {
   it('B9: changed, cut off or prolonged, it is a miss, never a wrong answer', async () => {
@@ -96,7 +96,7 @@ describe('what comes from a level', () => {
     const shelf = await filled()
     const young = await (await machine()).open(squaring(shelf, [], { ttl: '2h' }))
     expect((await young.recall([3])).from).toBe('remote')
-    await new Promise((resolve) => setTimeout(resolve, 5))
+    await pause(5)
     const old = await (await machine()).open(squaring(shelf, [], { ttl: 1 }))
     expect((await old.recall([3])).from).toBe('computed')
     await old.close()
@@ -170,8 +170,7 @@ describe('what comes from a level', () => {
     for (const path of wrong)
       expect([path, isOutput(['dist/**', 'one.txt', '!dist/*.log'], path)]).toEqual([path, false])
     const shelf = new Shelf()
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-levels-'))
-    cleanups.push(() => rmSync(folder, { recursive: true }))
+    const folder = temporaryFolder('levels')
     const make = (outputs: readonly string[]) =>
       command('write', {
         cmd: 'mkdir -p dist; echo x > dist/a; echo y > b',
@@ -208,8 +207,7 @@ describe('what comes from a level', () => {
 
   it('B9: an entry whose files are not those it lists is computed anew, and nothing of it is put in place', async () => {
     const shelf = new Shelf()
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-levels-'))
-    cleanups.push(() => rmSync(folder, { recursive: true }))
+    const folder = temporaryFolder('levels')
     const cmd = 'mkdir -p dist; printf true > dist/a; echo run >> runs.log'
     const make = () =>
       command('write', { cmd, directory: folder, inputs: [], outputs: ['dist/**'], clean: true, remote: shelf })

@@ -6,6 +6,7 @@ import { defaultLimits } from '../../src/core/limits.ts'
 import { GuardedLevel } from '../../src/engine/tools/cache/guarded-level.ts'
 import { writeFrame } from '../../src/layers/memo/frame.ts'
 import { type CacheLevel, LevelError, memo, type RemoteLevel } from '../../src/layers/memo/index.ts'
+import { newGate, pause } from '../support/fixture.ts'
 import { handClock } from '../support/hand-clock.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -59,7 +60,7 @@ describe('a level that fails', () => {
       for await (const _ of halting.body);
     })()
     reading.catch(() => undefined)
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
     pass(5001)
     await expect(reading).rejects.toThrow('did not answer in time')
     halting.settle(await reading.catch((error) => error))
@@ -100,10 +101,7 @@ describe('a level that fails', () => {
   it('one that sends much at once is not taken for one that stands still', async () => {
     for (const pieceBytes of [1 << 20, 0]) {
       let isTaken = false
-      let go: () => void = () => undefined
-      const gate = new Promise<void>((resolve) => {
-        go = resolve
-      })
+      const { opened: gate, open: go } = newGate()
       const bulky: CacheLevel = {
         ...{ name: 'bulky', pieceBytes },
         access: async () => ({ scope: 'main', mayWrite: true }),
@@ -130,10 +128,7 @@ describe('a level that fails', () => {
     const shelf = new Shelf()
     let most = 0
     let now = 0
-    let release: () => void = () => undefined
-    const gate = new Promise<void>((resolve) => {
-      release = resolve
-    })
+    const { opened: gate, open: release } = newGate()
     shelf.onPut = async () => {
       now += 1
       most = Math.max(most, now)
@@ -202,7 +197,7 @@ describe('streams', () => {
   const standing = async (count: () => number) => {
     for (let last = -1; last !== count(); ) {
       last = count()
-      await new Promise((resolve) => setTimeout(resolve, 50))
+      await pause(50)
     }
     return count()
   }
@@ -210,10 +205,7 @@ describe('streams', () => {
   it('are sent as the other side takes them, and taken as this store takes them', async () => {
     const shelf = new Shelf()
     const { put } = shelf
-    let go: () => void = () => undefined
-    const gate = new Promise<void>((resolve) => {
-      go = resolve
-    })
+    const { opened: gate, open: go } = newGate()
     let taken = 0
     shelf.put = async (key, body) => {
       const slow = async function* () {
@@ -261,10 +253,7 @@ describe('streams', () => {
     const other = await machine()
     const store = hostOf(other).kernel.store.blobs
     const before = { put: store.put }
-    let admit: () => void = () => undefined
-    const door = new Promise<void>((resolve) => {
-      admit = resolve
-    })
+    const { opened: door, open: admit } = newGate()
     store.put = async (...given) => {
       await door
       return await before.put.apply(store, given)

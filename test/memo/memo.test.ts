@@ -1,10 +1,9 @@
 // Remembered results on every store: what is in the key, what is not, who computes, and what is never given.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { Codec } from '../../src/core/codec/codec.ts'
 import { sha256, systemClock } from '../../src/engine/base/platform.ts'
 import { forgetUnused } from '../../src/engine/tools/cache/retention.ts'
@@ -13,11 +12,11 @@ import { entryId, memoCache } from '../../src/layers/memo/entry.ts'
 import { folderDigest, treeDigest } from '../../src/layers/memo/file-list.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { keyOf } from '../../src/layers/memo/key.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-memo-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder('memo')
 
 /** Counts how often it ran. */
 function counting<Result>(result: (n: number) => Result) {
@@ -57,7 +56,7 @@ onEveryStore('memo', (world) => {
     expect(await here.forget()).toBe(true)
     const waiting = here.call()
     waiting.catch(() => undefined)
-    while (thrown.length > 0) await new Promise((resolve) => setTimeout(resolve, 2))
+    await until(() => thrown.length <= 0)
     await here.close()
     await expect(waiting).rejects.toMatchObject({ code: 'CLOSED' })
     const again = await engine.open(memo('later', { version: 1, errors: '1h', run }))

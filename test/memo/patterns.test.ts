@@ -2,15 +2,14 @@
 
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
 import { anchoredAll, Unmatched } from '../../src/layers/memo/patterns.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
-const home = mkdtempSync(join(tmpdir(), 'reprise-patterns-'))
-afterAll(() => rmSync(home, { recursive: true, force: true }))
+const home = temporaryFolder('patterns')
 
 function project(files: Readonly<Record<string, string>>): string {
   const folder = mkdtempSync(join(home, 'p-'))

@@ -11,6 +11,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { bin, cli } from '../cli/support.ts'
 import { type Cleanups, placeOn, startServe } from '../server/serving.ts'
+import { newGate } from '../support/fixture.ts'
 
 const cleanups: Cleanups = []
 afterEach(async () => {
@@ -56,10 +57,7 @@ const isBuilt = (folder: string) => {
 
 /** Passes on what it is asked, but of a result only the first half. */
 async function halving(port: number): Promise<{ readonly port: number; readonly isHalfway: Promise<void> }> {
-  let halfway: () => void = () => undefined
-  const isHalfway = new Promise<void>((resolve) => {
-    halfway = resolve
-  })
+  const { opened: isHalfway, open: halfway } = newGate()
   const server = createServer(async ({ url = '', headers }, outgoing) => {
     const { authorization = '' } = headers
     const answer = await fetch(`http://127.0.0.1:${port}${url}`, { headers: { authorization } })

@@ -7,8 +7,8 @@ import { timelineId } from '../../src/core/coordinate.ts'
 import { keptInterval } from '../../src/engine/checkpoint/timing.ts'
 import { open } from '../../src/index.ts'
 import { collectSink, count, generatedSource, pipeline } from '../../src/layers/pipeline/index.ts'
+import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
-import { until } from '../support/until.ts'
 
 it('recoverWithin makes checkpoints by the budget, and measures what decides when the next one is due', async () => {
   const rp = await open('memory:')

@@ -15,7 +15,7 @@ import {
 } from '../../src/layers/pipeline/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { openMemory } from '../../src/stores/memory/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 
 const opened: Reprise[] = []
 afterEach(async () => {

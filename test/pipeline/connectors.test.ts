@@ -1,7 +1,6 @@
 // Sources and sinks that come with the package: where they stand after a restart, and what they do with what is wrong.
 
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { appendFileSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { open, type Reprise, timeline } from '../../src/index.ts'
@@ -22,26 +21,22 @@ import {
   sendSink,
   valueSource,
 } from '../../src/layers/pipeline/index.ts'
+import { pause, temporaryFolder, until } from '../support/fixture.ts'
 
 let folder: string
 let rp: Reprise
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-connectors-'))
+  folder = temporaryFolder('connectors')
   rp = await open('memory:')
 })
 afterEach(async () => {
   await rp.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const copying = <T>(source: Source<T>, sink: Sink<T>) =>
   pipeline('copying', (p) => {
     p.from('in', source).to('out', sink)
   })
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5))
-}
 
 /** Runs until the sink shows so many, then stops with a savepoint. */
 async function some<T>(
@@ -86,7 +81,7 @@ describe('files as sources', () => {
     const run = await rp.run(copying(lineSource(path, { follow: 1 }), out), { checkpoint: { every: 1 } }).started()
     for (const added of ['three\n', 'four\n']) {
       await until(() => out.values.length >= 2)
-      await new Promise((resolve) => setTimeout(resolve, 50))
+      await pause(50)
       appendFileSync(path, added)
     }
     await until(() => out.values.includes('four'))
@@ -235,7 +230,7 @@ describe('sending', () => {
     let failures = 2
     const sink = sendSink<number>(
       async (n, { key }) => {
-        await new Promise((resolve) => setTimeout(resolve, 1))
+        await pause(1)
         if (n === 3 && failures-- > 0) throw new Error('not now')
         sent.push([key, n])
       },

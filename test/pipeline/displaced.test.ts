@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { generatedSource, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const never = () => new Promise<never>(() => undefined)
@@ -39,7 +39,7 @@ onEveryStore('a displaced run', (world) => {
           partitions: () => ['0'],
           close: async () => undefined,
           async read() {
-            while (isHeld) await new Promise((resolve) => setTimeout(resolve, 5))
+            await until(() => !isHeld)
             return { partition: '0', values: [n++], position: n }
           },
         }

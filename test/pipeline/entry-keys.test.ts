@@ -1,10 +1,8 @@
 // Keys of records that a pipeline reads from the feed of its store belong to the entry, not to its place in the feed: a restored
 // store has the same entries in another order.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { timelineId, toHex } from '../../src/core/coordinate.ts'
 import { intentKey } from '../../src/core/history/identity.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
@@ -12,11 +10,11 @@ import { sha256 } from '../../src/engine/base/platform.ts'
 import { StateTimeline } from '../../src/engine/writing/state-timeline.ts'
 import { entrySource, pipeline, sendSink } from '../../src/layers/pipeline/index.ts'
 import { added, counter } from '../support/definitions.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-entry-keys-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('entry-keys')
 let files = 0
 const newFile = () => join(folder, `${++files}.file`)
 

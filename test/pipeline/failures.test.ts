@@ -19,6 +19,7 @@ import {
 import { act } from '../../src/operations/act.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { discard, finalOf, lettersOf } from '../../src/operations/letters.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 /** Never ends by itself. */
@@ -41,10 +42,6 @@ function endless<T>(first: readonly T[]): Source<T> {
       }
     },
   }
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5))
 }
 
 describe('a poison record', () => {

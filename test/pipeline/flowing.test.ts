@@ -8,6 +8,7 @@ import { open, type Reprise } from '../../src/index.ts'
 import { collectSink, count, pipeline, type Source, tumbling } from '../../src/layers/pipeline/index.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
+import { pause } from '../support/fixture.ts'
 
 const folders: string[] = []
 const engines: Reprise[] = []
@@ -72,7 +73,7 @@ async function until<T>(read: () => Promise<T>, isMet: (value: T) => boolean): P
   for (;;) {
     const value = await read()
     if (isMet(value)) return value
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await pause(10)
   }
 }
 

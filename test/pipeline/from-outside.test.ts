@@ -6,7 +6,7 @@ import type { Reprise } from '../../src/index.ts'
 import { collectSink, generatedSource, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
 import { act, mayAct } from '../../src/operations/act.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
-import { until } from '../support/until.ts'
+import { pause, until } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const slowly = (isSlow = true): Source<number> => ({
@@ -16,7 +16,7 @@ const slowly = (isSlow = true): Source<number> => ({
       partitions: () => reader.partitions(),
       close: () => reader.close(),
       async read() {
-        await new Promise((resolve) => setTimeout(resolve, 5))
+        await pause(5)
         return context.signal.aborted ? null : reader.read(2)
       },
     }

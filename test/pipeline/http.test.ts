@@ -18,6 +18,7 @@ import {
 import { table } from '../../src/layers/table/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
+import { until } from '../support/fixture.ts'
 
 let rp: Reprise
 beforeEach(async () => {
@@ -27,10 +28,6 @@ afterEach(async () => await rp.close())
 
 const posting = (body: string | Uint8Array, headers: Record<string, string> = {}) =>
   new Request('http://localhost/orders', { method: 'POST', body, headers })
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5))
-}
 
 describe('posts as a source', () => {
   it('are durable when they are answered, and read once though they are sent twice', async () => {

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { pipeline, type Source, sendSink } from '../../src/layers/pipeline/index.ts'
-import { until } from '../support/until.ts'
+import { pause, until } from '../support/fixture.ts'
 
 interface Timed {
   readonly id: string
@@ -23,7 +23,7 @@ function given(all: readonly Timed[], size: number, isOpen: () => boolean): Sour
       return {
         partitions: () => ['0'],
         async read(max) {
-          await new Promise((resolve) => setTimeout(resolve, 1))
+          await pause(1)
           if (!isOpen()) return { partition: '0', values: [], position: at }
           if (at >= all.length) return null
           const values = all.slice(at, at + Math.min(size, max))

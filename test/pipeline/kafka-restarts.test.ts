@@ -9,9 +9,9 @@ import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 import type { Duration } from '../../src/core/duration.ts'
 import { open } from '../../src/index.ts'
 import { count, json, type KeyedResult, pipeline, type Sink, type SinkWriter } from '../../src/layers/pipeline/index.ts'
+import { until } from '../support/fixture.ts'
 import { createTopic } from '../support/kafka-topics.ts'
 import { kafkaJars, type RunningPart, startKafka } from '../support/parts.ts'
-import { until } from '../support/until.ts'
 
 const jars = kafkaJars()
 const keys = 3

@@ -14,8 +14,8 @@ import { collectSink, json, keyValue, pipeline, type Source } from '../../src/la
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
 import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
+import { until } from '../support/fixture.ts'
 import { kafkaJars, type RunningPart, startKafka } from '../support/parts.ts'
-import { until } from '../support/until.ts'
 
 const kills = amount('REPRISE_PIPELINE_KILLS', 2)
 const seed = amount('REPRISE_CRASH_SEED', 7)

@@ -5,6 +5,7 @@
 import { expect, it } from 'vitest'
 import { count, pipeline, type Source, sendSink, tumbling, valueSource } from '../../src/layers/pipeline/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
+import { pause, until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Given {
@@ -32,7 +33,7 @@ function jumbled(name: string, partitions: number): Source<Given> {
       return {
         partitions: () => own,
         async read(max) {
-          await new Promise((resolve) => setTimeout(resolve, 1))
+          await pause(1)
           const left = own.filter((each) => next.get(each)! < perPartition)
           if (left.length === 0) return null
           const partition = left[Math.floor(chance() * left.length)]!
@@ -108,7 +109,7 @@ onEveryStore(
           },
         )
         const isOn = () => attempt === 6 || ledgers.send.calls.length < before + 60
-        while (status === '' && isOn()) await new Promise((resolve) => setTimeout(resolve, 1))
+        await until(() => status !== '' || !isOn())
         // Nothing more is noted: what came after the last checkpoint is done again.
         if (status === '') await run.cancel()
         await ended

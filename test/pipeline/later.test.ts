@@ -17,6 +17,7 @@ import {
   valueState,
   type WindowResult,
 } from '../../src/layers/pipeline/index.ts'
+import { newGate } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Visit {
@@ -181,10 +182,7 @@ describe('a dead letter goes back to where it came from', () => {
   it('to the stream that is told, not to the records that meet it', async () => {
     const rp = await open('memory:')
     let isMended = false
-    let release = () => {}
-    const opened = new Promise<void>((resolve) => {
-      release = resolve
-    })
+    const { opened, open: release } = newGate()
     const out = collectSink<readonly [number, number | undefined]>()
     const sum = reduce<number>((a, b) => {
       if (b === 5 && !isMended) throw new Error('five is bad')

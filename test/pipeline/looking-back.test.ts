@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { collectSink, comparePipelineState, count, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 
 /** Numbers from 0, as far as it is let. */
 function numbers(gate: { until: number }): Source<number> {

@@ -5,8 +5,8 @@ import { expect, it } from 'vitest'
 import type { Commit, Store } from '../../src/core/store/ports.ts'
 import { type Reprise, RepriseError } from '../../src/index.ts'
 import { generatedSource, pipeline, rowSink } from '../../src/layers/pipeline/index.ts'
+import { until } from '../support/fixture.ts'
 import { newSchemaName } from '../support/schema.ts'
-import { until } from '../support/until.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const [partitions, records] = [3, 60]

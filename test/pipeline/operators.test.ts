@@ -23,6 +23,7 @@ import {
   valueSource,
   valueState,
 } from '../../src/layers/pipeline/index.ts'
+import { pause, until } from '../support/fixture.ts'
 
 interface Item {
   readonly key: string
@@ -202,7 +203,7 @@ describe('union', () => {
     })
     const running = await rp.run(drawn, { checkpoint: { every: 1 } }).started()
     while (out.values.length === 0) {
-      await new Promise((resolve) => setTimeout(resolve, 10))
+      await pause(10)
       await running.checkpoint()
     }
     expect(out.values).toEqual([0])
@@ -287,7 +288,7 @@ describe('process', () => {
           close: async () => undefined,
           read: async () => {
             const [batch] = batches.splice(0)
-            while (!batch && !isOver) await new Promise((resolve) => setTimeout(resolve, 5))
+            await until(() => batch !== undefined || isOver)
             return batch ?? null
           },
         }

@@ -11,6 +11,7 @@ import {
   tumbling,
   valueState,
 } from '../../src/layers/pipeline/index.ts'
+import { pause } from '../support/fixture.ts'
 
 const records = 400
 const keyOf = (n: number) => `key-${n % 37}`
@@ -24,8 +25,7 @@ function upTo(limit: () => number): Source<number> {
         partitions: () => [''],
         close: async () => undefined,
         async read() {
-          while (at >= limit() && at < records && !signal.aborted)
-            await new Promise((resolve) => setTimeout(resolve, 5))
+          while (at >= limit() && at < records && !signal.aborted) await pause(5)
           if (at >= records || signal.aborted) return null
           const values = Array.from({ length: Math.min(10, records - at) }, (_, i) => at + i)
           at += values.length

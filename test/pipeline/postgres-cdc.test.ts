@@ -6,6 +6,7 @@ import { type PostgresChange, postgresCdcSource, slotLag } from '../../src/adapt
 import { open } from '../../src/index.ts'
 import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { sourceConformance } from '../../src/testing/index.ts'
+import { pause, until } from '../support/fixture.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
 
 let server: TestPostgres
@@ -22,10 +23,6 @@ afterAll(async () => {
   await server?.stop()
 })
 
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
-}
-
 async function newTable(columns = 'n int PRIMARY KEY'): Promise<string> {
   const table = `t${++made}`
   await client.query(`CREATE TABLE ${table} (${columns})`)
@@ -38,7 +35,7 @@ async function dropSlot(slot: string): Promise<void> {
     const { rows } = await client.query(ask, [slot])
     if (rows.length === 0) return
     if (!rows[0].active) await client.query('SELECT pg_drop_replication_slot($1)', [slot]).catch(() => undefined)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await pause(10)
   }
 }
 
@@ -203,7 +200,7 @@ describe('changes of PostgreSQL', () => {
       const run = await rp.run(silent, { checkpoint: { every: 1000 } }).started()
       const before = await lag()
       await client.query(`INSERT INTO ${other} SELECT n, repeat('x', 400) FROM generate_series(1, 10000) n`)
-      while ((await lag()) > before + 2_000_000) await new Promise((resolve) => setTimeout(resolve, 20))
+      await until(async () => (await lag()) <= before + 2_000_000)
       await client.query(`INSERT INTO ${table} VALUES (${round})`)
       await until(() => out.values.length === round + 1)
       // Killed, as it were: what came after the last checkpoint is read again from a position that was silent.

@@ -3,7 +3,7 @@
 
 import { expect, it } from 'vitest'
 import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Gate {

@@ -13,6 +13,7 @@ import {
   valueState,
 } from '../../src/layers/pipeline/index.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
+import { pause } from '../support/fixture.ts'
 
 const folders: string[] = []
 afterEach(() => {
@@ -50,7 +51,7 @@ function gated(gate: Gate): Source<Item> {
               return { partition: name, values: [{ key: `${name}/${done % 3}`, n: done }], position: done + 1 }
             }
             if (signal.aborted || [...at.values()].every((done) => done >= gate.count)) return null
-            await new Promise((resolve) => setTimeout(resolve, 5))
+            await pause(5)
           }
         },
       }
@@ -110,7 +111,7 @@ async function until<T>(look: () => T | Promise<T>, isMet: (value: T) => boolean
   for (;;) {
     const value = await look()
     if (isMet(value)) return value
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
   }
 }
 

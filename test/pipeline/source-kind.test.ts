@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { collectSink, generatedSource, lineSource, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const folder = newFolder()

@@ -16,12 +16,9 @@ import {
 } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
+import { pause, until } from '../support/fixture.ts'
 
 const kills = Math.min(20, amount('REPRISE_PIPELINE_KILLS', 2))
-
-async function until(isMet: () => boolean): Promise<void> {
-  while (!isMet()) await new Promise((resolve) => setTimeout(resolve, 5))
-}
 
 /** The same number again and again, until it is told to stop. */
 function asking<T>(value: T): { readonly source: Source<T>; end(): void } {
@@ -32,7 +29,7 @@ function asking<T>(value: T): { readonly source: Source<T>; end(): void } {
         partitions: () => [''],
         close: async () => undefined,
         async read() {
-          await new Promise((resolve) => setTimeout(resolve, 2))
+          await pause(2)
           return isOver ? null : { partition: '', values: [value], position: 0 }
         },
       }
@@ -158,7 +155,7 @@ it('over kills, every record is joined once, with versions that never go back an
     while (!isOver) {
       await settings.set('current', version + 1)
       version += 1
-      await new Promise((resolve) => setTimeout(resolve, 3))
+      await pause(3)
     }
   })()
   const begun: { readonly seen: number; readonly version: number }[] = []

@@ -1,19 +1,18 @@
 // The same text file as a source of a job and as a source of a pipeline: both read the same rows, whatever wrote the file, plain
 // and gzipped, from its start and from any position.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import * as jobs from '../../src/layers/job/index.ts'
 import * as pipelines from '../../src/layers/pipeline/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
 let folder = ''
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-text-'))
+  folder = temporaryFolder('text')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 function write(name: string, text: string): string {
   const path = join(folder, name)

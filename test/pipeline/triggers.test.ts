@@ -17,10 +17,7 @@ import {
 } from '../../src/layers/pipeline/index.ts'
 import type { OperatorContext } from '../../src/layers/pipeline/operator.ts'
 import { counted } from '../../src/layers/pipeline/operators/count-window.ts'
-
-async function until(isMet: () => boolean): Promise<void> {
-  while (!isMet()) await new Promise((resolve) => setTimeout(resolve, 5))
-}
+import { pause, until } from '../support/fixture.ts'
 
 /** Gives what is pushed, in order, and waits for more; it ends once `isOver`. */
 class Pushed<T> implements Source<T> {
@@ -34,7 +31,7 @@ class Pushed<T> implements Source<T> {
       close: async () => undefined,
       read: async () => {
         while (at >= this.all.length && !this.isOver && !signal.aborted) {
-          await new Promise((resolve) => setTimeout(resolve, 2))
+          await pause(2)
         }
         if (at >= this.all.length) return null
         const values = this.all.slice(at)

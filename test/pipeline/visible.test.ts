@@ -15,10 +15,7 @@ import {
   tumbling,
   valueSource,
 } from '../../src/layers/pipeline/index.ts'
-
-async function until(isMet: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isMet())) await new Promise((resolve) => setTimeout(resolve, 5))
-}
+import { pause, until } from '../support/fixture.ts'
 
 /** A few records, and then silence. */
 function silentAfter<T>(all: readonly T[]): Source<T> {
@@ -145,7 +142,7 @@ it('many calls at a time draw no warning', async () => {
       .call(
         'slow',
         async (n) => {
-          await new Promise((resolve) => setTimeout(resolve, 5))
+          await pause(5)
           return n
         },
         { concurrency: 64 },

@@ -9,7 +9,7 @@ import { GiveUp } from '../../src/index.ts'
 import { controller, type ReconcileContext, resource } from '../../src/layers/resource/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { mortal } from '../entities/support.ts'
-import { until } from '../support/until.ts'
+import { newGate, until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Deployment {
@@ -75,10 +75,7 @@ onEveryStore('controllers', (world) => {
     const wanted = await rp.open(deployments)
     const calls: string[] = []
     const atWork = new Set<string>()
-    let release: () => void = () => undefined
-    const held = new Promise<void>((resolve) => {
-      release = resolve
-    })
+    const { opened: held, open: release } = newGate()
     const watcher = await rp.open(
       controller('watcher', {
         watch: [deployments],
@@ -198,10 +195,7 @@ onEveryStore('controllers', (world) => {
     const wanted = await (await here.engine({ worker: 'writer' })).open(deployments)
     await wanted.create({ name: 'web', spec: { replicas: 1 } })
     const charged: string[] = []
-    let goOn: () => void = () => undefined
-    const paused = new Promise<void>((resolve) => {
-      goOn = resolve
-    })
+    const { opened: paused, open: goOn } = newGate()
     const refused: string[] = []
     let passed = 0
     const made = (ready: number, wait: Promise<void> | null) =>

@@ -1,15 +1,13 @@
 // Effects of controllers before a receiver that honours keys: an effect belongs to one spec of one object. After a restore, the
 // same spec is not charged again, and another spec at the same generation is another intent.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { controller, type ReconcileContext, resource } from '../../src/layers/resource/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
-import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Plan {
@@ -17,8 +15,7 @@ interface Plan {
 }
 
 const plans = resource<Plan>('plans')
-const folder = mkdtempSync(join(tmpdir(), 'reprise-effect-keys-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder('effect-keys')
 let files = 0
 
 /** Charges each plan at the bank: under the plan's spec, under a declared input, and once when the plan is gone. */

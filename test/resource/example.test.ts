@@ -6,9 +6,9 @@ import { randomUUID } from 'node:crypto'
 import { open } from 'reprise'
 import { afterEach, expect, it } from 'vitest'
 import { type Deployment, deployments, processesOf } from '../../examples/deployments.ts'
+import { until } from '../support/fixture.ts'
 import { programPath } from '../support/programs.ts'
 import { storeUrls } from '../support/store-urls.ts'
-import { until } from '../support/until.ts'
 
 const ends: (() => unknown)[] = []
 afterEach(async () => {

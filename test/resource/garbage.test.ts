@@ -8,7 +8,7 @@ import {
   type ResourceObject,
   resource,
 } from '../../src/layers/resource/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const kinds = { deployments: resource('deployments'), sets: resource('sets'), pods: resource('pods') }

@@ -11,7 +11,7 @@ import { declareKinds } from '../../src/operations/known-models.ts'
 import { discard, lettersOf, withLetters } from '../../src/operations/letters.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { mortal } from '../entities/support.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Pod {

@@ -2,11 +2,10 @@
 // tells whom it saw. Certificates are made with openssl.
 
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer as createPlain, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer, type Server as TlsServer } from 'node:https'
 import { type AddressInfo, connect, type Socket } from 'node:net'
-import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import type { TLSSocket } from 'node:tls'
 import { pathToFileURL } from 'node:url'
@@ -15,12 +14,13 @@ import { ApiClient } from '../../src/adapters/kubernetes/api-client.ts'
 import { connectTo } from '../../src/adapters/kubernetes/connection.ts'
 import { kubernetes } from '../../src/adapters/kubernetes/index.ts'
 import { root } from '../cli/support.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 
 const missing = spawnSync('openssl', ['version']).status === 0 ? null : 'there is no openssl'
 if (missing !== null) console.log(`skipped: nobody asks a cluster with certificates: ${missing}`)
 
 describe.skipIf(missing !== null)('a cluster is reached', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-kubeconfig-'))
+  const folder = temporaryFolder('kubeconfig')
   const at = (name: string) => join(folder, name)
   const data = (name: string) => readFileSync(at(name)).toString('base64')
   let secure: TlsServer
@@ -89,7 +89,6 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
       each?.close()
       each?.closeAllConnections()
     }
-    rmSync(folder, { recursive: true, force: true })
   })
 
   it('with a certificate authority and a token, each in the file or beside it', async () => {

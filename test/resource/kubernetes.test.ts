@@ -11,8 +11,8 @@ import { open, type Reprise } from '../../src/index.ts'
 import { controller, informer, resource } from '../../src/layers/resource/index.ts'
 import { root } from '../cli/support.ts'
 import { type Cleanups, placeOn, startServe, tokenIn } from '../server/serving.ts'
+import { until } from '../support/fixture.ts'
 import { type Cluster, defineKinds, kubeMissing, startCluster, untilServed } from '../support/kube-parts.ts'
-import { until } from '../support/until.ts'
 
 interface Site {
   readonly replicas: number

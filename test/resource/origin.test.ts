@@ -13,8 +13,8 @@ import {
   type WatchEvent,
 } from '../../src/layers/resource/index.ts'
 import type { Draft, ResourceObject } from '../../src/layers/resource/rules/object.ts'
+import { until } from '../support/fixture.ts'
 import { seeded } from '../support/seeded.ts'
-import { until } from '../support/until.ts'
 
 /** A server in miniature: objects, the changes since some revision, and whoever follows them. */
 class Server implements OriginCollection {

@@ -4,6 +4,7 @@
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { resource } from '../../src/layers/resource/index.ts'
 import { Child, newFolder, openEngine, removeFolder, type Where } from '../crash/support.ts'
+import { pause } from '../support/fixture.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 interface Line {
@@ -16,7 +17,6 @@ const sites = resource<{ n: number }, { n: number; by: string }>('sites')
 const linesOf = (child: Child) => child.lines.map((line) => JSON.parse(line) as Line)
 const has = (op: string, generation?: number) => (child: Child) =>
   linesOf(child).some((line) => line.op === op && (generation === undefined || line.generation === generation))
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 async function haunt(where: Where): Promise<void> {
   const rp = await openEngine(where)
@@ -60,11 +60,11 @@ async function haunt(where: Where): Promise<void> {
 /** A process that is stopped inside a transaction holds the write lock of the file: then it gets another moment. */
 async function takeOver(first: Child, second: Child): Promise<void> {
   for (;;) {
-    await Promise.race([second.until(has('reports', 1)), sleep(3000)])
+    await Promise.race([second.until(has('reports', 1)), pause(3000)])
     if (has('reports', 1)(second)) return
     if (second.isOver) throw new Error(`the heir ended: ${second.errors}`)
     first.signal('SIGCONT')
-    await sleep(20)
+    await pause(20)
     first.signal('SIGSTOP')
   }
 }

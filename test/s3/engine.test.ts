@@ -2,16 +2,15 @@
 // processes that are killed at their requests.
 
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { S3Client } from '../../src/stores/s3/client.ts'
 import { joinUrl, locate } from '../../src/stores/s3/location.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { type FaultyProxy, newBucket, startProxy, startS3 } from './support.ts'
 
 const server = await startS3()
@@ -31,11 +30,10 @@ afterAll(async () => {
   await server?.close()
 })
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-s3-'))
+  folder = temporaryFolder('s3')
   if (server) place = joinUrl(bucket, `store-${++places}`)
   if (server) proxy.fault = () => 'pass'
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const start = (options = {}) =>
   open(`sqlite:${join(folder, 'app.db')}`, { blobs: place, housekeeping: false, ...options })

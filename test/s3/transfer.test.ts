@@ -2,15 +2,15 @@
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { downloadFile, objectExists, uploadFile } from '../../src/stores/s3/files.ts'
 import { joinUrl } from '../../src/stores/s3/location.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { type FaultyProxy, newBucket, startProxy, startS3 } from './support.ts'
 
 const server = await startS3()
@@ -28,10 +28,9 @@ afterAll(async () => {
   await server?.close()
 })
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-s3-'))
+  folder = temporaryFolder('s3')
   if (server) proxy.fault = () => 'pass'
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const bin = fileURLToPath(new URL('../../dist/cli/bin.cjs', import.meta.url))
 const states = save<{ readonly n: number; readonly text: string }>('state')

@@ -1,7 +1,3 @@
-// The API: every route on real data, held against the document that describes it, and two tenants that never learn of each other.
-
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { guardOf } from '../../src/core/store/guard.ts'
@@ -12,6 +8,7 @@ import { schedule, workflow } from '../../src/layers/workflow/index.ts'
 import { documentOf } from '../../src/server/openapi.ts'
 import { routes } from '../../src/server/routes/index.ts'
 import { mismatch } from '../../src/server/schema.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { type Ask, at, startServer, type TestServer, tokens } from './support.ts'
 
@@ -40,7 +37,7 @@ const failing = job('ann', {
   },
 })
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-server-'))
+const folder = temporaryFolder('server')
 let rp: Reprise
 let here: TestServer
 
@@ -57,14 +54,11 @@ beforeAll(async () => {
   const nightly = schedule('nightly', { workflow: flow, cron: '0 3 * * *' })
   rp.work([nightly])
   await here.ask(`${at('bob/notes')}/entries`, { as: 'bob', body: { entries: [{ type: 'noted', data: { n: 1 } }] } })
-  while ((await rp.list({ prefix: 'workflow-schedule/' })).length < 1)
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  while (((await rp.head('workflow/ann-flow/one'))?.seq ?? 0) < 2)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+  while ((await rp.list({ prefix: 'workflow-schedule/' })).length < 1) await pause(10)
+  while (((await rp.head('workflow/ann-flow/one'))?.seq ?? 0) < 2) await pause(10)
 })
 afterAll(async () => {
   await here.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const visits = at('ann/visits')

@@ -6,6 +6,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
+import { newGate } from '../support/fixture.ts'
 import { clearHome, clients, cloneFor, secret } from './build-clients.ts'
 import { type Cleanups, type Place, placeOn, type Running, startServe } from './serving.ts'
 
@@ -25,10 +26,7 @@ beforeAll(async () => {
 
 /** Passes on what the client says, but only the first half of what it first puts; then the server is killed. */
 async function cutting(): Promise<{ readonly port: number; readonly cut: Promise<void>; close(): void }> {
-  let done: () => void = () => undefined
-  const cut = new Promise<void>((resolve) => {
-    done = resolve
-  })
+  const { opened: cut, open: done } = newGate()
   const sockets = new Set<Socket>()
   let isCut = false
   const proxy = createServer((from) => {

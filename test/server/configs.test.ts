@@ -1,14 +1,10 @@
-// Configuration push over HTTP: two servers on one store, clients that poll and clients that follow, answers that arrive at the
-// other server, and tokens that reach one client.
-
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { config } from '../../src/layers/config/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { requestOf, secret, startServer, type TestServer, tokens } from './support.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-configs-'))
+const folder = temporaryFolder('configs')
 const url = `sqlite:${join(folder, 'x.db')}`
 let here: TestServer
 let there: TestServer
@@ -23,7 +19,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await here.close()
   await there.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const put = (server: TestServer, name: string, body: unknown, key?: string) =>

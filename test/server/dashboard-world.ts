@@ -24,6 +24,7 @@ import { resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { schedule, workflow } from '../../src/layers/workflow/index.ts'
+import { pause } from '../support/waiting.ts'
 
 interface Order {
   readonly cents: number
@@ -293,7 +294,7 @@ async function backAndForth(rp: Reprise): Promise<void> {
     for (;;) {
       const head = await rp.head(run.timeline)
       if (head?.status === status && head.seq >= seq) return
-      await new Promise((resolve) => setTimeout(resolve, 10))
+      await pause(10)
     }
   }
   await reaches('waiting', 4)

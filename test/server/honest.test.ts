@@ -1,9 +1,8 @@
 // What the server says of itself and of what it did: probes tell the truth however busy it is, a store that is away is told
 // soon, a stream is ended and not cut, and a key is never taken for another request.
 
-import { mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { renameSync } from 'node:fs'
 import { request } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
@@ -15,6 +14,7 @@ import { defaultServerLimits } from '../../src/server/limits.ts'
 import { listen } from '../../src/server/listen.ts'
 import { routes } from '../../src/server/routes/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { at, secret, startServer } from './support.ts'
 
 const cleanups: (() => Promise<unknown> | unknown)[] = []
@@ -29,8 +29,7 @@ describe('/readyz', () => {
   it.each([false, true])(
     'is 503 while the file is not where it was, and 200 again after (readOnly: %s)',
     async (readOnly) => {
-      const folder = mkdtempSync(join(tmpdir(), 'reprise-ready-'))
-      cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+      const folder = temporaryFolder('ready')
       const inner = join(folder, 'data')
       const url = `sqlite:${join(inner, 'store.db')}`
       const writer = await startServer({ url })

@@ -2,11 +2,10 @@
 // nothing is applied twice. The clients are this test, the Python example and the shell example, with what their languages bring.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { bin, root } from '../cli/support.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 import { type Cleanups, Client, placeOn, startServe, tokenIn } from './serving.ts'
 
 const cleanups: Cleanups = []
@@ -69,7 +68,7 @@ describe.each(['sqlite', 'postgres'])('reprise serve on %s', (kind) => {
     for (const each of [python, shell]) each?.catch(() => undefined)
     for (let kills = 0; kills < killsMax; kills++) {
       const before = acknowledged.length
-      while (acknowledged.length < before + 15) await new Promise((resolve) => setTimeout(resolve, 10))
+      await until(() => acknowledged.length >= before + 15)
       await server.kill()
       server = await startServe(place, cleanups)
     }
@@ -91,8 +90,7 @@ describe.each(['sqlite', 'postgres'])('reprise serve on %s', (kind) => {
 
 describe('reprise serve', () => {
   it('refuses an address that others can reach without tokens and a name for it', () => {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-serve-'))
-    cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+    const folder = temporaryFolder('serve')
     const { status, stderr } = spawnSync(process.execPath, [bin, 'serve', '--host', '0.0.0.0', '--port', '0'], {
       cwd: folder,
       encoding: 'utf8',

@@ -8,7 +8,7 @@ import { createServer } from 'node:tls'
 import { pathToFileURL } from 'node:url'
 import { afterAll, expect, it } from 'vitest'
 import { root } from '../cli/support.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { type Cleanups, placeOn, startServe, tokenIn } from './serving.ts'
 
 const kubectl = process.env.REPRISE_TEST_KUBECTL ?? 'kubectl'

@@ -17,7 +17,7 @@ import { afterEach, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { resource } from '../../src/layers/resource/index.ts'
 import { root } from '../cli/support.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { type Cleanups, type Place, placeOn, startServe, tokenIn } from './serving.ts'
 
 const cleanups: Cleanups = []

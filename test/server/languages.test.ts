@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { root } from '../cli/support.ts'
+import { until } from '../support/fixture.ts'
 import { type Cleanups, Client, type Place, placeOn, startServe, tokenIn } from './serving.ts'
 
 const cleanups: Cleanups = []
@@ -78,7 +79,7 @@ async function survive(command: string, args: readonly string[]): Promise<void> 
   await client.insist('/v1/runs', { name: 'squares' }, 'job')
   for (let n = 0; n < runs; n++)
     await client.insist('/v1/runs', { name: 'fourth', id: `r${n}`, input: n + 2 }, `run-${n}`)
-  while (worker.keys.length < 5) await new Promise((resolve) => setTimeout(resolve, 10))
+  await until(() => worker.keys.length >= 5)
   await server.kill()
   server = await startServe(place, cleanups, more)
   await worker.kill()
@@ -91,7 +92,7 @@ async function survive(command: string, args: readonly string[]): Promise<void> 
     while (!ended.isEnded) ended = await result(`workflow/fourth/r${n}`)
     expect(ended).toMatchObject({ status: 'completed', result: (n + 2) ** 4 })
   }
-  while (!(await result('job/squares')).isEnded) await new Promise((resolve) => setTimeout(resolve, 20))
+  await until(async () => (await result('job/squares')).isEnded)
   const shown = await client.insist(`/v1/timelines/${encodeURIComponent('job/squares')}`)
   expect(shown.summary).toMatchObject({ finished: items, deadLetters: 0 })
   acknowledged.push(...worker.keys)

@@ -1,13 +1,13 @@
 // How often the memos of a process found what they were asked for, as its server tells it.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { open } from '../../src/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { startServer, type TestServer } from './support.ts'
 
 const cleanups: (() => unknown)[] = []
@@ -80,8 +80,7 @@ it('counts a failure that is remembered, an old result and a command like any ot
   // The one that nobody waits for was asked for by nobody.
   expect(await figuresOf(here, 'old')).toEqual({ computed: 1, stale: 1 })
 
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-lookups-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder('lookups')
   writeFileSync(join(folder, 'in.txt'), 'in')
   const copy = { cmd: 'cp in.txt out.txt', directory: folder, inputs: ['in.txt'], outputs: ['out.txt'] }
   const copying = await here.rp.open(command('copy', copy))
@@ -93,8 +92,7 @@ it('counts a failure that is remembered, an old result and a command like any ot
 
 it('says of each of the last misses what was another than before', async () => {
   const here = await served({ rp: await open('memory:', { housekeeping: false, redundancy: false }) })
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-lookups-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder('lookups')
   cleanups.push(() => delete process.env.LOOKUPS_MODE)
   const write = (text: string) => writeFileSync(join(folder, 'in.txt'), text)
   const of = (version: number) =>

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'n
 import { delimiter, join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { cli } from '../cli/support.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { type Cleanups, type Place, placeOn, startServe, tokenIn } from './serving.ts'
 
 const cleanups: Cleanups = []

@@ -2,14 +2,13 @@
 // a receiver here what it does. It is killed in the middle of a run, and another process goes on with it.
 
 import { type ChildProcess, fork } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import { afterEach, expect, it } from 'vitest'
+import { temporaryFolder } from '../support/fixture.ts'
 
 const program = fileURLToPath(new URL('../programs/otel-app.mjs', import.meta.url))
 const asker = { trace: 'ab'.repeat(16), span: 'cd'.repeat(8) }
@@ -137,8 +136,7 @@ it('a run is one trace at the collector, over the death of its process and a for
     return new Promise((resolve) => outside.server.close(resolve))
   })
   const collector = `http://127.0.0.1:${(outside.server.address() as AddressInfo).port}`
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-otlp-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder('otlp')
   const url = `sqlite:${join(folder, 'store.db')}`
   const seen = (what: () => unknown) => expect.poll(what, { timeout: 60_000, interval: 20 })
 

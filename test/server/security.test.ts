@@ -1,12 +1,12 @@
 // Who gets in: tokens, roles, scopes, hosts, origins, sessions and one-time links, and the bounds on what anybody can send.
 
-import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serve } from '../../src/server/index.ts'
 import { readOrMakeTokens } from '../../src/server/token-file.ts'
+import { newGate, temporaryFolder } from '../support/fixture.ts'
 import { at, requestOf, secret, startServer, type TestServer, tokens } from './support.ts'
 
 let here: TestServer
@@ -267,10 +267,7 @@ describe('the bounds', () => {
   it('on time tell the client, and keep the place until the work is over', async () => {
     const hasty = await startServer({ limits: { requestMs: 1, concurrency: 1 } })
     const slow = hasty.rp.list.bind(hasty.rp)
-    let release: () => void = () => undefined
-    const gate = new Promise<void>((resolve) => {
-      release = resolve
-    })
+    const { opened: gate, open: release } = newGate()
     hasty.rp.list = async (query) => {
       await gate
       return await slow(query)
@@ -354,8 +351,7 @@ describe('the bounds', () => {
 })
 
 describe('the file with the tokens', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-tokens-'))
-  afterAll(() => rmSync(folder, { recursive: true }))
+  const folder = temporaryFolder('tokens')
 
   it('is made once, for its owner only, and read afterwards', () => {
     const file = join(folder, 'deep/tokens.json')

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { expect, inject } from 'vitest'
 import { bin } from '../cli/support.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
+import { pause } from '../support/waiting.ts'
 
 export type Cleanups = (() => Promise<unknown> | unknown)[]
 
@@ -112,7 +113,7 @@ export class Client {
         // The connection was cut: what became of it, nobody here knows.
         if (!(error instanceof TypeError)) throw error
       }
-      await new Promise((resolve) => setTimeout(resolve, 20))
+      await pause(20)
     }
   }
 

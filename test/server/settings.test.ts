@@ -1,14 +1,13 @@
 // What a server goes by, and where each setting came from: true of each origin, and never a secret.
 
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { serveSettings, withoutSecrets } from '../../src/cli/serve-settings.ts'
 import { open } from '../../src/index.ts'
 import { resource } from '../../src/layers/resource/index.ts'
 import type { ServerSetting } from '../../src/server/index.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { type Cleanups, Client, placeOn, startServe, tokenIn } from './serving.ts'
 import { secret, startServer, type TestServer, tokens } from './support.ts'
 
@@ -28,8 +27,7 @@ function byName(settings: readonly ServerSetting[]): Rows {
 const rowsOf = async (here: TestServer) => byName((await here.ask('/v1/settings')).value.settings)
 
 it('tells what is usual from what was given, stored or declared', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-settings-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder('settings')
   const url = `sqlite:${join(folder, 'store.db')}`
   const key = randomBytes(32)
   const keys = { current: 'a', keys: { a: key } }

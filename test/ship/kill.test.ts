@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { ShipStatus } from '../../src/engine/tools/ship/status.ts'
 import { type Acks, amount, Child, checkAfterCrash, newFolder, removeFolder } from '../crash/support.ts'
 import { type FaultyProxy, newBucket, startProxy, startS3 } from '../s3/support.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 
 const bin = fileURLToPath(new URL('../../dist/cli/bin.cjs', import.meta.url))
 const rounds = amount('SHIP_KILLS', 3)

@@ -10,6 +10,7 @@ import { restoreShipped } from '../../src/tools.ts'
 import { cli, live, type Ran } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { newBucket, startProxy, startS3 } from '../s3/support.ts'
+import { newGate } from '../support/fixture.ts'
 
 const notes = save<{ readonly text: string }>('notes')
 let folder: string
@@ -128,10 +129,7 @@ describe('shipping inside the application', () => {
   it('ends when the engine is closed, and everything that was acknowledged is there', async () => {
     const rp = await open(url, { housekeeping: false })
     const place = join(folder, 'place')
-    let isThere = () => {}
-    const begun = new Promise<void>((resolve) => {
-      isThere = resolve
-    })
+    const { opened: begun, open: isThere } = newGate()
     const shipping = rp.ship(place, { every: '20ms', onStatus: ({ record }) => record > 0 && isThere() })
     await begun
     // A second one would fence the first.

@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pause } from './waiting.ts'
 
 export interface RunningPart {
   readonly port: number
@@ -179,7 +180,7 @@ export async function started(child: ChildProcess, port: number, folder: string)
   }
   while (!(await isOpen(port))) {
     if (isOver) throw new Error(`the server on port ${port} did not start`)
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
   }
   return { port, folder, kill, stop }
 }

@@ -3,6 +3,7 @@
 
 import pg from 'pg'
 import type { TestPostgres } from './postgres.ts'
+import { until } from './waiting.ts'
 
 /** Settings of a server whose plans are watched. */
 export const planSettings = {
@@ -57,7 +58,7 @@ export async function watchPlans(server: TestPostgres, work: () => Promise<unkno
     await client.connect()
     await client.query(`SET auto_explain.log_min_duration = -1; DO $$ BEGIN RAISE LOG '${mark}'; END $$`)
     await client.end()
-    while (!log.includes(mark)) await new Promise((resolve) => setTimeout(resolve, 5))
+    await until(() => log.includes(mark))
     return parseLog(log)
   } finally {
     end()

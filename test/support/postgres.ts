@@ -19,6 +19,7 @@ import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
+import { until } from './waiting.ts'
 
 export interface TestPostgres {
   readonly url: string
@@ -220,7 +221,7 @@ class OwnServer implements TestPostgres {
     await ended
     clearTimeout(timer)
     // The next server refuses to start while a backend still holds the old one's shared memory.
-    while (backends.some(isRunning)) await new Promise((resolve) => setTimeout(resolve, 10))
+    await until(() => !backends.some(isRunning))
   }
 
   /** The server first stands still, so that it forks no backend behind our back. */

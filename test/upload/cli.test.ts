@@ -11,7 +11,7 @@ import { afterEach, expect, test } from 'vitest'
 import { bin, root } from '../cli/support.ts'
 import { cli } from '../cli/warm.ts'
 import { type Cleanups, placeOn, startServe, tokenIn } from '../server/serving.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 
 const cleanups: Cleanups = []
 afterEach(async () => {

@@ -18,9 +18,9 @@ import { loadUpload } from '../../src/layers/upload/stored.ts'
 import { root } from '../cli/support.ts'
 import { type Cleanups, type Place, placeOn, type Running, startServe, tokenIn } from '../server/serving.ts'
 import { cuttingProxy } from '../support/cutting-proxy.ts'
+import { until } from '../support/fixture.ts'
 import { tuspyFolder } from '../support/parts.ts'
 import { seeded } from '../support/seeded.ts'
-import { until } from '../support/until.ts'
 
 const cleanups: Cleanups = []
 afterEach(async () => {

@@ -11,6 +11,7 @@ import { join } from 'node:path'
 import { afterEach, expect, test } from 'vitest'
 import { identifyPid, identifyProcess } from '../../src/engine/base/platform.ts'
 import { bin } from '../cli/support.ts'
+import { newGate } from '../support/fixture.ts'
 
 const cleanups: (() => unknown)[] = []
 afterEach(async () => {
@@ -76,10 +77,7 @@ test('a request that is never answered is given up, and the upload goes on', asy
 test.each(['POST', 'HEAD', 'PATCH'])(
   'SIGTERM ends an upload that waits for the answer to a %s',
   async (method) => {
-    let asked = () => {}
-    const isAsked = new Promise<void>((resolve) => {
-      asked = resolve
-    })
+    const { opened: isAsked, open: asked } = newGate()
     const { folder, address } = await tus((request) => {
       if (request.method === method) asked()
       return request.method === method
@@ -129,14 +127,8 @@ test('a download on which nothing comes any more goes on with another request', 
 
 test('of two downloads into one file the second is refused, and a lock of a dead process is taken over', async () => {
   const content = randomBytes(3 * mb)
-  let go = () => {}
-  const isGoing = new Promise<void>((resolve) => {
-    go = resolve
-  })
-  let asked = () => {}
-  const isAsked = new Promise<void>((resolve) => {
-    asked = resolve
-  })
+  const { opened: isGoing, open: go } = newGate()
+  const { opened: isAsked, open: asked } = newGate()
   const { folder, address } = await serving(async (_, response) => {
     response.writeHead(200, { 'content-length': content.length, etag: '"one"' })
     response.write(content.subarray(0, mb))

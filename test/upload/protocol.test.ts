@@ -7,7 +7,7 @@ import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { type UploadOptions, upload } from '../../src/layers/upload/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const patchType = 'application/offset+octet-stream'

@@ -11,6 +11,7 @@ import { fileOf } from '../../src/layers/upload/file.ts'
 import { uploadKind } from '../../src/layers/upload/model.ts'
 import { type Incoming, Uploads } from '../../src/layers/upload/uploads.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { newGate } from '../support/fixture.ts'
 import { seeded } from '../support/seeded.ts'
 
 const { REPRISE_UPLOAD_SEEDS = '12', REPRISE_SEED = '1' } = process.env
@@ -73,10 +74,7 @@ async function play(seed: number, planted?: string): Promise<void> {
     const number = sent.length + 1
     const count = 1 + pick(9000)
     const cutAt = ending === 'whole' || ending === 'wrong sum' ? count : pick(count)
-    let release = () => {}
-    const released = new Promise<void>((resolve) => {
-      release = resolve
-    })
+    const { opened: released, open: release } = newGate()
     async function* pieces() {
       for (let at = 0; at < count; ) {
         const size = Math.min(count - at, 1 + pick(2500))

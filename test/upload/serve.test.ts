@@ -9,7 +9,7 @@ import { upload } from '../../src/layers/upload/index.ts'
 import { serve } from '../../src/server/index.ts'
 import { root } from '../cli/support.ts'
 import { type Cleanups, placeOn, startServe, tokenIn } from '../server/serving.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 
 const cleanups: Cleanups = []
 afterEach(async () => {

@@ -8,6 +8,7 @@ import { sha256 } from '../../src/engine/base/platform.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
 import { createEngine } from '../../src/store.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { newGate, pause } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const calls: string[] = []
@@ -89,13 +90,6 @@ test('a step does not begin while a deadline that became durable with its cause 
 })
 
 function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
-  let open!: () => void
-  const opened = new Promise<void>((resolve) => {
-    open = resolve
-  })
+  const { opened, open } = newGate()
   return { opened, open }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
 }

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { GiveUp, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import type { WorkflowKit } from '../../src/testing/index.ts'
+import { newGate } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { kitWith } from './kits.ts'
 
@@ -248,10 +249,7 @@ describe('a run', () => {
 
   it('gets what was sent after a rollback when that is done, also if it had to wait for a call in flight', async () => {
     const kit = kitWith()
-    let release = () => {}
-    const blocked = new Promise<void>((resolve) => {
-      release = resolve
-    })
+    const { opened: blocked, open: release } = newGate()
     const trip = workflow('trip', async (ctx, to: string) => {
       await ctx.step('a', () => to, { compensate: () => undefined })
       await ctx.step('b', () => (to === 'rome' ? blocked : undefined))

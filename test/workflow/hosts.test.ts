@@ -3,25 +3,24 @@
 
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 import { programPath } from '../support/programs.ts'
 import { startWorker } from '../support/worker-process.ts'
 
 const program = programPath('workflow-host')
 const order = workflow<number, number>('order', async () => 0)
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 let folder: string
 let namespace: string
 let rp: Reprise
 let workers: ChildProcess[]
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-hosts-'))
+  folder = temporaryFolder('hosts')
   writeFileSync(join(folder, 'calls'), '')
   namespace = `hosts-${process.pid}-${Date.now()}`
   rp = await open(inject('postgresUrl'), { namespace })
@@ -30,7 +29,6 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const worker of workers) worker.kill('SIGKILL')
   await rp.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 async function startHost(host: string, lease: string, stepMs: number): Promise<ChildProcess> {

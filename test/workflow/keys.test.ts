@@ -1,23 +1,22 @@
 // Keys of steps before a receiver that honours them (G5, SPEC A6.5): an equal key always stands for an equal intent, over
 // namespaces, stores, forks, rollbacks and lives of an id; and an intent keeps its key over restores.
 
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { type Options, open, type Reprise } from '../../src/index.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import { OutsideLedger } from '../../src/testing/index.ts'
+import { pause, temporaryFolder, until } from '../support/fixture.ts'
 
 let folder = ''
 let opened: Reprise[] = []
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-keys-'))
+  folder = temporaryFolder('keys')
 })
 afterEach(async () => {
   for (const rp of opened) await rp.close()
   opened = []
-  rmSync(folder, { recursive: true, force: true })
 })
 
 async function openStore(name: string, options: Options = {}): Promise<Reprise> {
@@ -150,7 +149,7 @@ it('keeps the keys of branches whatever the order in which their results arrive'
     const all = await Promise.all(
       delays.map((delay, i) =>
         ctx.step(`part-${i}`, async () => {
-          await new Promise((resolve) => setTimeout(resolve, delay))
+          await pause(delay)
           return i
         }),
       ),
@@ -213,7 +212,7 @@ it('hands the same key to every attempt, also where the code changes an object t
   let rp = await openStore('one')
   const { timeline } = await rp.run(careless, { n: 1 }, { id: 'c' })
   for (let process = 0; process < 2; process++) {
-    while (keys.length <= process) await new Promise((resolve) => setTimeout(resolve, 5))
+    await until(() => keys.length > process)
     await rp.close()
     opened = []
     rp = await openStore('one')

@@ -2,11 +2,11 @@
 // file, which workflow code itself may not.
 
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, expect, it } from 'vitest'
+import { temporaryFolder } from '../support/fixture.ts'
 
 const program = fileURLToPath(new URL('../programs/logged.mjs', import.meta.url))
 const cleanups: (() => void)[] = []
@@ -15,8 +15,7 @@ afterEach(() => {
 })
 
 it('replay is silent up to the last outcome before the kill, and each line has run, step and attempt', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'reprise-log-'))
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder('log')
   const start = () => {
     const child = spawn(process.execPath, [program, `sqlite:${join(folder, 'store.db')}`, folder], {
       stdio: ['ignore', 'ignore', 'inherit'],

@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import { checkDefinitions, workflow } from '../../src/layers/workflow/index.ts'
 import { WorkflowKit } from '../../src/testing/index.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
@@ -29,7 +30,7 @@ onEveryStore(
       )
       const rp = await place.engine()
       const run = await rp.run(forever, { to: 150 }, { id: 'f' })
-      while (calls.length < 150) await new Promise((resolve) => setTimeout(resolve, 10))
+      await until(() => calls.length >= 150)
       await rp.close()
       const later = await place.engine()
       later.events.on('recovered', ({ timeline, report }) => {

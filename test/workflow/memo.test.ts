@@ -2,28 +2,27 @@
 // the run and the step that it was computed for.
 
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { entriesBelow } from '../../src/engine/history/conflicting-decision.ts'
 import { isReprise, open, type Reprise } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
+import { pause, temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { programPath } from '../support/programs.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { kitWith } from './kits.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-shared-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder('shared')
 
 function squares() {
   const calls: number[] = []
   const run = async (n: number) => {
     calls.push(n)
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await pause(20)
     return { square: n * n }
   }
   return { calls, square: memo('square', { version: 1, run }) }

@@ -2,12 +2,12 @@
 // no run is lost or done twice (G2, G5).
 
 import type { ChildProcess } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { pause, temporaryFolder, until } from '../support/fixture.ts'
 import { wrongIn } from '../support/outside.ts'
 import { programPath } from '../support/programs.ts'
 import { startWorker } from '../support/worker-process.ts'
@@ -18,12 +18,11 @@ const order = workflow<number, number>('order', async () => 0)
 let folder: string
 let workers: ChildProcess[]
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-workers-'))
+  folder = temporaryFolder('workers')
   workers = []
 })
 afterEach(() => {
   for (const worker of workers) worker.kill('SIGKILL')
-  rmSync(folder, { recursive: true, force: true })
 })
 
 async function worker(url: string, stepMs = 30): Promise<ChildProcess> {
@@ -49,7 +48,7 @@ describe('A8.2: workers in processes of their own', () => {
     for (let i = 0; i < 12; i++) runs.push(await rp.run(order, 5, { id: `${tag}-${i}`, here: false }))
     let current = [await worker(url), await worker(url)]
     for (let kill = 0; kill < 3; kill++) {
-      await new Promise((resolve) => setTimeout(resolve, 250))
+      await pause(250)
       current[0]!.kill('SIGKILL')
       current = [current[1]!, await worker(url)]
     }
@@ -69,13 +68,13 @@ describe('A8.2: workers in processes of their own', () => {
     const rp = await open(url)
     const run = await rp.run(order, 6, { id: 'z', here: false })
     const first = await worker(url, 200)
-    while (calls().length === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+    await until(() => calls().length !== 0)
     first.kill('SIGSTOP')
     const before = calls().length
     await worker(url, 20)
     expect(await run.result({ timeout: '4m' })).toBeGreaterThan(0)
     first.kill('SIGCONT')
-    await new Promise((resolve) => setTimeout(resolve, 600))
+    await pause(600)
     const keys = calls()
     expect(new Set(keys).size).toBe(6)
     expect(wrongIn(join(folder, 'calls'))).toBeNull()

@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import type { ClassCodec } from '../../src/core/codec/class-codec.ts'
 import { isReprise } from '../../src/core/errors.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { pause, until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 class Money {
@@ -39,7 +40,7 @@ onEveryStore('a run whose code throws while it is loaded', (world) => {
       await first.run(pay, new Money(cents), { id: `p${cents}` })
     }
     const charged = async () => (await workflows(first).of(pay).list({ status: 'waiting' })).length
-    while ((await charged()) < 3) await new Promise((resolve) => setTimeout(resolve, 20))
+    await until(async () => (await charged()) >= 3)
     await first.close()
 
     const broken = await place.engine({ classes: [moneyUpTo(100)] })
@@ -59,14 +60,14 @@ onEveryStore('a run whose code throws while it is loaded', (world) => {
     expect(aside[0]!.attributes.problem).toContain('no such money: 500')
     // Set aside, not tried over and over.
     const head = await broken.head('workflow/pay/p500')
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    await pause(100)
     expect((await broken.head('workflow/pay/p500'))!.epoch).toBe(head!.epoch)
     await broken.close()
 
     const mended = await place.engine({ classes: [moneyUpTo(Number.POSITIVE_INFINITY)] })
     mended.work([pay])
     const back = workflows(mended).of(pay).get('p500')
-    while ((await back.status()).status === 'quarantined') await new Promise((resolve) => setTimeout(resolve, 20))
+    await until(async () => (await back.status()).status !== 'quarantined')
     expect(await back.result({ timeout: '4m' })).toBe(500)
     expect((await mended.head('workflow/pay/p500'))!.attributes.problem).toBeUndefined()
   })

@@ -8,6 +8,7 @@ import { act } from '../../src/operations/act.ts'
 import { effectsOf } from '../../src/operations/effects.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { at, startServer } from '../server/support.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const never = () => new Promise<never>(() => undefined)
@@ -29,10 +30,6 @@ const pay = workflow<string, string>('pay', async (ctx, what) => {
   await ctx.signal('end')
   return String(charged)
 })
-
-async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 10))
-}
 
 onEveryStore(
   'a settlement',

@@ -10,6 +10,7 @@ import { act, type PlainVerb } from '../../src/operations/act.ts'
 import { describeTimeline } from '../../src/operations/describe.ts'
 import { effectsOf } from '../../src/operations/effects.ts'
 import { runOf, runWithCode } from '../../src/operations/runs.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const never = () => new Promise<never>(() => undefined)
@@ -73,10 +74,6 @@ const changesNothing = new Set<unknown>(['ENDED', 'CONFLICT', 'NOT_FOUND', 1])
 const verbs = Object.keys(table) as (keyof typeof table)[]
 const statuses = Object.keys(stored) as Status[]
 const ended = { completed: '', failed: 'boom', cancelled: 'asked to', terminated: 'now' } as const
-
-async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 10))
-}
 
 onEveryStore(
   'verbs of a run',

@@ -6,7 +6,7 @@ import { act } from '../../src/operations/act.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { reasonOf } from '../../src/operations/failures.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const pay = workflow('pay', async (ctx) => {

@@ -3,8 +3,6 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { Codec } from '../../src/core/codec/codec.ts'
@@ -15,6 +13,7 @@ import { open, type Reprise } from '../../src/index.ts'
 import { workflowFold } from '../../src/layers/workflow/history/fold.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { workflowKind } from '../../src/layers/workflow/model.ts'
+import { temporaryFolder } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { programPath } from '../support/programs.ts'
 
@@ -24,12 +23,11 @@ const pay = workflow<string, number>('pay', async () => 0)
 let folder: string
 let children: ChildProcess[]
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-transaction-'))
+  folder = temporaryFolder('transaction')
   children = []
 })
 afterEach(() => {
   for (const child of children) child.kill('SIGKILL')
-  rmSync(folder, { recursive: true, force: true })
 })
 
 describe('a process killed around the commit of a transaction', () => {

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { runOf, runWithCode } from '../../src/operations/runs.ts'
 import { at, startServer } from '../server/support.ts'
+import { newGate } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { kitWith } from './kits.ts'
 
@@ -12,10 +13,7 @@ import { kitWith } from './kits.ts'
 const timeout = '1h'
 
 function gated() {
-  let resolve = () => {}
-  const promise = new Promise<void>((done) => {
-    resolve = done
-  })
+  const { opened: promise, open: resolve } = newGate()
   return { promise, resolve }
 }
 

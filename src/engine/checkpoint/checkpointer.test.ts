@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
+import { until } from '../../../test/support/fixture.ts'
 import { open, timeline } from '../../index.ts'
 import { openMemory } from '../../stores/memory/index.ts'
 import { faultyStore } from '../../testing/index.ts'
@@ -23,7 +24,7 @@ test('A4.2: the first checkpoint may come later than the others follow each othe
     await ticks.append({ type: 'tick' })
     // Waits until a due checkpoint is taken, before the next tick.
     const due = n >= 30 ? 1 + Math.floor((n - 30) / 10) : 0
-    while (taken.length < due) await new Promise((resolve) => setTimeout(resolve, 1))
+    await until(() => taken.length >= due)
   }
   expect(taken).toEqual([30, 40, 50])
   expect(ticks.checkpointing.interval.because).toEqual(['every 10 entries'])

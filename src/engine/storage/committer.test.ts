@@ -2,6 +2,7 @@
 
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { pause } from '../../../test/support/fixture.ts'
 import { defaultLimits } from '../../core/limits.ts'
 import type { Commit, Outcome, ShardSet, Store } from '../../core/store/ports.ts'
 import { asMessage, asOperation, asTimeline } from '../../testing/conformance/kit.ts'
@@ -128,7 +129,7 @@ test('the last to send, held back until the others have sent, is not forgotten',
     lanes: 2,
     commit: async (commits: readonly Commit[]): Promise<Outcome[]> => {
       sizes.push(commits.length)
-      await new Promise((resolve) => setTimeout(resolve, 5))
+      await pause(5)
       return commits.map(() => ({ ok: true, epoch: 0, seq: 0, isDuplicate: false }))
     },
   })

@@ -2,6 +2,7 @@
 // settings that do not fit. Tests that kill a server start their own.
 
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
+import { newGate, pause } from '../../../test/support/fixture.ts'
 import { startPostgres } from '../../../test/support/postgres.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Digest } from '../../core/coordinate.ts'
@@ -85,7 +86,7 @@ class Owner {
         return outcome!
       } catch (error) {
         if (!isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT')) throw error
-        await new Promise((resolve) => setTimeout(resolve, 20))
+        await pause(20)
       }
     }
   }
@@ -157,14 +158,8 @@ describe('many writers', () => {
     const [slow, fast] = [new Owner(store, 'held/slow'), new Owner(store, 'held/fast')]
     await slow.take()
     await fast.take()
-    let letGo = () => {}
-    const gate = new Promise<void>((resolve) => {
-      letGo = resolve
-    })
-    let hasUserSql = () => {}
-    const withSql = new Promise<void>((resolve) => {
-      hasUserSql = resolve
-    })
+    const { opened: gate, open: letGo } = newGate()
+    const { opened: withSql, open: hasUserSql } = newGate()
     const commit = slow.plan('slow')
     const userSql = async (sql: Parameters<NonNullable<Commit['userSql']>>[0]) => {
       await sql.run('SELECT pg_current_xact_id()')
@@ -301,7 +296,7 @@ describe('faults', () => {
     const cut = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
       WHERE application_name = 'reprise' AND pid <> pg_backend_pid() AND query LIKE '%"${schema}".append%'`
     for (let n = 0; n < 10; n++) {
-      await new Promise((resolve) => setTimeout(resolve, 25))
+      await pause(25)
       await query(shared, cut)
     }
     isOver = true

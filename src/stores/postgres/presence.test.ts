@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
+import { pause } from '../../../test/support/fixture.ts'
 import { startPostgres } from '../../../test/support/postgres.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Store } from '../../core/store/ports.ts'
@@ -76,10 +77,10 @@ describe('presence', () => {
     await pooled.beat(worker('pooled'))
     await looker.beat(worker('direct'))
     await until(async () => (await presenceOf('direct')) !== null, 'a direct one has presence')
-    await new Promise((resolve) => setTimeout(resolve, 300))
+    await pause(300)
     expect(await presenceOf('pooled')).toBe(null)
     await pooled.close()
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    await pause(100)
     expect(await rowOf(looker, 'pooled')).toMatchObject({ isGone: false, isAlive: true })
   })
 

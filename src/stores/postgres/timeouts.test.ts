@@ -3,6 +3,7 @@
 import { type AddressInfo, connect, createServer } from 'node:net'
 import pg from 'pg'
 import { afterAll, afterEach, expect, inject, it } from 'vitest'
+import { pause } from '../../../test/support/fixture.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Store } from '../../core/store/ports.ts'
@@ -105,7 +106,7 @@ it('reads go on beside commits whose SQL takes long, as many as there are', asyn
   )
   // Longer than the wait for a connection.
   for (let i = 0; i < 6; i++) {
-    await new Promise((resolve) => setTimeout(resolve, 1000))
+    await pause(1000)
     expect(await kit.head('a')).toMatchObject({ timeline: 'a' })
   }
   isFree = true

@@ -3,6 +3,7 @@
 
 import fc from 'fast-check'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
+import { until } from '../../../test/support/fixture.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import type { Digest } from '../../core/coordinate.ts'
 import { appendOperation, originDigest, packEntries } from '../../core/history/entry-run.ts'
@@ -328,7 +329,7 @@ describe('appends', () => {
       // The same append once more, from a connection that had been forgotten: it waits for this transaction.
       again = late.commit([{ ...runs[1]!, operation: asOperation('late') }])
       const waiting = `SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE '%${schema}%append%'`
-      while ((await query(shared, waiting)).length === 0) await new Promise((resolve) => setTimeout(resolve, 10))
+      await until(async () => (await query(shared, waiting)).length !== 0)
     }
     expect(await owner.commit([{ operation: asOperation('trim'), guard, trim, userSql }])).toMatchObject([{ ok: true }])
     expect(await again).toMatchObject([{ ok: false, code: 'CONFLICT' }])

@@ -1,9 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../test/support/fixture.ts'
 import { Credentials } from './credentials.ts'
 import { joinUrl, locate } from './location.ts'
 
@@ -14,7 +14,7 @@ const asked: string[] = []
 const answers = new Map<string, string>()
 
 beforeEach(async () => {
-  home = mkdtempSync(join(tmpdir(), 'reprise-aws-'))
+  home = temporaryFolder('aws')
   asked.length = 0
   answers.clear()
   server = createServer(({ method, url = '', headers }, answer) => {
@@ -27,7 +27,6 @@ beforeEach(async () => {
   base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 })
 afterEach(async () => {
-  rmSync(home, { recursive: true })
   server.closeAllConnections()
   await new Promise((resolve) => void server.close(resolve))
 })

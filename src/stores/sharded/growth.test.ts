@@ -3,6 +3,7 @@
 // same timelines, histories, catalogs, mail and feed.
 
 import { describe, expect, it } from 'vitest'
+import { pause } from '../../../test/support/fixture.ts'
 import { seeded } from '../../../test/support/seeded.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -88,7 +89,7 @@ class World {
       waitsFor: expect.arrayContaining([expect.objectContaining({ id: 'old' })]),
     })
     abort.abort()
-    await new Promise((resolve) => setTimeout(resolve, 600))
+    await pause(600)
     await store!.retire([asWorker('old'), asWorker(`mover ${this.#movers}`)])
     this.#stores = [await this.#open(4), await this.#open(4)]
     for (const id of ['claimer', 'courier']) await this.#stores[0]!.beat(worker(id))
@@ -286,7 +287,7 @@ class World {
       const have = (await store.inbox(asTimeline(id), 1000)).messages.length
       if (have === want) return
       await store.claim({ worker: asWorker('courier'), queues: ['none'], limit: 100 })
-      await new Promise((resolve) => setTimeout(resolve, 1))
+      await pause(1)
     }
   }
 

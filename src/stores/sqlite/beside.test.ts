@@ -1,10 +1,10 @@
 // One process works while another removes rows of the log, with the other's statements exactly in between; and rows that an
 // older release left in the wrong place are reported.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../test/support/fixture.ts'
 import type { Store } from '../../core/store/ports.ts'
 import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
 import { Connection } from './file/connection.ts'
@@ -18,13 +18,12 @@ let directory: string
 let stores: Store[]
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'reprise-beside-'))
+  directory = temporaryFolder('beside')
   file = join(directory, 'store.db')
   stores = []
 })
 afterEach(async () => {
   for (const store of stores) await store.close()
-  rmSync(directory, { recursive: true, force: true })
 })
 
 async function openKit(options: Partial<SqliteOptions> = {}): Promise<Kit> {

@@ -1,10 +1,9 @@
 // A process holds the write lock and does not release it (it was stopped, or is in a debugger): writes report the process and
 // that nothing was written, the handle stays usable, and every read continues.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../test/support/fixture.ts'
 import { feedStart } from '../../core/store/ports.ts'
 import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
 import { Connection } from './file/connection.ts'
@@ -15,10 +14,9 @@ import { seal } from './rows/seal.ts'
 let folder: string
 let file: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-busy-'))
+  folder = temporaryFolder('busy')
   file = join(folder, 'store.db')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 const open = (readOnly = false) =>
   openSqlite(file, { namespace: 'a', hash, busyMs: 60, readOnly, refusesDamage: readOnly })
 

@@ -1,9 +1,8 @@
 // An open that fails closes every connection that it made: a remaining lock would block a repair.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../test/support/fixture.ts'
 import { hash } from '../../testing/conformance/kit.ts'
 import { type Driver, loadDriver } from './file/driver.ts'
 import { openSqlite } from './index.ts'
@@ -11,10 +10,9 @@ import { openSqlite } from './index.ts'
 let folder: string
 let file: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-failed-'))
+  folder = temporaryFolder('failed')
   file = join(folder, 'store.db')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 /** Counts open connections; statements that match `fails` throw. */
 async function counting(fails: RegExp): Promise<{ readonly driver: Driver; readonly count: { open: number } }> {

@@ -1,9 +1,9 @@
 // The file itself: several processes, a full disk, a read-only file, versions, freed space.
 
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../test/support/fixture.ts'
 import { feedStart, type Store } from '../../core/store/ports.ts'
 import {
   asManifest,
@@ -27,13 +27,12 @@ let file: string
 let stores: Store[]
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'reprise-file-'))
+  directory = temporaryFolder('file')
   file = join(directory, 'inside', 'store.db')
   stores = []
 })
 afterEach(async () => {
   for (const store of stores) await store.close()
-  rmSync(directory, { recursive: true, force: true })
 })
 
 async function open(options: Partial<SqliteOptions> = {}): Promise<Store> {

@@ -2,6 +2,7 @@
 // at any point, if another process added to a group that was being rebuilt, and if redundancy was switched off.
 
 import { describe, expect, test } from 'vitest'
+import { newGate } from '../../../../test/support/fixture.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isRedundancy } from '../../../core/store/blobs.ts'
 import type { Blobs } from '../../../core/store/ports.ts'
@@ -128,10 +129,7 @@ function interleaved(blobs: Blobs, call: (name: string | symbol) => Promise<void
 }
 
 function gate(): { readonly promise: Promise<void>; readonly resolve: () => void } {
-  let resolve = () => {}
-  const promise = new Promise<void>((done) => {
-    resolve = done
-  })
+  const { opened: promise, open: resolve } = newGate()
   return { promise, resolve }
 }
 
@@ -197,10 +195,7 @@ describe('what is swept', () => {
     })
     const sweep = async (begins: number, ends: number): Promise<number> => {
       const inner = world()
-      let release: () => void = () => undefined
-      const released = new Promise<void>((resolve) => {
-        release = resolve
-      })
+      const { opened: released, open: release } = newGate()
       let isSlow = false
       const waiting = new Proxy(inner, {
         get(target, name) {

@@ -1,17 +1,16 @@
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import type { JobSource, ReadContext } from '../source.ts'
 import { csv, jsonLines, lines } from './lines.ts'
 
 let folder = ''
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-lines-'))
+  folder = temporaryFolder('lines')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 interface Read<T> {
   items: T[]

@@ -1,10 +1,10 @@
 // Moved, removed or replaced files are noticed at the next check, even if the folder was trusted until then.
 
-import { copyFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import { InPlace } from './in-place.ts'
 
 let directory: string
@@ -12,11 +12,10 @@ const folder = () => join(directory, 'inside')
 const file = () => join(folder(), 'store.db')
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'reprise-in-place-'))
+  directory = temporaryFolder('in-place')
   mkdirSync(folder())
   for (const end of ['', '-wal', '.copy']) writeFileSync(file() + end, 'content')
 })
-afterEach(() => rmSync(directory, { recursive: true, force: true }))
 
 const changes: Readonly<Record<string, () => void>> = {
   'the file is moved away': () => renameSync(file(), `${file()}.old`),

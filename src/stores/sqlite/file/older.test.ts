@@ -1,10 +1,10 @@
 // A file of schema version 1, 3 or 6, made by removing the additions of later versions: it is read without a write, and
 // migrated when it is opened for writing. Both return the same answers as before, and after the migration absence is checked.
 
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import { feedStart, type Store } from '../../../core/store/ports.ts'
 import { asManifest, asTimeline, asWorker, hash, Kit, worker } from '../../../testing/conformance/kit.ts'
 import { openSqlite } from '../index.ts'
@@ -20,7 +20,7 @@ const clock = () => 1_700_000_000_000
 const open = (readOnly = false) => openSqlite(file, { namespace: 'a', hash, clock, readOnly })
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-older-'))
+  folder = temporaryFolder('older')
   file = join(folder, 'store.db')
   const store = await open()
   const kit = new Kit(store, () => open(), {})
@@ -37,7 +37,6 @@ beforeEach(async () => {
   await store.beat(worker('w1'))
   await store.close()
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 async function edit(work: (connection: Connection) => void): Promise<void> {
   const connection = new Connection(await loadDriver(), file, false)

@@ -1,9 +1,8 @@
 // The rows that SQLite's feed reads for a filter that few timelines match: none behind their last one.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import { beforeEach, expect, it, vi } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import { feedStart } from '../../../core/store/ports.ts'
 import { hash, Kit } from '../../../testing/conformance/kit.ts'
 import { Connection } from '../file/connection.ts'
@@ -13,9 +12,8 @@ let folder: string
 const open = () => openSqlite(join(folder, 'store.db'), { namespace: 'a', hash })
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-feed-'))
+  folder = temporaryFolder('feed')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 it('reads no row where nothing matches, and none behind the last that does', async () => {
   const store = await open()

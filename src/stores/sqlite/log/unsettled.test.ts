@@ -1,10 +1,10 @@
 // Heads that are behind: any reader, at any time, sees every timeline as if its head had been written at once.
 
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import { equalBytes } from '../../../core/coordinate.ts'
 import type { Store } from '../../../core/store/ports.ts'
 import { asWorker, expectOk, hash, Kit, message, type Writer } from '../../../testing/conformance/kit.ts'
@@ -18,13 +18,12 @@ let file: string
 let stores: Store[]
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'reprise-loose-'))
+  directory = temporaryFolder('loose')
   file = join(directory, 'store.db')
   stores = []
 })
 afterEach(async () => {
   for (const store of stores) await store.close()
-  rmSync(directory, { recursive: true, force: true })
 })
 
 async function openKit(namespace = 'default', readOnly = false): Promise<Kit> {

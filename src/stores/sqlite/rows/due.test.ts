@@ -1,10 +1,10 @@
 // The rows that a claim on SQLite reads: as many as it requests, whatever else is due, sleeping or owned; and missing rows in
 // its index are noticed.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { beforeEach, describe, expect, it, vi } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import { asWorker, hash, Kit, worker } from '../../../testing/conformance/kit.ts'
 import { Connection } from '../file/connection.ts'
 import { loadDriver } from '../file/driver.ts'
@@ -16,11 +16,10 @@ let now = 1_000
 const open = () => openSqlite(file, { namespace: 'a', hash, clock: () => now })
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-due-'))
+  folder = temporaryFolder('due')
   file = join(folder, 'store.db')
   now = 1_000
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 async function kitWith(count: number, parts: (i: number) => object): Promise<Kit> {
   const store = await open()

@@ -1,9 +1,8 @@
 // The timelines that the writer caches: those with an owner stay when there are too many.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import type { WorkerId } from '../../../core/coordinate.ts'
 import { asTimeline, hash, Kit } from '../../../testing/conformance/kit.ts'
 import { Connection } from '../file/connection.ts'
@@ -14,9 +13,8 @@ import { Timelines } from './timelines.ts'
 
 let folder: string
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-timelines-'))
+  folder = temporaryFolder('timelines')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 it('an open timeline is kept, however many there are; one that nobody has is not', async () => {
   const file = join(folder, 'store.db')

@@ -1,10 +1,10 @@
 // Rewrites a file with user tables: whichever page of such a table is damaged, the rest is copied, losses are named, and the
 // store keeps writing. If the file cannot be rewritten, it stays unchanged and the store keeps writing too.
 
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import type { Digest } from '../../../core/coordinate.ts'
 import type { Store } from '../../../core/store/ports.ts'
 import { sha256 } from '../../../engine/base/platform.ts'
@@ -16,10 +16,9 @@ let folder: string
 let file: string
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-own-tables-'))
+  folder = temporaryFolder('own-tables')
   file = join(folder, 'store.db')
 })
-afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 async function openHere(given?: Driver): Promise<Store> {
   const driver = given ?? (await loadDriver())

@@ -1,10 +1,6 @@
-// User SQL on SQLite: whatever statements the user's code sends, it cannot end the commit's transaction, and nothing of it
-// stays in the connection that all writes share.
-
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../../test/support/fixture.ts'
 import { isReprise } from '../../../core/errors.ts'
 import type { Sql, Store } from '../../../core/store/ports.ts'
 import { hash, Kit, type Writer } from '../../../testing/conformance/kit.ts'
@@ -17,7 +13,7 @@ let kit: Kit
 let writer: Writer
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'reprise-rider-'))
+  folder = temporaryFolder('rider')
   const open = () => openSqlite(join(folder, 'test.db'), { namespace: 'a', hash })
   store = await open()
   kit = new Kit(store, open, { sql: true })
@@ -27,7 +23,6 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   await store.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 async function userSql<T>(work: (sql: Sql) => Promise<T>): Promise<T> {

@@ -14,9 +14,12 @@ afterAll(() => folder.remove())
 
 /** Shapes by command, in the order of the page: '{ a, b: [{ c }], d? }' is a, b, d?. */
 const documented = new Map<string, string[][]>()
-const guide = readFileSync(join(root, 'docs/guides/cli.md'), 'utf8').split('## JSON')[1]!
-for (const [, names, shapes] of guide.matchAll(/^\| (`[a-z-]+`.*?) \| (.*) \|$/gm)) {
-  const keys = [...shapes!.matchAll(/`(\[?\{.*?\}\]?)`/g)].map(([, shape]) => topLevel(shape!))
+const guide = readFileSync(join(root, 'docs/guides/cli.md'), 'utf8').split('\n## JSON\n')[1]!
+const rows = guide.matchAll(/^\| (`[a-z-]+`.*?) \| (.*) \|$/gm)
+const sections = guide.matchAll(/^### JSON of (`[a-z-]+`.*)\n\n((?:(?!\n#)[\s\S])*)/gm)
+for (const [, names, text] of [...rows, ...sections]) {
+  const shapes = text!.replaceAll(/\n */g, ' ')
+  const keys = [...shapes.matchAll(/`(\[?\{.*?\}\]?)`/g)].map(([, shape]) => topLevel(shape!))
   for (const [, name] of names!.matchAll(/`([a-z-]+)`/g)) {
     documented.set(name!, [...(documented.get(name!) ?? []), ...keys])
   }

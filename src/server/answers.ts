@@ -74,7 +74,7 @@ export class Answers {
     const json = JSON.stringify(value ?? null, plain)
     const id = timelineId(`${scope}${digest(key)}`)
     const entry = { type: 'answered', data: { print: '', json } satisfies Kept }
-    const made = await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'ended' })
+    const made = await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'completed' })
     void this.sweep().catch(() => undefined)
     return made === null ? await this.kept(key) : JSON.parse(json)
   }
@@ -102,7 +102,7 @@ export class Answers {
     const json = JSON.stringify((await act()) ?? null, plain)
     const entry = { type: 'answered', data: { print, json } satisfies Kept }
     // Null: another server stored its response first; it is the same one, because the engine deduplicates by the key.
-    await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'ended' })
+    await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'completed' })
     void this.sweep().catch(() => undefined)
     return json
   }

@@ -103,7 +103,7 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
     const { rp, ann } = scene
     const turns = ann.state.turn
     const cut = await rp.groups.capture('quiet', members)
-    expect(cut).toMatchObject({ status: 'complete', inFlight: 0 })
+    expect(cut).toMatchObject({ status: 'completed', inFlight: 0 })
     await goOn(scene)
     const plan = await rp.groups.plan({ cut: 'quiet' })
     expect(plan.members.every(({ from, to }) => to < from)).toBe(true)
@@ -298,7 +298,7 @@ onEveryStore('A3.5 a cut', (world) => {
     await expect.poll(statuses).toEqual(['abandoned'])
     expect(seen).toMatchObject([{ cut: 'lost' }])
     expect((await rp.checkpoints('counter/a')).filter(({ isPinned }) => isPinned)).toEqual([])
-    expect(await rp.groups.capture('lost', ['counter/a'])).toMatchObject({ status: 'complete' })
+    expect(await rp.groups.capture('lost', ['counter/a'])).toMatchObject({ status: 'completed' })
   })
 })
 

@@ -47,10 +47,12 @@ it('the table lists every status of the models', () => {
 const earlier = [
   ['exec/a', 'done', 'completed'],
   ['exec/b', 'interrupted', 'stopped'],
+  ['group/cut/a', 'complete', 'completed'],
   ['job/a', 'finished', 'completed'],
   ['migrate/a', 'finished', 'completed'],
   ['pipeline/a', 'done', 'completed'],
   ['pipeline/b', 'suspended', 'stopped'],
+  ['upload/u/a', 'ended', 'removed'],
   ['workflow/w/a', 'compensation-stuck', 'stuck'],
 ] as const
 
@@ -69,7 +71,7 @@ onEveryStore('statuses of earlier versions', (world) => {
     }
     for (const [id, , status] of earlier) expect((await rp.head(id))!.status).toBe(status)
     expect((await rp.head('plain/a'))!.status).toBe('done')
-    const completed = ['exec/a', 'job/a', 'job/b', 'migrate/a', 'pipeline/a', 'pipeline/c']
+    const completed = ['exec/a', 'group/cut/a', 'job/a', 'job/b', 'migrate/a', 'pipeline/a', 'pipeline/c']
     const found: string[] = []
     for (let after: string | undefined; ; ) {
       const heads = await rp.list({

@@ -44,7 +44,7 @@ const ended: Readonly<Record<string, readonly string[]>> = {
   job: ['open', 'completed'],
   migrate: ['open', 'completed'],
   pipeline: ['open', 'completed', 'cancelled'],
-  upload: ['completed', 'ended'],
+  upload: ['completed', 'removed'],
   workflow: ['completed', 'failed', 'cancelled', 'terminated'],
 }
 

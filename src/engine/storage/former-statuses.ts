@@ -10,9 +10,11 @@ import { firstSegment } from '../model/first-segment.ts'
 /** By the first segment of ids: earlier names, each with the current one. */
 const former: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   exec: { done: 'completed', interrupted: 'stopped' },
+  group: { complete: 'completed' },
   job: { finished: 'completed' },
   migrate: { finished: 'completed' },
   pipeline: { done: 'completed', suspended: 'stopped' },
+  upload: { ended: 'removed' },
   workflow: { 'compensation-stuck': 'stuck' },
 }
 const formerNames: ReadonlySet<string> = new Set(Object.values(former).flatMap((names) => Object.keys(names)))

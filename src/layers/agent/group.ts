@@ -106,7 +106,7 @@ function shown(prefix: string, { name, status, missing, places, inFlight }: Grou
   const own = (id: string) => idBelow(prefix, id) ?? id
   return {
     name,
-    isComplete: status === 'complete',
+    isComplete: status === 'completed',
     missing: missing.map(own),
     at: Object.fromEntries(places.map(({ timeline, seq }) => [own(timeline), seq])),
     inFlight,

@@ -107,7 +107,7 @@ export function upload(name: string, options: UploadOptions = {}): UploadDefinit
     async file(rp, id) {
       const { uploads } = of(hostOf(rp))
       const stored = await uploads.find(id)
-      if (stored.state.etag !== null && stored.state.status !== 'ended') return fileOf(uploads.kernel, stored)
+      if (stored.state.etag !== null && stored.state.status !== 'removed') return fileOf(uploads.kernel, stored)
       throw new RepriseError('CONFLICT', `upload ${name}/${id} is ${stored.state.status}`, {
         status: stored.state.status,
       })

@@ -9,7 +9,7 @@ import type { Act, ActionReport, Model } from '../../engine/model/model.ts'
 import { forkUpload, retryUpload } from './actions.ts'
 import { headOf, retention } from './place.ts'
 import { isExpired } from './rules/state.ts'
-import { foldVersion, type StoredState } from './stored.ts'
+import { currentState, foldVersion, type StoredState } from './stored.ts'
 
 export const uploadFold: Fold<unknown> = {
   version: foldVersion,
@@ -32,9 +32,9 @@ export const uploadKind: Model = {
   unfinished: ['receiving', 'received', 'starting', 'failed'],
   attention: ['failed'],
   tells,
-  stands: (state) => (state ? standing(state as StoredState) : { text: 'nothing was received yet' }),
-  summarize: (state) => (state ? summaryOf(state as StoredState) : {}),
-  headOf: (state) => (state ? headOf(state as StoredState) : null),
+  stands: (state) => (state ? standing(currentState(state as StoredState)) : { text: 'nothing was received yet' }),
+  summarize: (state) => (state ? summaryOf(currentState(state as StoredState)) : {}),
+  headOf: (state) => (state ? headOf(currentState(state as StoredState)) : null),
   refuses: (state) => ((state as StoredState | null)?.status === 'failed' ? {} : { retry: 'it has not failed' }),
   actions: {
     rollback: forward,
@@ -76,8 +76,8 @@ function standing(state: StoredState): StatusLine {
       return { text: `onComplete failed ${attempts} times: ${error}`, needsPerson: true }
     case 'received':
       return { text: error === null ? `${bytes}, to be completed` : `${bytes}, onComplete is retried: ${error}` }
-    case 'ended':
-      return { text: endedBy ?? 'ended' }
+    case 'removed':
+      return { text: endedBy ?? 'removed' }
     default:
       return { text: `${status}, ${bytes}` }
   }

@@ -19,6 +19,11 @@ export interface StoredState extends UploadState {
   readonly cut: Cut
 }
 
+/** Earlier versions stored the status 'ended' for a removed upload. */
+export function currentState(stored: StoredState): StoredState {
+  return (stored.status as string) === 'ended' ? { ...stored, status: 'removed' } : stored
+}
+
 export interface StoredUpload {
   readonly timeline: TimelineId
   readonly record: ManifestRecord
@@ -49,7 +54,7 @@ export async function resumeUpload(
   onDamage: (record: ManifestRecord, why: string) => void,
 ): Promise<{ readonly stored: StoredUpload; readonly stream: GrowingStream } | null> {
   const resume = async (stored: StoredUpload) => {
-    const isGone = stored.state.status === 'ended'
+    const isGone = stored.state.status === 'removed'
     const stream = isGone
       ? GrowingStream.empty()
       : await GrowingStream.resume(stored.parts, stored.state.cut, stateIo(kernel))
@@ -105,5 +110,5 @@ export async function readStored(kernel: Kernel, timeline: TimelineId, record: M
   if (main?.kind !== 'value') throw new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} has no value`)
   const { plain } = await new ChunkInput(stateIo(kernel)).readContent(main.content, null)
   const { value } = kernel.codec.decode(plain) as { readonly value: StoredState }
-  return { timeline, record, state: value, parts }
+  return { timeline, record, state: currentState(value), parts }
 }

@@ -175,7 +175,7 @@ export class Uploads {
       timeline,
       () => this.#take(timeline),
       async (writer) => {
-        const gone = writer.state.status === 'ended' ? refuseGone(writer.state, this.nowOf(id)) : null
+        const gone = writer.state.status === 'removed' ? refuseGone(writer.state, this.nowOf(id)) : null
         if (gone) throw refused(gone)
         await writer.step({ events: [{ type: 'ended', by }], data: { by }, release: true, forgetsBytes: true })
       },

@@ -48,7 +48,7 @@ export async function captureCut(
   const isNew = created !== null && created !== 'released'
   const record = isNew ? created : await engine.openTimeline(id, cutFold)
   try {
-    if (record.state.status === 'complete') {
+    if (record.state.status === 'completed') {
       throw new RepriseError('EXISTS', `the cut ${name} exists: release it, or choose another name`, { name })
     }
     // The record of a process that died on the way.
@@ -58,7 +58,7 @@ export async function captureCut(
     if (!isNew) await record.write(begun, { status: 'capturing' })
     const began = engine.clock.elapsed()
     await withinTimeout(engine, record, name, began + timeoutMs, signal)
-    await record.write([{ type: 'completed', data: {} }], { status: 'complete' })
+    await record.write([{ type: 'completed', data: {} }], { status: 'completed' })
     engine.events.emit('cut-completed', { cut: name, members: ids, ms: engine.clock.elapsed() - began })
     return record.state
   } finally {

@@ -102,7 +102,7 @@ export class Groups {
     const record = await this.#engine.openTimeline(timelineId(cutScope + name), cutFold, { mustExist: true })
     try {
       await releaseAll(this.#engine.kernel, record.state, name)
-      if (record.state.status === 'complete')
+      if (record.state.status === 'completed')
         await record.write([{ type: 'released', data: {} }], { status: 'released' })
     } finally {
       await record.close()

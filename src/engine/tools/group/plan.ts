@@ -39,7 +39,7 @@ export async function cutOf(kernel: Kernel, name: string): Promise<CutState> {
 export async function membersOf(engine: Host, target: GroupTarget): Promise<readonly string[]> {
   if ('cut' in target) {
     const { status, members, because } = await cutOf(engine.kernel, target.cut)
-    if (status === 'complete') return members
+    if (status === 'completed') return members
     const why = because ?? 'it has not finished'
     throw new RepriseError('CONFLICT', `the cut ${target.cut} is ${status}, not complete: ${why}`, { cut: target.cut })
   }

@@ -16,7 +16,7 @@ import type { Consumer } from '../../model/rollback-report.ts'
 export const cutScope = 'group/cut/'
 export const restoreScope = 'group/restore/'
 
-export type CutStatus = 'new' | 'capturing' | 'complete' | 'abandoned' | 'released'
+export type CutStatus = 'new' | 'capturing' | 'completed' | 'abandoned' | 'released'
 
 export interface CutState {
   readonly status: CutStatus
@@ -47,7 +47,11 @@ const newCut: CutState = {
 type Data = any
 
 export const cutFold: Fold<CutState> = {
-  version: 'cut-1',
+  version: 'cut-2',
+  // Earlier versions called a completed cut 'complete'.
+  migrations: {
+    'cut-1': (state: CutState) => ((state.status as string) === 'complete' ? { ...state, status: 'completed' } : state),
+  },
   initial: () => newCut,
   apply(state, { type, data: given }): CutState {
     const data = given as Data
@@ -61,7 +65,7 @@ export const cutFold: Fold<CutState> = {
       case 'saved':
         return { ...state, saved: { ...state.saved, [data.timeline]: data.id } }
       case 'completed':
-        return { ...state, status: 'complete' }
+        return { ...state, status: 'completed' }
       case 'abandoned':
         return { ...state, status: 'abandoned', because: data.because, missing: data.missing }
       case 'released':

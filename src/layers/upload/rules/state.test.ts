@@ -62,7 +62,7 @@ describe('the life of an upload', () => {
             expect(isWhole(state)).toBe(state.status === 'received')
           }
           expect(wholes).toBeLessThanOrEqual(1)
-          if (state.status === 'ended')
+          if (state.status === 'removed')
             expect(refuseAppend(state, { from: state.offset, length: null, bytes: 0 }, 0, bytesMax)?.code).toBe(
               'UPLOAD_GONE',
             )

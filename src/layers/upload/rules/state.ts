@@ -11,7 +11,7 @@
 import { assert, unreachable } from '../../../core/assert.ts'
 import type { ErrorCode } from '../../../core/errors.ts'
 
-export type UploadStatus = 'receiving' | 'part' | 'received' | 'starting' | 'completed' | 'failed' | 'ended'
+export type UploadStatus = 'receiving' | 'part' | 'received' | 'starting' | 'completed' | 'failed' | 'removed'
 
 /** A run to be started once for this upload, recorded in the commit that completes it. */
 export interface UploadStart {
@@ -132,7 +132,7 @@ export function applyUpload(state: UploadState, event: UploadEvent): UploadState
       assert(state.status === 'failed', 'what has not failed is not retried')
       return { ...state, status: 'received', attempts: 0, isCalling: false }
     case 'ended':
-      return { ...state, status: 'ended', endedBy: event.by, expiresAt: null, starts: [], result: null }
+      return { ...state, status: 'removed', endedBy: event.by, expiresAt: null, starts: [], result: null }
     default:
       return unreachable(event)
   }
@@ -145,7 +145,7 @@ function called({ attempts, isCalling = false }: UploadState): Pick<UploadState,
 
 /** True if all bytes are durable and can be read. */
 export function isWhole({ status }: Pick<UploadState, 'status'>): boolean {
-  return status !== 'receiving' && status !== 'ended'
+  return status !== 'receiving' && status !== 'removed'
 }
 
 export function isExpired({ status, expiresAt }: UploadState, now: number): boolean {
@@ -154,7 +154,7 @@ export function isExpired({ status, expiresAt }: UploadState, now: number): bool
 
 /** The refusal if the upload is gone; null: it exists. */
 export function refuseGone(state: UploadState, now: number): Refusal | null {
-  if (state.status === 'ended') {
+  if (state.status === 'removed') {
     return {
       code: 'UPLOAD_GONE',
       what: `this upload was ${state.endedBy === 'expired' ? 'not finished in time' : 'deleted'}`,

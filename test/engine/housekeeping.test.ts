@@ -8,6 +8,7 @@ import {
 } from '../../src/engine/tools/housekeeping/housekeeping.ts'
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -37,7 +38,7 @@ onEveryStore('housekeeping', (world) => {
     await engine.run(waiting, { id: 'w' })
     await hostOf(engine).forkTimeline({ timeline: 'workflow/greet/bob', seq: 1 }, 'workflow/other/fork')
     const ids = async () => (await engine.list({ prefix: 'workflow/' })).map((head) => head.timeline).sort()
-    await new Promise((resolve) => setTimeout(resolve, 300))
+    await pause(300)
     await housekeepingRound(engine, { every: 1 })
     await housekeepingRound(engine, { every: 1, expire: { ended: { 'workflow/': '1h' } } })
     expect(await ids()).toHaveLength(4)
@@ -51,7 +52,7 @@ onEveryStore('housekeeping', (world) => {
     const engine = await (await world()).engine()
     const runs = Array.from({ length: 210 }, (_, n) => engine.run(greet, `${n}`, { id: `r${n}` }))
     await Promise.all(runs.map(async (run) => await (await run).result()))
-    await new Promise((resolve) => setTimeout(resolve, 150))
+    await pause(150)
     const round = await housekeepingRound(engine, { expire: { ended: { 'workflow/greet/': 50 } } })
     expect(round).toMatchObject({ expiredCount: 210, kept: [] })
     expect(round!.expired).toHaveLength(200)
@@ -63,7 +64,7 @@ onEveryStore('housekeeping', (world) => {
     const other = workflow('other', async (ctx) => await ctx.step('do', () => 1))
     await (await engine.run(greet, 'x', { id: 'one' })).result()
     await (await engine.run(other, { id: 'one' })).result()
-    await new Promise((resolve) => setTimeout(resolve, 150))
+    await pause(150)
     const ended = { '': 50, 'workflow/': 50, 'workflow/greet/': '2d' } as const
     expect((await housekeepingRound(engine, { expire: { ended } }))!.expired).toEqual(['workflow/other/one'])
     for (const odd of ['/', 'workflow//', '\0/', 'workflow/greet']) {
@@ -78,7 +79,7 @@ onEveryStore('housekeeping', (world) => {
       Array.from({ length: 45 }, async (_, n) => await (await engine.run(greet, `${n}`, { id: `r${n}` })).result()),
     )
     await (await engine.run(other, { id: 'one' })).result()
-    await new Promise((resolve) => setTimeout(resolve, 150))
+    await pause(150)
     const ended = { 'workflow/greet/': 50, 'workflow/other/': 50 }
     const { expired } = (await housekeepingRound(engine, { expire: { ended } }))!
     expect(expired).toHaveLength(46)
@@ -96,7 +97,7 @@ onEveryStore('housekeeping', (world) => {
     await left.append({ type: 'added', by: 1 })
     await left.checkpoint()
     await left.close()
-    await new Promise((resolve) => setTimeout(resolve, 200))
+    await pause(200)
     const options = { every: 1, drill: 50, expire: { archives: 100 } }
     const first = await housekeepingRound(engine, options)
     // The branch still needs what it shares with the archive.
@@ -108,7 +109,7 @@ onEveryStore('housekeeping', (world) => {
       await branch.checkpoint()
     }
     await branch.close()
-    await new Promise((resolve) => setTimeout(resolve, 200))
+    await pause(200)
     const second = await housekeepingRound(engine, options)
     expect(second).toMatchObject({ expired: ['counter/a~1'], kept: [] })
     expect((await engine.verify()).faults).toEqual([])
@@ -154,7 +155,7 @@ onEveryStore('expiry of forks', (world) => {
     await engine.rollback({ timeline: 'log/old', seq: 3 })
     await engine.savepoint({ timeline: 'log/pinned', seq: 3 })
     const busy = await engine.open(log('50ms'), 'busy')
-    await new Promise((resolve) => setTimeout(resolve, 150))
+    await pause(150)
     // A process that knows nothing of the definition goes by what is stored.
     const stranger = await at.engine()
     const dry = await stranger.collect({ dryRun: true })
@@ -176,7 +177,7 @@ onEveryStore('expiry of forks', (world) => {
     const open = await engine.open(log(), 'a')
     await open.append({ type: 'added', by: 1 })
     await hostOf(engine).forkTimeline({ timeline: 'log/a', seq: 1 }, 'log/fork')
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    await pause(50)
     expect((await engine.collect()).forks).toEqual({ expired: [], kept: [] })
     await open.close()
     await (await engine.open(log('1h'), 'a')).close()

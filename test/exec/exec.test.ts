@@ -3,7 +3,6 @@
 import {
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -13,17 +12,17 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeEach, expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it } from 'vitest'
 import { readManifest } from '../../src/engine/history/recover.ts'
 import { hostOf } from '../../src/engine/host/host.ts'
 import { stateIo } from '../../src/engine/snapshot/kernel-io.ts'
 import { liveChunks } from '../../src/engine/snapshot/restore.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { type ExecEvent, type ExecOptions, exec } from '../../src/layers/exec/index.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'reprise-exec-'))
+const folder = temporaryFolder('exec')
 const opened: Reprise[] = []
 let number = 0
 let state = ''
@@ -36,7 +35,6 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const each of opened.splice(0)) await each.close()
 })
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 async function another(): Promise<Reprise> {
   const engine = await open(`sqlite:${join(folder, `${number}.db`)}`, { housekeeping: false })
@@ -184,7 +182,7 @@ it('C12: what ignores the notice is killed when the grace time is over, with all
       if (event.kind === 'started') pid = event.pid
     },
   })
-  while (pid === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  await until(() => pid !== 0)
   const { exitCode, runs } = await running.stop()
   expect([exitCode, runs[0]?.why]).toEqual([137, 'killed'])
   expect(isAlive(pid)).toBe(false)
@@ -206,7 +204,7 @@ it('C12: a second one is refused while the first runs; one that takes over fence
     () => 'ended',
     (error) => error.code,
   )
-  while (pid === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  await until(() => pid !== 0)
   const other = await another()
   await expect(other.run(shell('true')).result()).rejects.toMatchObject({ code: 'OWNED' })
   const { exitCode } = await (await other.run(shell('true'), { takeover: true })).result()

@@ -5,7 +5,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
-import { until } from '../support/until.ts'
+import { pause, until } from '../support/fixture.ts'
 
 const topic = 'orders'
 const [fetch, listOffsets, metadata, apiVersions] = [1, 2, 3, 18]
@@ -70,7 +70,7 @@ describe('a Kafka source and sink', () => {
         for (;;) {
           const [fetched] = await refused.fetch(topic, [{ partition: 0, offset: 0 }], 1)
           if (fetched?.outcome !== 'later') return fetched
-          await new Promise((resolve) => setTimeout(resolve, 10))
+          await pause(10)
         }
       }
       if (isMended) expect(await asking()).toMatchObject({ outcome: 'ok' })

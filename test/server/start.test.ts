@@ -9,7 +9,7 @@ import { z } from 'zod'
 import { open, type Reprise } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { queue, workflow, workflows } from '../../src/layers/workflow/index.ts'
-import { until } from '../support/until.ts'
+import { until } from '../support/fixture.ts'
 import { startServer, type TestServer } from './support.ts'
 
 const order = z.object({ cents: z.number().int().min(1), gift: z.boolean().default(false) })

@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
@@ -50,7 +51,7 @@ onEveryStore(
       })
       const rp = await (await world()).engine()
       const run = await rp.run(values, { id: 'v' })
-      while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+      await until(() => seen.length !== 0)
       expect(await run.query('values')).toEqual(seen[0])
       // Let go: from now on its code runs anew for whoever asks.
       await expect.poll(async () => (await rp.head('workflow/values/v'))!.owner).toBeNull()

@@ -18,6 +18,7 @@ import pg from 'pg'
 import { afterEach, describe, expect, inject, it } from 'vitest'
 import { isReprise, open, type Reprise } from '../../src/index.ts'
 import { checkDefinitions, workflow } from '../../src/layers/workflow/index.ts'
+import { pause } from '../support/fixture.ts'
 
 const cleanups: (() => unknown)[] = []
 afterEach(async () => {
@@ -94,27 +95,25 @@ const refused: Record<string, () => unknown> = {
   'WeakRef.deref': () => new WeakRef({}).deref(),
 }
 
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
-
 describe('a source that history can give', () => {
   it.each(Object.keys(values))(
     '%s differs from call to call outside, and is the same in each replay (A5.1)',
     async (name) => {
       const ask = values[name]!
       const before = String(ask())
-      await sleep(3)
+      await pause(3)
       expect(String(ask())).not.toBe(before)
       const seen: string[] = []
       const given = workflow('given', async (ctx) => {
         const first = String(ask())
-        await ctx.step('a', () => sleep(3))
+        await ctx.step('a', () => pause(3))
         seen.push(`${first} ${String(ask())}`)
         await ctx.signal('go')
         return seen.at(-1)
       })
       const rp = await engine()
       const run = await rp.run(given, { id: 'one' })
-      while (seen.length === 0) await sleep(1)
+      while (seen.length === 0) await pause(1)
       const report = await checkDefinitions(rp, [given])
       expect(report).toMatchObject({ ok: true, checked: 1 })
       expect(new Set(seen).size).toBe(1)
@@ -207,7 +206,7 @@ describe('a connection that others use too', () => {
     expect(isReprise(error, 'NON_DETERMINISTIC')).toBe(true)
     expect(error.message).toContain('net.Socket.write')
     expect(error.data.at).toMatch(/sources\.test\.ts:\d+:\d+/)
-    while (heard === 0) await sleep(1)
+    while (heard === 0) await pause(1)
     expect(await ask('from outside')).toBe('from outside')
     const good = workflow('good', async (ctx) => await ctx.step('ask', () => ask('from a step')))
     expect(await (await rp.run(good)).result()).toBe('from a step')
@@ -270,7 +269,7 @@ describe('code that goes on without an outcome', () => {
       return await ctx.step('after', () => value)
     })
     const run = await rp.run(bad)
-    while (!elsewhere.resolve) await sleep(1)
+    while (!elsewhere.resolve) await pause(1)
     await comesToRest()
     elsewhere.resolve(7)
     const error = await run.result().catch((thrown) => thrown)
@@ -287,7 +286,7 @@ describe('code that goes on without an outcome', () => {
       })
     })
     const run = await rp.run(bad)
-    while (!resolve) await sleep(1)
+    while (!resolve) await pause(1)
     await comesToRest()
     resolve(7)
     await expect(run.result()).rejects.toMatchObject({ code: 'NON_DETERMINISTIC' })

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { GiveUp, workflow } from '../../src/layers/workflow/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
+import { pause } from '../support/fixture.ts'
 import { kitWith } from './kits.ts'
 
 describe('steps', () => {
@@ -207,7 +208,7 @@ describe('steps', () => {
       return [first, await late.catch((error: Error) => error.message)]
     })
     expect(await kit.result(await kit.run(careless, { id: 'c' }))).toEqual(['first', 'too late'])
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await pause(10)
     process.off('unhandledRejection', hear)
     expect(unhandled).toEqual([])
   })

@@ -2,7 +2,7 @@
 
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { pause } from '../support/waiting.ts'
+import { pause } from '../support/until.ts'
 
 export interface ScriptedAnswer {
   readonly text?: string

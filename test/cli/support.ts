@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { pause } from '../support/waiting.ts'
+import { pause } from '../support/until.ts'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 export const bin = join(root, 'dist/cli/bin.cjs')

@@ -8,7 +8,7 @@ import { open } from '../../src/index.ts'
 import { exportProgress } from '../../src/layers/job/index.ts'
 import { wrongIn } from '../support/outside.ts'
 import { programPath } from '../support/programs.ts'
-import { pause } from '../support/waiting.ts'
+import { pause } from '../support/until.ts'
 
 const program = programPath('job-worker')
 

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { S3Client } from '../../src/stores/s3/client.ts'
 import { locate } from '../../src/stores/s3/location.ts'
-import { until } from '../support/waiting.ts'
+import { until } from '../support/until.ts'
 
 export interface S3Server {
   readonly kind: string

@@ -24,7 +24,7 @@ import { resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { schedule, workflow } from '../../src/layers/workflow/index.ts'
-import { pause } from '../support/waiting.ts'
+import { pause } from '../support/until.ts'
 
 interface Order {
   readonly cents: number

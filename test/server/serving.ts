@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { expect, inject } from 'vitest'
 import { bin } from '../cli/support.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
-import { pause } from '../support/waiting.ts'
+import { pause } from '../support/until.ts'
 
 export type Cleanups = (() => Promise<unknown> | unknown)[]
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, onTestFinished, TestRunner } from 'vitest'
 
-export { newGate, pause, until } from './waiting.ts'
+export { newGate, pause, until } from './until.ts'
 
 /**
  * A new folder. It is removed after the test that made it, behind its hooks; a folder that was made outside of tests is removed

@@ -1,7 +1,7 @@
 // Topics for tests on a real Kafka broker.
 
 import { KafkaClient } from '@kafkats/client'
-import { until } from './waiting.ts'
+import { until } from './until.ts'
 
 /** With one partition, and there when it returns. */
 export async function createTopic(brokers: string[], name: string): Promise<void> {

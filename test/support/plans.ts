@@ -3,7 +3,7 @@
 
 import pg from 'pg'
 import type { TestPostgres } from './postgres.ts'
-import { until } from './waiting.ts'
+import { until } from './until.ts'
 
 /** Settings of a server whose plans are watched. */
 export const planSettings = {

@@ -19,7 +19,7 @@ import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
-import { until } from './waiting.ts'
+import { until } from './until.ts'
 
 export interface TestPostgres {
   readonly url: string

@@ -204,7 +204,7 @@ describe('the check', () => {
       },
       { parallelism: 2 },
     )
-    await rp.run(definition, { parallelism: 2 }).result()
+    await rp.run(definition, { parallelism: 2, checkpoint: { every: '1h' } }).result()
     expect((await checkPipelines(rp, [definition])).checked).toMatchObject([{ ok: true, records: 240, problem: null }])
     await rp.close()
   })

@@ -5,7 +5,7 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
-/** `over`: brings it about. If that ends, the condition is read once more; then the wait fails with its error, not minutes later. */
+/** `over`: brings it about. If that ends, the condition is read once more, and then the wait fails with its error. */
 export async function until(holds: () => boolean | Promise<boolean>, over?: Promise<unknown>): Promise<void> {
   let end: Error | null = null
   over?.then(

@@ -2,18 +2,23 @@
 // process that opens the store without that folder, or with another one, gets an error before it reads a chunk.
 // Otherwise it would report every checkpoint as damaged.
 // The note is a timeline without entries, `reprise/store`, whose attribute `$chunks` names the mark and where it was
-// seen. In a store from before there were notes, the chunks that its checkpoints name (named-chunk.ts) are checked
+// seen. In a store from before there were notes, the chunks that its checkpoints name are checked
 // before a first chunk is put: a place that lacks them is refused, and nothing is recorded.
 
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
+import { chunksOf, decodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Digest, type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest } from '../../core/history/entry-run.ts'
+import { isWrapped } from '../../core/history/wrapped.ts'
 import { isRedundancy } from '../../core/store/blobs.ts'
 import { forwardBlobs, forwardStore } from '../../core/store/forward.ts'
-import type { Blobs, Hash, Store, StoreFacts } from '../../core/store/ports.ts'
-import { findNamedChunk, type NamedChunk } from './named-chunk.ts'
+import type { Blobs, Hash, ManifestRecord, Store, StoreFacts } from '../../core/store/ports.ts'
+import { systemClock } from '../base/platform.ts'
+import { Yielder } from '../base/yielder.ts'
+import { headsIn } from './heads.ts'
+import { isSegment } from './segment-catalog.ts'
 import type { TierRequests } from './tiered-blobs.ts'
 
 export interface ChunkFolder {
@@ -289,5 +294,43 @@ function unseen(note: Note): Blobs {
     list: async () => refuse(),
     delete: async () => refuse(),
     rewrite: async () => refuse(),
+  }
+}
+
+interface NamedChunk {
+  /** Null: there is a chunk, and only the keys of the store reveal which. */
+  readonly digest: Digest | null
+}
+
+/**
+ * A chunk that some checkpoint names; null: no checkpoint needs a chunk. Catalogs are read until the first one; a store whose
+ * checkpoints name no chunk is read completely, once, before its first chunk.
+ */
+async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
+  if (!(await store.upkeep.hasCheckpoints())) return null
+  const breath = new Yielder(systemClock)
+  let hidden: NamedChunk | null = null
+  for await (const { timeline } of headsIn(store)) {
+    if (breath.isDue) await breath.take()
+    for (const record of await store.checkpoints(timeline)) {
+      // History in a colder tier does not show where the other chunks are stored.
+      const named = isSegment(record) ? null : namedBy(record)
+      if (named?.digest) return named
+      hidden ??= named
+    }
+  }
+  return hidden
+}
+
+function namedBy(record: ManifestRecord): NamedChunk | null {
+  // Content in the manifest itself counts in both sizes.
+  if (isWrapped(record.body)) return record.totalBytes > record.body.length ? { digest: null } : null
+  try {
+    const [first] = chunksOf(decodeManifest(record.body))
+    return first ? { digest: first.digest } : null
+  } catch (error) {
+    // A restore of this checkpoint reports the damage.
+    if (isReprise(error, 'MALFORMED')) return null
+    throw error
   }
 }

@@ -330,6 +330,8 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect([status, mail]).toEqual(['diverged', 2])
 
     await board.show('#/t/workflow%2Fdrifting%2Fd-2')
+    // The page of the run before has the same buttons.
+    await page.getByRole('heading', { name: 'workflow/drifting/d-2' }).waitFor()
     await ways.getByRole('button', { name: 'Terminate it…' }).click()
     await dialog.getByRole('button', { name: 'Terminate' }).click()
     await until(async () => (await statusOf('d-2')) === 'terminated')

@@ -25,6 +25,10 @@ export const listOptions = {
   after: value('ID', 'only ids after this one'),
   limit,
 } as const
+export const logOption = value(
+  'FORMAT',
+  'json: requests and errors, as JSON lines on stderr; text: errors (default); none',
+)
 export const yes = flag('skip the confirmation', 'y')
 export const initOptions = {
   template: value('NAME', 'job, pages, migrate, workflow or timeline'),

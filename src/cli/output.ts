@@ -33,6 +33,7 @@ export class Output {
   readonly colours: Colours
   readonly errorColours: Colours
   readonly #terminal: Terminal
+  #logsJson = false
 
   constructor(terminal: Terminal, isJson: boolean) {
     this.#terminal = terminal
@@ -73,7 +74,19 @@ export class Output {
   }
 
   note(text: string): void {
-    this.#terminal.stderr.write(`${coloured(escaped(text))}\n`)
+    // Empty lines only separate texts for people.
+    if (this.#logsJson) text && this.log({ level: 'info', kind: 'note', message: withoutColours(text) })
+    else this.#terminal.stderr.write(`${coloured(escaped(text))}\n`)
+  }
+
+  /** From now on each note is one JSON row of the log, so that a reader of stderr finds only JSON. */
+  logJson(): void {
+    this.#logsJson = true
+  }
+
+  /** One JSON row on stderr. */
+  log(row: Readonly<Record<string, unknown>>): void {
+    this.#terminal.stderr.write(`${toJson({ time: new Date().toISOString(), ...row })}\n`)
   }
 
   /** Like `lines`, to stderr. */

@@ -32,6 +32,7 @@ export function serveSettings(options: Options, { url, host, port, tokenFile }: 
     row('readOnly', options['read-only'] === true, 'read-only'),
     row('definitions', text(options, 'module') ?? null, 'module'),
     row('work', options.work === true, 'work'),
+    row('log', text(options, 'log') ?? 'text', 'log'),
     row('mcp', text(options, 'mcp') ?? null, 'mcp'),
     cacheKeep(options),
   ]

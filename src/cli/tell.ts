@@ -23,20 +23,21 @@ export function problemWords(where: string, error: unknown): string {
 const repeatMs = 60_000
 
 /**
- * Prints problems as they come: work that fails each second must not bury the rest of the output.
+ * Prints problems as they come: work that fails each second must not bury the rest of the output. False: not printed.
  * @example engine.events.on('problem', problemPrinter(output))
  */
 export function problemPrinter(output: Pick<Output, 'note'>, now = () => performance.now()) {
   const known = new Map<string, { printedMs: number; more: number }>()
-  return ({ where, error }: { readonly where: string; readonly error: unknown }): void => {
+  return ({ where, error }: { readonly where: string; readonly error: unknown }): boolean => {
     const words = problemWords(where, error)
     const before = known.get(words)
     if (before && now() - before.printedMs < repeatMs) {
       before.more += 1
-      return
+      return false
     }
     if (known.size >= problemsMax) known.clear()
     known.set(words, { printedMs: now(), more: 0 })
     output.note(before && before.more > 0 ? `${words} (${before.more + 1} times since the last line)` : words)
+    return true
   }
 }

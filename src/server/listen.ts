@@ -10,6 +10,7 @@ import { secured } from './guard.ts'
 import type { ServerLimits } from './limits.ts'
 import { isSimple, NodeAsked, send } from './node.ts'
 import { problemOf, problemReply } from './problem.ts'
+import type { RequestLogger } from './request-log.ts'
 import { longTimes } from './request-slots.ts'
 import { answererOf, type Server } from './serve.ts'
 
@@ -19,6 +20,8 @@ export interface ListenOptions {
   /** 0: any free port. */
   readonly port: number
   readonly limits: Pick<ServerLimits, 'headerBytes' | 'requestMs' | 'closeMs'>
+  /** Receives the refusals of input that never became a request; `serve` receives all others. */
+  readonly log?: RequestLogger
 }
 
 export interface Listening {
@@ -31,7 +34,8 @@ export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host)
 }
 
-export async function listen(server: Server, { host = '127.0.0.1', port, limits }: ListenOptions): Promise<Listening> {
+export async function listen(server: Server, options: ListenOptions): Promise<Listening> {
+  const { host = '127.0.0.1', port, limits, log } = options
   const answer = answererOf(server)
   const adapted = getRequestListener(
     async (request, bindings) => {
@@ -41,14 +45,14 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
     },
     { overrideGlobalObjects: false },
   )
-  const options = {
+  const bounds = {
     maxHeaderSize: limits.headerBytes,
     headersTimeout: 10_000,
     // A body may arrive as slowly as the longest route may take; each route ends its own requests.
     requestTimeout: limits.requestMs * longTimes,
     keepAliveTimeout: 5000,
   }
-  const node = createServer(options, (incoming, outgoing) => {
+  const node = createServer(bounds, (incoming, outgoing) => {
     if (!isSimple(incoming)) return void adapted(incoming, outgoing)
     answer(new NodeAsked(null, incoming, outgoing)).then(
       (reply) => send(reply, outgoing),
@@ -56,7 +60,7 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
       () => outgoing.destroy(),
     )
   })
-  node.on('clientError', answerUnread)
+  node.on('clientError', (error, socket) => answerUnread(error, socket, log))
   await new Promise<void>((resolve, reject) => {
     const fail = (error: NodeJS.ErrnoException) => {
       const isTaken = error.code === 'EADDRINUSE'
@@ -93,12 +97,14 @@ const readOnMs = 1000
  * Responses to input that never became a request: headers that are too large, bytes that are not HTTP, a head that
  * takes too long. The rest of the input is read for a moment, so that the response is not lost with the connection.
  */
-function answerUnread(error: NodeJS.ErrnoException, socket: Duplex): void {
+function answerUnread(error: NodeJS.ErrnoException, socket: Duplex, log?: RequestLogger): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
     return
   }
   const { status, problem } = toldOf(error)
+  const unknown = { method: null, route: null, path: null, ms: null, principal: null }
+  log?.({ time: Date.now(), ...unknown, status, problem: { code: problem.code, error: problem } })
   const { headers, body } = secured(problemReply({ ...problemOf(problem, '', true), status }))
   const text = String(body)
   const lines = Object.entries({ ...headers, 'content-length': Buffer.byteLength(text), connection: 'close' })

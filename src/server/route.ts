@@ -10,6 +10,7 @@ import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { Problem } from './problem.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
+import type { RequestLogger } from './request-log.ts'
 import type { ResourceKinds } from './resource-kinds.ts'
 import type { Schema } from './schema.ts'
 import type { ServerRequest } from './server-request.ts'
@@ -136,6 +137,8 @@ export interface ServerParts {
   readonly routes: readonly Route[]
   /** Null: no tools for language models. */
   readonly mcp: McpMode | null
+  /** Null: requests are not logged. */
+  readonly log: RequestLogger | null
   /** Sends a request to the server itself, as the caller that its headers identify. */
   ask(request: Request): Promise<Response>
   document(): unknown

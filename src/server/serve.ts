@@ -29,6 +29,7 @@ import { type Problem, problemOf, problemReply } from './problem.ts'
 import { RemoteJobs } from './remote-jobs.ts'
 import { isSource, jsonHeaders, Reply, responseOf, watched } from './reply.ts'
 import { namespaceOf, PathPattern } from './request.ts'
+import { newNotes, type RequestLog, type RequestLogger, type RequestNotes } from './request-log.ts'
 import { RequestSlots } from './request-slots.ts'
 import { ResourceKinds } from './resource-kinds.ts'
 import type { McpMode, Method, Route, ServerParts } from './route.ts'
@@ -76,6 +77,8 @@ export interface ServeSettings {
   readonly mcp?: McpMode
   /** Automatic removal of build artifacts: unused for this long, or beyond this size. Default: none. */
   readonly cacheKeep?: CacheKeep
+  /** Receives one row per request, for an access log. Default: none. */
+  readonly log?: RequestLogger
   /** For people: the sources of the surrounding program's settings, in place of "an option of serve()". Never a secret. */
   readonly settings?: readonly ServerSetting[]
 }
@@ -92,7 +95,7 @@ export interface Server {
 }
 
 const known = namesOf<ServeOptions>()(
-  'tokens authorize readOnly namespaces origins basePath definitions limits mcp cacheKeep settings',
+  'tokens authorize readOnly namespaces origins basePath definitions limits mcp cacheKeep log settings',
 )
 
 /** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
@@ -146,6 +149,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
       ofHost: options.settings ?? [],
       routes,
       mcp: options.mcp ?? null,
+      log: options.log ?? null,
       ask: handle,
       document: () => documentOf(routes, packageVersion(), basePath),
     }
@@ -193,7 +197,7 @@ const handlersMax = 1000
 const handlerLengthMax = 256
 
 /** The handler of a path, before the caller is known. */
-type Handler = (asked: ServerRequest, caller: Caller | null, isScoped: boolean) => Promise<Reply> | Reply
+type Handler = (asked: ServerRequest, caller: Caller | null, notes: RequestNotes) => Promise<Reply> | Reply
 
 class RunningServer {
   readonly #engine: Reprise
@@ -226,7 +230,34 @@ class RunningServer {
   }
 
   async answer(asked: ServerRequest): Promise<Reply> {
-    let isScoped = true
+    const { log } = this.#parts
+    const notes = newNotes()
+    if (!log) return await this.#answer(asked, notes)
+    const { clock } = hostOf(this.#engine)
+    const startedAt = clock.elapsed()
+    const reply = await this.#answer(asked, notes)
+    const { method, path } = asked
+    const { route, principal, problem } = notes
+    const status = notes.status ?? reply.status
+    const over = () => {
+      const ms = Math.round((clock.elapsed() - startedAt) * 1000) / 1000
+      this.#log({ time: clock.now(), method, route, path, status, ms, principal, problem })
+    }
+    if (isSource(reply.body)) return new Reply(watched(reply.body, over), reply.headers, reply.status)
+    over()
+    return reply
+  }
+
+  /** A log that fails does not fail the request. */
+  #log(row: RequestLog): void {
+    try {
+      this.#parts.log!(row)
+    } catch (error) {
+      this.#engine.events.emit('problem', { where: 'log of serve()', error })
+    }
+  }
+
+  async #answer(asked: ServerRequest, notes: RequestNotes): Promise<Reply> {
     try {
       checkSize(asked, this.#parts.limits)
       const { method, path } = asked
@@ -237,14 +268,15 @@ class RunningServer {
       const found = isProbe ? null : this.#identify(asked)
       const caller = found instanceof Promise ? await found : found
       if (caller?.isBrowser) this.#doors.checkBrowser(asked)
-      isScoped = caller?.principal.scopes !== null
+      notes.isScoped = caller?.principal.scopes !== null
+      notes.principal = caller?.principal.name ?? null
       const at = this.#of(caller?.principal ?? nobody, asked)
       if (!at.#isKnown) await at.#know()
       const handler = at.#handlerOf(method === 'HEAD' ? 'GET' : method, path)
-      const reply = secured(handler ? await handler(asked, caller, isScoped) : at.#nowhere(asked, caller, isScoped))
+      const reply = secured(handler ? await handler(asked, caller, notes) : at.#nowhere(asked, caller, notes))
       return method === 'HEAD' && isSource(reply.body) ? reply.withoutBody() : reply
     } catch (error) {
-      return secured(problemReply(this.#problemOf(asked.path, error, isScoped)))
+      return secured(problemReply(this.#problemOf(asked.path, error, notes)))
     }
   }
 
@@ -305,13 +337,13 @@ class RunningServer {
     for (const route of routes) {
       const pattern = new PathPattern(basePath + route.path, route.isDeep)
       const path = basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1') + (route.isDeep ? '{.+}' : '')
-      router.add(route.method, path, (asked, caller, isScoped) =>
-        this.#measured(route, () => this.#call(route, pattern, asked, caller), isScoped),
+      router.add(route.method, path, (asked, caller, notes) =>
+        this.#measured(route, () => this.#call(route, pattern, asked, caller), notes),
       )
     }
     for (const path of ['', '/', '/assets/:file']) {
-      router.add('GET', basePath + path || '/', (asked, caller, isScoped) => {
-        return this.#page.answer(asked) ?? this.#nowhere(asked, caller, isScoped)
+      router.add('GET', basePath + path || '/', (asked, caller, notes) => {
+        return this.#page.answer(asked) ?? this.#nowhere(asked, caller, notes)
       })
     }
     return router
@@ -328,9 +360,8 @@ class RunningServer {
     return found
   }
 
-  #nowhere(asked: ServerRequest, caller: Caller | null, isScoped: boolean): Reply {
-    const { basePath } = this.#parts
-    const refused = (error: RepriseError) => problemOf(error, basePath, isScoped)
+  #nowhere(asked: ServerRequest, caller: Caller | null, notes: RequestNotes): Reply {
+    const refused = (error: RepriseError) => this.#problemOf(asked.path, error, notes)
     if (!caller) return problemReply(refused(unauthenticated(asked)))
     const allowed = methods.filter((method) => this.#router.match(method, asked.path)[0].length > 0)
     const what = allowed.length > 0 ? `this route takes ${allowed.join(', ')}` : noRoute
@@ -340,29 +371,31 @@ class RunningServer {
     return new Reply(body, { ...headers, allow: allowed.join(', ') }, 405)
   }
 
-  async #measured(route: Route, work: () => Promise<Reply>, isScoped: boolean): Promise<Reply> {
+  async #measured(route: Route, work: () => Promise<Reply>, notes: RequestNotes): Promise<Reply> {
     const { metrics } = this.#parts
     const { clock } = hostOf(this.#engine)
     const startedAt = clock.elapsed()
     let reply: Reply
-    let status: number | null = null
+    notes.route = route.id
     try {
       reply = await work()
     } catch (error) {
-      if (isReprise(error, 'ABORTED')) status = clientGone
-      const problem = this.#problemOf(route.id, error, isScoped)
+      if (isReprise(error, 'ABORTED')) notes.status = clientGone
+      const problem = this.#problemOf(route.id, error, notes)
       // A probe has no token: its refusal names no file and no host.
       reply = refusalOf(route, route.isProbe ? { ...problem, detail: 'the store is not ready', data: {} } : problem)
     }
     const seconds = isSource(reply.body) ? null : (clock.elapsed() - startedAt) / 1000
-    metrics.answered(route.id, status ?? reply.status, route.isStream ? null : seconds)
+    metrics.answered(route.id, notes.status ?? reply.status, route.isStream ? null : seconds)
     return reply
   }
 
   /** An error that is not one of ours is reported to the operator under the id that the response carries. */
-  #problemOf(where: string, error: unknown, isScoped: boolean): Problem {
-    const problem = problemOf(error, this.#parts.basePath, isScoped)
-    if (problem.code === 'BUG') this.#engine.events.emit('problem', { where: `${where} (${problem.instance})`, error })
+  #problemOf(where: string, error: unknown, notes: RequestNotes): Problem {
+    const problem = problemOf(error, this.#parts.basePath, notes.isScoped)
+    const { code, instance: id } = problem
+    notes.problem = { code, error, ...(id !== undefined && { id }) }
+    if (id !== undefined) this.#engine.events.emit('problem', { where: `${where} (${id})`, error })
     return problem
   }
 

@@ -10,6 +10,7 @@ import { type Command, flag, type Options, text } from '../command.ts'
 import { devEnvironment } from '../dev-channel.ts'
 import { exit } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
+import { logFormat } from '../serve-log.ts'
 import { loadServer } from './serve.ts'
 
 /** Editors write a file in several steps. */
@@ -24,12 +25,13 @@ interface Server {
   readonly closed: Promise<number>
 }
 
-const dev: Command = async ({ args, options, output }) => {
+const dev: Command = async ({ args, options, output, isVerbose }) => {
   const file = args[0]!
   if (!existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
   await loadServer()
+  if (logFormat(options) === 'json') output.logJson()
   const interruption = onInterrupt(output, 'finishing the work in flight')
-  const argv = serveArguments(file, options)
+  const argv = [...serveArguments(file, options), ...(isVerbose ? ['--verbose'] : [])]
   /** At most one: the code that runs. */
   const running: Server[] = []
   const isRunning = (server: Server) => running.includes(server) && !interruption.isAsked
@@ -81,7 +83,7 @@ export default dev
 
 function serveArguments(file: string, options: Options): string[] {
   const argv = ['serve', '--work', '--module', file]
-  for (const name of ['port', 'url', 'namespace', 'blobs', 'keys', 'token-file']) {
+  for (const name of ['port', 'url', 'namespace', 'blobs', 'keys', 'token-file', 'log']) {
     const value = text(options, name)
     if (value !== undefined) argv.push(`--${name}`, value)
   }

@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import type { Duration } from '../../core/duration.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { keepHouse } from '../../engine/tools/housekeeping/housekeeping.ts'
@@ -16,16 +16,17 @@ import { onInterrupt } from '../interrupt.ts'
 import { registerKnown } from '../models.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
+import { logFormat, ServeLog } from '../serve-log.ts'
 import { serveSettings } from '../serve-settings.ts'
 import { sizeOf } from '../size.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
-import { problemPrinter } from '../tell.ts'
 import { takeUp, workable } from './work.ts'
 
 const defaultPort = 4400
 export const defaultTokens = '.reprise/server-tokens.json'
 
-const serve: Command = async ({ options, output }) => {
+const serve: Command = async ({ options, output, isVerbose }) => {
+  const log = new ServeLog(logFormat(options), output, isVerbose)
   const { host, port, origins } = addressOf(options)
   const readOnly = flag(options, 'read-only')
   const [server, { isLoopback, listen }, { readOrMakeTokens }, { defaultServerLimits }] = await loadServer()
@@ -44,17 +45,14 @@ const serve: Command = async ({ options, output }) => {
   if (isWorking && (readOnly || text(options, 'module') === undefined)) {
     throw new UsageError('--work needs --module FILE, and a store that may be written')
   }
-  const mcp = text(options, 'mcp')
-  if (mcp !== undefined && mcp !== 'read' && mcp !== 'act') throw new UsageError('--mcp must be read or act')
+  const mcp = mcpOf(options)
   const engineOf = async (namespace: string | undefined) =>
     await openEngine({
       url: where.url,
       namespace,
       blobs: text(options, 'blobs'),
       keys: text(options, 'keys'),
-      create: !readOnly,
-      readOnly,
-      worker: 'serve',
+      ...{ create: !readOnly, readOnly, worker: 'serve' },
     })
   const module = text(options, 'module')
   const definitions = module === undefined ? [] : Object.values(await loadModule(module))
@@ -70,11 +68,13 @@ const serve: Command = async ({ options, output }) => {
     await registerKnown(engine, module)
     const cacheKeep = cacheKeepOf(options)
     const settings = serveSettings(options, { url: urlOf(where), host, port, tokenFile })
-    const given = { tokens, readOnly, origins, definitions, namespaces, cacheKeep, settings }
+    const logging = log.requests && { log: log.requests }
+    const given = { tokens, readOnly, origins, definitions, namespaces, cacheKeep, settings, ...logging }
+    for (const each of [engine, ...Object.values(namespaces)]) log.follow(each)
     const handler = server.serve(engine, { ...given, ...(mcp && { mcp }) })
     if (isWorking) workHere(engine, definitions, module!, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)
-    const listening = await listen(handler, { host, port, limits: defaultServerLimits })
+    const listening = await listen(handler, { host, port, limits: defaultServerLimits, ...logging })
     dev?.serves()
     // The code in the link works once: it is printed only for a person who is present.
     const isSeen = (output.isTerminal || flag(options, 'open')) && !dev?.isReload
@@ -98,6 +98,12 @@ const serve: Command = async ({ options, output }) => {
 
 export default serve
 
+function mcpOf(options: Options): 'read' | 'act' | undefined {
+  const mcp = text(options, 'mcp')
+  if (mcp !== undefined && mcp !== 'read' && mcp !== 'act') throw new UsageError('--mcp must be read or act')
+  return mcp
+}
+
 function cacheKeepOf(options: Options): { readonly unused?: Duration; readonly bytes?: number } {
   const [unused, size] = [duration(options, 'cache-unused'), text(options, 'cache-bytes')]
   return {
@@ -108,11 +114,6 @@ function cacheKeepOf(options: Options): { readonly unused?: Duration; readonly b
 
 /** Executes due work of these definitions, as `reprise work` does. */
 function workHere(engine: Reprise, definitions: readonly unknown[], file: string, output: Output): void {
-  const print = problemPrinter(output)
-  engine.events.on('problem', ({ where, error }) => {
-    print({ where, error })
-    if (isReprise(error, 'DIVERGED')) output.notes(whatToDo)
-  })
   takeUp(engine, workable(definitions), file, output)
   keepHouse(hostOf(engine))
 }
@@ -126,11 +127,6 @@ async function tryCode(engine: Reprise, definitions: readonly unknown[]): Promis
     if (head) await makeDue(hostOf(engine), head)
   }
 }
-
-const whatToDo = `  The code no longer asks for what this run did before. Nothing was done, and the run waits:
-  - take the edit back: with the code as it was, the run goes on where it was
-  - or keep both ways: if (ctx.patch('what-changed')) { the new way } else { the old way }
-  - or send a copy of it the new way from an earlier place: reprise fork RUN@SEQ NAME`
 
 function addressOf(options: Options): {
   readonly host: string

@@ -1,5 +1,6 @@
 // The OpenAPI 3.1 document, generated from the same values that the router and the checks read.
 
+import { assert } from '../core/assert.ts'
 import type { Route } from './route.ts'
 import { published, type Schema } from './schema.ts'
 import { problem } from './shapes.ts'
@@ -13,10 +14,11 @@ const known = new Set(['get', 'post', 'put', 'patch', 'delete', 'options'])
 
 export function documentOf(routes: readonly Route[], version: string, basePath: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {}
+  const named = new NamedSchemas()
   for (const route of routes) {
     paths[route.path] ??= {}
     const name = route.method.toLowerCase()
-    paths[route.path]![known.has(name) ? name : `x-${name}`] = operationOf(route)
+    paths[route.path]![known.has(name) ? name : `x-${name}`] = operationOf(route, named)
   }
   return {
     openapi: '3.1.0',
@@ -34,12 +36,12 @@ export function documentOf(routes: readonly Route[], version: string, basePath: 
       securitySchemes: {
         token: { type: 'http', scheme: 'bearer' },
       },
-      schemas: { Problem: published(problem) },
+      schemas: named.all,
     },
   }
 }
 
-function operationOf(route: Route): Record<string, unknown> {
+function operationOf(route: Route, named: NamedSchemas): Record<string, unknown> {
   const {
     id,
     summary,
@@ -59,25 +61,25 @@ function operationOf(route: Route): Record<string, unknown> {
     ...(role === null && { security: [] }),
     ...(role !== null && { description: describe(route) }),
     parameters: parametersOf(route),
-    ...((body || takesBytes || takesStream) && { requestBody: bodyOf(route) }),
+    ...((body || takesBytes || takesStream) && { requestBody: bodyOf(route, named) }),
     responses: {
       [status]: {
         description: 'done',
-        ...(status !== 204 && { content: { [answerType]: { schema: published(answer) } } }),
+        ...(status !== 204 && { content: { [answerType]: { schema: named.of(answer, `${capital(id)}Response`) } } }),
       },
-      ...Object.fromEntries(statusesOfProblems.map((code) => [code, problemAnswer(route)])),
-      ...Object.fromEntries(statusesUnread.map((code) => [code, problemAnswer({})])),
+      ...Object.fromEntries(statusesOfProblems.map((code) => [code, problemAnswer(route, named)])),
+      ...Object.fromEntries(statusesUnread.map((code) => [code, problemAnswer({}, named)])),
     },
   }
 }
 
 /** A refusal made before the request is matched to this route (by host, size or namespace) is always a problem. */
-function problemAnswer({ refusal }: Pick<Route, 'refusal'>): Record<string, unknown> {
+function problemAnswer({ refusal }: Pick<Route, 'refusal'>, named: NamedSchemas): Record<string, unknown> {
   return {
     description: refusal ? 'refused, in the format of its clients, or a problem' : 'a problem, with its code',
     content: {
-      'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
-      ...(refusal && { [refusal.type]: { schema: published(refusal.schema) } }),
+      'application/problem+json': { schema: named.of(problem, 'Problem') },
+      ...(refusal && { [refusal.type]: { schema: named.of(refusal.schema, 'Refusal') } }),
     },
   }
 }
@@ -104,7 +106,7 @@ function parametersOf({ path, query = {}, once }: Route): unknown[] {
   return [...inPath, ...inQuery, ...(once ? [key] : [])]
 }
 
-function bodyOf({ body, takesBytes, takesStream, bodyTypes, method }: Route): unknown {
+function bodyOf({ id, body, takesBytes, takesStream, bodyTypes, method }: Route, named: NamedSchemas): unknown {
   if (bodyTypes) {
     const content = Object.fromEntries(bodyTypes.map((type) => [type, { schema: {} }]))
     return { required: method !== 'DELETE', content }
@@ -115,5 +117,28 @@ function bodyOf({ body, takesBytes, takesStream, bodyTypes, method }: Route): un
     return { required: takesStream !== 'tus', content: { ...json, [type]: { schema: {} } } }
   }
   const isRequired = (body?.required?.length ?? 0) > 0
-  return { required: isRequired, content: { 'application/json': { schema: published(body!) } } }
+  return { required: isRequired, content: { 'application/json': { schema: named.of(body!, `${capital(id)}Body`) } } }
+}
+
+/** Objects with properties, each once under a name of its own, so that a generated client has a type with this name. */
+class NamedSchemas {
+  readonly all: Record<string, Record<string, unknown>> = {}
+
+  /** `usual`: its name, unless it has one. */
+  of(schema: Schema, usual: string): Record<string, unknown> {
+    const { nullable, description, default: _, ...shape } = schema
+    const name = shape.name ?? usual
+    const part = (each: Schema, key: string) => this.of(each, name + capital(key))
+    if (!shape.properties) return published(schema, part)
+    const one = published(shape, part)
+    const known = this.all[name]
+    assert(!known || JSON.stringify(known) === JSON.stringify(one), `two schemas have the name ${name}`)
+    this.all[name] = one
+    const $ref = `#/components/schemas/${name}`
+    return { ...(nullable ? { anyOf: [{ $ref }, { type: 'null' }] } : { $ref }), ...(description && { description }) }
+  }
+}
+
+function capital(name: string): string {
+  return name.replaceAll(/(?:^|[^a-zA-Z0-9]+)(\w)/g, (_, letter: string) => letter.toUpperCase())
 }

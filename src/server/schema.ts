@@ -2,6 +2,8 @@
 // constraints that the OpenAPI document states.
 
 export interface Schema {
+  /** Its name in the document. Default: from the route and the property that have it. */
+  readonly name?: string
   readonly type?: 'object' | 'array' | 'string' | 'integer' | 'number' | 'boolean'
   readonly description?: string
   readonly properties?: Readonly<Record<string, Schema>>
@@ -21,19 +23,24 @@ export interface Schema {
   readonly default?: unknown
 }
 
-/** The form of the document; nullable is `type: [t, 'null']` since OpenAPI 3.1. */
-export function published({ nullable, ...schema }: Schema): Record<string, unknown> {
+/** Publishes a part of a schema: a property by its name, or the `item` of an array or the `value` of other properties. */
+type PublishPart = (part: Schema, key: string) => Record<string, unknown>
+
+/** The form of the document: nullable is `type: [t, 'null']` since OpenAPI 3.1, and an open object is declared as one. */
+export function published(
+  { name: _, nullable, ...schema }: Schema,
+  part: PublishPart = (each) => published(each),
+): Record<string, unknown> {
+  const { type, properties, items, additionalProperties: others } = schema
   return {
     ...schema,
-    ...(nullable && schema.type && { type: [schema.type, 'null'] }),
-    ...(schema.properties && { properties: mapped(schema.properties) }),
-    ...(schema.items && { items: published(schema.items) }),
-    ...(schema.additionalProperties && { additionalProperties: published(schema.additionalProperties) }),
+    ...(nullable && type && { type: [type, 'null'] }),
+    ...(properties && {
+      properties: Object.fromEntries(Object.entries(properties).map(([key, each]) => [key, part(each, key)])),
+    }),
+    ...(type === 'array' && { items: part(items ?? {}, 'item') }),
+    ...(type === 'object' && { additionalProperties: others ? part(others, 'value') : (others ?? true) }),
   }
-}
-
-function mapped(properties: Readonly<Record<string, Schema>>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, published(schema)]))
 }
 
 /**

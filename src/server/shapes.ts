@@ -18,6 +18,11 @@ export function object(properties: Readonly<Record<string, Schema>>, required: r
   return { type: 'object', properties, required, additionalProperties: false }
 }
 
+/** Named in the document; a copy with other properties needs another name. */
+export function named(name: string, schema: Schema): Schema {
+  return { name, ...schema }
+}
+
 /** A response with these properties; later versions may add more. */
 export function answer(properties: Readonly<Record<string, Schema>>): Schema {
   return { type: 'object', properties, required: Object.keys(properties) }
@@ -27,29 +32,36 @@ export function list(items: Schema): Schema {
   return { type: 'array', items }
 }
 
-export const coordinate: Schema = answer({ timeline: text, seq: count, epoch: count, digest: text })
+export const coordinate: Schema = named(
+  'Coordinate',
+  answer({ timeline: text, seq: count, epoch: count, digest: text }),
+)
 
-export const head: Schema = answer({
-  timeline: text,
-  status: text,
-  seq: count,
-  epoch: count,
-  digest: text,
-  owner: { type: 'string', nullable: true },
-  isOwnerAlive: { type: 'boolean' },
-  floor: count,
-  base: { type: 'object', nullable: true },
-  queue: { type: 'string', nullable: true },
-  priority: { type: 'integer' },
-  wakeup: { type: 'integer', nullable: true },
-  mail: count,
-  attributes: { type: 'object' },
-  failure: { type: 'object', nullable: true },
-  createdAt: millis,
-  updatedAt: millis,
-})
+export const head: Schema = named(
+  'Head',
+  answer({
+    timeline: text,
+    status: text,
+    seq: count,
+    epoch: count,
+    digest: text,
+    owner: { type: 'string', nullable: true },
+    isOwnerAlive: { type: 'boolean' },
+    floor: count,
+    base: { type: 'object', nullable: true },
+    queue: { type: 'string', nullable: true },
+    priority: { type: 'integer' },
+    wakeup: { type: 'integer', nullable: true },
+    mail: count,
+    attributes: { type: 'object' },
+    failure: { type: 'object', nullable: true },
+    createdAt: millis,
+    updatedAt: millis,
+  }),
+)
 
 export const entry: Schema = {
+  name: 'Entry',
   type: 'object',
   properties: { seq: count, epoch: count, type: text, version: count, time: millis, key: text, data: any },
   required: ['seq', 'epoch', 'type', 'version', 'time'],
@@ -61,16 +73,19 @@ export const nextId: Schema = {
   description: 'pass it as `after` to continue; null at the end',
 }
 
-export const problem: Schema = answer({
-  type: text,
-  title: text,
-  status: { type: 'integer' },
-  detail: { type: 'string' },
-  code: text,
-  remedy: { type: 'string', enum: ['retry', 'reload', 'fix', 'stop'] },
-  hint: { type: 'string' },
-  data: { type: 'object' },
-})
+export const problem: Schema = named(
+  'Problem',
+  answer({
+    type: text,
+    title: text,
+    status: { type: 'integer' },
+    detail: { type: 'string' },
+    code: text,
+    remedy: { type: 'string', enum: ['retry', 'reload', 'fix', 'stop'] },
+    hint: { type: 'string' },
+    data: { type: 'object' },
+  }),
+)
 
 export function limit(max: number): QuerySchema {
   return { type: 'integer', minimum: 1, maximum: max, default: 100, description: 'how many on one page' }

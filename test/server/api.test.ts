@@ -85,6 +85,29 @@ describe('the document', () => {
   })
 })
 
+it('has a name for each object with properties, declares open objects, and has items for arrays', () => {
+  const document = documentOf(routes, '1', '')
+  const { schemas } = document.components as { schemas: Record<string, unknown> }
+  const refs = new Set<string>()
+  const faults: string[] = []
+  const look = (schema: Record<string, unknown>, where: string) => {
+    const types = [schema.type].flat()
+    if (typeof schema.$ref === 'string') refs.add(schema.$ref)
+    if (types.includes('object') && schema.additionalProperties === undefined) faults.push(`${where}: open or closed?`)
+    if (types.includes('array') && !schema.items) faults.push(`${where}: of what?`)
+    if (schema.properties && !/^schemas\/\w+$/.test(where)) faults.push(`${where}: no name`)
+    for (const [key, part] of Object.entries(schema)) {
+      if (typeof part === 'object' && part !== null) look(part as Record<string, unknown>, `${where}/${key}`)
+    }
+  }
+  look(schemas, 'schemas')
+  look(document.paths as Record<string, unknown>, 'paths')
+  expect(faults).toEqual([])
+  const names = Object.keys(schemas)
+  expect([...refs].sort()).toEqual(names.map((name) => `#/components/schemas/${name}`).sort())
+  expect(names).toEqual(expect.arrayContaining(['Coordinate', 'Entry', 'Head', 'Lease', 'Problem', 'Timeline']))
+})
+
 /** What a client asks, with a word on what it is told; each is held against the schema of its route. */
 const calls: readonly (readonly [id: string, path: string, ask: Ask, told: object])[] = [
   ['about', '/v1', {}, { name: 'owner', role: 'write', scopes: null }],

@@ -24,7 +24,10 @@ import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
 
-const said = shapes.answer({ said: { type: 'string', description: 'the result, in words' }, facts: shapes.any })
+const said = shapes.named(
+  'ActionReport',
+  shapes.answer({ said: { type: 'string', description: 'the result, in words' }, facts: shapes.any }),
+)
 const undo: Schema = {
   type: 'string',
   enum: ['inherited'],
@@ -200,9 +203,10 @@ export const actionRoutes: readonly Route[] = [
     tag: 'actions',
     summary: 'Call a query handler of a run; the run itself is not changed',
     role: 'read',
-    body: shapes.object({ name: { ...shapes.text, minLength: 1 }, arguments: { type: 'array', maxItems: 32 } }, [
-      'name',
-    ]),
+    body: shapes.object(
+      { name: { ...shapes.text, minLength: 1 }, arguments: { ...shapes.list(shapes.any), maxItems: 32 } },
+      ['name'],
+    ),
     answer: shapes.answer({ timeline: shapes.text, query: shapes.text, answer: shapes.any }),
     async call(call) {
       const head = await call.head()

@@ -27,10 +27,13 @@ const held: Schema = { ...shapes.text, minLength: 1, description: '`held` of the
 const stream: Schema = { ...shapes.text, minLength: 1, description: 'resumes this stream (default: a new one)' }
 const waitMs: Schema = { type: 'integer', minimum: 0, maximum: longestWaitMs, default: 0 }
 const durationMs: Schema = { type: 'integer', minimum: 0, maximum: 31_536_000_000 }
-const rollout = shapes.object({
-  stages: { type: 'array', items: share, minItems: 1, maxItems: 100 },
-  ...{ share, holdMs: durationMs, pauseAbove: share, withdrawAbove: share, stageTimeoutMs: durationMs },
-})
+const rollout = shapes.named(
+  'Rollout',
+  shapes.object({
+    stages: { type: 'array', items: share, minItems: 1, maxItems: 100 },
+    ...{ share, holdMs: durationMs, pauseAbove: share, withdrawAbove: share, stageTimeoutMs: durationMs },
+  }),
+)
 const tally = { fleet: shapes.count, clients: shapes.count, acked: shapes.count, nacked: shapes.count, share }
 
 export const configRoutes: readonly Route[] = [

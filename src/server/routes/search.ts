@@ -20,6 +20,7 @@ const counts: Schema = { type: 'object', description: 'how many, by name' }
 
 const found: Schema = {
   ...shapes.head,
+  name: 'FoundTimeline',
   properties: {
     ...shapes.head.properties,
     kind: { type: 'string', nullable: true },

@@ -20,14 +20,17 @@ const ttlMs: Schema = {
 }
 const epoch: Schema = { type: 'integer', minimum: 1, description: 'of the lease: the fencing token' }
 const epochInQuery: QuerySchema = epoch
-const lease = shapes.answer({
-  timeline: shapes.text,
-  epoch,
-  seq: shapes.count,
-  digest: shapes.text,
-  holder: shapes.text,
-  until: shapes.millis,
-})
+const lease = shapes.named(
+  'Lease',
+  shapes.answer({
+    timeline: shapes.text,
+    epoch,
+    seq: shapes.count,
+    digest: shapes.text,
+    holder: shapes.text,
+    until: shapes.millis,
+  }),
+)
 
 export const sidecarRoutes: readonly Route[] = [
   {

@@ -74,6 +74,7 @@ export const timelineRoutes: readonly Route[] = [
     role: 'read',
     answer: {
       ...shapes.head,
+      name: 'Timeline',
       properties: {
         ...{ ...shapes.head.properties, kind: { type: 'string', nullable: true }, summary: shapes.any },
         identity: {

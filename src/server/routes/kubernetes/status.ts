@@ -60,12 +60,15 @@ export function failure(
   return { ...head, status: 'Failure', message, reason, ...(details && { details }), code }
 }
 
-export const schemaOfStatus = shapes.answer({
-  kind: { type: 'string', enum: ['Status'] },
-  apiVersion: shapes.text,
-  metadata: { type: 'object' },
-  status: { type: 'string', enum: ['Failure', 'Success'] },
-})
+export const schemaOfStatus = shapes.named(
+  'KubernetesStatus',
+  shapes.answer({
+    kind: { type: 'string', enum: ['Status'] },
+    apiVersion: shapes.text,
+    metadata: { type: 'object' },
+    status: { type: 'string', enum: ['Failure', 'Success'] },
+  }),
+)
 
 /** For refusals made before the object is known. */
 export const asStatus: Refusal = {

@@ -9,8 +9,7 @@ import { forkMarkOf } from '../engine/model/fork-edit.ts'
 import type { StatusLine } from '../engine/model/journal-row.ts'
 import { insteadOf, type Refusals, verbsOf } from '../engine/model/model.ts'
 import { lossesOf } from '../engine/storage/losses.ts'
-import { needsPerson } from './failures.ts'
-import { shownHead } from './heads.ts'
+import { needsPerson, shownHead } from './heads.ts'
 
 const forksShown = 100
 const mailLookedAt = 100

@@ -4,7 +4,6 @@ import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { lastEntry } from '../engine/history/history.ts'
 import { hostOf } from '../engine/host/host.ts'
-import type { Model } from '../engine/model/model.ts'
 import { type FailureNote, failingAttribute, failureOf } from '../engine/storage/failure-notes.ts'
 import { standsAt } from './describe.ts'
 import type { Check } from './health.ts'
@@ -19,14 +18,6 @@ export interface FailingTimeline extends FailureNote {
   readonly timeline: string
   /** Null: its model is unknown here. */
   readonly kind: string | null
-}
-
-/** True if a person must act: the model's status requires it, the run failed, or items were given up. */
-export function needsPerson({ attributes }: Pick<Head, 'attributes'>, status: string, model: Model | null): boolean {
-  if (!model) return false
-  if (model.attention?.includes(status)) return true
-  if (model.unfinished !== undefined && status === 'failed') return true
-  return model.letters !== undefined && Number(attributes.dead ?? 0) > 0
 }
 
 /** Archives keep the attributes of their timeline, and are never worked on. */

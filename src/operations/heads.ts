@@ -4,6 +4,7 @@ import type { Attribute, Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { isOwnAttribute } from '../engine/checkpoint/stored-policy.ts'
 import { hostOf } from '../engine/host/host.ts'
+import type { Model } from '../engine/model/model.ts'
 import { failureOf } from '../engine/storage/failure-notes.ts'
 
 /** Excludes the engine's own attributes. */
@@ -22,4 +23,12 @@ export function shownHead(engine: Reprise, head: Head) {
     /** The reason why work on it fails, since when, and the number of consecutive failures; null: no failure is recorded. */
     failure: failureOf(hostOf(engine).kernel.sealer, head),
   }
+}
+
+/** True if a person must act: the model's status requires it, the run failed, or items were given up. */
+export function needsPerson({ attributes }: Pick<Head, 'attributes'>, status: string, model: Model | null): boolean {
+  if (!model) return false
+  if (model.attention?.includes(status)) return true
+  if (model.unfinished !== undefined && status === 'failed') return true
+  return model.letters !== undefined && Number(attributes.dead ?? 0) > 0
 }

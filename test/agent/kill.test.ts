@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, inject, it } from 'vitest'
+import { Outside } from '../support/outside.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { runProgram } from './service.ts'
 
@@ -35,16 +36,18 @@ const stores: Record<string, () => string> = {
   },
 }
 
-/** Counts what is asked of it, by path and key. */
+/** Counts requests by path and key. A receiver that honours keys: equal keys mean equal intents, and the reverse. */
 async function startService() {
   const counts = new Map<string, number>()
+  const outside = new Outside()
   const server = createServer((request, response) => {
     let body = ''
     request.on('data', (piece) => {
       body += piece
     })
     request.on('end', () => {
-      const { key } = JSON.parse(body) as { key: string }
+      const { key, intent } = JSON.parse(body) as { key: string; intent?: string }
+      if (intent !== undefined) outside.receive(`${request.url} ${key}`, `${request.url} ${intent}`)
       const name = `${request.url} ${key}`
       counts.set(name, (counts.get(name) ?? 0) + 1)
       response.end(JSON.stringify({ key }))
@@ -53,7 +56,7 @@ async function startService() {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   ends.push(() => new Promise((resolve) => server.close(resolve)))
   const keys = (path: string) => [...counts].filter(([name]) => name.startsWith(`${path} `))
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, keys }
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, keys, outside }
 }
 
 describe('G1 killed with SIGKILL', () => {
@@ -79,6 +82,7 @@ describe('G1 killed with SIGKILL', () => {
       expect(service.keys('/undo')).toHaveLength(1)
       const repeats = ['/pay', '/undo', '/model'].flatMap(service.keys).map(([, count]) => count - 1)
       expect(repeats.reduce((a, b) => a + b, 0)).toBeLessThanOrEqual(1)
+      expect(service.outside.wrong).toBeNull()
     })
   }
 

@@ -13,25 +13,26 @@ const ask = async (path, body) =>
 
 const support = agent('killed', {
   model: async ({ messages, key }) => {
-    await ask('/model', { key })
-    die(messages.length > 1 ? 'in-model' : '')
+    const wish = messages.filter(({ role }) => role === 'user').at(-1).content
     const isAnswered = messages.at(-1).role === 'tool'
+    await ask('/model', { key, intent: `${wish} ${isAnswered ? 'ends' : 'begins'}` })
+    die(messages.length > 1 ? 'in-model' : '')
     return isAnswered
       ? { content: 'done' }
-      : { content: '', requests: [{ tool: 'pay', args: { turn: messages.length } }] }
+      : { content: '', requests: [{ tool: 'pay', args: { turn: messages.length, wish } }] }
   },
   tools: {
     pay: tool({
       kind: 'compensatable',
       inDoubt: 'retry',
-      run: async (_args, { key }) => {
+      run: async ({ wish }, { key }) => {
         die('before-call')
-        const paid = await ask('/pay', { key })
+        const paid = await ask('/pay', { key, intent: wish })
         die('after-call')
         return paid
       },
-      compensate: async (_args, result) => {
-        await ask('/undo', { key: result.key })
+      compensate: async ({ wish }, result) => {
+        await ask('/undo', { key: result.key, intent: wish })
         die('in-rollback')
       },
     }),
@@ -43,9 +44,9 @@ const session = await rp.open(support, 's', { wait: '20s' })
 if (session.isUnfinished) await session.resume()
 // Once it is rolled back, the first turn is not asked for again.
 if (session.state.archive === null) {
-  await session.turn('pay', { key: 'first' })
+  await session.turn('pay ann', { key: 'first' })
   await session.rollback(0)
 }
-await session.turn('pay', { key: 'second' })
+await session.turn('pay bob', { key: 'second' })
 console.log(JSON.stringify({ turn: session.state.turn, content: session.messages.at(-1).content }))
 await rp.close()

@@ -49,7 +49,7 @@ const run = await rp.run(counted, { checkpoint: { every }, wait: '2m' })
 await run.started()
 process.stdout.write('READY\n')
 // Those of earlier processes are known as well.
-const newest = () => run.status.checkpoints.recent.at(-1)?.checkpoint
+const newest = () => run.status().checkpoints.recent.at(-1)?.checkpoint
 const before = newest()
 const watch = setInterval(() => {
   if (newest() === before) return

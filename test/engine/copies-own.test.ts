@@ -158,7 +158,8 @@ onEveryStore('a copy beside its original', (world) => {
     await expect(refund()).rejects.toEqual(code('INHERITED'))
     const plan = await rp.planRollback('tally/z', { seq: 1 })
     expect(plan.undone.effects).toMatchObject({ compensate: [], inherited: [{ inheritedFrom: 'tally/x' }] })
-    await main.rollback(0)
+    await expect(main.rollback(0)).rejects.toEqual(code('CONSUMED'))
+    await main.rollback(0, { consumed: 'force' })
     expect(refunds).toEqual(['paid-2', 'paid-1'])
   })
 

@@ -148,7 +148,7 @@ it('counts the steps of a workflow and the effects of a timeline, also without t
   const line = timeline<{ n: number }, { type: 'a' }>('line', { initial: () => ({ n: 0 }), apply: (state) => state })
   await rp.run(order, { id: 'one' })
   const steps = async () => (await rp.card('workflow/order/one')).effects
-  await until(async () => (await steps())?.safe !== 1)
+  await until(async () => (await steps())?.safe === 1)
   expect(await steps()).toEqual({ safe: 1, compensatable: 0, irreversible: 0, byDefinition: 1, inDoubt: 0 })
   expect(textOf(await rp.card('workflow/order/one'))).toContain('1 recorded, 0 can be compensated, 1 only by')
   const opening = await rp.open(line, 'x')

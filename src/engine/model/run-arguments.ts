@@ -16,8 +16,11 @@ export type RunArguments<Input, Options> =
 
 export interface TakesInput {
   readonly name: string
-  /** False: `run` takes the options directly. Null: unknown, so that a single argument is refused. Default: true. */
-  readonly takesInput?: boolean | null
+  /**
+   * False: `run` takes the options directly. Null: unknown, so that a single argument is refused. 'unused': the function ignores
+   * its input, so that a single object is the options, and an input may still be passed before them. Default: true.
+   */
+  readonly takesInput?: boolean | 'unused' | null
 }
 
 /** @example const [input, options] = splitArguments('run()', papers, [{ report: 'auto' }]) // [undefined, { report: 'auto' }] */
@@ -33,6 +36,7 @@ export function splitArguments(
     const what = `${verb}: the function of ${name} does not show whether it takes an input (it is bound, or has rest parameters)`
     throw new RepriseError('INVALID_ARGUMENT', `${what}: pass both the input, perhaps undefined, and the options`)
   }
+  if (takesInput === 'unused' && (given.length > 1 || typeof first !== 'object')) return [first, second]
   const options = given.length === 1 ? first : second
   const isRight = options === undefined || options === null || typeof options === 'object'
   if (isRight && (given.length === 1 || first === undefined)) return [undefined, options]

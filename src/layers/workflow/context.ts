@@ -213,7 +213,7 @@ export interface WorkflowCode<Input = unknown, Output = unknown> {
   readonly name: string
   readonly prefix: string
   /** Whether its function declares an input. Null: unknown. */
-  readonly takesInput?: boolean | null
+  readonly takesInput?: boolean | 'unused' | null
   readonly run: WorkflowFunction<Input, Output>
   readonly options: WorkflowOptions
 }

@@ -64,13 +64,14 @@ export function workflow<Input = void, Output = unknown>(
   checkValues(`workflow ${name}`, options, values)
   if (typeof options.durability === 'object') checkOptions('durability', options.durability, new Set(['window']))
   if (typeof options.durability === 'object') toMs(options.durability.window, 'durability.window')
+  const declared = hasParameter(run, 1)
   const definition: WorkflowDefinition<Input, Output> = {
     kind: 'workflow',
     name,
     prefix: `${workflowPrefix}${name}/`,
     run,
     options,
-    takesInput: hasParameter(run, 1),
+    takesInput: declared === false ? 'unused' : declared,
     get [describes]() {
       return model
     },

@@ -129,13 +129,13 @@ export default [
     async (rp) => {
       for (const id of ['a', 'b']) await rp.open(counter, id).append({ type: 'added', by: 1 })
       await rp.groups.capture('before', ['counter/a', 'counter/b'])
-      assert.equal((await rp.groups.cut('before')).status, 'complete')
+      assert.equal((await rp.groups.cut('before')).status, 'completed')
       await rp.open(counter, 'a').append({ type: 'added', by: 5 })
       console.assert((await rp.groups.plan({ cut: 'before' })).members.length === 2)
       await rp.groups.restore({ cut: 'before' }, { takeover: true })
       assert.equal((await rp.open(counter, 'a')).state, 1)
       await rp.groups.release('before')
-      for (const cut of await rp.groups.cuts()) assert.notEqual(cut.status, 'complete')
+      for (const cut of await rp.groups.cuts()) assert.notEqual(cut.status, 'completed')
     },
   ),
   example(['Groups.restores', 'Groups.resume', 'Groups.abandon', 'Groups.expire'], async (rp) => {

@@ -36,25 +36,15 @@ export default [
     assert.equal([...people.values({ limit: 1 })].length, 1)
     assert.equal([...people.by('city', 'Berlin')].length, 2)
   }),
-  example(
-    [
-      'TableHandle.transaction',
-      'Transaction.get',
-      'Transaction.has',
-      'Transaction.set',
-      'Transaction.delete',
-      'Transaction.entries',
-    ],
-    async (rp) => {
-      const people = await rp.open(users)
-      await people.transaction((tx) => {
-        tx.set('ann', { city: 'Berlin' })
-        if (tx.has('bob')) tx.delete('bob')
-        assert.deepEqual([tx.get('ann')!.city, [...tx.entries()].length], ['Berlin', 1])
-      })
-    },
-  ),
-  example(['TableHandle.offset', 'Transaction.advance', 'Transaction.offset'], async (rp) => {
+  example(['TableHandle.transaction', 'Transaction.get', 'Transaction.has', 'Transaction.entries'], async (rp) => {
+    const people = await rp.open(users)
+    await people.transaction((tx) => {
+      tx.set('ann', { city: 'Berlin' })
+      if (tx.has('bob')) tx.delete('bob')
+      assert.deepEqual([tx.get('ann')!.city, [...tx.entries()].length], ['Berlin', 1])
+    })
+  }),
+  example(['TableHandle.offset', 'TransactionWrites.advance', 'TransactionWrites.offset'], async (rp) => {
     // What was read from a source, and how far, become durable together.
     const people = await rp.open(users)
     await people.transaction((tx) => {
@@ -141,11 +131,7 @@ export default [
       'PagedTable.sweep',
       'PagedTransaction.get',
       'PagedTransaction.has',
-      'PagedTransaction.set',
-      'PagedTransaction.delete',
       'PagedTransaction.entries',
-      'PagedTransaction.offset',
-      'PagedTransaction.advance',
     ],
     async (rp) => {
       const rows = await rp.open(facts)

@@ -64,7 +64,7 @@ const shown = ({ timeline, seq, digest, status, queue, priority, wakeup, mail, a
     priority,
     wakeup,
     mail,
-    attributes: { ...all, $identity: undefined, $inherited: undefined },
+    attributes: { ...all, $identity: undefined, $inherited: undefined, $original: undefined },
   },
   digest: Buffer.from(digest).toString('hex'),
 })

@@ -25,6 +25,7 @@ class FakeRun {
   }
   readonly kernel = { hash: sha256, random: { number: () => 0.5 } }
   readonly open = { id: 'workflow/w/r', inherited: [] }
+  readonly host = { engine: null }
   readonly waits: number[] = []
   time = 0
   work: Promise<unknown> = Promise.resolve()

@@ -58,7 +58,7 @@ function outcomes({ journal, updates }: RunState): Record<string, unknown> {
   const isStart = ({ id }: { readonly id: string }) => /~(child|start):/.test(id)
   const done = of('done')
   const children = [
-    ...byId(done.filter(isStart)).map(([id]) => [id, { status: 'started' }] as const),
+    ...byId(done.filter(isStart)).map(([id]) => [id, { started: true }] as const),
     ...byId(of('child')).map(([id, { result = null, error }]) => {
       return [id, error ? { status: 'failed', ...failing(error) } : { status: 'completed', result }] as const
     }),

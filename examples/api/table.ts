@@ -44,7 +44,7 @@ export default [
       assert.deepEqual([tx.get('ann')!.city, [...tx.entries()].length], ['Berlin', 1])
     })
   }),
-  example(['TableHandle.offset', 'TransactionWrites.advance', 'TransactionWrites.offset'], async (rp) => {
+  example(['TableHandle.offset'], async (rp) => {
     // What was read from a source, and how far, become durable together.
     const people = await rp.open(users)
     await people.transaction((tx) => {

@@ -178,9 +178,7 @@ async function sleepingRuns() {
     const count = times(100_000)
     const start = async (from, to) => {
       for (let i = from; i < to; i += 500) {
-        await Promise.all(
-          Array.from({ length: Math.min(500, to - i) }, (_, k) => rp.run(sleeper, { id: `s${i + k}` })),
-        )
+        await Promise.all(Array.from({ length: Math.min(500, to - i) }, (_, k) => rp.run(sleeper, { id: `s${i + k}` })))
       }
       await new Promise((resolve) => setTimeout(resolve, 500))
       collectGarbage()

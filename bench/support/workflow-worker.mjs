@@ -31,8 +31,7 @@ const rp = host
 const all = new Promise((resolve) => {
   onAll = resolve
 })
-if (mode === 'start')
-  await Promise.all(Array.from({ length: count }, (_, i) => rp.run(hanging, { id: `h${i}` })))
+if (mode === 'start') await Promise.all(Array.from({ length: count }, (_, i) => rp.run(hanging, { id: `h${i}` })))
 else rp.work([hanging])
 if (mode === 'wait') process.send('ready')
 await all

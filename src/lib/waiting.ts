@@ -201,6 +201,22 @@ export class Mutex {
   }
 }
 
+/** One task at a time for each key; tasks of different keys run concurrently. @example await mutexes.run(id, () => write(id)) */
+export class Mutexes {
+  readonly #last = new Map<string, Promise<unknown>>()
+
+  run<T>(key: string, task: () => Promise<T>): Promise<T> {
+    const next = (this.#last.get(key) ?? Promise.resolve()).then(task)
+    const settled = next
+      .catch(() => undefined)
+      .finally(() => {
+        if (this.#last.get(key) === settled) this.#last.delete(key)
+      })
+    this.#last.set(key, settled)
+    return next
+  }
+}
+
 /** Limits concurrency; further callers wait in call order. */
 export class Slots {
   #free: number

@@ -11,7 +11,7 @@ import { guardOf } from '../../core/store/guard.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
-import { sleep } from '../../lib/waiting.ts'
+import { Mutexes, sleep } from '../../lib/waiting.ts'
 
 /** After this many workers took a task and disappeared, the attempt fails: the task may be what kills them. */
 const lostMax = 5
@@ -85,7 +85,7 @@ export class Board {
   readonly #by = randomBytes(8).toString('hex')
   readonly #waiting = new Map<TimelineId, Waiting>()
   /** Publishing and withdrawing one task are serialized. */
-  readonly #turns = new Map<TimelineId, Promise<unknown>>()
+  readonly #mutexes = new Mutexes()
   readonly #polls = new Set<() => void>()
   #unlisten: (() => void) | null = null
   #cancelLook: (() => void) | null = null
@@ -107,7 +107,7 @@ export class Board {
       const id = taskAt(offer.queue, digestOf(offer.key))
       const abort = () => {
         waiting.end(new RepriseError('ABORTED', 'the caller no longer waits for it', {}, offer.signal.reason))
-        void this.#alone(id, () => this.#withdraw(waiting)).catch(() => undefined)
+        void this.#mutexes.run(id, () => this.#withdraw(waiting)).catch(() => undefined)
       }
       const waiting: Waiting = {
         ...{ offer, id, beats: 0, isOver: false },
@@ -124,7 +124,7 @@ export class Board {
       offer.signal.addEventListener('abort', abort, { once: true })
       if (offer.signal.aborted) return abort()
       this.#waiting.set(id, waiting)
-      this.#alone(id, () => this.#publish(waiting)).catch((error) => waiting.end(error as Error))
+      this.#mutexes.run(id, () => this.#publish(waiting)).catch((error) => waiting.end(error as Error))
       this.#watch()
     })
   }
@@ -353,7 +353,7 @@ export class Board {
 
   /** A task that another process withdrew or housekeeping removed is offered again. */
   async #compare(waiting: Waiting, head: Head | null): Promise<void> {
-    if (!head) return await this.#alone(waiting.id, () => this.#publish(waiting))
+    if (!head) return await this.#mutexes.run(waiting.id, () => this.#publish(waiting))
     const { beats, details } = head.attributes
     await this.#passBeat(waiting, count(beats), typeof details === 'string' ? JSON.parse(details) : undefined)
   }
@@ -371,17 +371,6 @@ export class Board {
     this.#polls.add(wake)
     await sleep(this.#host.clock, ms, { signal: AbortSignal.any([signal, woken.signal]) })
     this.#polls.delete(wake)
-  }
-
-  #alone<T>(id: TimelineId, work: () => Promise<T>): Promise<T> {
-    const next = (this.#turns.get(id) ?? Promise.resolve()).then(work)
-    const settled = next
-      .catch(() => undefined)
-      .finally(() => {
-        if (this.#turns.get(id) === settled) this.#turns.delete(id)
-      })
-    this.#turns.set(id, settled)
-    return next
   }
 
   #close(): void {

@@ -8,6 +8,7 @@ import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
 import { TurnWriter } from '../../engine/writing/turn-writer.ts'
+import { Mutexes } from '../../lib/waiting.ts'
 import { type Appended, type AppendRequest, appendOnce, entriesOf } from './append.ts'
 import { foldOf } from './fold.ts'
 import { Lease, type LeaseRequest, type LeaseView } from './lease.ts'
@@ -28,7 +29,7 @@ export class Sidecars {
   /** In order of last use. */
   readonly #shared = new Map<string, Shared>()
   /** Acquiring and releasing a timeline are serialized per timeline. */
-  readonly #turns = new Map<string, Promise<unknown>>()
+  readonly #mutexes = new Mutexes()
 
   constructor(engine: Reprise, openMax: number) {
     this.#engine = engine
@@ -55,7 +56,7 @@ export class Sidecars {
   }
 
   async lease(id: TimelineId, request: LeaseRequest): Promise<LeaseView> {
-    return await this.#alone(id, async () => {
+    return await this.#mutexes.run(id, async () => {
       const held = this.#lease(id)
       if (held && !request.takeover) throw owned(id, held)
       if (!held && this.#leases.size >= this.#openMax) throw full(this.#openMax)
@@ -76,7 +77,7 @@ export class Sidecars {
   }
 
   async release(id: TimelineId, epoch: number): Promise<void> {
-    await this.#leased(id, epoch, (lease) => this.#alone(id, () => lease.end()))
+    await this.#leased(id, epoch, (lease) => this.#mutexes.run(id, () => lease.end()))
   }
 
   /**
@@ -138,7 +139,7 @@ export class Sidecars {
   async #under(id: TimelineId, token: number): Promise<Lease> {
     const known = this.#lease(id)
     if (known?.token === token) return known
-    return await this.#alone(id, async () => {
+    return await this.#mutexes.run(id, async () => {
       const held = this.#lease(id)
       if (held?.token === token) return held
       if (held) throw fenced(id, token)
@@ -188,17 +189,6 @@ export class Sidecars {
     this.#shared.delete(id)
     const open = await shared?.opening.catch(() => null)
     if (open) await open.writer.inTurn(() => open.turns.close()).catch(() => undefined)
-  }
-
-  #alone<T>(id: string, work: () => Promise<T>): Promise<T> {
-    const next = (this.#turns.get(id) ?? Promise.resolve()).then(work)
-    const settled = next
-      .catch(() => undefined)
-      .finally(() => {
-        if (this.#turns.get(id) === settled) this.#turns.delete(id)
-      })
-    this.#turns.set(id, settled)
-    return next
   }
 }
 

@@ -1,4 +1,4 @@
-// What a timeline waits for, as far as its model reports it: the signal with its last value, and the call that needs an approval.
+// The awaited signal of a timeline with its last value, and the call that needs an approval, as the model reports them.
 
 import { useState } from 'preact/hooks'
 import { at, type Problem, post, problemOf } from './api.ts'

@@ -60,7 +60,7 @@ export function hideUnreached<
   return { ...shown, base, ...(shown.owner && { owner: withoutName(shown.owner) }) }
 }
 
-/** The part of a worker's id that tells it from others, without its name. */
+/** The unique part of a worker's id, without its name. */
 export function withoutName(worker: string): string {
   return `worker~${worker.split('~').at(-1)}`
 }

@@ -58,7 +58,7 @@ export interface Found {
   /** Counts by kind, of all timelines that the caller reaches. */
   readonly kinds: Readonly<Record<string, number>>
   readonly attention: number
-  /** Of the timelines that match and need a person: their errors, grouped. Empty unless these are requested. */
+  /** Errors of the matching timelines that need a person, grouped. Empty unless these are requested. */
   readonly causes: readonly Cause[]
   readonly next: string | null
   /** The store has more timelines than the index holds. */

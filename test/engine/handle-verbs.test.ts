@@ -1,4 +1,4 @@
-// What the verbs of handles do, where they do the same in every model: stop takes a reason and a limit, close leaves the work
+// Verbs of handles that do the same in every model: stop takes a reason and a limit, close leaves the work
 // of others alone, dead letters are listed, redriven and discarded.
 
 import { mkdtempSync, rmSync } from 'node:fs'

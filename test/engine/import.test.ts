@@ -58,7 +58,7 @@ onEveryStore('an imported run', (world) => {
     await other.import(file, { as: 'workflow/pay/copy' })
     const arrived = (await other.head('workflow/pay/copy'))!
     expect(arrived).toMatchObject({ queue: head.queue, status: head.status, priority: 3, mail: 1 })
-    // A copy is due at once, whatever its original waits for.
+    // A copy is due at once, even if its original waits.
     expect(arrived.wakeup).not.toBeNull()
     expect(arrived.wakeup ?? 0).toBeGreaterThanOrEqual(head.wakeup ?? 0)
     expect(arrived.attributes).toMatchObject({ shop: 'a', workflow: 'pay' })

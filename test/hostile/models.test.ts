@@ -317,7 +317,7 @@ function* malformed(histories: readonly History[]): Generator<{ what: string; hi
   }
 }
 
-/** What tools show of every timeline: the journal, its summary and its status. */
+/** The views that tools show for every timeline: the journal, its summary and its status. */
 async function shown(rp: Reprise, histories: readonly History[]): Promise<void> {
   const { models } = hostOf(rp)
   for (const { head, entries } of histories) {

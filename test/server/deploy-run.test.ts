@@ -68,7 +68,7 @@ describe('the image', () => {
     const ignored = readFileSync(join(app, 'node_modules/reprise/deploy/Dockerfile.dockerignore'), 'utf8').split('\n')
     for (const each of ['node_modules', '.git', '.reprise', '.env*']) expect(ignored).toContain(each)
     expect(all('RUN')[0]).toMatch(/^npm ci --omit=dev /)
-    // What is copied first is all that the first step needs, and the folder of the copies is the one that is run from.
+    // The files copied first suffice for the first step, and the image runs from the folder of the copies.
     expect(all('COPY')).toEqual(['package.json package-lock.json ./', '. .'])
   })
 

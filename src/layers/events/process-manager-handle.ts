@@ -53,7 +53,7 @@ export class ProcessManager {
     return this.#subscription.discard(letters)
   }
 
-  /** Releases this handle. The work goes on while another handle or `rp.work` holds it. */
+  /** Releases this handle. The work continues while another handle or `rp.work` holds it. */
   async close(): Promise<void> {
     this.#closing ??= this.#release()
     await this.#closing

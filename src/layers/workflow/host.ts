@@ -145,18 +145,18 @@ export class Host implements InstanceHost, RunHost {
     return this.#start(definition, id, input, options, parent, (isNew) => isNew)
   }
 
-  /** `told` computes the result from whether this call started the run, and from its input as the schema returns it. */
+  /** `resultOf` computes the result from whether this call started the run, and from its input as the schema returns it. */
   #start<Result>(
     definition: AnyWorkflow,
     id: string,
     input: unknown,
     options: StartOptions & ChildOptions,
     parent: ParentLink | null,
-    told: (isNew: boolean, life: number, input: unknown) => Result | Promise<Result>,
+    resultOf: (isNew: boolean, life: number, input: unknown) => Result | Promise<Result>,
   ): Promise<Result> {
-    if (!definition.options.input) return this.#create(definition, id, input, options, parent, told)
+    if (!definition.options.input) return this.#create(definition, id, input, options, parent, resultOf)
     return this.#checked(definition, id, input).then((checked) =>
-      this.#create(definition, id, checked, options, parent, told),
+      this.#create(definition, id, checked, options, parent, resultOf),
     )
   }
 
@@ -174,14 +174,14 @@ export class Host implements InstanceHost, RunHost {
     input: unknown,
     options: StartOptions & ChildOptions,
     parent: ParentLink | null,
-    told: (isNew: boolean, life: number, input: unknown) => Result | Promise<Result>,
+    resultOf: (isNew: boolean, life: number, input: unknown) => Result | Promise<Result>,
   ): Promise<Result> {
     const isHere = options.here !== false && this.#definitions.has(definition.name)
     try {
       const start = { input, options, parent, isHere, life: 1 }
       return createRun(this.engine, definition, id, start).then((opened) => {
         if (opened !== null && opened !== 'released') this.#run(definition, opened)
-        return told(opened !== null, start.life, input)
+        return resultOf(opened !== null, start.life, input)
       })
     } catch (error) {
       return Promise.reject(error)

@@ -70,7 +70,7 @@ export function announcedBy({ info }: Pick<WorkerRow, 'info'>): Map<string, Anno
       })
       found.set(name, { definition, schema: input })
     } catch {
-      // Of another version, or damaged: the workflow is not offered.
+      // A schema of another version, or a damaged one: the workflow is not offered.
     }
   }
   return found

@@ -40,7 +40,7 @@ function publishing(test: Test): void {
     assert.deepEqual(await kit.checkpointIds('a'), ['c1'])
   })
 
-  test('a store that can reports whether it has any checkpoint without a query per timeline', async (kit) => {
+  test('a store may report whether it has any checkpoint, without a query per timeline', async (kit) => {
     const writer = await kit.create('t')
     assert.equal(await kit.store.upkeep.hasCheckpoints(), false)
     expectOk(await writer.commit({ publish: [writer.manifest('c1')] }))

@@ -197,7 +197,7 @@ export async function restoreBackup(
   }
 }
 
-/** What an abandoned restore puts back. */
+/** The data of the store that an abandoned restore puts back. */
 interface StateBefore {
   readonly id: string
   /** The namespace from which identities are derived. */

@@ -242,7 +242,7 @@ const sessions = [
         withEngine(url, async (rp) => {
           const session = await rp.open(makeAgent(50), 's')
           await session.turn('go')
-          return { value: (await time(() => session.rollback(0))).elapsedMs }
+          return { value: (await time(() => session.rollback({ to: 0 }))).elapsedMs }
         }),
       ),
   },

@@ -1,6 +1,6 @@
-// Growth: what one unit of work costs when there is a hundred times as much of one thing as before. Each figure is the
-// processor time per unit at the large size over that at the small one; a bound on it that is missed fails the suite.
-// REPRISE_BENCH_SCALE=0.1 for a quick look.
+// Growth: the cost of one unit of work when the amount of one thing grows a hundredfold. Each figure is the processor time per
+// unit at the large size, divided by that at the small size; a missed bound fails the suite. REPRISE_BENCH_SCALE=0.1 makes a
+// quick run.
 
 import { createHash } from 'node:crypto'
 import { feedStart, open, timeline } from '../dist/index.js'

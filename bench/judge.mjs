@@ -1,4 +1,4 @@
-// Targets: what a bench must reach. { ratioMin, ratioMax, valueMin, valueMax } in any mix, and the same for measured
+// Targets that a bench must reach. { ratioMin, ratioMax, valueMin, valueMax } in any mix, and the same for measured
 // details: { details: { stallMs: { max: 25 } } }. All must hold.
 
 const bounds = { ratioMin: 'ratio', ratioMax: 'ratio', valueMin: 'value', valueMax: 'value' }

@@ -1,4 +1,4 @@
-// Resources: what watchers cost the writers, how soon a thousand of them know, how long a large list takes, how many objects a
+// Resources: the cost of watchers for writers, how soon a thousand of them know, how long a large list takes, how many objects a
 // controller works through, and what an object costs in memory; beside etcd where it is installed (apt-get install etcd-server).
 // REPRISE_BENCH_SCALE=0.01 for a quick look.
 

@@ -1,4 +1,4 @@
-// Scale: what a run costs on one, two and four databases. This machine has few processors, so throughput would show nothing: the
+// Scale: the cost of a run on one, two and four databases. This machine has few processors, so throughput would show nothing: the
 // figure is processor time per run of three steps, all processes together, and it must stay flat. Bytes and syncs of the
 // servers' write-ahead logs are told beside it: docs/scale.md reckons with them. REPRISE_BENCH_SCALE=0.1 for a quick look.
 

@@ -58,9 +58,9 @@ const breaking = new ReadableStream({
 })
 await patch(path, 0, breaking)
 
-const stands = Number((await ask('HEAD', path)).headers.get('upload-offset'))
-console.log(`the server has ${stands} of ${video.length} bytes: going on from there`)
-await patch(path, stands, video.subarray(stands))
+const offset = Number((await ask('HEAD', path)).headers.get('upload-offset'))
+console.log(`the server has ${offset} of ${video.length} bytes: resuming there`)
+await patch(path, offset, video.subarray(offset))
 
 const id = path.slice(path.lastIndexOf('/') + 1)
 const found = await rp.run(inspect, { id, size: video.length }, { id }).result()

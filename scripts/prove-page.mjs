@@ -1,4 +1,4 @@
-// The table of `npm run prove` in docs/guarantees.md, between its markers: one row for each proof and commit. Rows that other
+// The table of `npm run prove` in docs/proofs.md, between its markers: one row for each proof and commit. Rows that other
 // machines or earlier commits left stay; those of the same proof and commit are written anew.
 
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
 // npm run prove -- [--only ID]… [--share 0.05] [--for 10m] [--list]: runs the proof of every promise at its full target, slice by
-// slice, and writes how far it came into docs/guarantees.md. It takes hours and is a job like any other: killed, interrupted
+// slice, and writes how far it came into docs/proofs.md. It takes hours and is a job like any other: killed, interrupted
 // or at the end of `--for`, the same command goes on where it was. A slice that fails counts for nothing, says why and how to
 // repeat it, and is tried again by the next run that wants it. One that is cut off or interrupted counts for nothing either
 // way. Results belong to a commit: another commit starts from nothing, and has rows of its own.
@@ -25,7 +25,7 @@ const { values } = parseArgs({
     grace: { type: 'string', default: '30s' },
     list: { type: 'boolean', default: false },
     store: { type: 'string', default: join(root, '.reprise/prove.db') },
-    page: { type: 'string', default: join(root, 'docs/guarantees.md') },
+    page: { type: 'string', default: join(root, 'docs/proofs.md') },
     plan: { type: 'string', default: join(root, 'scripts/prove-plan.mjs') },
   },
 })

@@ -1,10 +1,6 @@
 // The public API of the kernel. Layers have their own subpaths: reprise/workflow, reprise/job, … The contract of a store is in
 // reprise/store, the descriptor of a model in reprise/model, options and reports of the tools in reprise/tools.
 
-export type { BreakerPolicy } from './core/calls/breaker.ts'
-export type { CallPolicy } from './core/calls/call-policy.ts'
-export type { RatePolicy } from './core/calls/rate.ts'
-export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/calls/retry.ts'
 export type { CheckpointInterval, CheckpointPolicy } from './core/checkpoint/checkpoint-policy.ts'
 export type { RetentionPolicy } from './core/checkpoint/retention.ts'
 export type { ClassCodec } from './core/codec/class-codec.ts'
@@ -17,6 +13,10 @@ export type { Inherited } from './core/history/inheritance.ts'
 export type { Validity } from './core/history/validity.ts'
 export { Keyed, type KeyedRange, keyed } from './core/keyed/keyed.ts'
 export type { Limits } from './core/limits.ts'
+export type { BreakerPolicy } from './core/retry/breaker.ts'
+export type { CallPolicy } from './core/retry/call-policy.ts'
+export type { RatePolicy } from './core/retry/rate.ts'
+export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/retry/retry.ts'
 export {
   type Attribute,
   type FeedItem,
@@ -40,6 +40,7 @@ export {
   type TimelineOptions,
   timeline,
 } from './engine/api/timeline-definition.ts'
+export type { WorkReport, WorkUntilOptions } from './engine/api/work-until.ts'
 export type { EngineEvents, EventName, Events, Listener } from './engine/base/events.ts'
 export { type LogFields, type Logged, type Logger, type LogPlace, logOf } from './engine/base/log.ts'
 export type { AsyncMethods, Pending } from './engine/base/pending.ts'
@@ -51,7 +52,8 @@ export type { Savepoint, SavepointOptions } from './engine/checkpoint/savepoint.
 export type { FollowOptions, Replica } from './engine/feed/follow.ts'
 export type { CompensateOptions, EffectCall, EffectOptions, Effects, Probed } from './engine/history/effects.ts'
 export type { Entry } from './engine/history/history.ts'
-export type { Where } from './engine/history/locate.ts'
+export type { TimelinePoint } from './engine/history/locate.ts'
+export type { HandedOver } from './engine/host/host.ts'
 export type { Engine, Erased, Fold, OpenOptions, StateAt, StateMigrations } from './engine/model/definition.ts'
 export type { NewEntry } from './engine/model/entry.ts'
 export type { ForkEdit, ForkEdits, ForkOptions } from './engine/model/fork-edit.ts'

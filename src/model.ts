@@ -5,6 +5,14 @@ export type { CapturedMail } from './engine/branch/exchanges.ts'
 export type { KeyedBy } from './engine/history/effects.ts'
 export type { Folding } from './engine/host/host.ts'
 export type { Entity, LayerHost, PagedFold, Process, Workable } from './engine/model/definition.ts'
+export type {
+  Enlistable,
+  Enlistment,
+  EnlistsAppend,
+  EnlistsMail,
+  RequestDraft,
+  Sendable,
+} from './engine/model/enlisting.ts'
 export type { Exchanged, ExchangeReader, SentMail } from './engine/model/exchange-reader.ts'
 export type { FlowCheckpoint, FlowMoment, FlowPart, FlowView } from './engine/model/flow-metrics.ts'
 export type { EditedFork, ForkMark } from './engine/model/fork-edit.ts'

@@ -10,8 +10,10 @@ export type {
   EntryRun,
   Hash,
   ManifestRecord,
+  NewRequest,
   OutgoingMessage,
   Random,
+  RequestTarget,
   Store,
   WorkerRow,
 } from './core/store/ports.ts'

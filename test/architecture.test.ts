@@ -37,7 +37,6 @@ describe('the sources', () => {
       // The conformance suite consists of tests.
       .filter(({ path }) => !path.startsWith('src/testing/conformance/'))
       .flatMap((source) => longFunctions(source))
-      .filter(({ path, name }) => !stillLong.includes(`${path} ${name}`))
     expect(found.map(({ path, line, name, lines }) => `${path}:${line} ${name} has ${lines} lines`)).toEqual([])
   })
 
@@ -97,15 +96,11 @@ describe('the sources', () => {
     expect(corridors(sources).length, corridors(sources).join('\n')).toBeLessThanOrEqual(20)
   })
 
-  it('derive keys that leave the store in core/history/identity.ts alone', () => {
-    const found = sources.flatMap(({ path, text }) =>
-      path === 'src/core/history/identity.ts' ? [] : handMadeKeys(path, text),
-    )
+  it('derive keys that leave the store in core/identity.ts alone', () => {
+    const found = sources.flatMap(({ path, text }) => (path === 'src/core/identity.ts' ? [] : handMadeKeys(path, text)))
     expect(found).toEqual(insideTheStore)
     // Keys from before are for data from before.
-    const former = sources.filter(
-      ({ path, text }) => path !== 'src/core/history/identity.ts' && /\bformer\w+Key\b/.test(text),
-    )
+    const former = sources.filter(({ path, text }) => path !== 'src/core/identity.ts' && /\bformer\w+Key\b/.test(text))
     expect(former.map(({ path }) => path)).toEqual([
       'src/layers/job/shard.ts',
       'src/layers/pipeline/operators/calls.ts',
@@ -147,15 +142,6 @@ function isAboveEngine(path: string): boolean {
 /** How often `.kernel` occurs in the folders above the engine: to lower, never to raise. */
 const kernelUsesMax = { layers: 202, adapters: 0, operations: 5, server: 6, cli: 10 }
 
-/** Functions that are yet to be split. */
-const stillLong = [
-  'dashboard/src/checkpoints.tsx Checkpoints',
-  'dashboard/src/journal-view.tsx JournalView',
-  'dashboard/src/panel.tsx RowPanel',
-  'dashboard/src/system.tsx System',
-  'dashboard/src/travel.tsx Travel',
-]
-
 /** Short files with a single importer: a reader opens a second file for a few lines that could stand in the first. */
 function corridors(all: readonly Source[]): string[] {
   const importers = new Map<string, Set<string>>()
@@ -191,9 +177,9 @@ function handMadeKeys(path: string, text: string): string[] {
   ]
 }
 
-/** What a source takes from core/history/identity.ts. */
+/** The names that a source imports from core/identity.ts. */
 function importsOfIdentity(text: string): string[] {
-  const lists = [...text.matchAll(/import (?:type )?\{([^}]*)\} from '[./]*core\/history\/identity\.ts'/g)]
+  const lists = [...text.matchAll(/import (?:type )?\{([^}]*)\} from '[./]*core\/identity\.ts'/g)]
   return lists.flatMap(([, list]) => list!.split(',').map((name) => name.trim().replace(/ as .*/, '')))
 }
 
@@ -216,9 +202,7 @@ it('a key that is made by hand is found', () => {
   expect(handMadeKeys('a.ts', "const outside = head.timeline + ':' + step")).toHaveLength(1)
   expect(handMadeKeys('a.ts', 'return { position: `${head.life}-${seq}` }')).toHaveLength(1)
   expect(handMadeKeys('a.ts', 'const callId = `${run.id}:${n}`')).toHaveLength(1)
-  expect(importsOfIdentity("import { formerItemKey, intentKey } from '../../core/history/identity.ts'")).toContain(
-    'intentKey',
-  )
+  expect(importsOfIdentity("import { formerItemKey, intentKey } from '../../core/identity.ts'")).toContain('intentKey')
 })
 
 describe('the checker refuses', () => {

@@ -60,6 +60,7 @@ async function exported(): Promise<Uint8Array> {
   const frames = async function* () {
     yield { kind: 'header' as const, bytes: codec.encode({ ...header, attributes: {}, exportedAt: at }) }
     yield { kind: 'run' as const, bytes: Buffer.concat([Uint8Array.of(1, 2), run.digest, run.bytes]) }
+    yield { kind: 'read' as const, bytes: codec.encode(['m1']) }
   }
   await writeTransfer(path, frames())
   return readFileSync(path)
@@ -67,7 +68,7 @@ async function exported(): Promise<Uint8Array> {
 
 async function backedUp(): Promise<Uint8Array> {
   const path = join(scratch, 'all.rpb')
-  const { writer } = await BackupWriter.open(path)
+  const { writer } = await BackupWriter.open(path, async () => true)
   await writer.add({ isEnd: true }, null)
   await writer.close()
   return readFileSync(path)
@@ -158,6 +159,12 @@ describe.skipIf(!hasPython)('A8.7, E8: a reader in Python, written from the docu
     const [first, ...rows] = read(join(root, 'test/golden', store, 'rows.rp'), 'table/rows')
     expect(first).toMatchObject({ timeline: 'table/rows', seq: 12 })
     expect(rows.at(-1)).toMatchObject({ checkpoint: 12, state: { rows: { entries: { k10: { i: 1, n: 1 } } } } })
+  })
+
+  it('reads an export of this version', async () => {
+    const path = join(scratch, 'now.rp')
+    writeFileSync(path, await exported())
+    expect(read(path, name)).toMatchObject([{ timeline: name, seq: 2 }, { seq: 1 }, { seq: 2, data: { by: 3 } }])
   })
 
   it('reads a store of this version: forks, archives, every kind of value, large compressed states', async () => {

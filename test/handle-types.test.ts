@@ -47,13 +47,17 @@ const shapes: Readonly<Record<string, RegExp>> = {
   result: new RegExp(`^result\\(${waiting}\\): Promise<\\w+>;$`),
   status: /^status\(\): .+;$/,
   stop: /^stop\(options\?: (\w*StopOptions|StopOptions & \{ .+ \})\): Promise<\w+>;$/,
+  cancel: /^cancel\((options\?: (\w+Options|\{ readonly reason\?: string; \}))?\): Promise<\w+>;$/,
+  terminate: /^terminate\((options\?: (\w+Options|\{ readonly reason\?: string; \}))?\): Promise<\w+>;$/,
+  undo: /^undo\((options\?: \w+Options)?\): Promise<.+>;$/,
+  rollback: /^rollback\(options: \w*RollbackOptions\): Promise<\w+>;$/,
   close: /^close\(\): Promise<void>;$/,
   deadLetters: /^deadLetters\(\): Promise<readonly \w+\[\]>;$/,
   redrive: /^redrive\(\w+\?: readonly [^:]+\[\](, options\?: \w+)?\): Promise<number>;$/,
   discard: /^discard\(\w+\?: readonly [^:]+\[\]\): Promise<number>;$/,
 }
 /** Names that these verbs had, or that would be a second name for one. */
-const others = ['letters', 'quarantine', 'progress', 'capture', 'retries', 'backoff']
+const others = ['letters', 'quarantine', 'progress', 'capture', 'retries', 'backoff', 'rollbackTo']
 
 /** A workflow run may execute in any process: `cancel` and `terminate` are sent to it, and nothing here can be stopped. */
 const elsewhere = ['WorkflowRun']
@@ -100,9 +104,28 @@ it('the options of every stop are those of StopOptions and more', () => {
   }
 })
 
+it('every rollback names its target as `to`, and every end of work its reason as `reason`', () => {
+  const owners = [...names].filter(([, { home }]) => has(types.declarationOf(home), 'rollback'))
+  // `Actions` is the descriptor of a model, which the engine calls.
+  expect(owners.map(([name]) => name).sort()).toEqual(['Actions', 'Reprise', 'Session', 'WorkflowRun', 'WorkflowRuns'])
+  const rollbackOf = (name: string) => membersOf(types.declarationOf(names.get(name)!.home), 'rollback')
+  for (const name of ['Reprise', 'Session', 'WorkflowRun']) {
+    expect(rollbackOf(name)).toEqual([expect.stringMatching(shapes.rollback!)])
+  }
+  expect(rollbackOf('WorkflowRuns')).toEqual([
+    "rollback(query: RunQuery, options: Pick<RunRollbackOptions, 'to'>): Promise<BatchReport>;",
+  ])
+  for (const name of ['RollbackOptions', 'SessionRollbackOptions', 'RunRollbackOptions']) {
+    expect(membersOf(types.declarationOf(names.get(name)!.home), 'to')[0]).toMatch(/^readonly to: /)
+  }
+  for (const name of ['RunTerminateOptions', 'RunUndoOptions', 'SessionRollbackOptions', 'StopOptions']) {
+    expect(membersOf(types.declarationOf(names.get(name)!.home), 'reason')).toEqual(['readonly reason?: string;'])
+  }
+})
+
 it('sees a handle that deviates', () => {
   const deviant =
-    'export declare class Deviant {\n    stop(because?: string): Promise<Report>;\n    get status(): Status;\n}'
+    'export declare class Deviant {\n    stop(because?: string): Promise<Report>;\n    get status(): Status;\n    rollback(toTurn: number, options?: RollbackOptions): Promise<Rollback>;\n    cancel(reason?: string): Promise<void>;\n}'
   expect(membersOf(deviant, 'stop')[0]).not.toMatch(shapes.stop!)
-  expect(membersOf(deviant, 'status')[0]).not.toMatch(shapes.status!)
+  for (const verb of ['status', 'rollback', 'cancel']) expect(membersOf(deviant, verb)[0]).not.toMatch(shapes[verb]!)
 })

@@ -1,6 +1,7 @@
 // The pages of the package: paths that they name exist, and tables stay legible. test/cli/package.test.ts follows their links.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 
@@ -13,27 +14,33 @@ const pages = [
 ].filter((path) => path.endsWith('.md'))
 const read = (page: string) => readFileSync(root + page, 'utf8')
 
-/** Pages about the repository; the others are for users, who have only the package. */
-const ofRepository =
-  /^docs\/decisions\/|^docs\/(guarantees|mutation)\.md$|^(ARCHITECTURE|CHANGELOG|CONTRIBUTING)\.md$|^bench\//
+/** The pages of the package, by `files` of package.json, where a leading ! excludes. npm always adds README.md. */
+const { files } = JSON.parse(read('package.json')) as { readonly files: readonly string[] }
+const covers = (entry: string, page: string) => page === entry || page.startsWith(`${entry}/`)
+const isShipped = (page: string) =>
+  page === 'README.md' ||
+  (files.some((entry) => covers(entry, page)) &&
+    !files.some((entry) => entry.startsWith('!') && covers(entry.slice(1), page)))
 
-it('pages for users name no file that only the repository has', () => {
-  const named = pages
-    .filter((page) => !ofRepository.test(page))
-    .flatMap((page) =>
-      [
-        ...read(page).matchAll(
-          /(?<![\w/.])(?:src\/(?:core|engine|layers|stores|adapters|cli|server|operations|testing|lib)|test|scripts)\/[a-z][\w./-]*/g,
-        ),
-      ].map(([path]) => `${page}: ${path}`),
-    )
-  // The one on errors names its generator, in a comment.
-  expect(named).toEqual(['docs/errors.md: src/core/errors.ts'])
+it('pages of the package name and link no file that only the repository has', () => {
+  const shipped = pages.filter(isShipped)
+  expect(shipped).toEqual(expect.arrayContaining(['README.md', 'docs/guarantees.md', 'docs/guides/jobs.md']))
+  const inRepository =
+    /(?<![\w/.])(?:src\/(?:core|engine|layers|stores|adapters|cli|server|operations|testing|lib)|test|scripts)\/[a-z][\w./-]*/g
+  const named = shipped.flatMap((page) => [...read(page).matchAll(inRepository)].map(([path]) => `${page}: ${path}`))
+  expect(named).toEqual([])
+  const linked = shipped.flatMap((page) =>
+    [...read(page).matchAll(/\]\(([^()\s#:]+)(?:#[^)]*)?\)/g)]
+      .map(([, target]) => posix.normalize(posix.join(posix.dirname(page), target!)))
+      .filter((target) => target.endsWith('.md') && !isShipped(target) && !target.startsWith('examples/'))
+      .map((target) => `${page}: ${target}`),
+  )
+  expect(linked).toEqual([])
 })
 
 it('pages about the repository name only files that exist', () => {
   const missing = pages
-    .filter((page) => ofRepository.test(page) && page !== 'CHANGELOG.md')
+    .filter((page) => !isShipped(page))
     .flatMap((page) =>
       [...read(page).matchAll(/`((?:src|test|scripts|bench|dashboard)\/[\w./-]+)`/g)].map(([, path]) => ({
         page,

@@ -114,8 +114,8 @@ it('names the seeds that passed, not those in between', () => {
   expect(page()).toContain('| p | G1 | 15 of 20 trials | 2 | 1–10, 16–20 | c | 2026-01-01 |')
 })
 
-it('the page of the guarantees has the place for it, and names proofs that are there', () => {
-  const text = readFileSync(join(root, 'docs/guarantees.md'), 'utf8')
+it('the page of the proofs has the place for it, and names proofs that are there', () => {
+  const text = readFileSync(join(root, 'docs/proofs.md'), 'utf8')
   expect(text).toContain(begin)
   const named = [...text.matchAll(/`(?:[^`]* )?((?:src|test)\/[^` ]+)`/g)].map(([, path]) => path!)
   expect(named.length).toBeGreaterThan(40)

@@ -18,10 +18,10 @@ const numbers = Object.entries(sections).flatMap(([section, count]) =>
 )
 
 /**
- * An authority outside the store, `loseAtMost`, the five axes on the card, other runtimes, serverless functions, starts in the
- * application's transaction, streams to browsers, debounced queues, a tamper-evident record.
+ * An authority outside the store, `loseAtMost`, the five axes on the card, other runtimes, serverless functions, streams to
+ * browsers, debounced queues, a tamper-evident record.
  */
-const notBuilt = ['A1.5', 'A4.8', 'D9', 'E1', 'E2', 'E3', 'E4', 'E5', 'E7']
+const notBuilt = ['A1.5', 'A4.8', 'D9', 'E4', 'E5', 'E7']
 
 /** Numbers at the start of a title, before the sentence, or in brackets at its end. */
 const list = String.raw`[A-G]\d+(?:\.\d+)?(?:(?:, | and )[A-G]\d+(?:\.\d+)?)*`

@@ -53,7 +53,9 @@ it.each([least])('TypeScript %s compiles every entry and every example of the AP
   const project = join(folder, version)
   cpSync(join(root, 'examples/api'), project, { recursive: true })
   linkModules(project)
-  symlinkSync(join(root, 'node_modules/zod'), join(project, 'node_modules/zod'))
+  for (const name of ['zod', '@photostructure']) {
+    symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
+  }
   // Adapters are compiled where their frameworks are: those have needs of their own.
   const frameworks = [
     'ai-sdk',

@@ -9,7 +9,7 @@ const requires = ['../versus/package.json', '../versus/emmett-sqlite/package.jso
   createRequire(new URL(path, import.meta.url)),
 )
 
-async function load(name, from = requires[0]) {
+export async function load(name, from = requires[0]) {
   try {
     return await import(pathToFileURL(from.resolve(name)).href)
   } catch {
@@ -53,7 +53,7 @@ export async function emmett(kind) {
       const append = async (count) => {
         const all = Array.from({ length: aggregates }, (_, a) => a)
         if (kind === 'postgres') return await Promise.all(all.map((a) => one(a, count)))
-        // On SQLite appends that meet on one connection share a transaction, and on two are SQLITE_BUSY.
+        // On SQLite, concurrent appends on one connection share a transaction; on two connections they fail with SQLITE_BUSY.
         for (const a of all) await one(a, count)
       }
       // It prints what it then throws; stdout is the result's.

@@ -8,7 +8,17 @@ export async function startServer() {
   const root = fileURLToPath(new URL('../..', import.meta.url))
   const cache = `${root}node_modules/.cache/reprise-bench`
   const compiler = `${root}node_modules/typescript/bin/tsc`
-  const flags = ['--outDir', cache, '--rootDir', `${root}test/support`, '--module', 'nodenext', '--target', 'es2022']
+  const flags = [
+    '--outDir',
+    cache,
+    '--rootDir',
+    `${root}test/support`,
+    '--module',
+    'nodenext',
+    '--target',
+    'es2022',
+    '--rewriteRelativeImportExtensions',
+  ]
   const made = spawnSync(
     process.execPath,
     [compiler, `${root}test/support/postgres.ts`, ...flags, '--skipLibCheck', '--types', 'node', '--ignoreConfig'],

@@ -34,7 +34,8 @@ const specs: Readonly<Record<string, Spec>> = {
   stop: {
     title: 'Stop',
     role: 'operate',
-    words: 'A pipeline stops with a savepoint, a job after its items in flight. Run it again to resume.',
+    words:
+      'A pipeline stops with a savepoint, a job after its items in flight. It stays stopped until somebody resumes it or runs it again.',
     fields: [reason],
     command: (id) => `reprise stop ${quoted(id)}`,
     body: (values) => ({ reason: values.reason || 'stopped in the dashboard' }),
@@ -61,7 +62,7 @@ const specs: Readonly<Record<string, Spec>> = {
   retry: {
     title: 'Retry',
     role: 'operate',
-    words: 'The last failure is undone, and the run resumes from there. Finished steps are not repeated.',
+    words: 'It resumes where it stopped or failed. Finished steps and items are not repeated.',
     fields: [],
     command: (id) => `reprise retry ${quoted(id)}`,
     body: () => ({}),
@@ -177,6 +178,11 @@ export const buttons: readonly (readonly [verb: string, label: string])[] = [
   ['fork', 'Fork…'],
 ]
 
+/** A job that stopped is resumed by the verb that retries one that failed. */
+export function labelOf(verb: string, label: string, { status }: Timeline): string {
+  return verb === 'retry' && status === 'stopped' ? label.replace('Retry', 'Resume') : label
+}
+
 export function roleOf(verb: string): Role {
   return verb === 'rollback' ? 'write' : (specs[verb]?.role ?? 'operate')
 }
@@ -200,6 +206,7 @@ function PlainDialog({
   timeline: Timeline
   onClose: () => void
 }) {
+  const title = labelOf(asked.verb, spec.title, timeline)
   const given: Record<string, unknown> = {
     ...(asked.verb !== 'fork' && { seq: timeline.seq }),
     ...(asked.verb === 'signal' && awaitedSignal(timeline)),
@@ -216,11 +223,11 @@ function PlainDialog({
   const act = async () => {
     setBusy(true)
     try {
-      const done = await post<{ said?: string; timeline?: string }>(
+      const done = await post<{ text?: string; timeline?: string }>(
         at(timeline.timeline, asked.verb),
         spec.body(values),
       )
-      toast(done.said ?? `${spec.title}: done`)
+      toast(done.text ?? `${title}: done`)
       if (asked.verb === 'signal') keepPayload(timeline, values)
       onClose()
       if (asked.verb === 'fork' && done.timeline) go(hrefOf(['t', done.timeline]))
@@ -230,7 +237,7 @@ function PlainDialog({
     }
   }
   return (
-    <Dialog title={spec.title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       <form
         onSubmit={(event) => {
           event.preventDefault()
@@ -257,7 +264,7 @@ function PlainDialog({
             disabled={no !== undefined || faults.length > 0 || isBusy}
             title={faults.join('\n') || undefined}
           >
-            {spec.title}
+            {title}
           </button>
         </footer>
       </form>

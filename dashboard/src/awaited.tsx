@@ -55,9 +55,10 @@ export function DecideDialog({ timeline, onClose }: { timeline: Timeline; onClos
   const decide = async (verdict: 'approve' | 'refuse') => {
     setBusy(true)
     try {
-      const body = { verdict, ...(reason !== '' && { reason }) }
-      const { said } = await post<{ said: string }>(at(timeline.timeline, 'decide'), body)
-      toast(said)
+      const { seq, digest } = timeline
+      const body = { verdict, about: { seq, digest }, ...(reason !== '' && { reason }) }
+      const { text } = await post<{ text: string }>(at(timeline.timeline, 'decide'), body)
+      toast(text)
       onClose()
     } catch (error) {
       setProblem(problemOf(error))

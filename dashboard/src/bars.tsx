@@ -61,7 +61,8 @@ export function Strip({
 }) {
   const x = (time: number) => Math.round(scale.place(time) * width)
   const drawn = new Set<string>()
-  const rects: { key: string; kind: SpanKind; x: number; y: number; width: number }[] = []
+  // One path for each kind of span: thousands of shapes would be thousands of elements, drawn anew with every page of entries.
+  const paths = new Map<SpanKind, string[]>()
   const lane = (stripHeight - 14) / lanes
   for (const [i, row] of rows.entries()) {
     for (const span of row.spans) {
@@ -72,7 +73,9 @@ export function Strip({
       // Rows on the same pixels are drawn once: there may be thousands.
       if (drawn.has(key)) continue
       drawn.add(key)
-      rects.push({ key, kind: span.kind, x: from, y, width: Math.max(1.5, to - from) })
+      const boxes = paths.get(span.kind) ?? []
+      paths.set(span.kind, boxes)
+      boxes.push(`M${from} ${y}h${Math.max(1.5, to - from)}v${lane - 2}h-${Math.max(1.5, to - from)}z`)
     }
   }
   const row = rows[chosen]
@@ -87,8 +90,8 @@ export function Strip({
           </g>
         )
       })}
-      {rects.map(({ key, kind, ...box }) => (
-        <rect key={key} class={`span ${kind}`} {...box} height={lane - 2} rx="1.5" />
+      {[...paths].map(([kind, boxes]) => (
+        <path key={kind} class={`span ${kind}`} d={boxes.join('')} />
       ))}
       {row && <line class="cursor" x1={x(row.from)} x2={x(row.from)} y1="0" y2={stripHeight} />}
     </svg>

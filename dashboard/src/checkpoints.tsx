@@ -113,32 +113,35 @@ export function Checkpoints({ timeline }: { timeline: Timeline }) {
         />
       )}
       {timeline.hasFold && timeline.summary !== null && <Durations timeline={id} />}
-      {list.length > 0 && (
-        <Table
-          name="Checkpoints, newest first"
-          heads={['Entry', '>Taken', 'Why', '>Whole', '>Added', 'Restorable', '.Look']}
-          rows={list.map((each) => ({
-            key: each.id,
-            cells: [
-              <span key="e">
-                <b>{count(each.seq)}</b> <span class="dim">epoch {each.epoch}</span>
-              </span>,
-              <Time key="t" at={each.createdAt} />,
-              <span key="w">
-                {each.trigger} {each.label && <Chip>{each.label}</Chip>}{' '}
-                {each.isPinned && <Chip tone="busy">pinned</Chip>}
-              </span>,
-              bytes(each.totalBytes),
-              bytes(each.addedBytes),
-              <Restorable key="r" checkpoint={each} />,
-              <Button key="s" tone="quiet" onClick={() => go(withQuery({ tab: 'travel', seq: String(each.seq) }))}>
-                State here
-              </Button>,
-            ],
-          }))}
-        />
-      )}
+      {list.length > 0 && <Catalog checkpoints={list} />}
     </div>
+  )
+}
+
+function Catalog({ checkpoints }: { checkpoints: readonly Checkpoint[] }) {
+  return (
+    <Table
+      name="Checkpoints, newest first"
+      heads={['Entry', '>Taken', 'Why', '>Whole', '>Added', 'Restorable', '.Look']}
+      rows={checkpoints.map((each) => ({
+        key: each.id,
+        cells: [
+          <span key="e">
+            <b>{count(each.seq)}</b> <span class="dim">epoch {each.epoch}</span>
+          </span>,
+          <Time key="t" at={each.createdAt} />,
+          <span key="w">
+            {each.trigger} {each.label && <Chip>{each.label}</Chip>} {each.isPinned && <Chip tone="busy">pinned</Chip>}
+          </span>,
+          bytes(each.totalBytes),
+          bytes(each.addedBytes),
+          <Restorable key="r" checkpoint={each} />,
+          <Button key="s" tone="quiet" onClick={() => go(withQuery({ tab: 'travel', seq: String(each.seq) }))}>
+            State here
+          </Button>,
+        ],
+      }))}
+    />
   )
 }
 
@@ -172,7 +175,8 @@ function isTaken(value: unknown): value is Taken {
   return [when, ms, longestStallMs].every((each) => typeof each === 'number')
 }
 
-function Restorable({ checkpoint }: { checkpoint: Checkpoint }) {
+/** Whether a checkpoint was restored by a drill, or why it cannot be. */
+export function Restorable({ checkpoint }: { checkpoint: Checkpoint }) {
   const { invalid, drilledAt, drill, verifiedAt } = checkpoint
   if (invalid) return <Chip tone="bad">{invalid}</Chip>
   if (drilledAt) {

@@ -5,7 +5,7 @@ import { count } from './format.ts'
 import { useGet } from './loading.ts'
 import { Table } from './table.tsx'
 import type { SearchAnswer } from './types.ts'
-import { Chip, Time, TimelineLink } from './ui.tsx'
+import { Status, Time, TimelineLink } from './ui.tsx'
 
 interface ConfigStatus {
   readonly config: string
@@ -41,10 +41,8 @@ function Config({ name }: { name: string }) {
         <TimelineLink id={`config/${name}`} /> {latest === null ? 'has no version yet' : `version ${latest}`}
         {rollout && (
           <>
-            {' '}
-            <Chip tone={rollout.status === 'withdrawn' ? 'bad' : rollout.status === 'completed' ? 'good' : 'warn'}>
-              rollout of {rollout.version}: {rollout.status}, {Math.round(100 * rollout.share)} % of the clients
-            </Chip>
+            , rollout of {rollout.version} <Status status={rollout.status} />
+            <span class="dim">{Math.round(100 * rollout.share)} % of the clients</span>
           </>
         )}
       </p>
@@ -80,12 +78,12 @@ export function Resources({ found }: { found: SearchAnswer }) {
   return (
     <Table
       name="Resources"
-      heads={['Kind', 'Where it stands', '>Changed']}
+      heads={['Kind', 'Current state', '>Changed']}
       rows={found.timelines.map((each) => ({
         key: each.timeline,
         cells: [
           <TimelineLink key="r" id={each.timeline} />,
-          each.stands?.text ?? '',
+          each.statusLine?.text ?? '',
           <Time key="t" at={each.updatedAt} />,
         ],
       }))}

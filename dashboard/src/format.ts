@@ -60,16 +60,6 @@ export function visible(text: string): string {
   return text.replace(unseen, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
-export type Tone = 'good' | 'bad' | 'warn' | 'busy' | 'calm'
-
-/** The colour of a status, by words that models use; the descriptor reports whether it needs a person. */
-export function toneOf(status: string, needsPerson = false): Tone {
-  if (/fail|terminated|cancelled|dead/.test(status)) return 'bad'
-  if (needsPerson || /held|stuck|diverged|quarantined/.test(status)) return 'warn'
-  if (/running|compensating/.test(status)) return 'busy'
-  return /completed|ended/.test(status) ? 'good' : 'calm'
-}
-
 /** A word for the shell, quoted if necessary. */
 export function quoted(text: string): string {
   return /^[\w@%+=:,./~-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`

@@ -7,9 +7,13 @@ import { againMs } from './loading.ts'
 import type { HistoryPage, JournalEntry } from './types.ts'
 
 const pageEntries = 1000
+/** Enough for the first screen, so that it is shown early. */
+const firstEntries = 100
 
 /** The first page of a journal that is read from its beginning. */
-export const firstPage = { journal: true, after: 0, limit: pageEntries }
+export const firstPage = { journal: true, after: 0, limit: firstEntries }
+/** Rows are drawn anew at most this often while a long history is read: each time costs as much as all rows. */
+const drawEveryMs = 500
 /** For a longer history, this many of the newest entries are read first. */
 const readAtFirst = 20_000
 
@@ -45,6 +49,7 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
     try {
       let start = from ?? latest.current?.from ?? Math.max(head.floor, head.seq - readAtFirst)
       let entries = from === null ? (latest.current?.entries ?? []) : []
+      let drawnAt = Number.NEGATIVE_INFINITY
       for (;;) {
         const after = entries.at(-1)?.seq ?? start
         const target = wanted.current
@@ -57,7 +62,7 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
         if (after >= target) break
         // The last loaded entry is read again: if it differs, history was rolled back and has grown since.
         const overlap = entries.length > 0 ? 1 : 0
-        const query = { ...firstPage, after: after - overlap }
+        const query = overlap === 0 ? { ...firstPage, after } : { ...firstPage, after: after - 1, limit: pageEntries }
         const page = await get<HistoryPage<JournalEntry>>(at(timeline, 'history'), query)
         if (overlap > 0 && !isSame(entries.at(-1)!, page.entries[0])) {
           start = Math.max(0, target - readAtFirst)
@@ -67,7 +72,10 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
         const fresh = page.entries.slice(overlap)
         entries = [...entries, ...fresh]
         latest.current = { entries, from: start }
-        setKnown(latest.current)
+        if (performance.now() - drawnAt > drawEveryMs) {
+          setKnown(latest.current)
+          drawnAt = performance.now()
+        }
         if (fresh.length === 0) break
       }
       latest.current = { entries, from: start }

@@ -10,6 +10,7 @@ import { useKeys } from './keys.ts'
 import { now } from './live.ts'
 import { EditButton, RowPanel } from './panel.tsx'
 import { go, hrefOf, place, withQuery } from './route.ts'
+import { outcomeOf } from './statuses.ts'
 import type { Timeline, Worker } from './types.ts'
 import { Button, Empty, Icon, Problems } from './ui.tsx'
 import { VirtualList } from './virtual.tsx'
@@ -44,20 +45,12 @@ export function JournalView({ timeline, journal, worker, onAct }: JournalViewPro
     e: () => troubleIndex >= 0 && choose(troubleIndex),
     Escape: () => (chosen >= 0 ? go(withQuery({ row: null }), 'replace') : go(hrefOf(['runs']))),
   })
-  // The last report of a worker that is gone names calls that no process makes any more.
-  const reported = timeline.isOwnerAlive ? (worker?.underWay ?? []) : []
-  const inHand = reported.filter((each) => each.timeline === timeline.timeline)
   const barWidth = Math.max(120, Math.floor(width * (chosen >= 0 ? 0.4 : 0.5)))
   return (
     <div class="journal">
       <Problems problem={journal.problem} />
       {trouble && <Trouble row={trouble} onGo={() => choose(troubleIndex)} timeline={timeline} onAct={onAct} />}
-      {inHand.map(({ what, since }) => (
-        <p key={what} class="in-hand">
-          <i aria-hidden="true" />
-          {what} is under way on {worker?.name} for {duration(Math.max(0, now.value - since))}
-        </p>
-      ))}
+      <InHand timeline={timeline} worker={worker} />
       {journal.hidden > 0 && (
         <p class="hidden-before">
           {count(journal.hidden)} earlier entries.{' '}
@@ -68,31 +61,24 @@ export function JournalView({ timeline, journal, worker, onAct }: JournalViewPro
       )}
       <div class={`journal-body${chosen >= 0 ? ' with-panel' : ''}`}>
         <div class="journal-list" ref={box}>
-          {rows.length > 0 && (
-            <div class="axis">
-              <span class="axis-words">
-                {count(rows.length, 'row')} · {duration(scale.to - scale.from)}
-                {scale.folds.length > 0 &&
-                  ` · ${count(scale.folds.length, 'idle stretch').replace('stretchs', 'stretches')} folded`}
-              </span>
-              <Strip rows={rows} scale={scale} width={barWidth} now={clock} chosen={chosen} />
-            </div>
-          )}
           {rows.length === 0 && !journal.isLoading && (
             <Empty title="No entries">
               <p>History is empty, or was collected: its state is in the checkpoints.</p>
             </Empty>
           )}
           {rows.length > 0 && (
-            <VirtualList
-              count={rows.length}
-              rowHeight={rowHeight}
-              label="Journal"
-              chosen={chosen}
-              onChoose={choose}
-              follow={!isOver}
-              row={(index) => <JournalRow row={rows[index]!} scale={scale} width={barWidth} clock={clock} />}
-            />
+            <>
+              <Axis rows={rows} scale={scale} width={barWidth} clock={clock} chosen={chosen} />
+              <VirtualList
+                count={rows.length}
+                rowHeight={rowHeight}
+                label="Journal"
+                chosen={chosen}
+                onChoose={choose}
+                follow={!isOver}
+                row={(index) => <JournalRow row={rows[index]!} scale={scale} width={barWidth} clock={clock} />}
+              />
+            </>
           )}
         </div>
         {chosen >= 0 && (
@@ -109,17 +95,43 @@ export function JournalView({ timeline, journal, worker, onAct }: JournalViewPro
   )
 }
 
-function JournalRow({
-  row,
-  scale,
-  width,
-  clock,
-}: {
-  row: Row
-  scale: ReturnType<typeof scaleOf>
-  width: number
-  clock: number
-}) {
+/** Calls under way. The last report of a worker that is gone names calls that no process makes any more. */
+function InHand({ timeline, worker }: { timeline: Timeline; worker: Worker | null }) {
+  const reported = timeline.isOwnerAlive ? (worker?.underWay ?? []) : []
+  return (
+    <>
+      {reported
+        .filter((each) => each.timeline === timeline.timeline)
+        .map(({ what, since }) => (
+          <p key={what} class="in-hand">
+            <i aria-hidden="true" />
+            {what} is under way on {worker?.name} for {duration(Math.max(0, now.value - since))}
+          </p>
+        ))}
+    </>
+  )
+}
+
+interface Drawn {
+  readonly scale: ReturnType<typeof scaleOf>
+  readonly width: number
+  readonly clock: number
+}
+
+function Axis({ rows, scale, width, clock, chosen }: Drawn & { rows: readonly Row[]; chosen: number }) {
+  const { from, to, folds } = scale
+  return (
+    <div class="axis">
+      <span class="axis-words">
+        {count(rows.length, 'row')} · {duration(to - from)}
+        {folds.length > 0 && ` · ${count(folds.length, 'idle stretch').replace('stretchs', 'stretches')} folded`}
+      </span>
+      <Strip rows={rows} scale={scale} width={width} now={clock} chosen={chosen} />
+    </div>
+  )
+}
+
+function JournalRow({ row, scale, width, clock }: Drawn & { row: Row }) {
   const { seq, title, note, sort, state, attempts, error, from, to } = row
   const took = row.spans.length === 0 ? '' : duration((to ?? clock) - from)
   return (
@@ -142,22 +154,10 @@ function JournalRow({
       <Bar row={row} scale={scale} width={width} now={clock} />
       <span class="took" title={exact(from)}>
         {took}
-        <span class="sr">, {stateWords[state]}</span>
+        <span class="sr">, {outcomeOf(row).word}</span>
       </span>
     </div>
   )
-}
-
-const stateWords: Readonly<Record<Row['state'], string>> = {
-  open: 'not over',
-  ok: 'done',
-  failed: 'failed',
-  retrying: 'is tried again',
-  held: 'waits for a person',
-  note: '',
-  left: 'not finished',
-  takeover: 'another worker went on',
-  claim: '',
 }
 
 /** A row between two entries, about the worker. */
@@ -167,14 +167,14 @@ function isHandover({ state }: Row): boolean {
 
 function Trouble({ row, timeline, onGo, onAct }: { row: Row; timeline: Timeline; onGo: () => void; onAct: OnAct }) {
   // Held, and a person has decided: it now waits for a worker.
-  const isAnswered = row.state === 'held' && timeline.stands?.needsPerson === false
+  const isAnswered = row.state === 'held' && timeline.statusLine?.needsPerson === false
   const step = row.title.replace(/^undo /, '')
   return (
     <section class={`trouble ${isAnswered ? 'answered' : row.state}`} aria-label="What went wrong">
       <Icon name={isAnswered ? 'wait' : 'alert'} />
       <div class="trouble-words">
         <strong>
-          {isAnswered ? timeline.stands!.text : `${row.title} ${troubleWords(row)}`}
+          {isAnswered ? timeline.statusLine!.text : `${row.title} ${troubleWords(row)}`}
           {row.nextAt !== null && `, next attempt ${relative(row.nextAt, now.value)}`}
         </strong>
         {row.error && <pre>{row.error}</pre>}

@@ -10,7 +10,7 @@ export const againMs = 1500
 export interface Loaded<T> {
   readonly value: T | null
   readonly problem: Problem | null
-  readonly again: () => void
+  readonly again: () => Promise<void>
   /** False: there is no path to read. */
   readonly isAsked: boolean
 }
@@ -53,7 +53,29 @@ export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
   return {
     value: isOurs ? answer.value : null,
     problem: isOurs ? answer.problem : null,
-    again: () => void ask(),
+    again: ask,
     isAsked: path !== null,
   }
+}
+
+/** A request that is repeated takes at most this fraction (1/n) of the time, so that a large store is not read without end. */
+const busyShare = 10
+
+/** Repeats requests every `everyMs`, and less often where they take long. */
+export function usePaced(call: () => Promise<unknown>, everyMs: number): void {
+  const latest = useRef(call)
+  latest.current = call
+  useEffect(() => {
+    let timer = setTimeout(turn, everyMs)
+    let isOver = false
+    async function turn() {
+      const startedAt = performance.now()
+      await latest.current()
+      if (!isOver) timer = setTimeout(turn, Math.max(everyMs, (performance.now() - startedAt) * busyShare))
+    }
+    return () => {
+      isOver = true
+      clearTimeout(timer)
+    }
+  }, [])
 }

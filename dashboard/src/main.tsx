@@ -9,7 +9,7 @@ import { heardAt } from './heard.ts'
 import { firstPage } from './history.ts'
 import { useKeys } from './keys.ts'
 import { isLive, now, startLive } from './live.ts'
-import { againMs, useGet } from './loading.ts'
+import { againMs, useGet, usePaced } from './loading.ts'
 import { isPaletteOpen, Palette } from './palette.tsx'
 import { go, hrefIn, hrefOf, place } from './route.ts'
 import { Runs, runsQuery } from './runs.tsx'
@@ -19,7 +19,7 @@ import { starting, startRun } from './starting.ts'
 import { Storage } from './storage.tsx'
 import { System } from './system.tsx'
 import { startTheme, toggleTheme } from './theme.ts'
-import { TimelineView } from './timeline.tsx'
+import { briefly, TimelineView } from './timeline.tsx'
 import type { About, SearchAnswer } from './types.ts'
 import { Dialog, Icon, Problems, Toasts } from './ui.tsx'
 
@@ -159,14 +159,18 @@ function Tools() {
 }
 
 const noticeMs = 5000
+/** The screen is read first: the count reads every timeline of a server that has just started. */
+const firstNoticeMs = 2000
 
 /** The title of the tab names how much needs a person, also while another tab is looked at. */
 function TitleNotice() {
-  const { value, again } = useGet<SearchAnswer>('v1/search', { limit: 1 })
+  const [isDue, setDue] = useState(false)
+  const { value, again } = useGet<SearchAnswer>(isDue ? 'v1/search' : null, { limit: 1 })
   useEffect(() => {
-    const timer = setInterval(again, noticeMs)
-    return () => clearInterval(timer)
-  }, [again])
+    const first = setTimeout(() => setDue(true), firstNoticeMs)
+    return () => clearTimeout(first)
+  }, [])
+  usePaced(again, noticeMs)
   const attention = value?.attention ?? 0
   useEffect(() => {
     document.title = attention > 0 ? `(${attention}) Reprise` : 'Reprise'
@@ -291,6 +295,7 @@ function askEarly(): void {
   const [first = 'runs', id] = path
   if (first === 'runs') getEarly('v1/search', runsQuery(query))
   if (first !== 't' || id === undefined) return
+  getEarly(at(id), briefly)
   getEarly(at(id))
   if ((query.get('tab') ?? 'journal') === 'journal') getEarly(at(id, 'history'), firstPage)
 }

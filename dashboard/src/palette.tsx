@@ -1,4 +1,5 @@
-// The command palette: one field that finds screens, actions on the timeline that is open, definitions to start, and timelines.
+// The command palette: one field that finds screens, saved views, actions on the timeline that is open, definitions to
+// start, and timelines.
 
 import { signal } from '@preact/signals'
 import { useEffect, useState } from 'preact/hooks'
@@ -8,6 +9,7 @@ import { whyNot } from './session.ts'
 import { startRun } from './starting.ts'
 import type { SearchAnswer } from './types.ts'
 import { Dialog } from './ui.tsx'
+import { hrefOfView, savedViews } from './views.tsx'
 
 export interface Command {
   readonly words: string
@@ -107,6 +109,7 @@ function own(): readonly Command[] {
       ...(key && { key }),
       act: () => go(hrefOf(path, query as Record<string, string>)),
     })),
+    ...savedViews.value.map((view) => ({ words: `View: ${view.name}`, act: () => go(hrefOfView(view)) })),
   ]
 }
 

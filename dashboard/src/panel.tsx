@@ -7,6 +7,7 @@ import { duration, exact, quoted } from './format.ts'
 import type { Row } from './journal.ts'
 import { Json } from './json.tsx'
 import { now } from './live.ts'
+import { outcomeOf } from './statuses.ts'
 import type { Entry, HistoryPage, Timeline } from './types.ts'
 import { Button, Chip, CommandLine, Copy, Facts, Icon, Time } from './ui.tsx'
 
@@ -33,51 +34,10 @@ export function RowPanel({ row, timeline, onAct, onClose }: RowPanelProps) {
           <Icon name="close" />
         </button>
       </header>
-      <Facts
-        facts={[
-          [
-            'state',
-            <Chip key="s" tone={row.state === 'failed' ? 'bad' : row.state === 'ok' ? 'good' : 'calm'}>
-              {row.state}
-            </Chip>,
-          ],
-          [
-            'began',
-            <span key="b" title={exact(row.from)}>
-              {exact(row.from).slice(11)}
-            </span>,
-          ],
-          ...(row.spans.length > 0 ? ([['took', duration((row.to ?? now.value) - row.from)]] as const) : []),
-          ['entries', row.entries.join(', ')],
-          ...(key === undefined ? [] : ([['key', <code key="k">{key}</code>]] as const)),
-        ]}
-      />
-      {row.attempts.length > 0 && (
-        <section>
-          <h3>Failed attempts</h3>
-          <ol class="attempts">
-            {row.attempts.map(({ at: when, error, nextAt }) => (
-              <li key={when}>
-                <Time at={when} />
-                <pre>{error}</pre>
-                {nextAt !== null && nextAt > now.value && (
-                  <span class="dim">
-                    tried again <Time at={nextAt} />
-                  </span>
-                )}
-              </li>
-            ))}
-          </ol>
-        </section>
-      )}
+      <RowFacts row={row} stepKey={key} />
+      <Attempts row={row} />
       {entries.map((entry) => (
-        <section key={entry.seq}>
-          <h3>
-            {entry.type} <span class="dim">{entry.seq}</span>
-            <Copy text={JSON.stringify(entry.data ?? null, null, 2)} label={`Copy the data of entry ${entry.seq}`} />
-          </h3>
-          {entry.data === undefined || entry.data === null ? <p class="dim">no data</p> : <Json value={entry.data} />}
-        </section>
+        <EntryData key={entry.seq} entry={entry} />
       ))}
       {row.entries.length > entriesShown && <p class="dim">the first {entriesShown} entries of it</p>}
       <footer>
@@ -92,6 +52,65 @@ export function RowPanel({ row, timeline, onAct, onClose }: RowPanelProps) {
       </footer>
       <CommandLine command={`reprise at ${quoted(`${timeline.timeline}@${row.entries.at(-1) ?? row.seq}`)}`} />
     </aside>
+  )
+}
+
+function RowFacts({ row, stepKey }: { row: Row; stepKey: string | undefined }) {
+  const { word, tone } = outcomeOf(row)
+  const outcome = (
+    <Chip key="o" tone={tone}>
+      {word}
+    </Chip>
+  )
+  return (
+    <Facts
+      facts={[
+        ...(word ? ([['outcome', outcome]] as const) : []),
+        [
+          'began',
+          <span key="b" title={exact(row.from)}>
+            {exact(row.from).slice(11)}
+          </span>,
+        ],
+        ...(row.spans.length > 0 ? ([['took', duration((row.to ?? now.value) - row.from)]] as const) : []),
+        ['entries', row.entries.join(', ')],
+        ...(stepKey === undefined ? [] : ([['key', <code key="k">{stepKey}</code>]] as const)),
+      ]}
+    />
+  )
+}
+
+function Attempts({ row }: { row: Row }) {
+  if (row.attempts.length === 0) return null
+  return (
+    <section>
+      <h3>Failed attempts</h3>
+      <ol class="attempts">
+        {row.attempts.map(({ at: when, error, nextAt }) => (
+          <li key={when}>
+            <Time at={when} />
+            <pre>{error}</pre>
+            {nextAt !== null && nextAt > now.value && (
+              <span class="dim">
+                tried again <Time at={nextAt} />
+              </span>
+            )}
+          </li>
+        ))}
+      </ol>
+    </section>
+  )
+}
+
+function EntryData({ entry }: { entry: Entry }) {
+  return (
+    <section>
+      <h3>
+        {entry.type} <span class="dim">{entry.seq}</span>
+        <Copy text={JSON.stringify(entry.data ?? null, null, 2)} label={`Copy the data of entry ${entry.seq}`} />
+      </h3>
+      {entry.data === undefined || entry.data === null ? <p class="dim">no data</p> : <Json value={entry.data} />}
+    </section>
   )
 }
 

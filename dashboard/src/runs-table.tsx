@@ -46,6 +46,7 @@ export function useChoice(rows: readonly TimelineRow[]): Choice {
 }
 
 export function Picked({ choice, onBatch }: { choice: Choice; onBatch: (verb: BatchVerb) => void }) {
+  const [a, b] = choice.picked
   return (
     <section class="batch" aria-label="Selected runs">
       <strong>{count(choice.picked.size, 'run')} selected</strong>
@@ -59,6 +60,11 @@ export function Picked({ choice, onBatch }: { choice: Choice; onBatch: (verb: Ba
           {verb[0]!.toUpperCase() + verb.slice(1)}…
         </Button>
       ))}
+      {b !== undefined && choice.picked.size === 2 && (
+        <a class="button" href={hrefOf(['t', a!], { tab: 'travel', other: b })}>
+          Compare
+        </a>
+      )}
       <Button tone="quiet" onClick={choice.clear}>
         Clear
       </Button>
@@ -78,7 +84,7 @@ export function RunsTable({ rows, choice }: { rows: readonly TimelineRow[]; choi
             </th>
             <th scope="col">Run</th>
             <th scope="col">Status</th>
-            <th scope="col">Where it stands</th>
+            <th scope="col">Current state</th>
             <th scope="col" class="right">
               Changed
             </th>
@@ -109,7 +115,7 @@ function Line(props: {
   onFocus: (index: number) => void
 }) {
   const { row, index, isPicked, onPick, onFocus } = props
-  const { timeline, kind, status, stands, needsPerson, isUnfinished, owner, isOwnerAlive } = row
+  const { timeline, kind, status, isUnfinished, owner, isOwnerAlive } = row
   const isOrphan = isUnfinished && owner !== null && !isOwnerAlive
   return (
     <tr class={isPicked ? 'picked' : ''}>
@@ -123,11 +129,11 @@ function Line(props: {
         {kind === null && <Chip title="no model here knows it">unknown kind</Chip>}
       </td>
       <td>
-        <Status status={status} needsPerson={needsPerson && stands?.needsPerson !== false} />
+        <Status status={status} />
       </td>
       <td class="stands">
-        {isOrphan ? <Chip tone="warn">its worker is gone</Chip> : null} <StandsText row={row} />
-        {stands?.needsPerson && <Chip tone="warn">needs a person</Chip>}
+        {isOrphan ? <Chip tone="warn">its worker is gone</Chip> : null} <StatusText row={row} />
+        <NeedsPerson row={row} />
       </td>
       <td class="right nowrap">
         <Time at={row.updatedAt} />
@@ -136,13 +142,19 @@ function Line(props: {
   )
 }
 
-export function StandsText({ row }: { row: Pick<TimelineRow, 'stands' | 'seq'> }) {
-  const { stands, seq } = row
-  if (!stands) return <span class="dim">{count(seq, 'entry').replace('entrys', 'entries')}</span>
+/** Attention by its status, unless a person has decided already. */
+export function NeedsPerson({ row }: { row: Pick<TimelineRow, 'statusLine' | 'needsPerson'> }) {
+  if (!row.statusLine?.needsPerson && (!row.needsPerson || row.statusLine?.needsPerson === false)) return null
+  return <Chip tone="warn">needs a person</Chip>
+}
+
+export function StatusText({ row }: { row: Pick<TimelineRow, 'statusLine' | 'seq'> }) {
+  const { statusLine, seq } = row
+  if (!statusLine) return <span class="dim">{count(seq, 'entry').replace('entrys', 'entries')}</span>
   return (
     <span>
-      {stands.text}
-      {stands.at !== undefined && <span class="dim"> · {relative(stands.at, now.value)}</span>}
+      {statusLine.text}
+      {statusLine.at !== undefined && <span class="dim"> · {relative(statusLine.at, now.value)}</span>}
     </span>
   )
 }

@@ -1,19 +1,21 @@
 // Runs: all of them, what each waits for, and those that need a person. Filtered, counted and paged by the server.
 
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { type Query, urlOf } from './api.ts'
 import { BatchDialog, type BatchVerb } from './batch.tsx'
 import { Causes } from './causes.tsx'
-import { count, quoted, toneOf } from './format.ts'
+import { count, quoted } from './format.ts'
 import { useKeys } from './keys.ts'
 import { now, useLive } from './live.ts'
-import { useGet } from './loading.ts'
+import { useGet, usePaced } from './loading.ts'
 import { go, hrefOf, place, withQuery } from './route.ts'
 import { Picked, RunsTable, useChoice } from './runs-table.tsx'
 import { about, whyNot } from './session.ts'
 import { startRun } from './starting.ts'
+import { toneOf } from './statuses.ts'
 import type { SearchAnswer } from './types.ts'
 import { Button, CommandLine, Empty, Icon, OpenJson, Problems } from './ui.tsx'
+import { Views } from './views.tsx'
 
 const pageRows = 50
 const spans: readonly (readonly [string, string, number])[] = [
@@ -53,7 +55,8 @@ export function Runs() {
     <div class="screen">
       <RunsHead total={value?.total ?? null} />
       <Kinds counts={value?.kinds ?? {}} chosen={query.getAll('kind')} isAll={query.get('all') === '1'} />
-      <Banners attention={value?.attention ?? 0} />
+      <Views />
+      {value && <Banners attention={value.attention} />}
       <StatusBar statuses={value?.statuses ?? {}} chosen={query.getAll('status')} />
       <Problems problem={problem} retry={again} />
       <Causes causes={value?.causes ?? []} />
@@ -163,16 +166,17 @@ function Kinds({
   const runs = new Set(about.value?.runs ?? [])
   const names = Object.keys(counts).sort((a, b) => Number(runs.has(b)) - Number(runs.has(a)) || a.localeCompare(b))
   const none = { status: null, after: null }
+  const isAttention = place.value.query.get('attention') === '1'
   return (
     <nav class="kinds" aria-label="Kinds">
       <a
-        href={withQuery({ kind: null, all: null, ...none })}
-        aria-current={chosen.length === 0 && !isAll ? 'true' : undefined}
+        href={withQuery({ kind: null, all: null, attention: null, ...none })}
+        aria-current={chosen.length === 0 && !isAll && !isAttention ? 'true' : undefined}
       >
         Runs
       </a>
       <a
-        href={withQuery({ kind: null, all: '1', ...none })}
+        href={withQuery({ kind: null, all: '1', attention: null, ...none })}
         aria-current={chosen.length === 0 && isAll ? 'true' : undefined}
       >
         Everything
@@ -247,13 +251,7 @@ function SystemBanners() {
     isWhole ? 'v1/workers' : null,
   )
   const queues = useGet<{ queues: readonly Queue[] }>(isWhole ? 'v1/queues' : null)
-  useEffect(() => {
-    const timer = setInterval(() => {
-      workers.again()
-      queues.again()
-    }, 5000)
-    return () => clearInterval(timer)
-  }, [])
+  usePaced(() => Promise.all([workers.again(), queues.again()]), 5000)
   const stuck = workers.value?.workers.filter(({ isStuck }) => isStuck).length ?? 0
   const failing = workers.value?.workers.flatMap((worker) => worker.failing).length ?? 0
   const waiting = queues.value?.queues.filter(
@@ -265,7 +263,7 @@ function SystemBanners() {
       {failing > 0 && <SystemBanner>checkpoints of {count(failing, 'timeline')} fail</SystemBanner>}
       {waiting?.map(({ queue, due }) => (
         <SystemBanner key={queue}>
-          {count(due, 'run')} due in {queue}, and no worker takes {due === 1 ? 'it' : 'them'}
+          {count(due, 'run')} due in {queue}, and no worker executes {due === 1 ? 'it' : 'them'}
         </SystemBanner>
       ))}
     </>

@@ -4,6 +4,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { get, type Problem, post, problemOf, urlOf } from './api.ts'
 import { Chart } from './chart.tsx'
+import { Restorable } from './checkpoints.tsx'
 import { bytes, count, duration } from './format.ts'
 import { useGet } from './loading.ts'
 import { hrefOf } from './route.ts'
@@ -170,7 +171,7 @@ function Recent({ checkpoints }: { checkpoints: StorageAnswer['checkpoints'] }) 
       {checkpoints.length > 0 && (
         <Table
           name="Checkpoints, newest first"
-          heads={['Timeline', '>Entry', 'Why', '>Whole', '>Added', 'State', '>Taken']}
+          heads={['Timeline', '>Entry', 'Why', '>Whole', '>Added', 'Restorable', '>Taken']}
           rows={checkpoints.slice(0, 25).map((each) => ({
             key: each.id,
             cells: [
@@ -179,7 +180,7 @@ function Recent({ checkpoints }: { checkpoints: StorageAnswer['checkpoints'] }) 
               each.trigger,
               bytes(each.totalBytes),
               bytes(each.addedBytes),
-              <Validity key="v" checkpoint={each} />,
+              <Restorable key="v" checkpoint={each} />,
               <Time key="a" at={each.createdAt} />,
             ],
           }))}
@@ -187,13 +188,6 @@ function Recent({ checkpoints }: { checkpoints: StorageAnswer['checkpoints'] }) 
       )}
     </section>
   )
-}
-
-function Validity({ checkpoint }: { checkpoint: Checkpoint }) {
-  const { invalid, drilledAt, isPinned } = checkpoint
-  if (invalid) return <Chip tone="bad">{invalid}</Chip>
-  if (drilledAt) return <Chip tone="good">restorable, tried</Chip>
-  return <span class="dim">{isPinned ? 'pinned' : 'whole'}</span>
 }
 
 /** A chart needs increasing times. */

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { ActButton, type OnAct, whyRefused } from './act-button.tsx'
-import { ActionDialog, type Asked, buttons, roleOf } from './actions.tsx'
+import { ActionDialog, type Asked, buttons, labelOf, roleOf } from './actions.tsx'
 import { at, type Problem, urlOf } from './api.ts'
 import { Checkpoints } from './checkpoints.tsx'
 import { Flow } from './flow.tsx'
@@ -18,11 +18,11 @@ import { useGet } from './loading.ts'
 import { screenCommands } from './palette.tsx'
 import { Raw } from './raw.tsx'
 import { go, hrefOf, place, withQuery } from './route.ts'
-import { StandsText } from './runs-table.tsx'
+import { NeedsPerson, StatusText } from './runs-table.tsx'
 import { about, whyNot } from './session.ts'
 import { Travel } from './travel.tsx'
 import type { Timeline, Worker } from './types.ts'
-import { Chip, CommandLine, Copy, Empty, Facts, OpenJson, Problems, Status, Time } from './ui.tsx'
+import { CommandLine, Copy, Empty, Facts, OpenJson, Problems, Status, Time } from './ui.tsx'
 import { WaysOut } from './ways-out.tsx'
 
 const tabs = [
@@ -32,8 +32,19 @@ const tabs = [
   ['raw', 'Raw'],
 ] as const
 
+/** The query for a timeline without its state. */
+export const briefly = { brief: true }
+
 export function TimelineView({ id }: { id: string }) {
-  const { value, problem, again } = useGet<Timeline>(at(id))
+  const whole = useGet<Timeline>(at(id))
+  const { problem, again } = whole
+  // The journal is shown before the state of a long history is known.
+  const [isFirst, setFirst] = useState(true)
+  const brief = useGet<Timeline>(isFirst ? at(id) : null, briefly)
+  const value = whole.value ?? brief.value
+  useEffect(() => {
+    if (whole.value) setFirst(false)
+  }, [whole.value !== null])
   const isWhole = about.value?.scopes === null
   const workers = useGet<{ workers: readonly Worker[] }>(isWhole ? 'v1/workers' : null, { all: true })
   const journal = useJournal(id, value)
@@ -103,7 +114,7 @@ function useTimelineKeys(tab: string, timeline: Timeline | null, act: OnAct): vo
   useEffect(() => {
     screenCommands.value = open.map(([verb, label]) => {
       const key = verbKeys.find(([, each]) => each === verb)?.[0]
-      return { words: label, ...(key !== undefined && { key }), act: () => act(verb) }
+      return { words: labelOf(verb, label, timeline!), ...(key !== undefined && { key }), act: () => act(verb) }
     })
     return () => {
       screenCommands.value = []
@@ -144,7 +155,7 @@ function Tabs({ timeline, tab }: { timeline: Timeline; tab: string }) {
 }
 
 function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker | null; onAct: OnAct }) {
-  const { timeline: id, kind, status, needsPerson, summary, attributes } = timeline
+  const { timeline: id, kind, status, summary, attributes } = timeline
   const shown = Object.entries(attributes)
   return (
     <header class="timeline-head">
@@ -157,19 +168,19 @@ function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker 
           <span>{id}</span>
         </h1>
         <Copy text={id} label="Copy the id" />
-        <Status status={status} needsPerson={needsPerson && timeline.stands?.needsPerson !== false} />
+        {status && <Status status={status} />}
         <span class="grow" />
         <div class="acts">
           {buttons.map(([verb, label]) => (
             <ActButton key={verb} timeline={timeline} verb={verb} hides onAct={onAct}>
-              {label}
+              {labelOf(verb, label, timeline)}
             </ActButton>
           ))}
         </div>
       </div>
       <p class="stands-line">
-        <StandsText row={timeline} />
-        {timeline.stands?.needsPerson && <Chip tone="warn">needs a person</Chip>}
+        <StatusText row={timeline} />
+        <NeedsPerson row={timeline} />
       </p>
       <Owner timeline={timeline} worker={worker} />
       <Facts
@@ -225,7 +236,7 @@ function Owner({ timeline, worker }: { timeline: Timeline; worker: Worker | null
     return (
       <p class="owner gone">
         <i aria-hidden="true" />
-        stopped: no worker has it; the next one that takes {queue ?? 'it'} goes on from the last entry
+        no worker has it: the next one that takes {queue ?? 'it'} resumes it from the last entry
       </p>
     )
   }
@@ -247,7 +258,7 @@ function Owner({ timeline, worker }: { timeline: Timeline; worker: Worker | null
     <p class={`owner ${isUnfinished ? 'gone' : ''}`}>
       <i aria-hidden="true" />
       {isUnfinished
-        ? `stopped: its worker ${name} is gone; the next worker that has its definition resumes it`
+        ? `its worker ${name} is gone: the next worker that has its definition resumes it`
         : `last on worker ${name}`}
     </p>
   )

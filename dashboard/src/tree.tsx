@@ -2,7 +2,7 @@
 
 import { hrefOf } from './route.ts'
 import type { Relative } from './travel.tsx'
-import { Chip, Time } from './ui.tsx'
+import { Status, Time } from './ui.tsx'
 
 const lineHeight = 46
 const laneWidth = 18
@@ -76,7 +76,7 @@ export function Tree({ relatives, current, seq }: { relatives: readonly Relative
             <span class="dim">
               {each.timeline === current ? `${seq} of ${each.seq}` : `to ${each.seq}`}
               {each.base && `, from ${each.base.seq}`}, <Time at={each.updatedAt} />{' '}
-              {each.isArchive && <Chip>rolled back</Chip>}
+              {each.status && <Status status={each.status} />}
             </span>
           </li>
         ))}

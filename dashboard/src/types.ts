@@ -41,7 +41,7 @@ export interface TimelineRow {
   readonly attributes: Readonly<Record<string, unknown>>
   readonly createdAt: number
   readonly updatedAt: number
-  readonly stands: StatusLine | null
+  readonly statusLine: StatusLine | null
 }
 
 export interface Timeline extends TimelineRow {

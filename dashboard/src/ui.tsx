@@ -4,13 +4,14 @@ import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { download, type Problem, problemOf } from './api.ts'
-import { exact, relative, type Tone, toneOf } from './format.ts'
+import { exact, relative } from './format.ts'
 import { now } from './live.ts'
 import { hrefOf } from './route.ts'
+import { type Tone, toneOf } from './statuses.ts'
 
-export function Status({ status, needsPerson = false }: { status: string; needsPerson?: boolean }) {
+export function Status({ status }: { status: string }) {
   return (
-    <span class={`status tone-${toneOf(status, needsPerson)}`}>
+    <span class={`status tone-${toneOf(status)}`}>
       <i aria-hidden="true" />
       {status || 'no status'}
     </span>

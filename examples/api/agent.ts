@@ -53,14 +53,14 @@ export default [
     assert.equal(session.messages.length, 2)
     await session.close()
   }),
-  example(['tool', 'Session.use', 'Session.planRollback', 'Session.rollback', 'Session.rollbackTo'], async (rp) => {
+  example(['tool', 'Session.use', 'Session.planRollback', 'Session.rollback'], async (rp) => {
     const session = await rp.open(support, 'ticket-1')
     await session.turn('500')
     await session.use('refund', { cents: 700 })
-    console.assert(session.planRollback(0).compensate.length > 0)
-    await session.rollback(0)
+    console.assert(session.planRollback({ to: 0 }).compensate.length > 0)
+    await session.rollback({ to: 0 })
     assert.ok(undone.length > 0)
-    await session.rollbackTo(session.coordinate.seq)
+    await session.rollback({ to: { seq: session.coordinate.seq } })
   }),
   example(['logOf'], async (rp) => {
     const told: unknown[] = []

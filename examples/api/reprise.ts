@@ -85,7 +85,7 @@ export default [
     assert.equal((await rp.at(counter, 'visits', { seq: 2 })).state, 3)
     await rp.fork({ timeline: 'counter/visits', seq: 1 }, 'counter/trial')
     const plan = await rp.planRollback('counter/visits', { seq: 3 })
-    await rp.rollback({ timeline: plan.timeline, seq: plan.to })
+    await rp.rollback({ to: { timeline: plan.timeline, seq: plan.to } })
     assert.equal((await rp.open(counter, 'visits')).state, 3)
   }),
   example(['Reprise.savepoint', 'Reprise.release', 'StoreTools.card', 'StoreTools.drill'], async (rp) => {
@@ -152,8 +152,20 @@ export default [
     assert.equal((await rp.run(papers).result()).done, 2)
     rp.work([papers])
   }),
+  example(['Reprise.workUntil'], async (rp) => {
+    const { workflow } = await import('reprise/workflow')
+    const greet = workflow('greet', async (ctx, name: string) => await ctx.step('say', () => `hello ${name}`))
+    const run = await rp.run(greet, 'ann', { here: false })
+    const { done, handedOver, nextDueAt } = await rp.workUntil([greet], { budget: '50s', idle: 100 })
+    assert.deepEqual([done, handedOver, nextDueAt], [1, [], null])
+    assert.equal(await run.result(), 'hello ann')
+  }),
   example(['Reprise.send'], async (rp) => {
-    await rp.send('workflow/checkout/order-1', 'signal', { paid: true }, { key: 'payment-7' })
+    const { workflow } = await import('reprise/workflow')
+    const checkout = workflow('checkout', async (ctx) => await ctx.signal<number>('paid'))
+    const run = await rp.run(checkout, { id: 'order-1' })
+    await rp.send('workflow/checkout/order-1', 'signal', { name: 'paid', value: 7 }, { key: 'payment-7' })
+    assert.equal(await run.result(), 7)
   }),
   example(
     ['Reprise.sql', 'Sql.run', 'Sql.all', 'Sql.get'],

@@ -161,10 +161,10 @@ export default [
     ['WorkflowRun.started', 'WorkflowRun.cancel', 'WorkflowRun.terminate', 'WorkflowRun.status', 'WorkflowRun.state'],
     async (rp) => {
       const one = await rp.run(waiting, { id: 'w1' }).started()
-      await one.cancel('nobody pays')
+      await one.cancel({ reason: 'nobody pays' })
       await assert.rejects(one.result())
       const two = await rp.run(waiting, { id: 'w2' })
-      await two.terminate('wrong input')
+      await two.terminate({ reason: 'wrong input' })
       await assert.rejects(two.result())
       assert.equal((await two.status()).status, 'terminated')
       console.assert((await two.state()).journal !== undefined)
@@ -187,7 +187,7 @@ export default [
     const asIf = await run.fork('fetch', { result: 'cached', by: 'ann' })
     assert.equal(await other.result(), 'text')
     assert.equal(await asIf.result(), 'cached')
-    await run.rollback('fetch')
+    await run.rollback({ to: 'fetch' })
     assert.equal(await run.result(), 'text')
   }),
   example(['WorkflowRun.undo', 'WorkflowRun.restart'], async (rp) => {
@@ -197,7 +197,7 @@ export default [
     })
     const run = await rp.run(pay, 7, { id: 'p1' })
     await run.result()
-    await run.undo('it was a mistake')
+    await run.undo({ reason: 'it was a mistake' })
     await assert.rejects(run.result())
     assert.deepEqual(undone, ['gave back 7'])
     await run.restart(9)
@@ -238,7 +238,7 @@ export default [
         await runs.cancel({ status: 'running' }),
         await runs.terminate({ status: 'running' }),
         await runs.retry({ status: 'failed' }),
-        await runs.rollback({ status: 'failed' }, 'charge'),
+        await runs.rollback({ status: 'failed' }, { to: 'charge' }),
         await runs.fork({ status: 'failed' }, 'charge'),
       ]
       assert.deepEqual(

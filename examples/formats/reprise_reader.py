@@ -604,7 +604,7 @@ def head_of(tid, state):
 def read_store(path, namespace):
     db = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
     version = db.execute("SELECT value FROM reprise_meta WHERE key = 'schema_version'").fetchone()[0]
-    if not 1 <= version <= 7:
+    if not 1 <= version <= 9:
         raise Malformed(f"schema {version} is newer than this reader")
     found = db.execute("SELECT id FROM reprise_space WHERE name = ?", (namespace,)).fetchone()
     if found is None:
@@ -660,7 +660,7 @@ def store_chunks(db, space):
 def read_export(data):
     if sha256(data[:-32]) != data[-32:]:
         raise Malformed("the digest of the export does not match: it is damaged or cut off")
-    if data[14] not in (1, 2):
+    if data[14] not in (1, 2, 3):
         raise Malformed(f"export format {data[14]} is not known")
     reader, timelines, chunks = Bytes(data, 15), [], {}
     while (kind := reader.byte()) != 0:
@@ -679,7 +679,7 @@ def read_export(data):
         elif kind == 4:
             record = decode(body)
             timelines[-1].checkpoints.append((bytes.fromhex(record["body"]["hex"]), chunks.get))
-        elif kind != 5:
+        elif kind not in (5, 6):
             raise Malformed(f"a frame of unknown kind {kind}")
     return timelines
 

@@ -144,7 +144,7 @@ export class Loads {
       try {
         await session.turn('500', { key: 'first' })
         await session.turn('700', { key: 'second' })
-        await session.rollback(1)
+        await session.rollback({ to: 1 })
         const turns = session.messages.filter(({ role }) => role === 'user').length
         if (turns !== 1) this.wrong.push(`session ${id} has ${turns} turns after its rollback, not 1`)
       } finally {
@@ -166,7 +166,7 @@ export class Loads {
     const fork = await this.#again(() => run.fork('second', { result: 10 }))
     const forked = await this.#again(() => fork.result())
     if (forked !== n + 10) this.wrong.push(`the fork of trial ${n} gave ${forked}, not ${n + 10}`)
-    await this.#again(() => run.rollback('second'))
+    await this.#again(() => run.rollback({ to: 'second' }))
     const rolled = await this.#again(() => run.result())
     if (rolled !== n + 1) this.wrong.push(`trial ${n} gave ${rolled} after its rollback, not ${n + 1}`)
     this.seen.trials += 1
@@ -222,7 +222,7 @@ export class Loads {
     await view.close()
   }
 
-  /** What was booked by what has ended: once each. Then it goes, as an application would do it. */
+  /** Checks that each ended run booked its row exactly once, and then deletes the rows, as an application would. */
   async audit(isLast) {
     const due = [...this.#ended]
     for (let from = 0; from < due.length; from += 500) {

@@ -149,7 +149,7 @@ async function postgresWorld(count) {
     },
   }
 
-  /** Down without a goodbye, or with one, and up again. */
+  /** Kills the server or shuts it down, and starts it again. */
   async function again(index, how) {
     ticks.spent += ticks.clocks[index]?.() ?? 0
     ticks.clocks[index] = null

@@ -43,6 +43,9 @@ export interface CommandSpec {
   readonly load: () => Promise<{ readonly default: Command } | Readonly<Record<string, Command>>>
 }
 
+/** A command as it is declared. Its name and the number of its arguments are read from `usage`, unless it states the number. */
+export type CommandRow = Omit<CommandSpec, 'name' | 'arguments'> & Partial<Pick<CommandSpec, 'arguments'>>
+
 /** The commands under one heading of `reprise help`. */
 export interface CommandGroup {
   /** `reprise help TOPIC` prints the group with the usage of its commands. */

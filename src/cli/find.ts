@@ -2,7 +2,7 @@
 // kind, and `@SEQ`.
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
-import { RepriseError } from '../core/errors.ts'
+import { noTimeline, RepriseError } from '../core/errors.ts'
 import { idBelow, isWithin, liveIdOf } from '../core/history/scope.ts'
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -33,7 +33,7 @@ export async function findTimeline(engine: Reprise, given: string): Promise<Head
   const begun = named.length > 0 ? named : await startingWith(engine, given, 6)
   const matches = begun.length > 0 ? begun : await belowName(engine, given)
   if (matches.length === 1) return matches[0]!
-  if (matches.length === 0) throw new RepriseError('NOT_FOUND', `there is no timeline ${given}`, { timeline: given })
+  if (matches.length === 0) throw noTimeline(given)
   const some = matches.map((head) => head.timeline)
   const shown = `${some.slice(0, 5).join(', ')}${some.length > 5 ? ', …' : ''}`
   throw new RepriseError('INVALID_ARGUMENT', `${given} could be ${shown}`, { matches: some })

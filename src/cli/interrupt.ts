@@ -28,7 +28,7 @@ export interface InterruptOptions {
   readonly beforeExit?: () => Promise<unknown>
 }
 
-const tellEveryMs = 4000
+const reportEveryMs = 4000
 const beforeExitMs = 2000
 
 /**
@@ -43,7 +43,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
   let telling: NodeJS.Timeout | undefined
   const tell = () => {
     const what = waitsFor().slice(0, shownMax).join('; ') || 'the work in flight'
-    output.note(`still waiting for ${what}; once more to stop at once`)
+    output.note(`still waiting for ${what}; press Ctrl-C again to stop at once`)
   }
   let ask: (value: 'interrupted') => void = () => undefined
   const asked = new Promise<'interrupted'>((resolve) => {
@@ -59,9 +59,9 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
       return
     }
     isAsked = true
-    telling = setInterval(tell, tellEveryMs)
+    telling = setInterval(tell, reportEveryMs)
     telling.unref()
-    if (words !== null) output.notes(`\n${words}; once more to stop at once`)
+    if (words !== null) output.notes(`\n${words}; press Ctrl-C again to stop at once`)
     ask('interrupted')
   }
   for (const signal of signals) process.on(signal, listener)

@@ -2,7 +2,6 @@
 // message and an exit code. Loads only modules that the command needs.
 
 import { parseArgs } from 'node:util'
-import type { Duration } from '../core/duration.ts'
 import { isReprise } from '../core/errors.ts'
 import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -11,7 +10,7 @@ import type { Command, CommandSpec, Invocation, Options } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
 import { exit, exitCodeOf, UsageError } from './exit.ts'
 import { Output, type Terminal } from './output.ts'
-import { tellTrouble } from './trouble.ts'
+import { reportTrouble } from './trouble.ts'
 
 const lingerMs = 3000
 
@@ -47,7 +46,7 @@ export async function runCli(argv: readonly string[], terminal?: Terminal): Prom
     return await whileAwaited(dispatch(argv, output, isVerbose))
   } catch (error) {
     const spec = commands.find((each) => each.name === splitGlobal(argv).words[0])
-    tellTrouble(error, output, isVerbose, spec?.options)
+    reportTrouble(error, output, isVerbose, spec?.options)
     return exitCodeOf(error)
   }
 }
@@ -129,7 +128,7 @@ async function openOrRenew(
 
 async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | null> {
   if (spec.store === 'none') return null
-  const { isMissingStore, openEngine } = await import('./store.ts')
+  const { isMissingStore, openEngine, patienceOf } = await import('./store.ts')
   const { registerKnown } = await import('./models.ts')
   const url = (options.into ?? options.url) as string | undefined
   const isEmpty = spec.mayLackStore && url === undefined && isMissingStore()
@@ -138,7 +137,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     namespace: options.namespace as string | undefined,
     blobs: options.blobs as string | undefined,
     keys: options.keys as string | undefined,
-    patience: options['away-for'] as Duration | undefined,
+    ...('away-for' in (spec.options ?? {}) && { patience: patienceOf(options) }),
     create: spec.store === 'create',
     readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,

@@ -6,7 +6,7 @@ import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { RepriseError } from '../core/errors.ts'
-import { notePlace, placeOfSyntaxError } from './place.ts'
+import { notePlace, placeOfSyntaxError } from './error-location.ts'
 
 export async function loadModule(file: string): Promise<Record<string, unknown>> {
   const path = resolve(file)

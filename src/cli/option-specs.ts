@@ -55,9 +55,10 @@ export const rollbackOptions = {
   yes,
 } as const
 const report = value('KIND', 'auto, bar, lines, json or none')
+export const awayFor = value('TIME', 'tolerate an unavailable store for this long (default: 30s)')
 /** How a pipeline starts (run-flags.ts). */
 export const workOptions = {
-  'away-for': value('TIME', 'tolerate an unavailable store for this long (default: 10s, for a file 5s)'),
+  'away-for': awayFor,
   from: value(
     'CHECKPOINT',
     'pipelines: start from this checkpoint, or from the newest one at or before this time (work: a time)',

@@ -26,7 +26,7 @@ export function oneOf<T extends { readonly name: string }>(
   if (known.length === 0) throw new RepriseError('NOT_FOUND', `${file} exports no ${what}`, { file, known })
   const some = `the ${what}${known.length === 1 ? '' : 's'} ${known.join(', ')}`
   if (chosen.length > 0) {
-    throw new RepriseError('INVALID_ARGUMENT', `${file} exports ${some}: say which`, { file, known })
+    throw new RepriseError('INVALID_ARGUMENT', `${file} exports ${some}: name one of them`, { file, known })
   }
   throw new RepriseError('NOT_FOUND', `${file} exports no ${what} ${name}, but ${some}`, { file, name, known })
 }

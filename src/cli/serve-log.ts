@@ -4,10 +4,10 @@
 import { isReprise, RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { RequestLog, RequestLogger } from '../server/index.ts'
+import { problemPrinter } from './action-report.ts'
 import { type Options, text } from './command.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
-import { problemPrinter } from './tell.ts'
 
 export type LogFormat = 'json' | 'text' | 'none'
 

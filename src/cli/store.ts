@@ -5,11 +5,13 @@ import { existsSync, readFileSync } from 'node:fs'
 import type { Duration } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { FieldOf, SynchronousOf } from '../core/store/forward.ts'
-import type { Blobs, Commit, Renewal, Salvage, ShardSet, Store, Upkeep } from '../core/store/ports.ts'
+import type { Blobs, Commit, Renewal, RequestBox, Salvage, ShardSet, Store, Upkeep } from '../core/store/ports.ts'
 import { headsInReach, headsOfMoment } from '../core/store/shard-set.ts'
 import { createEngine, keepLog, openStore, renewStore } from '../engine/api/open.ts'
+import { defaultPatience } from '../engine/api/open-options.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { watchLostHeads } from '../engine/ownership/lost-head.ts'
 import type { Kernel } from '../engine/storage/kernel.ts'
 import { meetKeys } from '../engine/storage/key-notes.ts'
 import { filesIn } from '../engine/storage/open-store.ts'
@@ -17,8 +19,8 @@ import { meetRedundancy } from '../engine/storage/redundancy-choice.ts'
 import type { KeyRing } from '../engine/storage/seal/seal.ts'
 import { refuseUnfinished } from '../engine/storage/store-change.ts'
 import { meetTiers } from '../engine/storage/tier-policy.ts'
-import { watchLostHeads } from '../engine/writing/lost-head.ts'
 import { patientTimer } from '../stores/patient-timer.ts'
+import { duration, type Options } from './command.ts'
 
 export interface StoreOptions {
   readonly url?: string | undefined
@@ -45,6 +47,11 @@ export interface StoreOptions {
 
 const answerWithinMs = 10_000
 const defaultUrl = 'sqlite:.reprise/reprise.db'
+
+/** For commands that execute work. */
+export function patienceOf(options: Options): Duration {
+  return duration(options, 'away-for') ?? defaultPatience
+}
 
 export function urlOf(options: StoreOptions): string {
   return options.url ?? process.env.REPRISE_URL ?? defaultUrl
@@ -182,10 +189,25 @@ function openLater(open: () => Promise<Store>): Store {
     headsInReach: async (timelines) => await headsInReach(await opened(), timelines),
     moment: async (timelines) => await headsOfMoment(await opened(), timelines),
   }
+  const requests: RequestBox = {
+    get dialect() {
+      return made?.requests?.dialect ?? 'sqlite'
+    },
+    enlist: (request) => made?.requests?.enlist(request) ?? { text: '', values: [] },
+    take: async (claim) => (await (await opened()).requests?.take(claim)) ?? [],
+    list: async (query) => (await (await opened()).requests?.list(query)) ?? [],
+    async fill(rows) {
+      const box = (await opened()).requests
+      if (!box) throw new RepriseError('STORE_UNSUPPORTED', 'this kind of store holds no requests of applications')
+      await box.fill(rows)
+    },
+    mark: async (number, as) => (await opened()).requests?.mark(number, as),
+  }
   const own: Pick<Store, SynchronousOf<Store> | FieldOf<Store>> & Partial<Store> = {
     blobs: later<Blobs>((store) => store.blobs, { batchBytes: undefined, isDurable: undefined }),
     upkeep: later<Upkeep>((store) => store.upkeep, { salvage }),
     shards: later<ShardSet>((store) => store.shards, shards),
+    requests,
     get lanes() {
       return made?.lanes ?? 1
     },
@@ -198,7 +220,7 @@ function openLater(open: () => Promise<Store>): Store {
   return later<Store>((store) => store, own)
 }
 
-function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void): () => void {
+function listenLater(opened: Promise<Store>, wake: Parameters<Store['listen']>[0]): () => void {
   let isOver = false
   let end = () => {}
   opened.then(

@@ -4,26 +4,26 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { hostOf } from '../engine/host/host.ts'
 import { type PipelineDefinition, shares } from '../layers/pipeline/definition.ts'
+import { problemWords } from './action-report.ts'
 import { pick } from './commands/run.ts'
 import { grace, inHand } from './interrupt.ts'
 import { loadModule } from './module.ts'
 import { openEngine } from './store.ts'
-import { problemWords } from './tell.ts'
-import type { ThreadHears, ThreadOf, ThreadSays } from './threads.ts'
+import type { ThreadCommand, ThreadMessage, ThreadOf } from './threads.ts'
 
-const tellEveryMs = 500
+const reportEveryMs = 500
 
 async function main({ file, name, number, store, options }: ThreadOf): Promise<void> {
-  const say = (message: ThreadSays) => parentPort!.postMessage(message)
+  const send = (message: ThreadMessage) => parentPort!.postMessage(message)
   const engine = await openEngine({ ...store, worker: `thread ${number}` })
-  engine.events.on('problem', ({ where, error }) => say({ problem: problemWords(where, error) }))
+  engine.events.on('problem', ({ where, error }) => send({ problem: problemWords(where, error) }))
   const definition = pick(await loadModule(file), name, file) as unknown as PipelineDefinition
   const tasks = definition[shares](hostOf(engine), options)
-  const tell = () => say({ status: tasks.status, waits: inHand(engine) })
-  const telling = setInterval(tell, tellEveryMs)
+  const tell = () => send({ status: tasks.status, waits: inHand(engine) })
+  const telling = setInterval(tell, reportEveryMs)
   // On a stop request, or when all is done: each task that runs here ends with a savepoint.
   const asked = new Promise<void>((resolve) => {
-    parentPort!.on('message', (heard: ThreadHears) => {
+    parentPort!.on('message', (heard: ThreadCommand) => {
       if (heard === 'stop') return resolve()
       void Promise.resolve(hostOf(engine).kernel.store.close()).finally(() => process.exit())
     })

@@ -16,11 +16,11 @@ export interface ThreadOf {
   readonly options: PipelineWorkOptions
 }
 
-export type ThreadSays =
+export type ThreadMessage =
   | { readonly status: TasksStatus; readonly waits: readonly string[] }
   | { readonly problem: string }
 
-export type ThreadHears = 'stop' | 'abandon'
+export type ThreadCommand = 'stop' | 'abandon'
 
 const path = new URL(`./thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url)
 
@@ -34,11 +34,11 @@ export class Threads {
   constructor(count: number, of: Omit<ThreadOf, 'number'>, onProblem: (words: string) => void) {
     this.#workers = Array.from({ length: count }, (_, number) => {
       const worker = new Worker(path, { workerData: { ...of, number } satisfies ThreadOf })
-      worker.on('message', (said: ThreadSays) => {
-        if ('status' in said) {
-          this.#status.set(number, said.status)
-          this.#waits.set(number, said.waits)
-        } else onProblem(`thread ${number}: ${said.problem}`)
+      worker.on('message', (message: ThreadMessage) => {
+        if ('status' in message) {
+          this.#status.set(number, message.status)
+          this.#waits.set(number, message.waits)
+        } else onProblem(`thread ${number}: ${message.problem}`)
       })
       return worker
     })
@@ -70,13 +70,13 @@ export class Threads {
    * a thread with an open database from outside aborts the process (SIGABRT).
    */
   async abandon(): Promise<void> {
-    for (const worker of this.#workers) worker.postMessage('abandon' satisfies ThreadHears)
+    for (const worker of this.#workers) worker.postMessage('abandon' satisfies ThreadCommand)
     await this.ended.catch(() => undefined)
   }
 
   /** Each thread ends with savepoints; see `ended`. */
   stop(): void {
-    for (const worker of this.#workers) worker.postMessage('stop' satisfies ThreadHears)
+    for (const worker of this.#workers) worker.postMessage('stop' satisfies ThreadCommand)
   }
 
   async #end(): Promise<void> {

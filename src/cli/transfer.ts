@@ -7,7 +7,7 @@ import { realTime, sleep } from '../lib/waiting.ts'
 import type { Options } from './command.ts'
 import { text } from './command.ts'
 import { UsageError } from './exit.ts'
-import { type Attempt, Broken, onLine } from './line.ts'
+import { type Attempt, Broken, onLine } from './supervised-attempt.ts'
 
 export { type Attempt, Broken }
 
@@ -58,24 +58,24 @@ export async function ask(
 export async function expectStatus(response: Response, ...expected: readonly number[]): Promise<Response> {
   const { status } = response
   if (expected.includes(status)) return response
-  const said = (await response.text().catch(() => '')).slice(0, 10_000)
+  const body = (await response.text().catch(() => '')).slice(0, 10_000)
   if (status >= 500 || status === 408 || status === 409 || status === 423 || status === 429) {
-    throw new Broken(`the server answered ${status}${detailOf(said)}`)
+    throw new Broken(`the server answered ${status}${detailOf(body)}`)
   }
-  throw new RepriseError(codeOf(said, status), `the server answered ${status}${detailOf(said)}`, { status })
+  throw new RepriseError(codeOf(body, status), `the server answered ${status}${detailOf(body)}`, { status })
 }
 
-function problemIn(said: string): { readonly code?: unknown; readonly detail?: unknown } {
+function problemIn(body: string): { readonly code?: unknown; readonly detail?: unknown } {
   try {
-    const value = JSON.parse(said) as unknown
+    const value = JSON.parse(body) as unknown
     return typeof value === 'object' && value !== null ? value : {}
   } catch {
     return {}
   }
 }
 
-function detailOf(said: string): string {
-  const { detail } = problemIn(said)
+function detailOf(body: string): string {
+  const { detail } = problemIn(body)
   return typeof detail === 'string' ? `: ${detail.slice(0, 500)}` : ''
 }
 
@@ -83,8 +83,8 @@ const byStatus: Readonly<Record<number, ErrorCode>> = {
   ...{ 401: 'UNAUTHENTICATED', 403: 'FORBIDDEN', 404: 'NOT_FOUND', 410: 'UPLOAD_GONE', 413: 'LIMIT_EXCEEDED' },
 }
 
-function codeOf(said: string, status: number): ErrorCode {
-  const { code } = problemIn(said)
+function codeOf(body: string, status: number): ErrorCode {
+  const { code } = problemIn(body)
   if (errorCodes().includes(code as ErrorCode)) return code as ErrorCode
   return byStatus[status] ?? 'REFUSED'
 }

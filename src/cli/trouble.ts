@@ -1,12 +1,12 @@
 // The form of an error for people: its code, message, location in the user's files, cause, and remedy in terms of the command
 // line. The JSON has the same fields.
 
-import { explain, RepriseError } from '../core/errors.ts'
+import { explain, noTimelineHint, RepriseError } from '../core/errors.ts'
 import { isWithin } from '../core/history/scope.ts'
 import type { CommandSpec } from './command.ts'
+import { type Place, placeOf } from './error-location.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
-import { type Place, placeOf } from './place.ts'
 
 export interface Trouble {
   readonly code: string
@@ -57,7 +57,7 @@ function describe(error: unknown): Trouble {
   return { code: 'ERROR', message, why, hint: '--verbose prints its stack trace.', remedy: 'stop', data: {} }
 }
 
-export function tellTrouble(
+export function reportTrouble(
   error: unknown,
   output: Output,
   isVerbose: boolean,
@@ -67,16 +67,16 @@ export function tellTrouble(
   const trouble = troubleOf(error, options)
   const { code, message, why, hint } = trouble
   output.json({ error: trouble })
-  tellLines(output, `${red(bold(code))} `, message)
+  reportLines(output, `${red(bold(code))} `, message)
   if (typeof trouble.data.at === 'string') output.note(`${dim('at   ')}${trouble.data.at}`)
-  if (why && !message.includes(why)) tellLines(output, dim('why  '), why)
-  tellLines(output, dim('cure '), hint)
+  if (why && !message.includes(why)) reportLines(output, dim('why  '), why)
+  reportLines(output, dim('cure '), hint)
   if (error instanceof RepriseError) output.note(`${dim('more ')}reprise explain ${code} (${error.docs})`)
-  if (isVerbose && error instanceof Error) tellLines(output, '', error.stack ?? '')
+  if (isVerbose && error instanceof Error) reportLines(output, '', error.stack ?? '')
 }
 
 /** Further lines are indented: none of them may be mistaken for ours. */
-function tellLines(output: Output, start: string, text: string): void {
+function reportLines(output: Output, start: string, text: string): void {
   const [first, ...rest] = text.split('\n')
   output.note(`${start}${first}`)
   for (const line of rest) output.note(`     ${line}`)
@@ -99,12 +99,12 @@ function inFlags(trouble: Trouble, error: unknown, options: NonNullable<CommandS
 
 /** The library's hints name its functions; here they are replaced with commands and flags. */
 function cureOf(error: RepriseError): string {
+  if (error.hint === noTimelineHint) return 'reprise ls lists the timelines; --url and --namespace select the store.'
   // A specific hint takes precedence.
   if (error.hint !== explain(error.code).hint) return error.hint
   if (error.code === 'NOT_FOUND') {
     if ('file' in error.data) return 'Check the name of the file and its exports.'
     if ('url' in error.data) return 'Run something first, or name the store with --url or $REPRISE_URL.'
-    return 'reprise ls lists the timelines; --url and --namespace select the store.'
   }
   if (error.code === 'OWNED') return 'A live worker has it (reprise workers): wait for it, or stop it first.'
   if (error.code === 'OUT_OF_RANGE') return 'reprise show prints the range of its history.'

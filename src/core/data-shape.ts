@@ -11,11 +11,11 @@ export type Shapes = Readonly<Record<string, Shape>>
  * @example faultIn({ id: 5 }, { id: 'text' }) // 'its id must be text (got number)'
  */
 export function faultIn(data: unknown, shape: Shape): string | null {
-  if (!isObject(data)) return `it must be an object (got ${nameOf(data)})`
+  if (!isObject(data)) return `it must be an object (got ${shapeOf(data)})`
   for (const name in shape) {
     const field = shape[name]!
     const value = (data as Readonly<Record<string, unknown>>)[name]
-    if (!fits(field, value)) return `its ${name} must be ${words[field]} (got ${nameOf(value)})`
+    if (!fits(field, value)) return `its ${name} must be ${words[field]} (got ${shapeOf(value)})`
   }
   return null
 }
@@ -53,6 +53,7 @@ function isObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-function nameOf(value: unknown): string {
+/** The shape of a value in words. @example shapeOf([]) // 'a list' */
+export function shapeOf(value: unknown): string {
   return value === null ? 'null' : Array.isArray(value) ? 'a list' : typeof value
 }

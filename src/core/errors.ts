@@ -18,7 +18,7 @@ const kinds = {
   },
   LIMIT_EXCEEDED: {
     remedy: 'fix',
-    hint: 'Make the value smaller, split it, or raise the limit in the options of open().',
+    hint: 'Stay within the limit that the message names: make the value smaller, or split it. The limits of stored data are options of open().',
   },
   CLOSED: { remedy: 'stop', hint: 'The engine or the handle was closed. Open it again.' },
   ABORTED: { remedy: 'stop', hint: 'The AbortSignal fired before the operation finished.' },
@@ -38,7 +38,7 @@ const kinds = {
   OWNED: { remedy: 'retry', hint: 'A live worker owns this timeline. Wait for it, or open with { takeover: true }.' },
   CONFLICT: {
     remedy: 'reload',
-    hint: 'The state changed since it was read; the message shows the current state. Reload, and decide again.',
+    hint: 'The call does not fit the current state, which the message describes. Read that state again, and decide again.',
   },
   ENDED: {
     remedy: 'stop',
@@ -68,7 +68,19 @@ const kinds = {
     remedy: 'retry',
     hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',
   },
-  NOT_FOUND: { remedy: 'fix', hint: 'Check the id and the namespace; list() returns all timelines.' },
+  NOT_FOUND: { remedy: 'fix', hint: 'Check the name or the id that the message names.' },
+  NOT_COMMITTED: {
+    remedy: 'retry',
+    hint: 'Await the start after its transaction has committed: inside the transaction it would wait for itself. After a rollback, nothing was started.',
+  },
+  OTHER_DATABASE: {
+    remedy: 'fix',
+    hint: 'Use a transaction in the database of the store, or write an outbox table in your database and read it with a job or sqlSource.',
+  },
+  REQUEST_REFUSED: {
+    remedy: 'fix',
+    hint: 'The request is kept with its reason. Correct the cause, and write another request.',
+  },
   EXISTS: { remedy: 'fix', hint: 'Choose another id or name, or open the existing one.' },
   OUT_OF_RANGE: { remedy: 'fix', hint: 'Choose a sequence between the floor and the head of the timeline.' },
   NOT_ON_BRANCH: { remedy: 'fix', hint: 'The coordinate is on another branch of this timeline; the data names it.' },
@@ -140,7 +152,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'The object store refused the access keys, or none were found. Check the keys, the region, the clock and the permissions of the bucket.',
   },
-  STORE_FULL: { remedy: 'retry', hint: 'Free some disk space. Nothing was lost, and writing resumes automatically.' },
+  STORE_FULL: {
+    remedy: 'retry',
+    hint: 'Free some disk space. Nothing was lost. Workflows and jobs resume by themselves; repeat a rejected call: an append, a turn, a migration.',
+  },
   STORE_BUSY: {
     remedy: 'retry',
     hint: 'Other processes held the write lock, or all connections of the server, for too long. Try again.',
@@ -214,6 +229,10 @@ const kinds = {
     remedy: 'stop',
     hint: 'A person must decide how the run continues: run.waitsFor() returns the open question; run.settle(step, outcome) or run.resume() answers it.',
   },
+  HANDLER_FAILED: {
+    remedy: 'fix',
+    hint: 'A handler threw on the event that the message names. Nothing of that event was stored: fix the handler and call resume(), or set poison to quarantine.',
+  },
   RUN_FAILED: { remedy: 'stop', hint: 'The run ended without a result. The cause contains the reason.' },
   REFUSED: {
     remedy: 'fix',
@@ -250,6 +269,10 @@ const kinds = {
   TREE_BLOCKED: {
     remedy: 'fix',
     hint: 'A file in the directory is in the way, and the message names it. Move it away, or stop the program that changes it, and try again.',
+  },
+  WAKE_UNANSWERED: {
+    remedy: 'retry',
+    hint: 'Check that the URL is the route of the working function, and that both have the same secret. Due work is kept; the request is repeated.',
   },
   UNAUTHENTICATED: {
     remedy: 'fix',
@@ -375,6 +398,14 @@ export function isSignal(error: unknown, ...expected: readonly Signal[]): error 
 /** The codes of refused commits contain signals. */
 export function isSignalCode(code: string): code is Signal {
   return Object.hasOwn(signals, code)
+}
+
+/** The advice for every timeline that is missing, whichever part of the engine looked for it. */
+export const noTimelineHint = 'Check the id and the namespace; `reprise ls` and rp.list() list all timelines.'
+
+/** @example throw noTimeline('counter/visits') */
+export function noTimeline(timeline: string): RepriseError {
+  return new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline }, undefined, noTimelineHint)
 }
 
 /** @example isReprise(error, 'FENCED') */

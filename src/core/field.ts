@@ -23,12 +23,12 @@ function changed(
   }
   if (Array.isArray(value)) {
     const index = /^\d+$/.test(name) ? Number(name) : -1
-    if (index < 0 || index >= value.length) throw refuse(`is a list of ${value.length}, and has no ${name}`)
+    if (index < 0 || index >= value.length) throw refuse(`is a list of ${value.length} items and has no ${name}`)
     if (isLast && change === 'remove') return value.toSpliced(index, 1)
     return value.with(index, changed(value[index], names, at + 1, change))
   }
   const prototype = typeof value === 'object' && value !== null ? Object.getPrototypeOf(value) : undefined
-  if (prototype !== Object.prototype && prototype !== null) throw refuse('is no object or list')
+  if (prototype !== Object.prototype && prototype !== null) throw refuse('is neither an object nor a list')
   const fields = value as Readonly<Record<string, unknown>>
   const isThere = Object.hasOwn(fields, name)
   if (!isThere && (!isLast || change === 'remove')) throw refuse(`has no ${name}`)

@@ -1,6 +1,7 @@
 // Names and values of options, validated at the call: an unknown name would otherwise be ignored silently, and a job without
 // its rate limit would be noticed only by the service that it floods.
 
+import { shapeOf } from './data-shape.ts'
 import { RepriseError } from './errors.ts'
 
 /** @example checkOptions('job papers', options, new Set(['rate']), { rate: 'rate' }) */
@@ -10,10 +11,11 @@ export function checkOptions(
   known: ReadonlySet<string>,
   renamed: Readonly<Record<string, string>> = {},
 ): void {
-  if (given === undefined || given === null) return
-  if (typeof given !== 'object' && typeof given !== 'function') {
-    const what = `${where}: options are an object, with ${inWords(known)}`
-    throw new RepriseError('INVALID_ARGUMENT', what, { given: typeof given })
+  if (given === undefined) return
+  if ((typeof given !== 'object' && typeof given !== 'function') || given === null || Array.isArray(given)) {
+    const got = shapeOf(given)
+    const what = `${where}: options must be an object with ${inWords(known)} (got ${got})`
+    throw new RepriseError('INVALID_ARGUMENT', what, { given: got })
   }
   for (const name in given) {
     if (known.has(name)) continue
@@ -21,7 +23,7 @@ export function checkOptions(
     const near = now === undefined ? nearestName(name, known) : null
     const advice = now !== undefined ? `it is called ${now}` : near ? `did you mean ${near}?` : adviceOf(known)
     const use = now ?? near
-    throw new RepriseError('INVALID_ARGUMENT', `${where}: there is no option ${name}; ${advice}`, {
+    throw new RepriseError('INVALID_ARGUMENT', `${where}: unknown option ${name}; ${advice}`, {
       option: name,
       ...(use && { use }),
     })
@@ -38,9 +40,9 @@ export function checkGivenOptions(
   known: ReadonlySet<string>,
   renamed: Readonly<Record<string, string>> = {},
 ): void {
-  checkOptions(where, (given ?? null) as object | null, known, renamed)
+  checkOptions(where, (given ?? undefined) as object | undefined, known, renamed)
   if (given !== undefined && given !== null) return
-  throw new RepriseError('INVALID_ARGUMENT', `${where}: options are missing: an object with ${inWords(known)}`)
+  throw new RepriseError('INVALID_ARGUMENT', `${where}: options are required: an object with ${inWords(known)}`)
 }
 
 /** An allowed value of an option: a word, or a test with its description. */
@@ -48,6 +50,29 @@ export type Allowed = string | readonly [inWords: string, isRight: (value: unkno
 
 export const aFunction: Allowed = ['a function', (value) => typeof value === 'function']
 export const aNumber: Allowed = ['a number', Number.isFinite]
+export const aBoolean: Allowed = ['true or false', (value) => typeof value === 'boolean']
+export const aText: Allowed = ['text', (value) => typeof value === 'string']
+export const aName: Allowed = ['text that is not empty', (value) => typeof value === 'string' && value !== '']
+export const aCount: Allowed = [
+  'a whole number of at least 0',
+  (value) => Number.isSafeInteger(value) && Number(value) >= 0,
+]
+export const texts: Allowed = ['a list of texts', (value) => isListOf(value, (each) => typeof each === 'string')]
+export const anObject: Allowed = ['an object', (value) => isPlain(value)]
+export const aSignal: Allowed = ['an AbortSignal', (value) => isPlain(value) && 'aborted' in (value as object)]
+
+function isListOf(value: unknown, isRight: (each: unknown) => boolean): boolean {
+  return Array.isArray(value) && value.every(isRight)
+}
+
+function isPlain(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The same allowed values for several names, separated by spaces. @example forEach('dryRun forks', aBoolean) */
+export function forEach(names: string, ...allowed: readonly Allowed[]): Record<string, readonly Allowed[]> {
+  return Object.fromEntries(names.split(' ').map((name) => [name, allowed]))
+}
 
 /**
  * Validates values of options at the call: a misspelt word would otherwise count as one of the others. Absent options are not
@@ -73,6 +98,27 @@ export function checkValues(
       allowed: words,
     })
   }
+}
+
+/** Throws unless the value is text that is not empty. @example checkText('the path of backup()', path) */
+export function checkText(what: string, value: unknown): asserts value is string {
+  if (typeof value !== 'string') throw misshapen(what, 'text', value)
+  if (value === '') throw new RepriseError('INVALID_ARGUMENT', `${what} must not be empty`)
+}
+
+/** Throws unless the value is a list. @example checkList('the members of a group', members) */
+export function checkList(what: string, value: unknown): asserts value is readonly unknown[] {
+  if (!Array.isArray(value)) throw misshapen(what, 'a list', value)
+}
+
+/** Throws unless the value is an object, and not a list. @example checkObject('the object of create()', object) */
+export function checkObject(what: string, value: unknown): asserts value is object {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw misshapen(what, 'an object', value)
+}
+
+function misshapen(what: string, shape: string, value: unknown): RepriseError {
+  const got = shapeOf(value)
+  return new RepriseError('INVALID_ARGUMENT', `${what} must be ${shape} (got ${got})`, { given: got })
 }
 
 /** Throws unless the value is a whole number in this range. @example checkCount('job papers: shards', 4, 1, 256) */

@@ -1,9 +1,9 @@
 // Files and folders whose names and content survive a power loss. A name is an entry of its folder, which is synced apart from
 // the file.
 
-import { closeSync, fsyncSync, openSync } from 'node:fs'
-import { mkdir, open } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 
 /** @example codeOf(error) // 'ENOENT' */
 export function codeOf(error: unknown): string {
@@ -40,11 +40,27 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Creates the folder and those above it, each durable in its parent. */
+/**
+ * Creates the folder and those above it, one by one: Node's recursive mkdir never returns where a folder cannot be created
+ * (under /proc). Returns those that were missing, the outermost first.
+ */
+export function makeFolders(folder: string, mode = 0o777): readonly string[] {
+  const missing: string[] = []
+  for (let there = resolve(folder); !existsSync(there); there = dirname(there)) missing.unshift(there)
+  for (const made of missing) {
+    try {
+      mkdirSync(made, { mode })
+    } catch (error) {
+      // Another process was faster.
+      if (!isExisting(error)) throw error
+    }
+  }
+  return missing
+}
+
+/** The same, each durable in its parent. */
 export async function makeFolder(folder: string): Promise<void> {
-  const first = await mkdir(folder, { recursive: true })
-  if (first === undefined) return
-  for (let made = folder; made.length >= first.length; made = dirname(made)) await syncFolder(dirname(made))
+  for (const made of makeFolders(folder)) await syncFolder(dirname(made))
 }
 
 /** Makes a file or the names in a folder durable. */

@@ -1,13 +1,13 @@
 // Runs a verb on a timeline through its model, for the command line and the server.
 
 import { timelineId } from '../core/coordinate.ts'
-import { RepriseError } from '../core/errors.ts'
+import { noTimeline, RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { type ActionReport, actionOf, type Target, type Verb } from '../engine/model/model.ts'
-import { refuseHeld } from '../engine/storage/held.ts'
-import { refuseNotHere } from '../engine/storage/moved.ts'
+import { refuseNotHere } from '../engine/storage/moved-mark.ts'
+import { refuseHeld } from '../engine/storage/restore-hold.ts'
 import { sleep } from '../lib/waiting.ts'
 
 const lookMs = 100
@@ -73,7 +73,7 @@ export async function mayRestore(
   for (const member of members) {
     for (;;) {
       const [head] = await kernel.store.head([timelineId(member)])
-      if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${member}`, { timeline: member })
+      if (!head) throw noTimeline(member)
       refuseHeld(kernel, head)
       if (takeover || head.owner === null || !head.isOwnerAlive || head.owner === kernel.worker.id) break
       if ((await kernel.worker.retireGone()).some((gone) => gone === head.owner)) break

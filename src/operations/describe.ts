@@ -9,15 +9,16 @@ import { forkMarkOf } from '../engine/model/fork-edit.ts'
 import type { StatusLine } from '../engine/model/journal-row.ts'
 import { insteadOf, type Refusals, verbsOf } from '../engine/model/model.ts'
 import { lossesOf } from '../engine/storage/losses.ts'
-import { needsPerson, shownHead } from './heads.ts'
+import { needsPerson, shownHead, statusOf } from './heads.ts'
 
 const forksShown = 100
 const mailLookedAt = 100
 
-export async function describeTimeline(engine: Reprise, head: Head) {
+/** `brief`: without its state, and without the verbs that depend on it; its cost does not grow with its history. */
+export async function describeTimeline(engine: Reprise, head: Head, { brief = false } = {}) {
   const { kernel, models } = hostOf(engine)
   const model = models.find(head.timeline)
-  const status = model?.statusNow?.(head) ?? head.status
+  const status = statusOf(head, model)
   const { id: store, incarnation } = await kernel.identity.load(true)
   const { identity, generation } = kernel.identity.origin(head)
   const [catalog, lineage, forks, losses] = await Promise.all([
@@ -31,7 +32,6 @@ export async function describeTimeline(engine: Reprise, head: Head) {
     shown: {
       kind: model?.kind ?? null,
       ...shownHead(engine, head),
-      status,
       /** The base of external keys, revisions and positions; `branch` counts rollbacks. */
       identity: { store, incarnation, life: head.life, branch: generation, timeline: identity },
       checkpoints: catalog.length,
@@ -44,7 +44,7 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       lost: lossesOf(losses, [head.timeline]).flatMap(({ id, at, lost }) => {
         return lost.flatMap((loss) => (loss.timeline === head.timeline ? [{ id, at, ...loss }] : []))
       }),
-      verbs: verbsOf(model),
+      verbs: brief ? [] : verbsOf(model),
       /** The kind of item that a fork may edit (a step, a row), and whether the input is editable; null: no edits. */
       edits:
         model?.edits && model.fold ? { names: model.edits.names, input: model.edits.inputSeq !== undefined } : null,
@@ -61,15 +61,16 @@ export async function describeTimeline(engine: Reprise, head: Head) {
   /** The state beyond the head, as its model presents it, and the verbs it would refuse. */
   async function summarize(): Promise<{
     readonly summary: Readonly<Record<string, unknown>> | null
-    readonly stands: StatusLine | null
+    readonly statusLine: StatusLine | null
     readonly refuses: Refusals
   }> {
     const refuses = insteadOf(model)
-    if (!model?.fold || (!model.summarize && !model.stands)) return { summary: null, stands: null, refuses }
+    if (brief || !model?.fold || (!model.summarize && !model.statusLine))
+      return { summary: null, statusLine: null, refuses }
     const { state } = await recover(kernel, head, model.fold)
     return {
       summary: model.summarize?.(state.value, head) ?? null,
-      stands: model.stands?.(state.value, head, await unreadOf(engine, head)) ?? null,
+      statusLine: model.statusLine?.(state.value, head, await unreadOf(engine, head)) ?? null,
       refuses: { ...refuses, ...model.refuses?.(state.value, head) },
     }
   }
@@ -83,12 +84,12 @@ function editedOf(
 }
 
 /** The status line; null: its model has none, or it requires the user's code. */
-export async function standsAt(engine: Reprise, head: Head): Promise<StatusLine | null> {
+export async function statusLineAt(engine: Reprise, head: Head): Promise<StatusLine | null> {
   const { kernel, models } = hostOf(engine)
   const model = models.find(head.timeline)
-  if (!model?.fold || !model.stands) return null
+  if (!model?.fold || !model.statusLine) return null
   const unread = await unreadOf(engine, head)
-  return model.stands((await recover(kernel, head, model.fold)).state.value, head, unread)
+  return model.statusLine((await recover(kernel, head, model.fold)).state.value, head, unread)
 }
 
 /** The kinds of its unread mail, oldest first. */

@@ -6,11 +6,12 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import { reportOf } from '../engine/base/worker.ts'
 import { keptInterval } from '../engine/checkpoint/timing.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { droppedMail } from '../engine/host/shaped-mail.ts'
+import { lostHeads } from '../engine/ownership/lost-head.ts'
 import { lossWords } from '../engine/storage/losses.ts'
 import { legibleHeads } from '../engine/storage/sound-page.ts'
 import { changeWords } from '../engine/storage/store-change.ts'
 import { housekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
-import { lostHeads } from '../engine/writing/lost-head.ts'
 import { failuresHealth } from './failures.ts'
 import {
   type Check,
@@ -24,6 +25,7 @@ import {
   workersHealth,
 } from './health.ts'
 import { queuesOf } from './queues.ts'
+import { requestsHealth } from './requests.ts'
 import { shippingHealth } from './shipping.ts'
 import { bytes } from './words.ts'
 import { workersNow } from './workers.ts'
@@ -31,6 +33,8 @@ import { workersNow } from './workers.ts'
 const clockOffMs = 5000
 const shardsApartMs = 1000
 const timelinesLookedAt = 2000
+const droppedForMs = 86_400_000
+const droppedShown = 100
 
 /** `isWorker`: this process is one of the workers, not only an observer. */
 export async function checkStore(engine: Reprise, { isWorker = false } = {}): Promise<Check[]> {
@@ -53,7 +57,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)), ...(await checkLosses(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).now()))
-  checks.push(...(await failuresHealth(engine)))
+  checks.push(...(await requestsHealth(engine)), ...(await failuresHealth(engine)), ...(await checkMail(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).now()))
   return checks
@@ -61,7 +65,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
 
 async function identityOf(engine: Reprise): Promise<Check> {
   const { id, incarnation, era } = await hostOf(engine).identity.load(true)
-  if (id === '') return { name: 'identity', state: 'ok', what: 'none yet: the first process that writes makes one' }
+  if (id === '') return { name: 'identity', state: 'ok', what: 'none yet: the first process that writes creates one' }
   const since = era === 0 ? '' : ', since the store went back or was copied'
   const what = `store ${id}, incarnation ${incarnation}${since}`
   return { name: 'identity', state: 'ok', what, data: { store: id, incarnation, era } }
@@ -71,7 +75,7 @@ const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's is t
 
 /** The store reads around it by its second copy: the next damage would lose data. */
 function checkDamage({ damage = [] }: StoreFacts): Check[] {
-  const cure = 'run reprise verify --repair: it writes the damaged copy again from the sound one'
+  const cure = 'run reprise verify --repair: it rewrites the damaged copy from the intact one'
   return damage.map((what) => ({ name: 'damage', state: 'bad', what: `${what} [STORE_DAMAGED]`, cure }))
 }
 
@@ -109,9 +113,19 @@ async function checkHeads(engine: Reprise): Promise<Check[]> {
   for await (const { timeline } of lostHeads(hostOf(engine).kernel)) lost.push(timeline)
   if (lost.length === 0) return []
   const what = `the status of ${lost.slice(0, 5).join(', ')}${lost.length > 5 ? `, … (${lost.length})` : ''} was lost with a damaged page [HEAD_LOST]`
-  const cure =
-    'run the code that works on them, or reprise verify --repair --module FILE: it is made again from history'
+  const cure = 'run their code, or reprise verify --repair --module FILE: their status is rebuilt from history'
   return [{ name: 'heads', state: 'bad', what, cure }]
+}
+
+/** Mail that its receiver could not use: its sender was told that it was delivered. */
+async function checkMail(engine: Reprise): Promise<Check[]> {
+  const dropped = await engine.log({ kind: droppedMail, since: Date.now() - droppedForMs, limit: droppedShown })
+  const last = dropped.at(-1)
+  if (!last) return []
+  const count = dropped.length === droppedShown ? `${droppedShown} or more` : dropped.length
+  const what = `${count} dropped within a day; the last one, to ${last.timeline}: ${last.what} [MALFORMED]`
+  const cure = `correct the sender: reprise log --kind ${droppedMail} lists them`
+  return [{ name: 'mail', state: 'warning', what, cure }]
 }
 
 async function checkChanges(engine: Reprise): Promise<Check[]> {

@@ -5,14 +5,46 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import { lastEntry } from '../engine/history/history.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { type FailureNote, failingAttribute, failureOf } from '../engine/storage/failure-notes.ts'
-import { standsAt } from './describe.ts'
-import type { Check } from './health.ts'
+import { statusLineAt } from './describe.ts'
+import { type Check, dueMs } from './health.ts'
+import { dueSince } from './queues.ts'
 import { count, relative } from './words.ts'
 
 const listedMax = 1000
 const shownMax = 5
-/** A compensation failed for good: the run stays half undone until a person decides. */
-const stuckStatus = 'stuck'
+
+interface Halt {
+  /** The name of the finding. */
+  readonly name: string
+  /** Where the history has no words for it, or cannot be read. */
+  readonly words: string
+  readonly cure: string
+}
+
+/** Statuses in which a run makes no progress until a person acts. */
+const halts: Readonly<Record<string, Halt>> = {
+  // The run stays half undone.
+  stuck: {
+    name: 'compensations',
+    words: 'a compensation failed for good',
+    cure: 'fix the cause, then: reprise settle TIMELINE STEP retry; or undo it by hand, then: reprise settle TIMELINE STEP compensated',
+  },
+  held: {
+    name: 'held runs',
+    words: 'held: a person decides',
+    cure: 'find out what happened outside, then: reprise settle TIMELINE STEP done|failed|retry; for a run that was rolled back: reprise resume TIMELINE',
+  },
+  diverged: {
+    name: 'diverged runs',
+    words: 'its code does not follow its history',
+    cure: 'start a worker whose code matches the history: it resumes the run',
+  },
+  quarantined: {
+    name: 'quarantined runs',
+    words: 'its history cannot be executed',
+    cure: 'fix the reported cause and restart the worker: it resumes the run',
+  },
+}
 
 export interface FailingTimeline extends FailureNote {
   readonly timeline: string
@@ -36,22 +68,34 @@ export function failureWords({ attempts, since, reason }: FailureNote, now: numb
   return `${times} ${attempts === 1 ? '' : 'since '}${relative(since, now)}: ${reason}`
 }
 
-/** The column of a list: empty without a failure. A failed timeline has the reason in its last entry. */
+/** The column of a list: empty while it makes progress. A failed timeline has the reason in its last entry. */
 export async function reasonOf(engine: Reprise, head: Head, now: number): Promise<string> {
   const { kernel } = hostOf(engine)
   const note = failureOf(kernel.sealer, head)
   if (note) return failureWords(note, now)
-  if (head.status === stuckStatus) return await stuckWords(engine, head)
-  if (head.status !== 'failed') return ''
+  if (isHalted(engine, head)) return await haltWords(engine, head)
+  if (head.status !== 'failed') return dueWords(head, now) ?? ''
   // An unreadable entry is not an error in a list: the timeline's own page reports it.
   const last = await lastEntry(kernel, head).catch(() => null)
   return errorWords((last?.data as { readonly error?: unknown } | null | undefined)?.error) ?? ''
 }
 
+/** Due work that no worker takes; null: it is not due, or not for long. @example 'due since 5m ago, and no worker executes it' */
+export function dueWords(head: Head, now: number): string | null {
+  const since = dueSince(head, now)
+  return since === null || now - since <= dueMs ? null : `due since ${relative(since, now)}, and no worker executes it`
+}
+
+/** A timeline of the user's may have a status of the same name. */
+function isHalted(engine: Reprise, { timeline, status }: Head): boolean {
+  return Object.hasOwn(halts, status) && hostOf(engine).models.find(timeline)?.attention?.includes(status) === true
+}
+
 /** @example 'stuck undoing charge: no answer' */
-async function stuckWords(engine: Reprise, head: Head): Promise<string> {
+async function haltWords(engine: Reprise, head: Head): Promise<string> {
   // A run whose history cannot be read keeps its line in the list.
-  return (await standsAt(engine, head).catch(() => null))?.text ?? 'a compensation failed for good'
+  const line = await statusLineAt(engine, head).catch(() => null)
+  return line?.text ?? String(head.attributes.problem ?? halts[head.status]!.words)
 }
 
 /** Null: it is no error as histories keep them. @example 'EDECLINED: card refused' */
@@ -63,18 +107,20 @@ export function errorWords(error: unknown): string | null {
 }
 
 export async function failuresHealth(engine: Reprise): Promise<Check[]> {
-  return [...(await failingHealth(engine)), ...(await stuckHealth(engine))]
+  const halted = await Promise.all(Object.keys(halts).map((status) => haltedHealth(engine, status)))
+  return [...(await failingHealth(engine)), ...halted.flat()]
 }
 
-async function stuckHealth(engine: Reprise): Promise<Check[]> {
-  const stuck = await engine.list({ status: stuckStatus, limit: listedMax })
-  if (stuck.length === 0) return []
-  const shown = stuck.slice(0, shownMax)
-  const words = await Promise.all(shown.map(async (head) => `${head.timeline} is ${await stuckWords(engine, head)}`))
-  if (stuck.length > shownMax) words.push(`and ${count(stuck.length - shownMax, 'other run')}`)
-  const cure =
-    'fix the cause, then: reprise settle TIMELINE STEP retry; or undo it by hand, then: reprise settle TIMELINE STEP compensated'
-  return [{ name: 'compensations', state: 'bad', what: words.join('; '), cure }]
+async function haltedHealth(engine: Reprise, status: string): Promise<Check[]> {
+  const listed = await engine.list({ status, limit: listedMax })
+  const halted = listed.filter((head) => isHalted(engine, head))
+  if (halted.length === 0) return []
+  const { name, cure } = halts[status]!
+  const join = status === 'stuck' ? ' is ' : ': '
+  const shown = halted.slice(0, shownMax)
+  const words = await Promise.all(shown.map(async (head) => head.timeline + join + (await haltWords(engine, head))))
+  if (halted.length > shownMax) words.push(`and ${count(halted.length - shownMax, 'other run')}`)
+  return [{ name, state: 'bad', what: words.join('; '), cure }]
 }
 
 async function failingHealth(engine: Reprise): Promise<Check[]> {

@@ -12,8 +12,22 @@ export function shownAttributes(head: Head): [string, Attribute][] {
   return Object.entries(head.attributes).filter(([key]) => !isOwnAttribute(key))
 }
 
+/** The status that people read: the word of the model, which may know more than the last commit. */
+export function statusOf(head: Head, model: Model | null): string {
+  return model?.statusNow?.(head) ?? head.status
+}
+
+/** The statuses of heads that people may read as this one: the store finds a timeline by that of its last commit. */
+export function storedStatuses(engine: Reprise, status: string): readonly string[] {
+  const others = hostOf(engine)
+    .models.all()
+    .flatMap(({ storedAs }) => storedAs?.[status] ?? [])
+  return [...new Set([status, ...others])]
+}
+
 export function shownHead(engine: Reprise, head: Head) {
-  const { timeline, seq, epoch, digest, owner, isOwnerAlive, floor, base, queue, priority, status, wakeup, mail } = head
+  const { timeline, seq, epoch, digest, owner, isOwnerAlive, floor, base, queue, priority, wakeup, mail } = head
+  const status = statusOf(head, hostOf(engine).models.find(timeline))
   const { createdAt, updatedAt } = head
   const attributes = Object.fromEntries(shownAttributes(head))
   return {

@@ -33,7 +33,7 @@ describe('workers', () => {
   })
 
   it('are stale when they are gone and still own something', () => {
-    expect(verdict({ isAlive: false })).toEqual([['warning', 'gone without letting go: w~1']])
+    expect(verdict({ isAlive: false })).toEqual([['warning', 'died without releasing their work: w~1']])
   })
 
   it('are stuck on the one call that hangs, from the bound on, however much else moves', () => {
@@ -202,7 +202,7 @@ describe('due work', () => {
     expect(check).toMatchObject({
       name: 'due work',
       state: 'warning',
-      what: 'no worker takes it: mail: 2 timelines due, the first 1m ago',
+      what: 'no worker executes it: mail: 2 timelines due, the first 1m ago',
       data: { queues: [{ queue: 'mail', due: 2, since: now - 60_000 }] },
     })
     expect(check!.cure).toContain('reprise work FILE')

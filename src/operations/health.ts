@@ -37,7 +37,7 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
     checks.push({
       name: 'workers',
       state: 'warning',
-      what: `gone without letting go: ${stale.map((worker) => worker.id).join(', ')}`,
+      what: `died without releasing their work: ${stale.map((worker) => worker.id).join(', ')}`,
       cure: 'run the work again: the new worker takes it over at once',
     })
   if (stuck.length > 0)
@@ -45,14 +45,14 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
       name: 'workers',
       state: 'warning',
       what: `stuck: ${stuck.join('; ')}`,
-      cure: 'add a timeout or heartbeats to the call; end the worker, and another takes the work over',
+      cure: 'add a timeout or heartbeats to the call; stop the worker, and another one takes the work over',
     })
   if (checks.length > 0) return checks
   return [{ name: 'workers', state: 'ok', what: `${count(alive.length, 'worker')} alive` }]
 }
 
 /** Due work of a queue that has been waiting this long is reported. */
-const dueMs = 60_000
+export const dueMs = 60_000
 
 /** Due work that no worker takes: since when, and the command that executes it. */
 export function dueHealth(queues: readonly QueueRow[], now: number): Check[] {
@@ -65,7 +65,7 @@ export function dueHealth(queues: readonly QueueRow[], now: number): Check[] {
     {
       name: 'due work',
       state: 'warning',
-      what: `no worker takes it: ${words.join('; ')}`,
+      what: `no worker executes it: ${words.join('; ')}`,
       cure: 'start a worker that has the definitions: reprise work FILE',
       data: { queues: late.map(({ queue, due, oldestAt }) => ({ queue, due, since: oldestAt })) },
     },
@@ -113,7 +113,7 @@ export function pagesHealth(durability: Readonly<Record<string, unknown>>): Chec
       name: 'pages',
       state: 'warning',
       what: 'the server keeps no checksums of its pages: a damaged index may hide rows, which only reprise verify finds',
-      cure: 'stop the server and run pg_checksums --enable, or make the next one with initdb --data-checksums',
+      cure: 'stop the server and run pg_checksums --enable, or create the next one with initdb --data-checksums',
     },
   ]
 }
@@ -144,7 +144,7 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
       cure: 'search for checkpoint-failed events; a recovery point that does not advance is an incident',
     })
   if (checks.length === 0)
-    checks.push({ name: 'checkpoints', state: 'ok', what: `${count(timelines.length, 'timeline')} looked at` })
+    checks.push({ name: 'checkpoints', state: 'ok', what: `${count(timelines.length, 'timeline')} checked` })
   checks.push(
     undrilled.length > 0
       ? {
@@ -172,29 +172,30 @@ function whyBehind(
   const entries = seq - (newest?.seq ?? start)
   if (entries <= 0) return null
   const since = newest ? `since ${relative(newest.createdAt, now)}` : 'and there is no intact checkpoint'
-  const said = `${count(entries, 'entry', 'entries')} ${since}`
+  const behind = `${count(entries, 'entry', 'entries')} ${since}`
   const first = newest ? 0 : (policy?.first ?? 0)
   if (policy?.every !== undefined && entries > Math.max(policy.every, first) * patience) {
-    return `${said}, and its policy is one every ${policy.every}`
+    return `${behind}, and its policy is one every ${policy.every}`
   }
   const each = policy?.each
   // Only while the timeline is written: without new entries a checkpoint would save nothing.
   const busyMs = updatedAt - (newest?.createdAt ?? createdAt)
-  if (each !== undefined && busyMs > toMs(each, 'each') * patience) return `${said}, and its policy is one each ${each}`
+  if (each !== undefined && busyMs > toMs(each, 'each') * patience)
+    return `${behind}, and its policy is one each ${each}`
   if (policy?.every !== undefined || each !== undefined) return null
   const { entries: budgetEntries = null, ms: budgetMs = null } = interval ?? {}
   if (budgetEntries !== null && entries > Math.max(budgetEntries, first) * patience) {
-    return `${said}, and its budget requires one every ${budgetEntries}`
+    return `${behind}, and its budget requires one every ${budgetEntries}`
   }
   if (budgetMs !== null && busyMs > budgetMs * patience)
-    return `${said}, and its budget requires one each ${formatMs(budgetMs)}`
+    return `${behind}, and its budget requires one each ${formatMs(budgetMs)}`
   if (budgetEntries !== null || budgetMs !== null) return null
   const usual = newest && before ? newest.seq - before.seq : 0
-  if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${said}, and ${usual} were usual`
+  if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${behind}, and ${usual} were usual`
   if (newest || entries <= entriesBehindLeast) return null
   const isByHand = policy !== null && Object.keys(policy).length === 0 && checkpoints.length === 0
   if (isByHand) return null
-  return policy === null ? `${said}, nor a policy for one: every recovery replays all of them` : said
+  return policy === null ? `${behind}, nor a policy for one: every recovery replays all of them` : behind
 }
 
 export function housekeepingHealth(state: HousekeepingState | null, now: number): Check {

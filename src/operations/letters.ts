@@ -19,13 +19,21 @@ export async function familyOf(engine: Reprise, head: Head): Promise<Head[]> {
   return heads.filter((each) => each !== null)
 }
 
-/** Timelines with dead letters, of every kind that has them and can redrive them. */
-export async function withLetters(engine: Reprise): Promise<Head[]> {
+/**
+ * Timelines with dead letters, of every kind that has them and can redrive them. `within`: the parts of a scope to read.
+ * Default: all of it.
+ */
+export async function withLetters(
+  engine: Reprise,
+  within: (scope: string) => readonly string[] = (scope) => [scope],
+): Promise<Head[]> {
   const kinds = hostOf(engine)
     .models.all()
     .filter((model) => model.name === null && verbsOf(model).includes('redrive') && model.letters)
-  const pages = await Promise.all(kinds.map((model) => engine.list({ prefix: model.scope, limit: listedMax })))
-  return pages.flat().filter((head) => Number(head.attributes.dead ?? 0) > 0)
+  const scopes = new Set(kinds.flatMap((model) => within(model.scope)))
+  const pages = await Promise.all([...scopes].map((prefix) => engine.list({ prefix, limit: listedMax })))
+  const heads = new Map(pages.flat().map((head) => [head.timeline, head]))
+  return [...heads.values()].filter((head) => Number(head.attributes.dead ?? 0) > 0)
 }
 
 /** Only models with redrive have dead letters: another model is refused with its own verbs. */

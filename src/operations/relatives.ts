@@ -6,6 +6,7 @@ import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { lineageOf } from '../engine/history/history.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { statusOf } from './heads.ts'
 
 const shownMax = 200
 
@@ -21,7 +22,7 @@ export interface Relative {
 
 /** At most 200, always including the timeline itself. */
 export async function relativesOf(engine: Reprise, head: Head): Promise<Relative[]> {
-  const { kernel } = hostOf(engine)
+  const { kernel, models } = hostOf(engine)
   const lineage = await lineageOf(kernel, head)
   const ids = lineage.map(({ timeline }) => timeline)
   const ancestors = (await kernel.store.head(ids)).filter((each): each is Head => each !== null)
@@ -34,9 +35,10 @@ export async function relativesOf(engine: Reprise, head: Head): Promise<Relative
       pending.push(fork.timeline)
     }
   }
-  return [...found.values()].map(({ timeline, base, seq, status, updatedAt }) => ({
-    timeline,
-    base: base && { timeline: base.timeline, seq: base.seq },
-    ...{ seq, status, updatedAt, isArchive: liveIdOf(timeline) !== timeline },
-  }))
+  return [...found.values()].map((each) => {
+    const { timeline, base, seq, updatedAt } = each
+    const status = statusOf(each, models.find(timeline))
+    const isArchive = liveIdOf(timeline) !== timeline
+    return { timeline, base: base && { timeline: base.timeline, seq: base.seq }, seq, status, updatedAt, isArchive }
+  })
 }

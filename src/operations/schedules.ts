@@ -18,9 +18,15 @@ export interface ScheduleRow {
   readonly skipped: number
 }
 
-export async function schedulesOf(engine: Reprise): Promise<ScheduleRow[]> {
+/** `within`: the parts of a scope to read. Default: all of it. */
+export async function schedulesOf(
+  engine: Reprise,
+  within: (scope: string) => readonly string[] = (scope) => [scope],
+): Promise<ScheduleRow[]> {
   const rows: ScheduleRow[] = []
-  for (const head of await engine.list({ prefix: scheduleScope, limit: shownMax })) {
+  const pages = within(scheduleScope).map((prefix) => engine.list({ prefix, limit: shownMax }))
+  const heads = new Map((await Promise.all(pages)).flat().map((head) => [head.timeline, head]))
+  for (const head of heads.values()) {
     const { last, run, fired, skipped } = (await hostOf(engine).recover(head, scheduleFold)).state.value
     const schedule = idBelow(scheduleScope, head.timeline) ?? head.timeline
     rows.push({ schedule, timeline: head.timeline, nextAt: head.wakeup, lastAt: last || null, run, fired, skipped })

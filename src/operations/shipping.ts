@@ -124,16 +124,16 @@ export async function shippingHealth(engine: Reprise, now: number): Promise<Chec
   const cure = 'run reprise ship again, beside the application, under a supervisor'
   if (failing) {
     const state = now - failing.since > silentMs ? 'bad' : 'warning'
-    const what = `${place} has not taken anything since ${relative(failing.since, now)}: ${failing.error}; ${safe}`
+    const what = `${place} has accepted nothing since ${relative(failing.since, now)}: ${failing.error}; ${safe}`
     return [{ name, state, what, cure: 'fix the reported cause; nothing is lost, and shipping is retried' }]
   }
   if (endedAt !== null || !isShipping(status)) {
     const how = endedAt !== null ? `ended ${relative(endedAt, now)}` : 'its process is gone'
     if (behind === 0) return [{ name, state: 'warning', what: `to ${place}: ${how}; ${safe}`, cure }]
-    return [{ name, state: 'bad', what: `to ${place}: ${how}, and ${count(behind, 'position')} came since`, cure }]
+    return [{ name, state: 'bad', what: `to ${place}: ${how}, and is ${count(behind, 'position')} behind`, cure }]
   }
   if (now - updatedAt > Math.max(silentMs, silentRounds * status.intervalMs)) {
-    return [{ name, state: 'bad', what: `to ${place}: no word since ${relative(updatedAt, now)}; ${safe}`, cure }]
+    return [{ name, state: 'bad', what: `to ${place}: no report since ${relative(updatedAt, now)}; ${safe}`, cure }]
   }
   return [{ name, state: 'ok', what: `to ${place}, record ${record}: ${safe}` }]
 }

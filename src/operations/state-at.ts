@@ -4,7 +4,7 @@
 import type { Coordinate } from '../core/coordinate.ts'
 import { toHex } from '../core/coordinate.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
-import { locate, type Where } from '../engine/history/locate.ts'
+import { locate, type TimelinePoint } from '../engine/history/locate.ts'
 import { recover } from '../engine/history/recover.ts'
 import { retryWithFreshHead } from '../engine/history/retry-with-fresh-head.ts'
 import { hostOf } from '../engine/host/host.ts'
@@ -13,7 +13,7 @@ import { foldFor } from './known-models.ts'
 import { changesOf, plainState, type StateChanges } from './values.ts'
 
 /** As plain data, for people. */
-export async function stateAt(engine: Reprise, where: Where): Promise<StateAt<unknown>> {
+export async function stateAt(engine: Reprise, where: TimelinePoint): Promise<StateAt<unknown>> {
   const { state, coordinate } = await recoverAt(engine, where)
   return { state: plainState(state, hostOf(engine).codec), coordinate }
 }
@@ -24,13 +24,13 @@ export interface StateComparison extends StateChanges {
 }
 
 /** The changes between two coordinates, compared before values are shortened for display. */
-export async function diffStates(engine: Reprise, from: Where, to: Where): Promise<StateComparison> {
+export async function diffStates(engine: Reprise, from: TimelinePoint, to: TimelinePoint): Promise<StateComparison> {
   const [before, after] = await Promise.all([recoverAt(engine, from), recoverAt(engine, to)])
   const changes = changesOf(before.state, after.state, hostOf(engine).codec)
   return { before: before.coordinate, after: after.coordinate, ...changes }
 }
 
-async function recoverAt(engine: Reprise, where: Where): Promise<StateAt<unknown>> {
+async function recoverAt(engine: Reprise, where: TimelinePoint): Promise<StateAt<unknown>> {
   const { kernel, models } = hostOf(engine)
   const { timeline } = where
   const fold = foldFor(engine, timeline)

@@ -108,8 +108,8 @@ export class Access {
   }
 
   /** Identifies the caller by a token, or by the session of a page. Null: unknown caller. */
-  identify(asked: ServerRequest): { readonly principal: Principal; readonly isBrowser: boolean } | null {
-    const given = tokenOf(asked.header('authorization') ?? '')
+  identify(request: ServerRequest): { readonly principal: Principal; readonly isBrowser: boolean } | null {
+    const given = tokenOf(request.header('authorization') ?? '')
     if (given === null) return null
     const principal = this.#byToken(given) ?? this.#signer('session', given)?.principal ?? null
     return principal && { principal, isBrowser: false }
@@ -128,8 +128,8 @@ export class Access {
   }
 
   /** A session of the token that the request carries; a session begins no other, so it ends at its time. */
-  sessionOf(asked: ServerRequest): Session | null {
-    const principal = this.#byToken(tokenOf(asked.header('authorization') ?? '') ?? '')
+  sessionOf(request: ServerRequest): Session | null {
+    const principal = this.#byToken(tokenOf(request.header('authorization') ?? '') ?? '')
     return principal && this.#session(principal.name)
   }
 
@@ -218,10 +218,10 @@ function check(given: AccessToken): void {
   checkOptions(`the token ${name}`, given, knownOfToken)
   if (!Object.hasOwn(ranks, role)) throw refuse(`the role of ${name} must be read, operate or write`)
   if (scopes !== undefined && !isTexts(scopes)) {
-    throw refuse(`the scopes of ${name} must be 1 to ${scopesMax} texts; leave them out for every timeline`)
+    throw refuse(`the scopes of ${name} must be 1 to ${scopesMax} texts; omit them for access to every timeline`)
   }
   if (namespaces !== undefined && !isTexts(namespaces)) {
-    throw refuse(`the namespaces of ${name} must be 1 to ${scopesMax} names; leave them out for the server's own`)
+    throw refuse(`the namespaces of ${name} must be 1 to ${scopesMax} names; omit them for the server's own namespace`)
   }
   if (cache !== undefined) checkCache(name, cache)
 }
@@ -233,7 +233,7 @@ function checkCache(name: string, cache: CacheAccess): void {
   checkOptions(`the cache of ${name}`, cache, knownOfCache)
   const { scope, reads = [] } = cache
   if (!Array.isArray(reads) || reads.length > scopesMax) {
-    throw refuse(`what ${name} reads of the cache must be at most ${scopesMax} scopes`)
+    throw refuse(`the cache of ${name} must read at most ${scopesMax} scopes`)
   }
   for (const each of [scope, ...reads]) checkScope(String(each), `the scope of the cache of ${name}`)
   if (scope === mainScope && reads.some((each) => each !== mainScope)) {

@@ -50,7 +50,7 @@ export class CacheLookups {
   constructor(metrics: Metrics, events: Events, now: () => number) {
     this.#metrics = metrics
     this.#now = now
-    this.close = events.on('recalled', (told) => this.#recalled(told))
+    this.close = events.on('recalled', (event) => this.#recalled(event))
   }
 
   note(door: string, isHit: boolean): void {

@@ -12,7 +12,7 @@ export class CheckedCall implements Call {
   readonly engine: Reprise
   readonly server: ServerParts
   readonly principal: Principal
-  readonly asked: ServerRequest
+  readonly request: ServerRequest
   readonly params: Readonly<Record<string, string>>
   readonly query: QueryValues
   readonly body: Readonly<Record<string, unknown>>
@@ -26,7 +26,7 @@ export class CheckedCall implements Call {
     this.engine = from.engine
     this.server = from.server
     this.principal = from.principal
-    this.asked = from.asked
+    this.request = from.request
     this.params = from.params
     this.query = query
     this.key = key
@@ -37,20 +37,20 @@ export class CheckedCall implements Call {
 
   /** Checks query, key and body against the route. */
   static of(route: Route, from: Unchecked): CheckedCall | Promise<CheckedCall> {
-    const query = queryOf(route, from.asked.search)
-    const key = keyOf(route, from.asked)
-    const body = bodyOf(route, from.asked, from.server.limits)
+    const query = queryOf(route, from.request.search)
+    const key = keyOf(route, from.request)
+    const body = bodyOf(route, from.request, from.server.limits)
     if (!(body instanceof Promise)) return new CheckedCall(from, query, key, body)
     return body.then((read) => new CheckedCall(from, query, key, read))
   }
 
   get signal(): AbortSignal {
-    return this.#signal ?? this.asked.signal
+    return this.#signal ?? this.request.signal
   }
 
   /** The signal also fires when the server closes. */
   endsWith(closing: AbortSignal): this {
-    this.#signal = AbortSignal.any([this.asked.signal, closing])
+    this.#signal = AbortSignal.any([this.request.signal, closing])
     return this
   }
 
@@ -60,4 +60,4 @@ export class CheckedCall implements Call {
 }
 
 /** A request of an authorized principal, before its query, key and body are checked. */
-export type Unchecked = Pick<Call, 'engine' | 'server' | 'principal' | 'asked' | 'params'>
+export type Unchecked = Pick<Call, 'engine' | 'server' | 'principal' | 'request' | 'params'>

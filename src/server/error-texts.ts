@@ -1,15 +1,16 @@
 // The errors of timelines, for the search: a head has none. They are read when a search needs them, of the most recently changed
 // timelines that failed or are not finished, and kept until a timeline changes.
 
+import type { TimelineId } from '../core/coordinate.ts'
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
-import { standsAt } from '../operations/describe.ts'
+import { statusLineAt } from '../operations/describe.ts'
 import { reasonOf } from '../operations/failures.ts'
 import { shownHead } from '../operations/heads.ts'
 
 interface Row {
-  readonly timeline: string
+  readonly timeline: TimelineId
   readonly isUnfinished: boolean
   readonly needsPerson: boolean
   readonly updatedAt: number
@@ -23,7 +24,7 @@ const textMax = 2000
 
 export class ErrorTexts {
   readonly #engine: Reprise
-  #kept = new Map<string, { readonly updatedAt: number; readonly text: string }>()
+  #kept = new Map<TimelineId, { readonly updatedAt: number; readonly text: string }>()
 
   constructor(engine: Reprise) {
     this.#engine = engine
@@ -39,15 +40,20 @@ export class ErrorTexts {
     const considered = rows.filter((row) => row.needsPerson || row.isUnfinished).slice(0, consideredMax)
     const missing = considered.filter((row) => this.#kept.get(row.timeline)?.updatedAt !== row.updatedAt)
     for (let i = 0; i < missing.length; i += atOnce) {
-      await Promise.all(missing.slice(i, i + atOnce).map((row) => this.#readOne(row)))
+      const some = missing.slice(i, i + atOnce)
+      const heads = await this.#headsOf(some)
+      await Promise.all(some.map((row, n) => this.#readOne(row, heads[n] ?? null)))
     }
     if (this.#kept.size <= consideredMax * 2) return
-    const wanted = new Set(considered.map(({ timeline }) => timeline))
+    const wanted = new Set<TimelineId>(considered.map(({ timeline }) => timeline))
     this.#kept = new Map([...this.#kept].filter(([timeline]) => wanted.has(timeline)))
   }
 
-  async #readOne({ timeline, updatedAt }: Row): Promise<void> {
-    const head = await this.#engine.head(timeline)
+  async #headsOf(rows: readonly Row[]): Promise<readonly (Head | null)[]> {
+    return await hostOf(this.#engine).heads(rows.map(({ timeline }) => timeline))
+  }
+
+  async #readOne({ timeline, updatedAt }: Row, head: Head | null): Promise<void> {
     // An unreadable history is reported on the page of the timeline.
     const text = head ? await this.#textOf(head).catch(() => '') : ''
     this.#kept.set(timeline, { updatedAt, text: text.slice(0, textMax) })
@@ -63,7 +69,7 @@ export class ErrorTexts {
     }
     const { failure } = shownHead(this.#engine, head)
     if (failure) return failure.reason
-    return (await reasonOf(this.#engine, head, worker.now())) || ((await standsAt(this.#engine, head))?.text ?? '')
+    return (await reasonOf(this.#engine, head, worker.now())) || ((await statusLineAt(this.#engine, head))?.text ?? '')
   }
 }
 

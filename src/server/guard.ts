@@ -9,6 +9,9 @@ import { type ServerRequest, tooLarge } from './server-request.ts'
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
+const originHint =
+  'Open the server under an address that it accepts: localhost, or an origin it was started with (`--origin https://reprise.example.com`, in code `origins`). The token does not matter here.'
+
 /** The hosts and origins this server accepts; loopback names are always accepted. */
 export class OriginCheck {
   readonly #origins: ReadonlySet<string>
@@ -26,27 +29,27 @@ export class OriginCheck {
   }
 
   /** Refuses an unknown host, and requests sent by another site. */
-  check(asked: ServerRequest): void {
-    const host = hostOf(asked)
+  check(request: ServerRequest): void {
+    const host = hostOf(request)
     if (!this.#isOurs(host)) {
-      throw new RepriseError('FORBIDDEN', `this server does not answer to the host ${host.slice(0, 80)}`, {})
+      throw refused(`this server does not serve the host ${host.slice(0, 80)}`)
     }
-    const origin = asked.header('origin')
+    const origin = request.header('origin')
     if (origin !== null && !this.#isSame(origin, host)) {
-      throw new RepriseError('FORBIDDEN', 'a request of another site is not answered', {})
+      throw refused('requests of other sites are refused')
     }
-    const site = asked.header('sec-fetch-site')
+    const site = request.header('sec-fetch-site')
     if (site === 'cross-site' || site === 'same-site') {
-      const isNavigation = asked.method === 'GET' && asked.header('sec-fetch-mode') === 'navigate'
-      if (!isNavigation) throw new RepriseError('FORBIDDEN', 'a request of another site is not answered', {})
+      const isNavigation = request.method === 'GET' && request.header('sec-fetch-mode') === 'navigate'
+      if (!isNavigation) throw refused('requests of other sites are refused')
     }
   }
 
   /** With a cookie of the host, a browser can send requests its user did not intend: a write must carry its origin. */
-  checkBrowser(asked: ServerRequest): void {
-    if (safeMethods.has(asked.method) || asked.header('origin') !== null) return
-    if (asked.header('sec-fetch-site') === 'same-origin') return
-    throw new RepriseError('FORBIDDEN', 'a write with a cookie must carry its Origin', {})
+  checkBrowser(request: ServerRequest): void {
+    if (safeMethods.has(request.method) || request.header('origin') !== null) return
+    if (request.header('sec-fetch-site') === 'same-origin') return
+    throw refused('a write with a cookie must carry its Origin')
   }
 
   #isOurs(host: string): boolean {
@@ -59,13 +62,17 @@ export class OriginCheck {
   }
 }
 
-function hostOf(asked: ServerRequest): string {
-  return (asked.header('host') ?? new URL(asked.url).host).toLowerCase()
+function refused(what: string): RepriseError {
+  return new RepriseError('FORBIDDEN', what, {}, undefined, originHint)
 }
 
-export function checkSize(asked: ServerRequest, limits: ServerLimits): void {
-  if (asked.url.length > limits.urlLength) throw tooLarge('the address', limits.urlLength, 'characters')
-  if (asked.headerBytes > limits.headerBytes) throw tooLarge('the headers', limits.headerBytes, 'bytes')
+function hostOf(request: ServerRequest): string {
+  return (request.header('host') ?? new URL(request.url).host).toLowerCase()
+}
+
+export function checkSize(request: ServerRequest, limits: ServerLimits): void {
+  if (request.url.length > limits.urlLength) throw tooLarge('the address', limits.urlLength, 'characters')
+  if (request.headerBytes > limits.headerBytes) throw tooLarge('the headers', limits.headerBytes, 'bytes')
 }
 
 const base = {

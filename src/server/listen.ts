@@ -102,7 +102,7 @@ function answerUnread(error: NodeJS.ErrnoException, socket: Duplex, log?: Reques
     socket.destroy()
     return
   }
-  const { status, problem } = toldOf(error)
+  const { status, problem } = rejectionOf(error)
   const unknown = { method: null, route: null, path: null, ms: null, principal: null }
   log?.({ time: Date.now(), ...unknown, status, problem: { code: problem.code, error: problem } })
   const { headers, body } = secured(problemReply({ ...problemOf(problem, '', true), status }))
@@ -116,12 +116,12 @@ function answerUnread(error: NodeJS.ErrnoException, socket: Duplex, log?: Reques
   socket.once('close', () => clearTimeout(timer))
 }
 
-function toldOf({ code }: NodeJS.ErrnoException): { readonly status: number; readonly problem: RepriseError } {
+function rejectionOf({ code }: NodeJS.ErrnoException): { readonly status: number; readonly problem: RepriseError } {
   if (code === 'HPE_HEADER_OVERFLOW') {
     return { status: 431, problem: new RepriseError('LIMIT_EXCEEDED', 'address and headers are too large', {}) }
   }
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
     return { status: 408, problem: new RepriseError('TIMEOUT', 'the request took too long to arrive', {}) }
   }
-  return { status: 400, problem: new RepriseError('INVALID_ARGUMENT', 'this is no HTTP request', {}) }
+  return { status: 400, problem: new RepriseError('INVALID_ARGUMENT', 'this is not an HTTP request', {}) }
 }

@@ -1,7 +1,7 @@
 // Tools for language models (Model Context Protocol). Each tool is a route of the API, called as the client, so the same
 // roles, scopes and limits apply. Tools that change something are offered only if enabled.
 
-import { RepriseError } from '../core/errors.ts'
+import { driverMissing } from '../core/driver-missing.ts'
 import { packageVersion } from '../operations/package.ts'
 import type { McpMode, Route } from './route.ts'
 import { published } from './schema.ts'
@@ -108,14 +108,14 @@ export async function mcpServer({ routes, mode, base, headers, ask }: McpOptions
   }))
   server.setRequestHandler(CallToolRequestSchema, async ({ params }) => {
     const tool = tools.find(({ name }) => name === params.name)
-    if (!tool) return told(`there is no tool ${params.name}`, true)
+    if (!tool) return textResult(`there is no tool ${params.name}`, true)
     const response = await ask(requestFor(tool, params.arguments ?? {}, base, headers))
-    return told(await response.text(), response.status >= 400)
+    return textResult(await response.text(), response.status >= 400)
   })
   return server
 }
 
-function told(text: string, isError: boolean) {
+function textResult(text: string, isError: boolean) {
   return { content: [{ type: 'text' as const, text }], ...(isError && { isError }) }
 }
 
@@ -149,8 +149,6 @@ async function loadSdk() {
       import('@modelcontextprotocol/sdk/types.js'),
     ])
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
-    const what = 'MCP needs a package that is not here: npm install @modelcontextprotocol/sdk'
-    throw new RepriseError('DRIVER_MISSING', what, { packages: ['@modelcontextprotocol/sdk'] }, error)
+    throw driverMissing('MCP', ['@modelcontextprotocol/sdk'], error)
   }
 }

@@ -9,7 +9,7 @@ import { failingTimelines } from '../operations/failures.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { shippingOf } from '../operations/shipping.ts'
 import { describeWorkers } from '../operations/workers.ts'
-import { within } from './within.ts'
+import { within } from './time-limit.ts'
 
 const storeEveryMs = 10_000
 const storeWithinMs = 2000

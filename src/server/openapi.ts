@@ -94,8 +94,8 @@ function parametersOf({ path, query = {}, once }: Route): unknown[] {
   })
   const inQuery = Object.entries(query).map(([name, { isList, isRequired, description, ...schema }]) => {
     const one = published(schema as Schema)
-    const told = { ...(description !== undefined && { description }), ...(isRequired && { required: true }) }
-    return { name, in: 'query', ...told, schema: isList ? { type: 'array', items: one } : one }
+    const details = { ...(description !== undefined && { description }), ...(isRequired && { required: true }) }
+    return { name, in: 'query', ...details, schema: isList ? { type: 'array', items: one } : one }
   })
   const key = {
     name: 'Idempotency-Key',

@@ -33,8 +33,8 @@ export class Page {
   }
 
   /** Null: no such file. */
-  answer(asked: ServerRequest): Reply | null {
-    const path = asked.path.slice(this.#basePath.length)
+  answer(request: ServerRequest): Reply | null {
+    const path = request.path.slice(this.#basePath.length)
     this.#files ??= readAll()
     // The page names its files relative to itself.
     if (path === '' && this.#files.has('index.html')) {
@@ -43,7 +43,7 @@ export class Page {
     const name = path === '/' ? 'index.html' : path.slice(1)
     const file = this.#files.get(name)
     if (!file) return null
-    const isPacked = /\bgzip\b/.test(asked.header('accept-encoding') ?? '')
+    const isPacked = /\bgzip\b/.test(request.header('accept-encoding') ?? '')
     return new Reply(isPacked ? file.packed : file.bytes, {
       'content-type': file.type,
       vary: 'accept-encoding',

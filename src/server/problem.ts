@@ -73,13 +73,13 @@ export interface Problem {
 /** `isScoped`: the data may name timelines that the caller does not reach, so it is omitted. */
 export function problemOf(error: unknown, base: string, isScoped: boolean): Problem {
   const known = error instanceof RepriseError && error.code !== 'BUG' ? error : null
-  const told = known ?? new RepriseError('BUG', 'something unexpected happened', {})
-  const { code, remedy, hint, data } = told
+  const shown = known ?? new RepriseError('BUG', 'an unexpected error occurred', {})
+  const { code, remedy, hint, data } = shown
   return {
     type: `${base}/v1/errors/${code}`,
     title: code,
     status: code === 'TIMEOUT' && data.part === 'body' ? 408 : (statuses[code] ?? 500),
-    detail: told.message.replace(/ \[[A-Z_]+\]$/, ''),
+    detail: shown.message.replace(/ \[[A-Z_]+\]$/, ''),
     code,
     remedy,
     hint,

@@ -1,7 +1,7 @@
 // Restricts a principal to its timelines: lists are narrowed to its scopes, and timelines outside count as nonexistent.
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
-import { RepriseError } from '../core/errors.ts'
+import { noTimeline, type RepriseError } from '../core/errors.ts'
 import { isWithin } from '../core/history/scope.ts'
 import type { Head, TimelineQuery } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -9,7 +9,7 @@ import { mayReach, type Principal } from './access.ts'
 
 /** The same error as for a nonexistent timeline: existence must not be revealed. */
 export function missing(timeline: string): RepriseError {
-  return new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+  return noTimeline(timeline)
 }
 
 export async function reached(engine: Reprise, principal: Principal, id: string): Promise<Head> {
@@ -51,7 +51,7 @@ export async function listPage(
   return { heads: page, next: heads.length > limit ? page[page.length - 1]!.timeline : null }
 }
 
-/** Hides a relative that the principal does not reach, and the name of the owner: by default the host's. */
+/** Hides relatives that the principal does not reach, and the name of the owner, which contains the name of the host. */
 export function hideUnreached<
   Shown extends { readonly base: { readonly timeline: string } | null; readonly owner?: string | null },
 >(principal: Principal, shown: Shown): Shown {

@@ -48,7 +48,7 @@ export class RemoteJobs {
     const head = await this.#engine.head(`job/${name}`)
     const known = requestOf(head)
     if (known !== null && known !== text) {
-      throw new RepriseError('EXISTS', `the job ${name} runs already, with other options`, { name })
+      throw new RepriseError('EXISTS', `the job ${name} is already running with other options`, { name })
     }
     if (known !== null && head?.isOwnerAlive) return { isNew: false }
     const run = this.#run(name, text)
@@ -91,7 +91,8 @@ export class RemoteJobs {
   #run(name: string, request: string): JobRun<unknown> {
     const known = this.#running.get(name)
     if (known) return known
-    if (this.#running.size >= this.#max) throw new RepriseError('OVERLOADED', `${this.#max} jobs run here already`)
+    if (this.#running.size >= this.#max)
+      throw new RepriseError('OVERLOADED', `too many concurrent jobs (limit ${this.#max})`)
     const { from, concurrency, attempts } = JSON.parse(request) as RemoteJobOptions
     const board = boardOf(hostOf(this.#engine))
     const definition = consumer(name, {

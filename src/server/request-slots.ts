@@ -73,10 +73,12 @@ export class RequestSlots {
   stream(token: string, end: () => void): () => void {
     if (this.#isClosing) throw closing()
     const { streams } = this.#limits
-    if (this.#ends.size >= streams) throw new RepriseError('OVERLOADED', `${streams} clients follow the feed already`)
+    if (this.#ends.size >= streams)
+      throw new RepriseError('OVERLOADED', `too many clients follow the feed (limit ${streams})`)
     const ownMax = Math.max(1, streams >> 1)
     const own = this.#streams.get(token) ?? 0
-    if (own >= ownMax) throw new RepriseError('OVERLOADED', `${ownMax} clients of this token follow the feed already`)
+    if (own >= ownMax)
+      throw new RepriseError('OVERLOADED', `too many clients of this token follow the feed (limit ${ownMax})`)
     const held = () => end()
     this.#ends.add(held)
     this.#streams.set(token, own + 1)
@@ -159,7 +161,7 @@ export class RequestSlots {
         continue
       }
       this.#waiting.delete(waiting)
-      give(new RepriseError('TIMEOUT', `${route.id} took longer than ${allowedMs} ms; it may still be done`))
+      give(new RepriseError('TIMEOUT', `${route.id} took longer than ${allowedMs} ms; it may still complete`))
     }
     if (next < Number.POSITIVE_INFINITY) this.#watch(next)
   }

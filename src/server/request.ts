@@ -7,7 +7,7 @@ import { longTimes } from './request-slots.ts'
 import type { QueryValues, Route } from './route.ts'
 import { mismatch } from './schema.ts'
 import type { ServerRequest } from './server-request.ts'
-import { within } from './within.ts'
+import { within } from './time-limit.ts'
 
 const keyLengthMax = 255
 
@@ -66,11 +66,11 @@ function decode(text: string): string {
 const namespaceParameter = 'namespace'
 
 /** From the header or the address: an event stream and a link cannot set headers. */
-export function namespaceOf(asked: ServerRequest): string | null {
-  const named = asked.header('reprise-namespace')
+export function namespaceOf(request: ServerRequest): string | null {
+  const named = request.header('reprise-namespace')
   // Most addresses are ruled out without parsing them.
-  if (named !== null || !/namespace|%/.test(asked.search)) return named
-  return new URLSearchParams(asked.search).get(namespaceParameter)
+  if (named !== null || !/namespace|%/.test(request.search)) return named
+  return new URLSearchParams(request.search).get(namespaceParameter)
 }
 
 type QueryValue = string | number | boolean
@@ -105,7 +105,8 @@ export function queryOf(route: Route, search: string): QueryValues {
   for (const [name, text] of pairsOf(search)) {
     if (name === namespaceParameter) continue
     const schema = Object.hasOwn(query, name) ? query[name] : undefined
-    if (!schema) throw refuse(`there is no parameter ${name.slice(0, 80)}: ${Object.keys(query).join(', ') || 'none'}`)
+    if (!schema)
+      throw refuse(`unknown parameter ${name.slice(0, 80)} (known: ${Object.keys(query).join(', ') || 'none'})`)
     const value = typed(schema.type, text)
     const what = mismatch(schema, value, name)
     if (what !== null) throw refuse(what)
@@ -150,13 +151,13 @@ export interface Body {
 const noBody: Body = { body: {}, bytes: null, raw: new Uint8Array() }
 
 /** Synchronous if the route takes no body. */
-export function bodyOf(route: Route, asked: ServerRequest, limits: ServerLimits): Body | Promise<Body> {
-  return route.body || route.takesBytes ? readBody(route, asked, limits) : noBody
+export function bodyOf(route: Route, request: ServerRequest, limits: ServerLimits): Body | Promise<Body> {
+  return route.body || route.takesBytes ? readBody(route, request, limits) : noBody
 }
 
-async function readBody(route: Route, asked: ServerRequest, limits: ServerLimits): Promise<Body> {
-  const raw = await within(asked.body(limits[route.takesBytes ?? 'bodyBytes']), bodyMsOf(route, limits), slowBody)
-  const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
+async function readBody(route: Route, request: ServerRequest, limits: ServerLimits): Promise<Body> {
+  const raw = await within(request.body(limits[route.takesBytes ?? 'bodyBytes']), bodyMsOf(route, limits), slowBody)
+  const type = (request.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'
   const isBytes = route.takesBytes === 'importBytes' || route.takesBytes === 'bodyBytes'
   if (isBytes || (route.takesBytes && !isJson)) return { body: {}, bytes: raw, raw }
@@ -204,12 +205,12 @@ function checkNumbers(text: string): void {
     if (token.startsWith('"')) continue
     const number = Number(token)
     const isKept = /^-?\d+$/.test(token) ? Number.isSafeInteger(number) : Number.isFinite(number)
-    if (!isKept) throw refuse(`the number ${token.slice(0, 40)} cannot be kept exactly: send it as text`)
+    if (!isKept) throw refuse(`the number ${token.slice(0, 40)} cannot be represented exactly: send it as text`)
   }
 }
 
-export function keyOf(route: Route, asked: ServerRequest): string | undefined {
-  const key = asked.header('idempotency-key')
+export function keyOf(route: Route, request: ServerRequest): string | undefined {
+  const key = request.header('idempotency-key')
   if (key === null || !route.once) return undefined
   if (key.length < 1 || key.length > keyLengthMax || !/^[\x21-\x7e]+$/.test(key)) {
     throw refuse(`Idempotency-Key must have 1 to ${keyLengthMax} printable characters without spaces`)

@@ -4,7 +4,6 @@ import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Artifacts } from '../layers/artifact/index.ts'
 import type { Access, Principal, Role } from './access.ts'
-import type { Answers } from './answers.ts'
 import type { CacheLookups } from './cache-lookups.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
@@ -17,6 +16,7 @@ import type { ServerRequest } from './server-request.ts'
 import type { ServerSetting } from './settings.ts'
 import type { SharedFeed } from './shared-feed.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
+import type { Answers } from './stored-responses.ts'
 import type { TimelineIndex } from './timeline-index.ts'
 
 /** 'read': tools that read. 'act': also fork, retry and signal, if the caller's role permits. */
@@ -89,7 +89,7 @@ export interface Call {
   readonly engine: Reprise
   readonly server: ServerParts
   readonly principal: Principal
-  readonly asked: ServerRequest
+  readonly request: ServerRequest
   readonly params: Readonly<Record<string, string>>
   readonly query: QueryValues
   /** The body, valid against its schema; an empty object if the request had none. */

@@ -1,9 +1,6 @@
 // serve: a handler from Request to Response, for any server with this interface. It checks size, host and origin first, then
 // the caller, then the request, and only then acts.
 
-import { RegExpRouter } from 'hono/router/reg-exp-router'
-import { SmartRouter } from 'hono/router/smart-router'
-import { TrieRouter } from 'hono/router/trie-router'
 import { boardOf } from '../adapters/remote/board.ts'
 import { serveBoard } from '../adapters/remote/boards.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
@@ -17,7 +14,6 @@ import { jsonOf } from '../operations/json.ts'
 import { declareAll, declareKinds } from '../operations/known-models.ts'
 import { packageVersion } from '../operations/package.ts'
 import { Access, type AccessToken, loginPath, mayDo, type Principal } from './access.ts'
-import { Answers } from './answers.ts'
 import { CacheLookups } from './cache-lookups.ts'
 import { CheckedCall, type Unchecked } from './call.ts'
 import { checkSize, OriginCheck, secured } from './guard.ts'
@@ -33,12 +29,14 @@ import { newNotes, type RequestLog, type RequestLogger, type RequestNotes } from
 import { RequestSlots } from './request-slots.ts'
 import { ResourceKinds } from './resource-kinds.ts'
 import type { McpMode, Method, Route, ServerParts } from './route.ts'
+import { Router } from './router.ts'
 import { routes } from './routes/index.ts'
 import { isUploadDefinition } from './routes/uploads.ts'
 import { type ServerRequest, serverRequest } from './server-request.ts'
 import { givenSettings, type ServerSetting } from './settings.ts'
 import { SharedFeed } from './shared-feed.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
+import { Answers } from './stored-responses.ts'
 import { TimelineIndex } from './timeline-index.ts'
 
 /** Identifies the caller; null: unknown. */
@@ -157,7 +155,8 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   const running = serverOf(engine)
   for (const [name, of] of Object.entries(options.namespaces ?? {})) running.beside(name, serverOf(of))
   return Object.assign(handle, {
-    [answers]: (asked: ServerRequest) => running.answer(asked),
+    [answers]: (request: ServerRequest) => running.answer(request),
+    [warms]: () => running.warm(),
     link: (name: string) => {
       if (!access) throw new RepriseError('INVALID_ARGUMENT', 'links need tokens', {})
       return loginPath(basePath, access.link(name).code)
@@ -170,8 +169,16 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
 const answers = Symbol('answers')
 
 /** The method that answers a request without Fetch objects. */
-export function answererOf(server: Server): (asked: ServerRequest) => Promise<Reply> {
-  return (server as unknown as { readonly [answers]: (asked: ServerRequest) => Promise<Reply> })[answers]
+export function answererOf(server: Server): (request: ServerRequest) => Promise<Reply> {
+  return (server as unknown as { readonly [answers]: (request: ServerRequest) => Promise<Reply> })[answers]
+}
+
+/** Key of the method for a program of its own, such as `reprise serve`. */
+const warms = Symbol('warms')
+
+/** Reads the index of timelines in the background, so that the first page of a large store need not wait for it. */
+export function warmUp(server: Server): void {
+  ;(server as unknown as { readonly [warms]: () => void })[warms]()
 }
 
 interface Caller {
@@ -197,16 +204,16 @@ const handlersMax = 1000
 const handlerLengthMax = 256
 
 /** The handler of a path, before the caller is known. */
-type Handler = (asked: ServerRequest, caller: Caller | null, notes: RequestNotes) => Promise<Reply> | Reply
+type Handler = (request: ServerRequest, caller: Caller | null, notes: RequestNotes) => Promise<Reply> | Reply
 
 class RunningServer {
   readonly #engine: Reprise
   readonly #parts: ServerParts
   readonly #doors: OriginCheck
   readonly #authorize: Authorize | null
-  readonly #router: SmartRouter<Handler>
+  readonly #router: Router<Handler>
   readonly #handlers = new Map<string, Handler>()
-  readonly #places: RequestSlots
+  readonly #slots: RequestSlots
   readonly #page: Page
   /** Servers of further namespaces, by name. */
   readonly #others = new Map<string, RunningServer>()
@@ -221,7 +228,7 @@ class RunningServer {
     this.#parts = parts
     this.#doors = doors
     this.#authorize = authorize
-    this.#places = new RequestSlots(parts.limits, hostOf(engine).clock, engine.events)
+    this.#slots = new RequestSlots(parts.limits, hostOf(engine).clock, engine.events)
     this.#page = new Page(parts.basePath)
     this.#healthz = `${parts.basePath}/healthz`
     this.#readyz = `${parts.basePath}/readyz`
@@ -229,14 +236,14 @@ class RunningServer {
     this.#unserve = serveBoard(boardOf(hostOf(engine)))
   }
 
-  async answer(asked: ServerRequest): Promise<Reply> {
+  async answer(request: ServerRequest): Promise<Reply> {
     const { log } = this.#parts
     const notes = newNotes()
-    if (!log) return await this.#answer(asked, notes)
+    if (!log) return await this.#answer(request, notes)
     const { clock } = hostOf(this.#engine)
     const startedAt = clock.elapsed()
-    const reply = await this.#answer(asked, notes)
-    const { method, path } = asked
+    const reply = await this.#answer(request, notes)
+    const { method, path } = request
     const { route, principal, problem } = notes
     const status = notes.status ?? reply.status
     const over = () => {
@@ -257,27 +264,34 @@ class RunningServer {
     }
   }
 
-  async #answer(asked: ServerRequest, notes: RequestNotes): Promise<Reply> {
+  async #answer(request: ServerRequest, notes: RequestNotes): Promise<Reply> {
     try {
-      checkSize(asked, this.#parts.limits)
-      const { method, path } = asked
+      checkSize(request, this.#parts.limits)
+      const { method, path } = request
       // A probe sends no host of ours, and its response reveals nothing.
       const isProbe = path === this.#healthz || path === this.#readyz
-      if (!isProbe) this.#doors.check(asked)
+      if (!isProbe) this.#doors.check(request)
       if (!this.#isKnown) await this.#know()
-      const found = isProbe ? null : this.#identify(asked)
+      const found = isProbe ? null : this.#identify(request)
       const caller = found instanceof Promise ? await found : found
-      if (caller?.isBrowser) this.#doors.checkBrowser(asked)
+      if (caller?.isBrowser) this.#doors.checkBrowser(request)
       notes.isScoped = caller?.principal.scopes !== null
       notes.principal = caller?.principal.name ?? null
-      const at = this.#of(caller?.principal ?? nobody, asked)
+      const at = this.#of(caller?.principal ?? nobody, request)
       if (!at.#isKnown) await at.#know()
       const handler = at.#handlerOf(method === 'HEAD' ? 'GET' : method, path)
-      const reply = secured(handler ? await handler(asked, caller, notes) : at.#nowhere(asked, caller, notes))
+      const reply = secured(handler ? await handler(request, caller, notes) : at.#nowhere(request, caller, notes))
       return method === 'HEAD' && isSource(reply.body) ? reply.withoutBody() : reply
     } catch (error) {
-      return secured(problemReply(this.#problemOf(asked.path, error, notes)))
+      return secured(problemReply(this.#problemOf(request.path, error, notes)))
     }
+  }
+
+  warm(): void {
+    // A store that cannot be read is reported by the request that needs it.
+    const warming = this.#know().then(() => this.#parts.index.warm())
+    warming.catch(() => undefined)
+    for (const other of this.#others.values()) other.warm()
   }
 
   /** Also serves this namespace. */
@@ -287,7 +301,7 @@ class RunningServer {
 
   async close(): Promise<void> {
     await Promise.all([...this.#others.values()].map((other) => other.close()))
-    await this.#places.close()
+    await this.#slots.close()
     this.#parts.metrics.close()
     this.#parts.lookups.close()
     boardOf(hostOf(this.#engine)).hold()
@@ -299,8 +313,8 @@ class RunningServer {
   }
 
   /** The server of the requested namespace. A namespace that the token does not name is refused, whether it exists or not. */
-  #of({ namespaces }: Principal, asked: ServerRequest): RunningServer {
-    const wanted = namespaceOf(asked) ?? namespaces?.[0]
+  #of({ namespaces }: Principal, request: ServerRequest): RunningServer {
+    const wanted = namespaceOf(request) ?? namespaces?.[0]
     if (wanted === undefined) return this
     const other = namespaces?.includes(wanted) ? this.#others.get(wanted) : undefined
     if (!other) throw new RepriseError('FORBIDDEN', 'this token does not reach that namespace', {})
@@ -319,31 +333,30 @@ class RunningServer {
     declareAll(this.#engine, this.#parts.definitions)
   }
 
-  #identify(asked: ServerRequest): Caller | null | Promise<Caller | null> {
-    return this.#authorize ? this.#ask(this.#authorize, asked) : this.#parts.access!.identify(asked)
+  #identify(request: ServerRequest): Caller | null | Promise<Caller | null> {
+    return this.#authorize ? this.#ask(this.#authorize, request) : this.#parts.access!.identify(request)
   }
 
-  async #ask(authorize: Authorize, asked: ServerRequest): Promise<Caller | null> {
-    const principal = await authorize(asked.request)
+  async #ask(authorize: Authorize, request: ServerRequest): Promise<Caller | null> {
+    const principal = await authorize(request.request)
     if (!principal) return null
     const role = this.#parts.readOnly ? 'read' : principal.role
     // Only the host knows whether a cookie was used, so a request without an authorization header counts as a browser's.
-    return { principal: { ...principal, role }, isBrowser: asked.header('authorization') === null }
+    return { principal: { ...principal, role }, isBrowser: request.header('authorization') === null }
   }
 
-  #routes(): SmartRouter<Handler> {
-    const router = new SmartRouter<Handler>({ routers: [new RegExpRouter(), new TrieRouter()] })
+  #routes(): Router<Handler> {
+    const router = new Router<Handler>()
     const { basePath } = this.#parts
     for (const route of routes) {
       const pattern = new PathPattern(basePath + route.path, route.isDeep)
-      const path = basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1') + (route.isDeep ? '{.+}' : '')
-      router.add(route.method, path, (asked, caller, notes) =>
-        this.#measured(route, () => this.#call(route, pattern, asked, caller), notes),
-      )
+      const handler: Handler = (request, caller, notes) =>
+        this.#measured(route, () => this.#call(route, pattern, request, caller), notes)
+      router.add(route.method, basePath + route.path, handler, route.isDeep)
     }
-    for (const path of ['', '/', '/assets/:file']) {
-      router.add('GET', basePath + path || '/', (asked, caller, notes) => {
-        return this.#page.answer(asked) ?? this.#nowhere(asked, caller, notes)
+    for (const path of ['', '/', '/assets/{file}']) {
+      router.add('GET', basePath + path || '/', (request, caller, notes) => {
+        return this.#page.answer(request) ?? this.#nowhere(request, caller, notes)
       })
     }
     return router
@@ -354,16 +367,16 @@ class RunningServer {
     const which = `${method} ${path}`
     const known = this.#handlers.get(which)
     if (known) return known
-    const found = this.#router.match(method, path)[0][0]?.[0]
+    const found = this.#router.match(method, path)
     if (this.#handlers.size >= handlersMax) this.#handlers.clear()
     if (found && which.length <= handlerLengthMax) this.#handlers.set(which, found)
     return found
   }
 
-  #nowhere(asked: ServerRequest, caller: Caller | null, notes: RequestNotes): Reply {
-    const refused = (error: RepriseError) => this.#problemOf(asked.path, error, notes)
-    if (!caller) return problemReply(refused(unauthenticated(asked)))
-    const allowed = methods.filter((method) => this.#router.match(method, asked.path)[0].length > 0)
+  #nowhere(request: ServerRequest, caller: Caller | null, notes: RequestNotes): Reply {
+    const refused = (error: RepriseError) => this.#problemOf(request.path, error, notes)
+    if (!caller) return problemReply(refused(unauthenticated(request)))
+    const allowed = methods.filter((method) => this.#router.match(method, request.path))
     const what = allowed.length > 0 ? `this route takes ${allowed.join(', ')}` : noRoute
     const problem = refused(new RepriseError('NOT_FOUND', what, {}, undefined, noRouteHint))
     if (allowed.length === 0) return problemReply(problem)
@@ -399,8 +412,8 @@ class RunningServer {
     return problem
   }
 
-  #call(route: Route, pattern: PathPattern, asked: ServerRequest, caller: Caller | null): Promise<Reply> {
-    if (route.role !== null && !caller) throw unauthenticated(asked)
+  #call(route: Route, pattern: PathPattern, request: ServerRequest, caller: Caller | null): Promise<Reply> {
+    if (route.role !== null && !caller) throw unauthenticated(request)
     const principal = caller?.principal ?? nobody
     if (route.role !== null && !mayDo(principal, route.role)) {
       throw new RepriseError(
@@ -413,11 +426,11 @@ class RunningServer {
       throw new RepriseError('FORBIDDEN', `${route.id} needs a token for the whole store`, {})
     }
     // Parsed from the address itself: a router may have decoded a slash that is part of an id.
-    const params = pattern.match(asked.path)
+    const params = pattern.match(request.path)
     if (!params) throw new RepriseError('NOT_FOUND', noRoute, {}, undefined, noRouteHint)
-    const from = { engine: this.#engine, server: this.#parts, principal, asked, params }
-    const staysOpen = route.isStream || route.mayStream?.(asked.search)
-    return staysOpen ? this.#stream(route, from) : this.#places.work(route, () => this.#work(route, from))
+    const from = { engine: this.#engine, server: this.#parts, principal, request, params }
+    const staysOpen = route.isStream || route.mayStream?.(request.search)
+    return staysOpen ? this.#stream(route, from) : this.#slots.work(route, () => this.#work(route, from))
   }
 
   async #work(route: Route, from: Unchecked): Promise<Reply> {
@@ -425,7 +438,7 @@ class RunningServer {
     const call = checked instanceof Promise ? await checked : checked
     const { status = 200 } = route
     if (route.once === 'answer' && call.key !== undefined) {
-      const { method, path, search } = from.asked
+      const { method, path, search } = from.request
       const what = `${method} ${path}${search && `?${search}`}\n${Buffer.from(call.raw).toString('base64')}`
       const { principal } = from
       const act = async () => await this.#traced(route, call)
@@ -442,20 +455,20 @@ class RunningServer {
   /** Work that a request starts belongs to the trace it names. */
   #traced(route: Route, call: CheckedCall): Promise<unknown> | unknown {
     const { tracing } = hostOf(this.#engine).kernel
-    const traceparent = tracing ? call.asked.header('traceparent') : null
+    const traceparent = tracing ? call.request.header('traceparent') : null
     return traceparent === null ? route.call(call) : tracing!.within(traceparent, () => route.call(call))
   }
 
   async #stream(route: Route, from: Unchecked): Promise<Reply> {
     const { metrics } = this.#parts
     const end = new AbortController()
-    const leave = this.#places.stream(from.principal.name, () => end.abort())
-    const told = () => metrics.set('reprise_http_streams', this.#places.streams)
+    const leave = this.#slots.stream(from.principal.name, () => end.abort())
+    const updateCount = () => metrics.set('reprise_http_streams', this.#slots.streams)
     const over = () => {
       leave()
-      told()
+      updateCount()
     }
-    told()
+    updateCount()
     try {
       const call = (await CheckedCall.of(route, from)).endsWith(end.signal)
       const reply = (await route.call(call)) as Reply
@@ -480,9 +493,9 @@ function jsonReply(json: string, status: number, more: Readonly<Record<string, s
 }
 
 /** The message names the kind of credentials the caller sent, and reveals nothing about existing tokens. */
-function unauthenticated(asked: ServerRequest): RepriseError {
+function unauthenticated(request: ServerRequest): RepriseError {
   const what =
-    asked.header('authorization') === null
+    request.header('authorization') === null
       ? 'a token is required'
       : 'the token is not one of this server, or the session is over'
   return new RepriseError('UNAUTHENTICATED', what, {})

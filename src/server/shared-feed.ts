@@ -158,19 +158,19 @@ class Follower implements ByteSource {
     if (this.#place || this.#options.scopes?.length === 0) return
     const place = this.#feed.join(this.#options, this.#position)
     this.#place = place
-    const told = (tell: () => void) => {
+    const guarded = (tell: () => void) => {
       if (this.#place !== place) return
       tell()
       this.#alarm.ring()
     }
     place.page.then(
       (page) =>
-        told(() => {
+        guarded(() => {
           this.#page = page
           if (!page) this.close()
         }),
       (error) =>
-        told(() => {
+        guarded(() => {
           this.#error = error ?? 'unknown'
         }),
     )
@@ -209,12 +209,12 @@ class Page {
 
 function wholeOf(page: FeedEntries, positions: OutsidePositions): string {
   const runs = together(page).filter(({ entries }) => entries.length > 0)
-  const told = runs.map(({ position, entries, seen }) => {
+  const guarded = runs.map(({ position, entries, seen }) => {
     return eventOf('entries', positions.seal(position, seen), entries.map(shownEntry))
   })
   const end = positions.seal(page.next, lastSeen(page))
-  if (runs.at(-1)?.position !== page.next) told.push(eventOf('position', end, {}))
-  return told.join('')
+  if (runs.at(-1)?.position !== page.next) guarded.push(eventOf('position', end, {}))
+  return guarded.join('')
 }
 
 /** One event for the whole page. */
@@ -222,8 +222,8 @@ function briefOf(page: FeedEntries, positions: OutsidePositions): string {
   const last = new Map(page.runs.flatMap(({ entries }) => entries.map((entry) => [entry.timeline, entry])))
   const end = positions.seal(page.next, lastSeen(page))
   if (last.size === 0) return eventOf('position', end, {})
-  const told = [...last.values()].map(({ timeline, seq, type, time }) => ({ timeline, seq, type, time }))
-  return eventOf('entries', end, told)
+  const guarded = [...last.values()].map(({ timeline, seq, type, time }) => ({ timeline, seq, type, time }))
+  return eventOf('entries', end, guarded)
 }
 
 /** The last entry run of a page that the reader received. */

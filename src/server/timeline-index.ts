@@ -14,7 +14,7 @@ import { hostOf } from '../engine/host/host.ts'
 import { isOfStore } from '../engine/model/first-segment.ts'
 import type { Model } from '../engine/model/model.ts'
 import { feedEnd } from '../operations/feed-end.ts'
-import { needsPerson } from '../operations/heads.ts'
+import { needsPerson, statusOf } from '../operations/heads.ts'
 import { mayReach, type Principal } from './access.ts'
 import { type Cause, causesOf, ErrorTexts } from './error-texts.ts'
 
@@ -30,11 +30,11 @@ export interface Indexed {
   readonly isRun: boolean
   readonly isUnfinished: boolean
   readonly needsPerson: boolean
+  /** True if a worker may have to take it: it is in a queue. */
+  readonly isQueued: boolean
   readonly attributes: Readonly<Record<string, Attribute>>
   readonly createdAt: number
   readonly updatedAt: number
-  /** The text that words are searched in. */
-  readonly text: string
 }
 
 export interface Wanted {
@@ -78,6 +78,8 @@ export class TimelineIndex {
   #isPartial = false
   #refreshing: Promise<void> | null = null
   readonly #errors: ErrorTexts
+  /** The text that words are searched in, made when a search needs it: most rows of a large store are never searched. */
+  readonly #texts = new WeakMap<Indexed, string>()
 
   constructor(engine: Reprise, rowsMax: number) {
     this.#engine = engine
@@ -90,7 +92,10 @@ export class TimelineIndex {
     await this.#refresh()
     const reads = wanted.attention === true || (wanted.text ?? '').trim() !== ''
     if (reads) await this.#errors.read(this.#inOrder().filter((row) => mayReach(principal, row.timeline)))
-    const matches = matcherOf(wanted, (row) => this.#errors.of(row))
+    const matches = matcherOf(wanted, {
+      text: (row) => this.#textOf(row),
+      error: (row) => this.#errors.of(row),
+    })
     const failing: Indexed[] = []
     const statuses: Record<string, number> = {}
     const kinds: Record<string, number> = {}
@@ -113,6 +118,30 @@ export class TimelineIndex {
     }
     const causes = causesOf(failing.map((row) => ({ ...row, error: this.#errors.of(row) })))
     return { rows, total, statuses, kinds, attention, causes, next, isPartial: this.#isPartial }
+  }
+
+  /** Reads all heads and the errors now, so that the first search need not. */
+  async warm(): Promise<void> {
+    await this.#refresh()
+    await this.#errors.read(this.#inOrder())
+  }
+
+  /** Timelines that are in a queue or not finished; null: the index does not hold all timelines. */
+  async workable(): Promise<readonly TimelineId[] | null> {
+    await this.#refresh()
+    if (this.#isPartial) return null
+    const ids: TimelineId[] = []
+    for (const { timeline, isQueued, isUnfinished } of this.#rows.values())
+      if (isQueued || isUnfinished) ids.push(timeline)
+    return ids
+  }
+
+  #textOf(row: Indexed): string {
+    const known = this.#texts.get(row)
+    if (known !== undefined) return known
+    const text = textOf(row)
+    this.#texts.set(row, text)
+    return text
   }
 
   /** Updates the rows of these timelines from newly read heads. */
@@ -215,17 +244,17 @@ export function indexed(head: Head, model: Model | null): Indexed {
     isRun: model?.unfinished !== undefined,
     isUnfinished: model?.unfinished?.includes(status) ?? false,
     needsPerson: needsPerson(head, status, model),
+    isQueued: head.queue !== null,
     attributes,
     createdAt,
     updatedAt,
-    text: textOf(head, status),
   }
 }
 
 /** Matches all criteria except the status, which is counted per value. */
 function matcherOf(
   { kinds, attributes, text = '', since, until, runs, attention }: Wanted,
-  errorOf: (row: Indexed) => string,
+  of: { text(row: Indexed): string; error(row: Indexed): string },
 ): (row: Indexed) => boolean {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean)
   const pairs = Object.entries(attributes ?? {})
@@ -236,14 +265,15 @@ function matcherOf(
     if (since !== undefined && row.updatedAt < since) return false
     if (until !== undefined && row.updatedAt >= until) return false
     if (pairs.some(([key, value]) => row.attributes[key] !== value)) return false
-    return words.every((word) => hasWord(row, word) || errorOf(row).toLowerCase().includes(word))
+    return words.every((word) => hasWord(row, word, of.text) || of.error(row).toLowerCase().includes(word))
   }
 }
 
 /** `key=value` is the whole value of an attribute; any other word, and a part of an id, may be anywhere in the text. */
-function hasWord({ timeline, attributes, text }: Indexed, word: string): boolean {
+function hasWord(row: Indexed, word: string, textIn: (row: Indexed) => string): boolean {
   const at = word.indexOf('=')
-  if (at < 1) return text.includes(word)
+  if (at < 1) return textIn(row).includes(word)
+  const { timeline, attributes } = row
   if (timeline.toLowerCase().includes(word)) return true
   const [key, value] = [word.slice(0, at), word.slice(at + 1)]
   return Object.entries(attributes).some(
@@ -257,11 +287,7 @@ function isWordOf(known: string, value: string): boolean {
   return lower === value || lower.split(/\s+/)[0] === value
 }
 
-function statusOf(head: Head, model: Model | null): string {
-  return model?.statusNow?.(head) ?? head.status
-}
-
-function textOf({ timeline, attributes }: Head, status: string): string {
+function textOf({ timeline, attributes, status }: Indexed): string {
   const shown = Object.entries(attributes).flatMap(([key, value]) => (isOwnAttribute(key) ? [] : [`${key}=${value}`]))
   return `${timeline} ${status} ${shown.join(' ')}`.toLowerCase()
 }
@@ -273,7 +299,8 @@ interface Place {
 
 function placeOf(after: string): Place {
   const [, updatedAt, timeline] = /^(\d{1,16}):(.+)$/s.exec(after) ?? []
-  if (timeline === undefined) throw new RepriseError('INVALID_ARGUMENT', 'after must be what `next` was', {})
+  if (timeline === undefined)
+    throw new RepriseError('INVALID_ARGUMENT', 'after must be the `next` of the previous page', {})
   return { updatedAt: Number(updatedAt), timeline }
 }
 

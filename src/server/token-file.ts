@@ -4,10 +4,10 @@
 // { "tokens": [{ "name": "me", "token": "…", "role": "write", "scopes": ["workflow/", "job/"] }] }
 
 import { randomBytes } from 'node:crypto'
-import { linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { linkSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
-import { isExisting, isMissing } from '../lib/durable-file.ts'
+import { isExisting, isMissing, makeFolders } from '../lib/durable-file.ts'
 import { type AccessToken, newToken } from './access.ts'
 
 export interface TokenFile {
@@ -20,7 +20,7 @@ export function readOrMakeTokens(path: string): TokenFile {
   const found = readTokens(path)
   if (found) return { tokens: found, isNew: false }
   const tokens: AccessToken[] = [{ name: 'owner', token: newToken(), role: 'write' }]
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolders(dirname(path), 0o700)
   const draft = `${path}.${randomBytes(6).toString('hex')}`
   writeFileSync(draft, `${JSON.stringify({ tokens }, null, 2)}\n`, { mode: 0o600, flag: 'wx' })
   try {

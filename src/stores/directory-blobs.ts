@@ -7,24 +7,12 @@
 
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import {
-  access,
-  type FileHandle,
-  link,
-  lstat,
-  lutimes,
-  mkdir,
-  open,
-  readdir,
-  readFile,
-  rename,
-  rm,
-} from 'node:fs/promises'
+import { access, type FileHandle, link, lstat, lutimes, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Blobs, Change, ChunkRow, Rewritten } from '../core/store/ports.ts'
-import { codeOf, isExisting, isMissing, makeFolder, syncFolder } from '../lib/durable-file.ts'
+import { codeOf, isExisting, isMissing, makeFolder, makeFolders, syncFolder } from '../lib/durable-file.ts'
 import { realTime, sleep } from '../lib/waiting.ts'
 
 export interface DirectoryBlobsOptions {
@@ -286,7 +274,7 @@ class DirectoryBlobs implements Blobs {
     } finally {
       await handle.close()
     }
-    await mkdir(dirname(path), { recursive: true })
+    makeFolders(dirname(path))
     await rename(aside, path)
   }
 

@@ -31,7 +31,7 @@ export class DirectoryObjects implements Objects {
 
   async put(key: string, bytes: Uint8Array, onlyNew = false): Promise<boolean> {
     this.meter.puts += 1
-    return await this.#told(`write ${key}`, async () => {
+    return await this.#withContext(`write ${key}`, async () => {
       const path = join(this.#folder, key)
       const folder = dirname(path)
       await this.#make(folder)
@@ -52,7 +52,7 @@ export class DirectoryObjects implements Objects {
 
   async get(key: string, range?: Range): Promise<Uint8Array | null> {
     this.meter.gets += 1
-    return await this.#told(`read ${key}`, async () => {
+    return await this.#withContext(`read ${key}`, async () => {
       const bytes = await readFile(join(this.#folder, key)).catch(nullIfMissing)
       if (!bytes) return null
       this.meter.bytesIn += bytes.length
@@ -64,7 +64,7 @@ export class DirectoryObjects implements Objects {
 
   async list(prefix: string): Promise<ObjectRow[]> {
     this.meter.lists += 1
-    return await this.#told(`list ${prefix}`, async () => {
+    return await this.#withContext(`list ${prefix}`, async () => {
       const within = join(this.#folder, prefix.includes('/') ? dirname(`${prefix}.`) : '')
       const entries = await readdir(within, { recursive: true, withFileTypes: true }).catch(nullIfMissing)
       const rows: ObjectRow[] = []
@@ -83,7 +83,7 @@ export class DirectoryObjects implements Objects {
   }
 
   async delete(keys: readonly string[]): Promise<void> {
-    await this.#told('delete', async () => {
+    await this.#withContext('delete', async () => {
       for (const key of keys) {
         this.meter.deletes += 1
         await rm(join(this.#folder, key), { force: true })
@@ -97,7 +97,7 @@ export class DirectoryObjects implements Objects {
     this.#made.add(folder)
   }
 
-  async #told<T>(what: string, work: () => Promise<T>): Promise<T> {
+  async #withContext<T>(what: string, work: () => Promise<T>): Promise<T> {
     try {
       return await work()
     } catch (error) {

@@ -65,13 +65,15 @@ export class Story<Input, Output> {
     const happened: string[] = []
     const kit = new WorkflowKit(options)
     const { name, options: own, run: code } = this.#definition
-    const told = workflow<Input, Output>(name, (ctx, input) => code(tell(ctx, this.#answers, happened), input), own)
+    const scripted = workflow<Input, Output>(name, (ctx, input) => code(tell(ctx, this.#answers, happened), input), own)
     try {
-      const run = await kit.run(told, ...([this.#input, { id: 'story' }] as unknown as KitArguments<Input>))
+      const run = await kit.run(scripted, ...([this.#input, { id: 'story' }] as unknown as KitArguments<Input>))
       for (const [i, { after, act, name: what, value }] of this.#events.entries()) {
         await kit.advance(after)
         await kit.survive(() =>
-          act === 'signal' ? kit.handle(run).signal(what, value, { key: `story-${i}` }) : kit.handle(run).cancel(what),
+          act === 'signal'
+            ? kit.handle(run).signal(what, value, { key: `story-${i}` })
+            : kit.handle(run).cancel({ reason: what }),
         )
       }
       const outcome = await kit.result(run).then(
@@ -123,9 +125,9 @@ async function answer(
   happened: string[],
 ): Promise<unknown> {
   try {
-    const told = Object.hasOwn(answers, name) ? answers[name] : call
-    if (told instanceof Error) throw told
-    const value = await (typeof told === 'function' ? told(step) : told)
+    const scripted = Object.hasOwn(answers, name) ? answers[name] : call
+    if (scripted instanceof Error) throw scripted
+    const value = await (typeof scripted === 'function' ? scripted(step) : scripted)
     happened.push(name)
     return value
   } catch (error) {

@@ -148,7 +148,7 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
       await talk(saver, 't', 20, kept, 300)
       await rp.fork({ timeline: 'langgraph/t', seq: where.seq }, 'langgraph/f')
       await put(saver, 'f', 301, 300, kept)
-      await rp.rollback({ timeline: 'langgraph/t', seq: where.seq })
+      await rp.rollback({ to: { timeline: 'langgraph/t', seq: where.seq } })
       for (const reader of [saver, new RepriseSaver(await w.engine())]) {
         expect((await reader.getTuple(at('t')))!.checkpoint.id).toBe(idOf(300))
         expect((await reader.getTuple(at('f')))!.checkpoint.channel_values.messages).toEqual(messagesOf(301, kept))

@@ -119,7 +119,7 @@ async function play(rp: Reprise, run: string, steps: readonly Step[]): Promise<v
       await settle(session, run, await session.turn({ calls: step.calls }, { key: `step ${i}` }))
     } else if (doneSteps() <= i) {
       const toTurn = Math.max(0, session.state.turn - step.back)
-      await session.rollback(toTurn, { settings: { parameters: { done: i + 1 } } })
+      await session.rollback({ to: toTurn, settings: { parameters: { done: i + 1 } } })
     }
   }
 }

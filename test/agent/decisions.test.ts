@@ -2,11 +2,14 @@
 // and none is kept for what the session may wait for later.
 
 import { expect, it } from 'vitest'
+import { toHex } from '../../src/core/coordinate.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { agent, sendDecision, tool } from '../../src/layers/agent/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { effectsOf } from '../../src/operations/effects.ts'
 import { declareAll, declareKinds } from '../../src/operations/known-models.ts'
+import { queuesOf } from '../../src/operations/queues.ts'
+import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
@@ -34,7 +37,7 @@ onEveryStore(
         const effects = await effectsOf(knowing, (await knowing.head('agent/payer/s'))!)
         return effects.map(({ name, state }) => `${name} ${state}`)
       }
-      return { session, paid, tools, listed }
+      return { session, paid, tools, listed, definition, w }
     }
     const decide = async (rp: Reprise, verdict: string, by: string) =>
       await act(rp, (await rp.head('agent/payer/s'))!, 'decide', { verdict, by })
@@ -61,6 +64,28 @@ onEveryStore(
       })
     })
 
+    it('are refused where the session has gone on since the person saw it', async () => {
+      const { session, paid, tools } = await waiting()
+      const seen = async () => {
+        const { seq, digest } = (await tools.head('agent/payer/s'))!
+        return { seq, digest: toHex(digest) }
+      }
+      const approve = async (by: string, about: Awaited<ReturnType<typeof seen>>) =>
+        await act(tools, (await tools.head('agent/payer/s'))!, 'decide', { verdict: 'approve', by, about })
+      const first = await seen()
+      await approve('ann', first)
+      expect((await session.resume()).status).toBe('waiting')
+      // The person has seen the first payment, and the session waits for the second.
+      await expect(approve('bob', first)).rejects.toMatchObject({ code: 'CONFLICT', data: { about: first.seq } })
+      const another = { ...(await seen()), digest: first.digest }
+      await expect(approve('bob', another)).rejects.toMatchObject({ code: 'CONFLICT' })
+      expect((await session.resume()).status).toBe('waiting')
+      expect(paid).toEqual([1])
+      await approve('bob', await seen())
+      await session.resume()
+      expect(paid).toEqual([1, 2])
+    })
+
     it('sent in the same moment count once: the others are told, or said the same', async () => {
       const { session, paid, tools } = await waiting()
       const verdicts = ['approve', 'refuse', 'approve', 'refuse'] as const
@@ -84,6 +109,32 @@ onEveryStore(
         code: 'CONFLICT',
         message: expect.stringContaining('does not wait'),
       })
+    })
+
+    it('are followed by a worker that has the agent, once per decision, and leave nothing due', async () => {
+      const { session, paid, tools, definition, w } = await waiting()
+      await session.close()
+      const head = async () => (await tools.head('agent/payer/s'))!
+      const stands = async () => {
+        const { status, queue, mail, seq } = await head()
+        return `${status} ${queue} ${mail} ${seq}`
+      }
+      const before = (await head()).seq
+      // No worker has the agent yet: the session is due, which doctor and the page report.
+      await decide(tools, 'approve', 'ann')
+      expect(await stands()).toBe(`waiting agent/payer 1 ${before}`)
+      expect(await queuesOf(tools)).toMatchObject([{ queue: 'agent/payer', due: 1 }])
+      const worker = await w.engine()
+      worker.work([definition])
+      const isLeft = async (status: string) => {
+        const now = await head()
+        return now.status === status && now.seq > before && now.owner === null && now.queue === null
+      }
+      await until(async () => paid.length === 1 && (await isLeft('waiting')))
+      await decide(tools, 'approve', 'ann')
+      await until(() => isLeft('idle'))
+      expect(paid).toEqual([1, 2])
+      expect(await queuesOf(tools)).toEqual([])
     })
   },
   ['sqlite', 'postgres'],

@@ -71,7 +71,7 @@ describe('a thread that is read page by page', () => {
           tuples.map((_, i) => messagesOf(301 - i, kept)),
         )
         expect(read).toContain(chunk)
-        expect((await rp.checkpoints(timeline))[0]!.invalid).toMatch(/is not there/)
+        expect((await rp.checkpoints(timeline))[0]!.invalid).toMatch(/is missing/)
         await put(saver, 't', 302, 301, kept)
         expect((await saver.getTuple(at('t')))!.checkpoint.channel_values.messages).toEqual(messagesOf(302, kept))
       }

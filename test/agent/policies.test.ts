@@ -97,7 +97,7 @@ describe('what a session is told', () => {
         const session = await (await w.engine()).open(definition, 's')
         await session.turn('hello')
         const settings = { prompt: 'be brief', model: 'small', parameters: { temperature: 0 }, tools: ['look'] }
-        await session.rollback(0, { settings, again: true })
+        await session.rollback({ to: 0, settings, again: true })
         // The turn was begun anew, with its own input; resume runs it.
         expect(session.isUnfinished).toBe(true)
         expect(await session.resume()).toMatchObject({ turn: 1, status: 'completed', content: 'be brief' })

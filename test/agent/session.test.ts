@@ -132,10 +132,10 @@ describe('sessions', () => {
       await session.turn('hello')
       await session.turn('again')
       const undone: string[] = []
-      const plan = session.planRollback(1)
+      const plan = session.planRollback({ to: 1 })
       expect(plan.compensate.map((call) => call.args)).toEqual([{ cents: 200 }, { cents: 100 }])
       expect(plan.cannot.map((call) => call.tool)).toEqual(['mail'])
-      const { archive } = await session.rollback(1, { settings: { prompt: 'be careful' }, because: 'wrong' })
+      const { archive } = await session.rollback({ to: 1, settings: { prompt: 'be careful' }, reason: 'wrong' })
       undone.push(...[...bank.done.values()].filter((one) => one.isUndone).map((one) => String(one.cents)))
       expect(undone).toEqual(['100', '200'])
       expect(archive).toBe('agent/support/back~1')
@@ -157,7 +157,7 @@ describe('sessions', () => {
       const { definition } = makeAgent(bank, script)
       const session = await (await w.engine()).open(definition, 'similar')
       await session.turn('hello')
-      await session.rollback(0)
+      await session.rollback({ to: 0 })
       text = 'so sorry'
       const waiting = await session.turn('hello')
       expect(waiting).toMatchObject({ status: 'waiting', waiting: { kind: 'conflict', tool: 'mail' } })
@@ -177,7 +177,7 @@ describe('sessions', () => {
       const rp = await w.engine()
       const session = await rp.open(definition, 'forking')
       await session.turn('hello')
-      await session.rollback(0)
+      await session.rollback({ to: 0 })
       text = 'so sorry'
       expect(await session.turn('hello')).toMatchObject({ status: 'waiting', waiting: { kind: 'conflict' } })
       const fork = await rp.open(definition, 'forking-similar-1')
@@ -271,7 +271,7 @@ describe('sessions', () => {
       expect(after.messages).toEqual(messages)
       expect(after.data).toEqual({ order: 'changed' })
       // Its effects are the session's own now: they can be undone from here.
-      expect(after.planRollback(1).compensate).toHaveLength(1)
+      expect(after.planRollback({ to: 1 }).compensate).toHaveLength(1)
     })
 
     it('replays a session exactly, and evaluates another model on the recorded questions without touching tools', async () => {

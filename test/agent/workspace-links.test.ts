@@ -59,7 +59,7 @@ async function roundTrip(place: Place, doing: (workspace: string) => void) {
   const before = { workspace: picture(directory), outside: picture(place.outside, { hasFolders: true }) }
   doing(directory)
   await session.turn('second', { workspace: { directory } })
-  await session.rollback(1, { workspace: { directory } })
+  await session.rollback({ to: 1, workspace: { directory } })
   expect(picture(place.outside, { hasFolders: true })).toEqual(before.outside)
   expect(picture(directory)).toEqual(before.workspace)
   expect(await session.captureWorkspace({ directory })).toMatchObject({ written: [], removed: [] })
@@ -85,8 +85,8 @@ describe('G15 restoring a workspace does not leave it', () => {
     renameSync(directory, join(place.folder, 'moved'))
     symlinkSync(place.outside, directory)
     for (const refused of [
-      () => session.rollback(1, { workspace: { directory } }),
-      () => session.rollback(0, { workspace: { directory } }),
+      () => session.rollback({ to: 1, workspace: { directory } }),
+      () => session.rollback({ to: 0, workspace: { directory } }),
       () => session.restoreWorkspace({ directory }),
       () => session.captureWorkspace({ directory }),
     ]) {
@@ -95,7 +95,7 @@ describe('G15 restoring a workspace does not leave it', () => {
     expect(picture(place.outside, { hasFolders: true })).toEqual(outside)
     expect(session.state.turn).toBe(2)
     // The caller's own word: the place it was moved to, by its name.
-    await session.rollback(1, { workspace: { directory: join(place.folder, 'moved') } })
+    await session.rollback({ to: 1, workspace: { directory: join(place.folder, 'moved') } })
     expect(readFileSync(join(place.folder, 'moved/a'), 'utf8')).toBe('mine')
   })
 
@@ -226,7 +226,7 @@ describe('G15 restoring a workspace does not leave it', () => {
     expect([...session.state.files.keys()]).toEqual(['a'])
     writeFileSync(join(directory, 'a'), 'two')
     await session.turn('second', { workspace: { directory } })
-    await session.rollback(1, { workspace: { directory } })
+    await session.rollback({ to: 1, workspace: { directory } })
     expect(readFileSync(join(directory, 'a'), 'utf8')).toBe('one')
     expect((await engine.verify()).faults).toEqual([])
   })

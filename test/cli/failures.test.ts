@@ -8,6 +8,7 @@ import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { pipeline, printSink, type Source } from '../../src/layers/pipeline/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
 import { failingTimelines } from '../../src/operations/failures.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { controller, informer, resource } from '../../src/resources.ts'
@@ -118,4 +119,32 @@ describe('failed work', () => {
       expect(shown.metrics).toContain(`reprise_failing_timelines{kind="${kind}"} 1`)
     },
   )
+})
+
+it('due work that no worker takes has its reason on ls and show', async () => {
+  const folder = workFolder()
+  try {
+    const rp = await open(`sqlite:${folder.path}/store.db`, { housekeeping: false })
+    const waits = workflow('waits', async (ctx) => void (await ctx.signal('go')))
+    await rp.run(waits, { id: 'late' })
+    await rp.run(waits, { id: 'fine' })
+    const statusOf = async (id: string) => (await rp.head(`workflow/waits/${id}`))?.status
+    await until(async () => (await statusOf('late')) === 'waiting' && (await statusOf('fine')) === 'waiting')
+    await rp.close()
+    const other = await open(`sqlite:${folder.path}/store.db`, { housekeeping: false })
+    const host = hostOf(other)
+    await host.change((await other.head('workflow/waits/late'))!, { wakeup: host.now() - 300_000 })
+    await other.close()
+    const at = { cwd: folder.path }
+    const lines = (await cli(['ls', '--url', 'sqlite:store.db'], at)).stdout.split('\n')
+    const reason = /due since \d+m ago, and no worker executes it/
+    expect(lines.find((line) => line.includes('waits/late'))).toMatch(reason)
+    expect(lines.find((line) => line.includes('waits/fine'))).not.toMatch(reason)
+    const show = async (id: string) =>
+      (await cli(['show', `workflow/waits/${id}`, '--url', 'sqlite:store.db'], at)).stdout
+    expect(await show('late')).toMatch(reason)
+    expect(await show('fine')).not.toMatch(reason)
+  } finally {
+    folder.remove()
+  }
 })

@@ -47,7 +47,7 @@ describe('Ctrl-C on reprise run of a workflow', () => {
       interrupt: { after: /in charge/, signals: ['SIGINT'] },
     })
     expect([first.code, first.signal]).toEqual([130, null])
-    expect(first.stderr).toContain('once more to stop at once')
+    expect(first.stderr).toContain('press Ctrl-C again to stop at once')
     expect(lines('effects.txt')).toEqual(['charge begins', 'charge ends'])
     const resumed = await cli([...resumeOf(first.stderr), '--json'], at)
     expect(JSON.parse(resumed.stdout).result).toEqual({ input: { n: 1 }, charged: 'charge', shipped: 'ship' })
@@ -59,7 +59,7 @@ describe('Ctrl-C on reprise run of a workflow', () => {
     const ran = await cli(['run', 'orders.mjs', 'order', '--id', 'endless'], {
       ...at,
       env: { STEP_MS: '3600000' },
-      interrupt: { after: /in charge|once more/, signals: ['SIGINT', 'SIGINT'] },
+      interrupt: { after: /in charge|Ctrl-C again/, signals: ['SIGINT', 'SIGINT'] },
     })
     expect([ran.code, ran.signal]).toEqual([130, null])
     const rest = await cli(['run', 'orders.mjs', 'order', '--id', 'endless', '--json'], at)
@@ -107,7 +107,7 @@ export const slow = migrations('slow', { steps: [
     )
     const ran = await cli(['run', 'slow.mjs'], {
       ...at,
-      interrupt: { after: /began 001-a|once more/, signals: ['SIGINT', 'SIGINT'] },
+      interrupt: { after: /began 001-a|Ctrl-C again/, signals: ['SIGINT', 'SIGINT'] },
     })
     expect(ran.code).toBe(130)
     const rest = await json(['resume'], { ...at, env: { QUICK: '1' } })

@@ -30,7 +30,7 @@ export const order = workflow('order', async (ctx, input) => {
 export const brief = workflow('brief', async (ctx) => {
   ctx.onQuery('total', () => 7)
   ctx.onUpdate('add', (n) => n)
-  return await ctx.step('pay', () => 'paid')
+  return await ctx.step('pay', ({ key }) => (key ? 'paid' : 'unpaid'))
 })
 export const tick = workflow('tick', async () => 1)
 export const nightly = schedule('nightly', { workflow: tick, cron: '0 3 * * *' })
@@ -133,14 +133,19 @@ describe('runs of workflows', () => {
     const unknown = await cli(['query', 'brief/b', 'nope'], at)
     expect([unknown.code, unknown.stderr]).toEqual([4, expect.stringContaining('it has: total')])
     const effects = await json<{ id: string; state: string }[]>(['effects', 'brief/b'], at)
-    expect(effects.value).toMatchObject([{ id: 'pay', state: 'done', outcome: 'done' }])
+    const key = expect.stringMatching(/^pay-[0-9a-f]{32}$/)
+    expect(effects.value).toMatchObject([{ id: 'pay', state: 'done', outcome: 'done', key }])
   })
 })
 
 describe('what else there is', () => {
   it('effects are listed, and one in doubt is settled by a person', async () => {
-    const { value } = await json<{ id: string; state: string }[]>(['effects', 'counter/c', '--module', 'app.mjs'], at)
+    const list = ['effects', 'counter/c', '--module', 'app.mjs']
+    const { value } = await json<{ id: string; state: string; key: string }[]>(list, at)
     expect(value.map(({ id, state }) => `${id} ${state}`)).toEqual(['mail done', 'call failed'])
+    expect(value.map(({ key }) => key)).toEqual([/^mail-/, /^call-/].map((name) => expect.stringMatching(name)))
+    const { stdout } = await cli(list, at)
+    for (const shown of ['KEY', ...value.map(({ key }) => key)]) expect(stdout).toContain(shown)
     expect((await json<unknown[]>(['effects', 'counter/c', '--open'], at)).value).toEqual([])
     const settle = ['effects', 'counter/c', '--module', 'app.mjs', '--settle']
     const unknown = await cli([...settle, 'nope', '--as', 'done'], at)

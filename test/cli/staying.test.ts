@@ -65,7 +65,7 @@ describe('a job on a terminal', () => {
     const ran = await typed("run 'long job.mjs'", [[/ [1-9]\d*\/200/, ctrlC]])
     if (!ran) return
     expect(ran.code).toBe(130)
-    expect(ran.text).toContain('once more to stop at once')
+    expect(ran.text).toContain('press Ctrl-C again to stop at once')
     const line = /^ {2}reprise (run .*)$/m.exec(ran.text.replaceAll('\r', ''))![1]!
     const resumed = await typed(line, [], { ITEM_MS: '0' })
     expect(resumed!.code).toBe(0)
@@ -78,7 +78,7 @@ describe('a job on a terminal', () => {
     write('endless.mjs', jobOf('endless', 10, 3_600_000))
     const ran = await typed('run endless.mjs', [
       [/endless .*0\/10/, ctrlC],
-      [/once more to stop at once/, ctrlC],
+      [/press Ctrl-C again to stop at once/, ctrlC],
     ])
     if (!ran) return
     expect(ran.code).toBe(130)
@@ -143,7 +143,7 @@ describe('reprise doctor', () => {
       const { value } = await json<{ checks: { name: string; state: string; what: string }[] }>(['doctor'], at)
       return value.checks.filter((check) => check.name === 'workers').map(({ state, what }) => `${state}: ${what}`)
     }
-    expect(await states()).toEqual([expect.stringMatching(/^warning: gone without letting go: cli~/)])
+    expect(await states()).toEqual([expect.stringMatching(/^warning: died without releasing their work: cli~/)])
     expect((await cli(['resume', 'killed', '--report', 'none'], { ...at, env: { ITEM_MS: '0' } })).code).toBe(0)
     expect(await states()).toEqual([expect.stringMatching(/^ok: /)])
   })

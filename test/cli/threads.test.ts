@@ -102,7 +102,7 @@ it('a second Ctrl-C ends threads at once, with 130 and no crash', async () => {
     })
     await run.until(/"records":[1-9]/)
     run.signal('SIGINT')
-    await run.until(/once more to stop at once/)
+    await run.until(/press Ctrl-C again to stop at once/)
     expect(await run.end('SIGINT')).toMatchObject({ code: 130, signal: null })
   }
 }, 300_000)

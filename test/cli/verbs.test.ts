@@ -276,8 +276,8 @@ it('terminate and settle reach a run, and verbs that a model lacks name the righ
   }
   expect(await refused('signal', 'night', 'go')).toContain('stop stops a job')
   expect(await refused('retry', 'night')).toContain('redrive')
-  expect(await refused('rollback', 'migrate/schema@1', '--yes')).toContain('add a step that undoes it')
-  expect(await refused('fork', 'migrate/schema@1', 'other')).toContain('add a step that undoes it')
+  expect(await refused('rollback', 'migrate/schema@1', '--yes')).toContain('add a step that undoes them')
+  expect(await refused('fork', 'migrate/schema@1', 'other')).toContain('add a step that undoes them')
   expect(await refused('redrive', 'pay/o1', '--all')).toContain('retry')
   expect(await refused('decide', 'pay/o1', 'approve')).toContain('signal')
   expect(await refused('settle', 'pay/o1', 'charge', 'nonsense')).toContain('done, failed, retry, compensated')

@@ -45,7 +45,7 @@ it('prints what a savepoint waits for, and a second Ctrl-C ends it', async () =>
   await run.until(/"records":[1-9]/)
   run.signal('SIGINT')
   await run.until(
-    /still waiting for checkpoint 1 for the sink out \(pipeline\/cutting, \ds\); once more to stop at once/,
+    /still waiting for checkpoint 1 for the sink out \(pipeline\/cutting, \ds\); press Ctrl-C again to stop at once/,
   )
   expect(await run.end('SIGINT')).toMatchObject({ code: 130, signal: null })
 })

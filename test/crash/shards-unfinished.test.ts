@@ -85,7 +85,9 @@ it('G20: the addition of a shard is whole, or is listed until it is ended', { ti
   for (const at of new Set([1, ...points, commits])) {
     const where = `killed before transaction ${at} of ${commits} (REPRISE_CRASH_SEED=${seed})`
     const folder = `kill-${at}`
-    expect(addKilled(folder, at).signal, where).toBe('SIGKILL')
+    const { signal, status, stderr } = addKilled(folder, at)
+    // The progress is noted once per second, so the number of transactions varies: an addition that ended must be whole.
+    expect(signal === 'SIGKILL' || status === 0, `${where} ${stderr}`).toBe(true)
     const rp = await openSet(folder)
     const changes = await rp.changes()
     if (changes.length > 0) {

@@ -8,7 +8,9 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'
 import { isReprise, type Reprise } from '../../src/index.ts'
+import { agent, tool } from '../../src/layers/agent/index.ts'
 import { job } from '../../src/layers/job/index.ts'
+import { migrations } from '../../src/layers/migrate/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { Child, definitions, newFolder, openStore, removeFolder, type Where } from '../crash/support.ts'
 import { entry, expected, show } from '../programs/crash-model.mjs'
@@ -241,6 +243,48 @@ describe.skipIf(reason)('a disk', () => {
     rmSync(join(disk, 'filler'))
     expect(await run.result()).toMatchObject({ status: 'completed', done: 20, failed: 0, retried: 0 })
     expect(await rp.sql('SELECT count(*) AS many, sum(n) AS sum FROM paid')).toEqual([{ many: 20, sum: 190 }])
+  })
+
+  it('that is full in a turn of an agent or in a migration: STORE_FULL, and the rest is done when it is resumed', async () => {
+    const rp = await engine(inStore)
+    let [calls, attempts] = [0, 0]
+    const note = tool({
+      kind: 'read-only',
+      run: () => {
+        calls += 1
+        if (calls === 1) fill(0)
+        return 'z'.repeat(500_000)
+      },
+    })
+    const bot = agent('bot', {
+      tools: { note },
+      model: ({ messages }) =>
+        messages.at(-1)!.role === 'tool'
+          ? { content: 'noted' }
+          : { content: '', requests: [{ tool: 'note', args: {} }] },
+    })
+    await expect(rp.open(bot, 'a').turn('note it')).rejects.toEqual(code('STORE_FULL'))
+    rmSync(join(disk, 'filler'))
+    expect(await rp.open(bot, 'a').resume()).toMatchObject({ turn: 1, status: 'completed', content: 'noted' })
+    expect(calls).toBe(2)
+    const schema = migrations('schema', {
+      steps: [
+        { id: '001-paid', sql: paid },
+        {
+          id: '002-fill',
+          retry: { attempts: 1 },
+          run: (step) => {
+            attempts += 1
+            if (attempts === 1) fill(0)
+            step.commit((sql) => sql.run('INSERT INTO paid VALUES (?, ?)', 1, 'z'.repeat(500_000)))
+          },
+        },
+      ],
+    })
+    await expect(rp.run(schema).result()).rejects.toEqual(code('STORE_FULL'))
+    rmSync(join(disk, 'filler'))
+    expect((await rp.run(schema).result()).applied).toMatchObject([{ id: '002-fill' }])
+    expect(await rp.sql('SELECT count(*) AS many FROM paid')).toEqual([{ many: 1 }])
   })
 
   it('that is full when a job is stopped: it ends after its grace, and the next run does the rest', async () => {

@@ -155,7 +155,7 @@ describe('damaged history on SQLite', () => {
     const other = join(at, 'other.db')
     copyFileSync(file, other)
     await using(`sqlite:${other}`, async (rp) => {
-      await rp.rollback({ timeline: 'notes/ann', seq: 10 })
+      await rp.rollback({ to: { timeline: 'notes/ann', seq: 10 } })
       const ann = await rp.open(notes, 'ann')
       for (let n = 10; n < count; n++) await ann.append({ type: 'wrote', text: `ann-also-${n}` })
       await ann.close()

@@ -157,7 +157,7 @@ it('a damaged neighbour keeps nobody from a rollback or a delete', async () => {
   const rp = await at()
   await (await rp.open(counter, 'a')).append({ type: 'add', by: 7 })
   await (await rp.open(counter, 'a')).close()
-  await rp.rollback({ timeline: 'counter/a', seq: 1 }, { takeover: true })
+  await rp.rollback({ to: { timeline: 'counter/a', seq: 1 }, takeover: true })
   expect((await rp.open(counter, 'a', { takeover: true })).state).toBe(5)
   await (await rp.open(counter, 'c')).close()
   await rp.delete('counter/c')

@@ -91,7 +91,7 @@ async function expectRepaired(place: Place & { readonly truth: unknown }, from: 
     await vi.waitFor(
       async () => {
         const log = await rp.log({ kind: 'repair' })
-        expect(log.some(({ what }) => what.includes('put right'))).toBe(true)
+        expect(log.some(({ what }) => what.includes('repaired'))).toBe(true)
       },
       { timeout: 120_000 },
     )
@@ -236,7 +236,7 @@ describe('a repair from elsewhere', () => {
     const run = (args: readonly string[]) => cli([...args, '--url', place.url], { cwd: place.folder })
     expect((await run(['verify'])).code).toBe(8)
     const repaired = await run(['verify', '--repair', '--from', `sqlite:${copy}`])
-    expect({ code: repaired.code, says: repaired.stdout.includes('put right') }).toEqual({ code: 0, says: true })
+    expect({ code: repaired.code, says: repaired.stdout.includes('repaired') }).toEqual({ code: 0, says: true })
     expect((await run(['verify'])).code).toBe(0)
   })
 })

@@ -35,6 +35,21 @@ export async function makeStore(): Promise<Buffer> {
   database.exec(
     'CREATE TABLE mine (id INTEGER PRIMARY KEY, name TEXT, extra TEXT DEFAULT 7); CREATE INDEX by_name ON mine (name)',
   )
+  // Applications wrote these: two wait, one cannot be carried out.
+  const request = database.prepare(
+    'INSERT INTO reprise_request (verb, target, id, data, key, sent_at, problem) VALUES (?, ?, ?, ?, ?, ?, ?)',
+  )
+  for (const [i, problem] of [null, null, 'its input is refused'].entries()) {
+    request.run(
+      'start',
+      'workflow/later',
+      `r${i}`,
+      JSON.stringify({ amount: 100 + i }),
+      `key-${i}`,
+      1_700_000_000_000,
+      problem,
+    )
+  }
   const insert = database.prepare('INSERT INTO mine (name) VALUES (?)')
   for (let i = 0; i < 60; i++) insert.run(`row ${i} ${'-'.repeat(i % 60)}`)
   database.exec('PRAGMA wal_checkpoint(TRUNCATE)')
@@ -74,13 +89,14 @@ async function everything(store: Store, names?: Iterable<string>): Promise<Map<s
   const told = new Map<string, string>()
   const ids = names ?? (await store.timelines({ limit: 10_000 })).map(({ timeline }) => timeline)
   for (const id of ids) {
-    if (id === 'cursors' || id === 'mine') continue
+    if (['cursors', 'requests', 'mine'].includes(id)) continue
     told.set(id, await told1(() => ofTimeline(store, id as TimelineId)))
   }
   told.set(
     'cursors',
     await told1(async () => (await store.cursors()).map(({ name, owner, position }) => [name, owner, position])),
   )
+  told.set('requests', await told1(async () => await store.requests!.list({ limit: 100 })))
   told.set(
     'mine',
     await told1(
@@ -146,7 +162,7 @@ async function verifyOnce(repair: boolean): Promise<Seen> {
   const words: string[] = []
   const tell = (timeline: string | null, where: string, what: string) => {
     if (timeline !== null) named.add(timeline)
-    for (const name of ['mine', 'cursors']) if (where.includes(name)) named.add(name)
+    for (const name of ['mine', 'cursors', 'requests']) if (where.includes(name)) named.add(name)
     // Its name is lost with a page of the list of tables, its rows are not (list-of-tables.test.ts).
     if (what.includes('found_at_page_')) named.add('mine')
     words.push(`${where}: ${what}`)

@@ -101,7 +101,7 @@ export async function write(rp: Reprise): Promise<void> {
   const fork = await rp.open(shelf, 'fork')
   for (let n = 41; n <= 50; n++) await fork.append(entry(n))
   await c.close()
-  await rp.rollback({ timeline: 'shelf/c', seq: 55 })
+  await rp.rollback({ to: { timeline: 'shelf/c', seq: 55 } })
   const again = await rp.open(shelf, 'c')
   for (let n = 56; n <= 63; n++) await again.append(entry(n))
   for (let i = 0; i < 5; i++) await rp.send('plain/a', 'note', { i, text: text(30) }, { key: `note-${i}` })

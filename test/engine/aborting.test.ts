@@ -2,6 +2,7 @@
 // (docs/decisions/handles.md). Each waits for something that never comes.
 
 import { expect, it } from 'vitest'
+import { open } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/engine/api/timeline-definition.ts'
 import { agent } from '../../src/layers/agent/index.ts'
@@ -219,3 +220,25 @@ onEveryStore(
   },
   ['memory'],
 )
+
+it('one signal serves 10,000 waits of every kind: Node.js warns of no leak', async () => {
+  const warnings: string[] = []
+  const hear = ({ name, message }: Error) => warnings.push(`${name}: ${message}`)
+  process.on('warning', hear)
+  const rp = await open('memory:')
+  const { signal } = new AbortController()
+  const gate = newGate()
+  const waiting = rp.run(workflow('waiting', async (ctx) => await ctx.signal<number>('go')))
+  const working = rp.run(job('working', { source: ['a'], each: () => gate.opened }))
+  const results = Array.from({ length: 10_000 }, (_, n) => (n % 2 === 0 ? waiting : working).result({ signal }))
+  await (await waiting).signal('go', 7)
+  gate.open()
+  expect(new Set((await Promise.all(results)).map((value) => (value === 7 ? 7 : 'report')))).toEqual(
+    new Set([7, 'report']),
+  )
+  // Warnings are emitted in the next tick.
+  await new Promise((resolve) => setImmediate(resolve))
+  await rp.close()
+  process.off('warning', hear)
+  expect(warnings).toEqual([])
+})

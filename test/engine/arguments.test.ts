@@ -36,7 +36,7 @@ describe('wrong arguments', () => {
       await (await rp.open(counter, 'x')).append(added(1))
       const expected = wrong(/where must be .*\{ timeline: "counter\/x", seq: 1 \}/)
       await expect(rp.fork(given(where), 'counter/y')).rejects.toEqual(expected)
-      await expect(rp.rollback(given(where))).rejects.toEqual(expected)
+      await expect(rp.rollback({ to: given(where) })).rejects.toEqual(expected)
       await expect(rp.savepoint(given(where))).rejects.toEqual(expected)
       await expect(rp.export(given(where), '/nowhere/file')).rejects.toEqual(expected)
       expect(await rp.head('counter/y')).toBeNull()

@@ -39,7 +39,7 @@ async function fill(url: string) {
   for (let n = 1; n <= 5; n++) await c.append({ type: 'added', by: n })
   await c.checkpoint()
   await c.close()
-  await rp.rollback({ timeline: 'counter/c', seq: 4 })
+  await rp.rollback({ to: { timeline: 'counter/c', seq: 4 } })
   await rp.fork({ timeline: 'counter/c', seq: 2 }, 'counter/fork')
   await (await rp.run(items)).result()
   await (await rp.run(reads)).result()

@@ -58,7 +58,7 @@ function shop() {
   const cancelled = async (rp: Reprise, id: string, options = {}) => {
     rp.work([buy])
     const run = await workflows(rp).of(buy).get(id)
-    await run.cancel('a trial', options)
+    await run.cancel({ reason: 'a trial', ...options })
     await run.result().catch(() => undefined)
     return await run.status()
   }
@@ -86,7 +86,7 @@ onEveryStore('a copy beside its original', (world) => {
     // Rolled back and completed copies do the same.
     await rp.import(await exported(rp, run.timeline), { as: 'workflow/buy/back' })
     const back = await workflows(rp).of(buy).get('back')
-    await back.rollback('charge')
+    await back.rollback({ to: 'charge' })
     await until(
       async () =>
         (await back.state()).generation === 1 && (await back.waitsFor()).some(({ kind }) => kind === 'signal'),
@@ -136,30 +136,30 @@ onEveryStore('a copy beside its original', (world) => {
     const copy = await rp.open(clerk, 'copy')
     // The first is known: its result is read.
     for (const n of [1, 2]) await copy.use('pay', { n })
-    expect(copy.planRollback(0)).toMatchObject({
+    expect(copy.planRollback({ to: 0 })).toMatchObject({
       compensate: [{ result: 'paid-2' }],
       inherited: [{ result: 'paid-1', inheritedFrom: 'agent/clerk/main' }],
     })
-    await copy.rollback(0)
+    await copy.rollback({ to: 0 })
     expect(refunds).toEqual(['paid-2'])
     // After a rollback, and of a fork of the copy, it is the original's all the same.
     const again = await rp.open(clerk, 'copy')
-    await again.rollbackTo(1)
+    await again.rollback({ to: { seq: 1 } })
     await again.close()
     const first = await rp.open(tally, 'x')
     await first.effects.run('charge', async () => 'paid', { reversal: 'compensate' })
     await first.close()
     await rp.import(await exported(rp, 'tally/x'), { as: 'tally/y' })
     const end = (await rp.head('tally/y'))!.seq
-    await rp.rollback({ timeline: 'tally/y', seq: end - 1 })
+    await rp.rollback({ to: { timeline: 'tally/y', seq: end - 1 } })
     await rp.fork({ timeline: 'tally/y~1', seq: end }, 'tally/z')
     const fork = await rp.open(tally, 'z')
     const refund = () => fork.effects.compensate('charge', async () => void refunds.push('charge'))
     await expect(refund()).rejects.toEqual(code('INHERITED'))
     const plan = await rp.planRollback('tally/z', { seq: 1 })
     expect(plan.undone.effects).toMatchObject({ compensate: [], inherited: [{ inheritedFrom: 'tally/x' }] })
-    await expect(main.rollback(0)).rejects.toEqual(code('CONSUMED'))
-    await main.rollback(0, { consumed: 'force' })
+    await expect(main.rollback({ to: 0 })).rejects.toEqual(code('CONSUMED'))
+    await main.rollback({ to: 0, consumed: 'force' })
     expect(refunds).toEqual(['paid-2', 'paid-1'])
   })
 

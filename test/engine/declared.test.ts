@@ -123,7 +123,7 @@ onEveryStore('a stored policy', (world) => {
     await tick(await w.engine(), { checkpoints: 5 }, 8)
     const rp = await w.engine()
     hostOf(rp).register('counter/', counter({ checkpoints: 5 }).fold as never)
-    await rp.rollback({ timeline: 'counter/x', seq: 4 })
+    await rp.rollback({ to: { timeline: 'counter/x', seq: 4 } })
     await rp.fork({ timeline: 'counter/x', seq: 3 }, 'fork')
     const nobody = await w.engine()
     await nobody.collect()

@@ -24,8 +24,8 @@ it('instances of classes, Errors, Dates and lists are refused as entries', async
   }
   expect(handle.state.list).toEqual([])
   await handle.append(Object.assign(Object.create(null), { type: 'bare' }))
-  await handle.append({ type: 'plain' }, null as never)
-  expect(handle.state.list).toHaveLength(2)
+  await expect(handle.append({ type: 'plain' }, null as never)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  expect(handle.state.list).toHaveLength(1)
   await rp.close()
 })
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { isRedacted } from '../../src/core/history/redacted.ts'
+import { isRedacted } from '../../src/core/history/redacted-run.ts'
 import { describes, type Model } from '../../src/engine/model/model.ts'
 import { type Options, open, timeline } from '../../src/index.ts'
 import { aggregate } from '../../src/layers/events/index.ts'
@@ -62,7 +62,7 @@ async function inFiles(url: string, folder: string, options: Options): Promise<v
   await ann.checkpoint()
   await ann.close()
   await hostOf(rp).forkTimeline({ timeline: 'notes/ann', seq: 7 }, 'notes/fork')
-  await rp.rollback({ timeline: 'notes/ann', seq: 8 })
+  await rp.rollback({ to: { timeline: 'notes/ann', seq: 8 } })
   const before = await rp.head('notes/ann')
   expect(filesWith(folder, 'ann-secret')).not.toEqual([])
 
@@ -169,7 +169,7 @@ onEveryStore('erasing entries', (world) => {
     expect(fork.state).toEqual({ texts: ['text-1'], gone: ['wrote@2'] })
     await Promise.all([ann.close(), fork.close()])
     expect(await again(rp)).toBe(4)
-    await rp.rollback({ timeline: 'notes/ann', seq: 4 })
+    await rp.rollback({ to: { timeline: 'notes/ann', seq: 4 } })
     expect((await rp.open(notes, 'ann')).state.texts).toEqual(['text-1'])
     expect((await rp.drill()).ok).toBe(true)
   })

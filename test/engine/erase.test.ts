@@ -60,7 +60,7 @@ async function fill(options: Options, url: string, folder: string): Promise<void
   await ann.close()
   await rp.send('notes/ann', 'note', { text: 'ann-secret-mail' }, { key: 'm1' })
   await hostOf(rp).forkTimeline({ timeline: 'notes/ann', seq: 4 }, 'notes/fork')
-  await rp.rollback({ timeline: 'notes/ann', seq: 5 })
+  await rp.rollback({ to: { timeline: 'notes/ann', seq: 5 } })
   expect(filesWith(folder, 'ann-secret')).not.toEqual([])
   const plan = await rp.erase('notes/ann', { forks: true, dryRun: true })
   expect(plan.timelines.map((each) => each.timeline).sort()).toEqual(['notes/ann', 'notes/ann~1', 'notes/fork'])

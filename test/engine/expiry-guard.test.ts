@@ -1,4 +1,5 @@
-// A6.5: an expiry, a collection or a delete removes only the timeline that it looked at. Between its look and its forget, other
+// A6.5: an expiry, a collection or a delete removes only the timeline that it looked at, and a trim, a mark and a savepoint
+// change only that one. Between its look and its forget, other
 // processes append, restart, end again, write mail, or delete and create the id anew; what they were told to be stored stays.
 // Each test is run a second time with a store that guards a forget by the head of that moment: there it must lose the timeline.
 
@@ -19,25 +20,36 @@ import { onEveryStore, type World } from '../support/worlds.ts'
 
 type Between = (commits: readonly Commit[]) => Promise<void>
 
-/** Calls `between` before the first forget reaches the store: whoever forgets has looked before. */
-function interrupted(store: Store, between: Between, isWeak: boolean): Store {
+/** Calls `between` before the first such commit reaches the store: its process has looked before. */
+function interrupted(
+  store: Store,
+  between: Between,
+  isWeak: boolean,
+  isGuarded: (commit: Commit) => boolean = isForget,
+  outcomes: Outcome[] = [],
+): Store {
   let isOver = false
   return forwardStore(store, {
     async commit(commits) {
-      if (!isOver && commits.some(({ forget }) => forget)) {
+      const isIt = commits.some(isGuarded)
+      if (isIt && !isOver) {
         isOver = true
         await between(commits)
       }
-      return await store.commit(isWeak ? await asFound(store, commits) : commits)
+      const made = await store.commit(isWeak ? await asFound(store, commits, isGuarded) : commits)
+      if (isIt) outcomes.push(...made)
+      return made
     },
   })
 }
 
-/** The planted bug: whatever is there under that name now goes. */
-async function asFound(store: Store, commits: readonly Commit[]): Promise<Commit[]> {
+const isForget = ({ forget }: Commit) => Boolean(forget)
+
+/** The planted bug: the guard is that of the timeline that has the name now. */
+async function asFound(store: Store, commits: readonly Commit[], isGuarded = isForget): Promise<Commit[]> {
   return await Promise.all(
     commits.map(async (commit) => {
-      if (!commit.forget) return commit
+      if (!isGuarded(commit)) return commit
       const [head] = await store.head([commit.guard!.timeline])
       const { unlessMail: _, ...rest } = commit
       return head ? { ...rest, guard: guardOf(head) } : commit
@@ -167,8 +179,8 @@ onEveryStore('what was acknowledged since the look', (world) => {
     let forgets = 0
     const losing = forwardStore(store, {
       async commit(commits): Promise<Outcome[]> {
-        const isForget = commits.some(({ forget }) => forget)
-        if (!isForget || ++forgets > 1) return await store.commit(isWeak ? await asFound(store, commits) : commits)
+        if (!commits.some(isForget) || ++forgets > 1)
+          return await store.commit(isWeak ? await asFound(store, commits) : commits)
         await store.commit(commits)
         await append(500)
         throw new RepriseError('STORE_IO', 'the answer was lost', {})
@@ -180,6 +192,111 @@ onEveryStore('what was acknowledged since the look', (world) => {
     if (isWeak) return expect(await rp.head('log/a')).toBeNull()
     expect((await rp.head('log/a'))!.life).toBe(2)
     expect((await rp.open(log, 'a')).state.total).toBe(500)
+  })
+})
+
+/** The same timeline for the process that writes it: history stays until the other process trims it. */
+const whole = timeline('log', {
+  initial: () => ({ total: 0 }),
+  apply: (state: { total: number }, entry: { type: 'added'; by: number }) => ({ total: state.total + entry.by }),
+})
+interface OpenLog {
+  append(entry: { readonly type: 'added'; readonly by: number }): Promise<unknown>
+  close(): Promise<void>
+}
+
+onEveryStore('changes beside the owner', (world) => {
+  const weak = [
+    [false, 'is refused'],
+    [true, 'reaches it with the planted bug'],
+  ] as const
+  const add = async (rp: Reprise, ...amounts: readonly number[]) => {
+    const open = await rp.open(whole, 'a')
+    for (const by of amounts) await open.append({ type: 'added', by })
+    await open.close()
+  }
+
+  /** A timeline with two checkpoints, at 3 and 4, and a second process, which the first one interrupts before such a commit. */
+  async function begin(
+    isGuarded: (commit: Commit) => boolean,
+    between: (rp: Reprise, open: OpenLog) => Promise<void>,
+    isWeak = false,
+  ) {
+    const at = await world()
+    const rp = await at.engine()
+    const open = await rp.open(whole, 'a')
+    for (let n = 0; n < 3; n++) await open.append({ type: 'added', by: 1 })
+    await open.checkpoint()
+    await open.append({ type: 'added', by: 1 })
+    await open.checkpoint()
+    const [{ id } = { id: '' }] = await rp.checkpoints('log/a')
+    const outcomes: Outcome[] = []
+    const store = interrupted(await at.store(), () => between(rp, open), isWeak, isGuarded, outcomes)
+    const other = await at.engine({ ports: { store } })
+    // A process knows the definitions that it has used.
+    await (await other.open(log, 'known')).close()
+    return { rp, other, id, outcomes }
+  }
+  const isSavepoint = ({ publish, marks }: Commit) => Boolean(publish ?? marks)
+  const makeAgain = async (rp: Reprise, open: OpenLog) => {
+    await open.close()
+    await rp.delete('log/a')
+    await add(rp, 100, 200, 300, 400)
+  }
+  const rollBack = async (rp: Reprise, open: OpenLog) => {
+    await open.close()
+    await rp.rollback({ to: { timeline: 'log/a', seq: 1 } })
+    await add(rp, 100, 200, 300)
+  }
+
+  it.each([
+    ['made again', makeAgain, 1000, false],
+    ['made again', makeAgain, 1000, true],
+    ['rolled back', rollBack, 601, false],
+    ['rolled back', rollBack, 601, true],
+  ] as const)('A6.5: a trim of a timeline that was %s since the look is refused', async (_, between, total, isWeak) => {
+    const { rp, other, outcomes } = await begin(({ trim }) => trim !== undefined, between, isWeak)
+    await other.collect()
+    // With the planted bug only the checkpoints that the trim rests on, which are gone, hold it back.
+    expect(outcomes).toMatchObject([{ ok: false, code: isWeak ? 'PINNED' : 'FENCED' }])
+    expect((await rp.open(whole, 'a')).state.total).toBe(total)
+    expect(await rp.verify()).toMatchObject({ ok: true })
+  })
+
+  it('A6.5: a trim of a timeline that grew since the look removes only what was looked at', async () => {
+    const { rp, other, outcomes } = await begin(
+      ({ trim }) => trim !== undefined,
+      async (_, open) => {
+        await open.append({ type: 'added', by: 100 })
+        await open.close()
+      },
+    )
+    await other.collect()
+    expect(outcomes).toMatchObject([{ ok: true }])
+    expect(await rp.head('log/a')).toMatchObject({ seq: 5, floor: 3 })
+    expect((await rp.open(whole, 'a')).state.total).toBe(104)
+    expect(await rp.verify()).toMatchObject({ ok: true })
+  })
+
+  it.each(weak)('A6.5: a mark on a checkpoint of the life before (weak guard: %s) %s', async (isWeak) => {
+    const { rp, other, id, outcomes } = await begin(({ marks }) => marks !== undefined, makeAgain, isWeak)
+    const marked = other.markCheckpoint('log/a', id, { why: 'written by a faulty import', by: 'ann' })
+    if (isWeak) return await expect(marked).resolves.toBeUndefined()
+    await expect(marked).rejects.toMatchObject({ code: 'NOT_FOUND' })
+    expect(outcomes).toMatchObject([{ ok: false, code: 'FENCED' }])
+    expect((await rp.open(whole, 'a')).state.total).toBe(1000)
+  })
+
+  it.each(weak)('A6.5: a savepoint of the life before (weak guard: %s) %s', async (isWeak) => {
+    const { rp, other } = await begin(isSavepoint, makeAgain, isWeak)
+    const saved = other.savepoint({ timeline: 'log/a', seq: 3 }, { label: 'old' })
+    if (isWeak) {
+      await saved
+      return expect(await rp.checkpoints('log/a')).toMatchObject([{ label: 'old' }])
+    }
+    await expect(saved).rejects.toMatchObject({ code: 'FENCED' })
+    expect(await rp.checkpoints('log/a')).toEqual([])
+    expect((await rp.open(whole, 'a')).state.total).toBe(1000)
   })
 })
 

@@ -146,7 +146,7 @@ onEveryStore('forks with edits', (world) => {
       [{ unset: ['first'] }, 'INVALID_ARGUMENT', /fork before it/],
       [{ set: { first: 1 }, unset: ['first'] }, 'INVALID_ARGUMENT', /both set and unset/],
       [{ set: [1] as never }, 'INVALID_ARGUMENT', /set must be an object/],
-      [{ sets: {} } as never, 'INVALID_ARGUMENT', /there is no option sets/],
+      [{ sets: {} } as never, 'INVALID_ARGUMENT', /unknown option sets/],
       [{ set: { total: 1 } }, 'INVALID_ARGUMENT', /take no edits; fork it, then act on the fork/, 'counter/x'],
     ]
     for (const [options, code, words, id = timeline] of asks) {
@@ -216,9 +216,11 @@ onEveryStore('forks with edits', (world) => {
     expect([session.data.order, session.state.plan]).toEqual(['first', ['ask', 'pay']])
     const no = (options: Parameters<Reprise['fork']>[2]) => rp.fork(where, 'agent/desk/no', options)
     await expect(no({ set: { messages: [] } })).rejects.toEqual(
-      refused('INVALID_ARGUMENT', /name data, data.FIELD or plan/),
+      refused('INVALID_ARGUMENT', /use data, data.FIELD or plan/),
     )
-    await expect(no({ set: { 'data.tries.a': 2 } })).rejects.toEqual(refused('INVALID_ARGUMENT', /no object or list/))
+    await expect(no({ set: { 'data.tries.a': 2 } })).rejects.toEqual(
+      refused('INVALID_ARGUMENT', /neither an object nor a list/),
+    )
     await expect(no({ set: { 'data.order': 'bad' } })).rejects.toEqual(refused('INVALID_STATE', /not valid/))
 
     const weights = save<{ step: number; at: Date }>('weights', { keep: 2, valid: ({ step }) => step >= 0 })

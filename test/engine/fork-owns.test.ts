@@ -35,7 +35,7 @@ onEveryStore('forks and effects', (world) => {
     expect(plan.undone.effects.inherited).toMatchObject([{ id: 'charge', inheritedFrom: 'counter/x' }])
     await expect(y.effects.compensate('charge', () => undefined)).rejects.toEqual(code('INHERITED'))
     await y.close()
-    const { effects } = await rp.rollback({ timeline: 'counter/y', seq: 0 })
+    const { effects } = await rp.rollback({ to: { timeline: 'counter/y', seq: 0 } })
     expect([ids(effects.compensate), ids(effects.inherited)]).toEqual([['ship'], ['charge']])
     expect((await rp.effectsOf('counter/x'))[0]!.state).toBe('done')
   })
@@ -64,7 +64,7 @@ onEveryStore('forks and effects', (world) => {
     expect(undone).toHaveLength(1)
     await Promise.all([y.close(), z.close()])
     const loser = winner === 'counter/y' ? 'counter/z' : 'counter/y'
-    await expect(rp.rollback({ timeline: loser, seq: 0 }, { undo: 'inherited' })).rejects.toEqual(
+    await expect(rp.rollback({ to: { timeline: loser, seq: 0 }, undo: 'inherited' })).rejects.toEqual(
       code('ALREADY_UNDONE'),
     )
   })
@@ -76,12 +76,12 @@ onEveryStore('forks and effects', (world) => {
     await rp.fork(x.coordinate, 'y')
     const other = await w.engine()
     other.declare({ kind: 'counter', name: null, scope: 'counter/', fold: counter.fold, policy: 'declared' } as never)
-    await expect(other.rollback({ timeline: 'counter/y', seq: 0 }, { undo: 'inherited', wait: 0 })).rejects.toEqual(
+    await expect(other.rollback({ to: { timeline: 'counter/y', seq: 0 }, undo: 'inherited', wait: 0 })).rejects.toEqual(
       code('OWNED'),
     )
     expect((await rp.effectsOf('counter/x'))[0]!.state).toBe('done')
     await x.close()
-    const { effects } = await other.rollback({ timeline: 'counter/y', seq: 0 }, { undo: 'inherited' })
+    const { effects } = await other.rollback({ to: { timeline: 'counter/y', seq: 0 }, undo: 'inherited' })
     expect(effects.compensate).toMatchObject([{ id: 'charge', inheritedFrom: 'counter/x' }])
     expect((await rp.effectsOf('counter/x'))[0]).toMatchObject({ outcome: 'compensated', by: 'counter/y' })
   })
@@ -118,10 +118,10 @@ onEveryStore('forks and effects', (world) => {
     const rp = await (await world()).engine()
     const x = await charged(rp)
     await rp.fork(x.coordinate, 'y')
-    await rp.rollback({ timeline: 'counter/y', seq: 0 })
+    await rp.rollback({ to: { timeline: 'counter/y', seq: 0 } })
     const y = await charged(rp, 'y')
     await y.close()
-    const { effects } = await rp.rollback({ timeline: 'counter/y', seq: 0 })
+    const { effects } = await rp.rollback({ to: { timeline: 'counter/y', seq: 0 } })
     expect([ids(effects.compensate), ids(effects.inherited)]).toEqual([['charge'], []])
   })
 })
@@ -163,13 +163,13 @@ onEveryStore('forks of sessions', (world) => {
     const trial = await rp.open(clerk, 'trial')
     await trial.use('pay', { n: 1 })
     await trial.use('pay', { n: 2 })
-    expect(trial.planRollback(0)).toMatchObject({
+    expect(trial.planRollback({ to: 0 })).toMatchObject({
       compensate: [{ tool: 'pay', args: { n: 2 } }],
       inherited: [{ tool: 'pay', args: { n: 1 }, inheritedFrom: 'agent/clerk/main' }],
     })
-    await trial.rollback(0)
+    await trial.rollback({ to: 0 })
     expect(refunds.map(({ id }) => id)).toEqual(['c1'])
-    await main.rollback(0, { consumed: 'force' })
+    await main.rollback({ to: 0, consumed: 'force' })
     expect(refunds.map(({ id }) => id)).toEqual(['c1', 'c0'])
   })
 
@@ -183,9 +183,9 @@ onEveryStore('forks of sessions', (world) => {
       const { seq } = main.coordinate
       await main.use('pay', { n: 1 })
       expect(main.coordinate.seq).toBe(seq + 4)
-      await main.rollbackTo(seq + at)
+      await main.rollback({ to: { seq: seq + at } })
       expect(refunds).toEqual([])
-      await main.rollback(0, { consumed: 'force' })
+      await main.rollback({ to: 0, consumed: 'force' })
       expect(refunds.map(({ id }) => id)).toEqual(['c0'])
     },
   )
@@ -199,11 +199,11 @@ onEveryStore('forks of sessions', (world) => {
     await main.fork('one')
     await main.fork('two')
     const [one, two] = [await rp.open(clerk, 'one'), await rp.open(clerk, 'two')]
-    await one.rollback(0, { undo: 'inherited' })
+    await one.rollback({ to: 0, undo: 'inherited' })
     expect(refunds.map(({ id }) => id)).toEqual(['c0'])
-    await expect(two.rollback(0, { undo: 'inherited' })).rejects.toEqual(code('ALREADY_UNDONE'))
-    await main.rollback(0, { consumed: 'force' })
-    await two.rollback(0)
+    await expect(two.rollback({ to: 0, undo: 'inherited' })).rejects.toEqual(code('ALREADY_UNDONE'))
+    await main.rollback({ to: 0, consumed: 'force' })
+    await two.rollback({ to: 0 })
     expect(refunds).toHaveLength(1)
   })
 
@@ -218,10 +218,13 @@ onEveryStore('forks of sessions', (world) => {
     await Promise.all([main.close(), branch.close()])
     await mergeBranch(rp, clerk, 'main', 'branch')
     const [merged, left] = [await rp.open(clerk, 'main'), await rp.open(clerk, 'branch')]
-    expect(left.planRollback(0)).toMatchObject({ compensate: [], inherited: [{ inheritedFrom: 'agent/clerk/main' }] })
-    await left.rollback(0)
+    expect(left.planRollback({ to: 0 })).toMatchObject({
+      compensate: [],
+      inherited: [{ inheritedFrom: 'agent/clerk/main' }],
+    })
+    await left.rollback({ to: 0 })
     expect(refunds).toEqual([])
-    await merged.rollback(0, { consumed: 'force' })
+    await merged.rollback({ to: 0, consumed: 'force' })
     expect(refunds).toHaveLength(1)
   })
 })
@@ -246,7 +249,8 @@ async function play(w: World, acts: readonly Act[], planted: ReadonlySet<string>
       as(session.timeline)
       const { seq } = session.coordinate
       await session
-        .rollbackTo(Math.min(seq, 1 + (to % seq)), {
+        .rollback({
+          to: { seq: Math.min(seq, 1 + (to % seq)) },
           consumed: 'force',
           ...(to % 5 === 0 && { undo: 'inherited' as const }),
         })

@@ -72,7 +72,7 @@ it.each(lives)(
         const seq = 1 + below(has.length - 1)
         // Whoever knows the definition has opened it.
         await (await rp.open(notes, name)).close()
-        await rp.rollback({ timeline: `notes/${name}`, seq }, { consumed: 'force' })
+        await rp.rollback({ to: { timeline: `notes/${name}`, seq }, consumed: 'force' })
         has.length = seq
       } else if (dice === 9) {
         await rp.close()

@@ -125,7 +125,7 @@ describe('A8.3: history in a colder place', () => {
     await rp.collect({ graceMs: -60_000 })
     expect(await readAll(rp, 'counter/b')).toEqual(upTo(18))
     expect((await rp.verify()).faults).toEqual([])
-    await rp.rollback({ timeline: 'counter/b', seq: 9 })
+    await rp.rollback({ to: { timeline: 'counter/b', seq: 9 } })
     const back = await rp.open(counter, 'b')
     expect(back.state).toEqual({ total: sum(9), count: 9 })
     await back.close()

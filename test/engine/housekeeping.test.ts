@@ -92,7 +92,7 @@ onEveryStore('housekeeping', (world) => {
     for (let n = 0; n < 4; n++) await open.append({ type: 'added', by: 1 })
     await open.checkpoint()
     await open.close()
-    await engine.rollback({ timeline: 'counter/a', seq: 2 })
+    await engine.rollback({ to: { timeline: 'counter/a', seq: 2 } })
     const left = await engine.open(counter, 'b')
     await left.append({ type: 'added', by: 1 })
     await left.checkpoint()
@@ -152,7 +152,7 @@ onEveryStore('expiry of forks', (world) => {
     await old.append({ type: 'added', by: 9 })
     await old.close()
     // Its own branch, and what was there before: neither is a fork of it.
-    await engine.rollback({ timeline: 'log/old', seq: 3 })
+    await engine.rollback({ to: { timeline: 'log/old', seq: 3 } })
     await engine.savepoint({ timeline: 'log/pinned', seq: 3 })
     const busy = await engine.open(log('50ms'), 'busy')
     await pause(150)

@@ -82,7 +82,7 @@ onEveryStore('a policy', (world) => {
     const rows = await rp.open(table<number>('row'))
     for (let n = 0; n < 4; n++) await rows.set(`k${n}`, n)
     await rows.close()
-    await rp.rollback({ timeline: 'table/row', seq: 2 })
+    await rp.rollback({ to: { timeline: 'table/row', seq: 2 } })
     await rp.fork({ timeline: 'table/row', seq: 1 }, 'table/row/fork')
     await rp.fork({ timeline: 'table/row', seq: 1 }, 'table/rows')
     await rp.open(short, 'x')
@@ -154,7 +154,7 @@ onEveryStore('events', (world) => {
       await one.do('add', { by })
       await one.close()
     }
-    await rp.rollback({ timeline: 'events/account/x', seq: 1 })
+    await rp.rollback({ to: { timeline: 'events/account/x', seq: 1 } })
     const totals = projection('totals', {
       from: [account],
       initial: () => ({ total: 0 }),
@@ -178,7 +178,7 @@ onEveryStore('events', (world) => {
     await write('log', 'a-b')
     await write('log', 'a~7')
     await write('logs', 'a')
-    await rp.rollback({ timeline: 'log/a', seq: 1 })
+    await rp.rollback({ to: { timeline: 'log/a', seq: 1 } })
     const of = async (name: string, from: string): Promise<string[]> => {
       const seen: string[] = []
       const reader = consumer(name, {

@@ -3,8 +3,9 @@
 // copy of a store and an import under another id live beside the original: all their keys are others.
 
 import { join } from 'node:path'
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { open } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { pipeline, type Source, sendSink } from '../../src/layers/pipeline/index.ts'
@@ -162,7 +163,7 @@ onEveryStore('keys of every model', (world) => {
     const rp = await w.engine(namespaced('red'))
     await (await rp.open(counter, 'x')).append(added(1))
     await all.chargeTimeline(rp)
-    await rp.rollback({ timeline: 'counter/x', seq: 1 })
+    await rp.rollback({ to: { timeline: 'counter/x', seq: 1 } })
     const [backup, file] = [newFile(), newFile()]
     await rp.backup(backup)
     await rp.export({ timeline: 'counter/x', seq: (await rp.head('counter/x'))!.seq }, file)
@@ -176,7 +177,7 @@ onEveryStore('keys of every model', (world) => {
     expect(keysOf(bank, ['effect'])).toEqual([['effect', 2]])
     // The next rollback is another branch in each place, and the same one where the archives came along.
     for (const other of [rp, restored, moved]) {
-      await other.rollback({ timeline: 'counter/x', seq: 1 })
+      await other.rollback({ to: { timeline: 'counter/x', seq: 1 } })
       await all.chargeTimeline(other)
     }
     expect(keysOf(bank, ['effect'])).toEqual([['effect', 3]])
@@ -205,16 +206,55 @@ onEveryStore('keys of every model', (world) => {
     // The copy is exported and moved in its turn: it stays the one that it is.
     const again = await (await world()).engine(namespaced('blue'))
     const file = newFile()
-    await here.import(moved.get('workflow/order/x')!, { as: 'workflow/order/z' })
-    await here.export({ timeline: 'workflow/order/z', seq: (await here.head('workflow/order/z'))!.seq }, file)
+    // No worker takes the copy before it is exported: it would have drawn by then, and would have other entries.
+    await here.close()
+    const still = await w.engine(namespaced('red'))
+    await still.import(moved.get('workflow/order/x')!, { as: 'workflow/order/z' })
+    await still.export({ timeline: 'workflow/order/z', seq: (await still.head('workflow/order/z'))!.seq }, file)
     await again.import(file)
     const charged = bank.calls.length
-    const drawn = await Promise.all([here, again].map((rp) => all.signalled(rp, 'z')))
-    for (const id of ['x', 'y']) drawn.push(await (await here.run(all.order, { cents: 5 }, { id })).result())
+    const drawn = await Promise.all([still, again].map((rp) => all.signalled(rp, 'z')))
+    for (const id of ['x', 'y']) drawn.push(await (await still.run(all.order, { cents: 5 }, { id })).result())
     const [first, second] = bank.calls.slice(charged)
     expect(second!.key).toBe(first!.key)
     expect(keysOf(bank, ['step'])).toEqual([['step', 3]])
     // Copies draw random values of their own.
     expect(new Set(drawn).size).toBe(drawn.length)
+  })
+})
+
+describe('keys in a set of shards', () => {
+  it('stay where timelines move to a shard that is added, and no two timelines of any shard share one', async () => {
+    const [bank, till] = [new OutsideLedger(), new OutsideLedger()]
+    const all = shop(bank)
+    const urls = ['a', 'b', 'c'].map((name) => `sqlite:${join(folder, `${name}.db`)}`)
+    const ids = Array.from({ length: 24 }, (_, n) => `n${n}`)
+    const chargeAll = async (rp: Reprise) => {
+      await all.charge(rp)
+      for (const id of ids) {
+        const handle = await rp.open(counter, id)
+        await handle.effects.run('charge', ({ key }) => till.receive(key, id), { input: { cents: 5 } })
+        await handle.close()
+      }
+    }
+    const two = await open({ shards: urls.slice(0, 2), housekeeping: false })
+    await all.begin(two)
+    for (const id of ids) await (await two.open(counter, id)).close()
+    const file = newFile()
+    await two.backup(file)
+    const { moved } = await two.addShard(urls[2]!, { wait: 0 })
+    expect(moved).toBeGreaterThan(0)
+    await two.close()
+    const three = await open({ shards: urls, housekeeping: false })
+    await chargeAll(three)
+    await three.close()
+    // The same store as it was before: a single database takes its place.
+    const one = await open(`sqlite:${join(folder, 'one.db')}`, { housekeeping: false })
+    await one.restore(file)
+    await chargeAll(one)
+    await one.close()
+    expect(keysOf(bank)).toEqual(each(1))
+    expect([till.confused, new Set(till.calls.map(({ key }) => key)).size]).toEqual([[], ids.length])
+    expect(till.calls).toHaveLength(2 * ids.length)
   })
 })

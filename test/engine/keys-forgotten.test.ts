@@ -36,7 +36,7 @@ onEveryStore('dedupe keys', (world) => {
     expect((await next.drill()).results.every(({ ok }) => ok)).toBe(true)
     await again.close()
     // Back before anything was forgotten, all of them are known again.
-    await next.rollback({ timeline: 'log/a', seq: 20 })
+    await next.rollback({ to: { timeline: 'log/a', seq: 20 } })
     const back = await next.open(make({ last: 20 }), 'a')
     for (let n = 0; n < 20; n++) await back.append({ type: 'added' }, { key: `k${n}` })
     expect(back.state.total).toBe(20)

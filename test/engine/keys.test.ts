@@ -153,7 +153,7 @@ it('forks and rollbacks have keys of their own, one after the other', async () =
   await charge('x', 'first')
   await charge('y', 'fork')
   for (const mark of ['second', 'third']) {
-    await rp.rollback({ timeline: 'counter/x', seq: 1 })
+    await rp.rollback({ to: { timeline: 'counter/x', seq: 1 } })
     await charge('x', mark)
   }
   expect(bank.done).toHaveLength(4)

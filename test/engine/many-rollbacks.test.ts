@@ -19,7 +19,7 @@ onEveryStore('many rollbacks of one timeline', (world) => {
       const handle = await rp.open(counter, 'a')
       await handle.append(added(10))
       await handle.close()
-      await rp.rollback({ timeline: 'counter/a', seq: 1 })
+      await rp.rollback({ to: { timeline: 'counter/a', seq: 1 } })
     }
     const handle = await rp.open(counter, 'a')
     expect(handle.state.total).toBe(1)
@@ -35,7 +35,7 @@ onEveryStore('many rollbacks of one timeline', (world) => {
       const handle = await rp.open(counter, 'a')
       await handle.append([added(1), added(100)])
       await handle.close()
-      await rp.rollback({ timeline: 'counter/a', seq: n + 1 })
+      await rp.rollback({ to: { timeline: 'counter/a', seq: n + 1 } })
     }
     const handle = await rp.open(counter, 'a')
     expect(handle.state.total).toBe(rounds)

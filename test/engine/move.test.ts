@@ -11,7 +11,7 @@ import { sha256 } from '../../src/engine/base/platform.ts'
 import { describes } from '../../src/engine/model/model.ts'
 import { timeline } from '../../src/index.ts'
 import { agent } from '../../src/layers/agent/index.ts'
-import { aggregate } from '../../src/layers/events/index.ts'
+import { aggregate, commandTo, sendCommand } from '../../src/layers/events/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { save } from '../../src/layers/save/index.ts'
@@ -349,6 +349,122 @@ describe('a move', () => {
     await expect(rp.import(join(folder, 'y.reprise'), { as: 'counter/x' })).rejects.toThrow()
     expect((await rp.head('counter/x'))!.status).toBe('moved')
     expect((await rp.verify()).faults).toEqual([])
+  })
+
+  it.each([
+    ['sqlite', 'postgres', false],
+    ['postgres', 'sqlite', false],
+    ['sqlite', 'postgres', true],
+  ] as const)('away and back, from %s to %s (by a file: %s), unread mail stays unread', async (from, to, byFile) => {
+    const box = workflow('box', async (ctx) => {
+      const got: unknown[] = []
+      while (got.at(-1) !== 'end') got.push(await ctx.signal('next'))
+      return got
+    })
+    const id = 'workflow/box/b'
+    let files = 0
+    const go = async (source: Reprise, target: Reprise) => {
+      for (const rp of [source, target]) rp.declare(workflowKind)
+      const file = join(folder, `${files++}.reprise`)
+      await source.move(id, byFile ? file : target)
+      if (byFile) await target.import(file)
+    }
+    const signal = (rp: Reprise, value: unknown) => rp.send(id, 'signal', { name: 'next', value })
+    const [rp, target] = [await engineAt(from), await engineAt(to)]
+    await (await rp.run(box, { id: 'b', here: false })).started()
+    for (const value of [1, 2]) await signal(rp, value)
+    await go(rp, target)
+    expect((await target.head(id))!.mail).toBe(2)
+    await go(target, rp)
+    expect((await rp.head(id))!.mail).toBe(2)
+    await go(rp, target)
+    target.work([box])
+    await until(async () => (await target.head(id))!.mail === 0)
+    await target.close()
+    // Sent to the old place, and to the new one: both are unread when it returns; messages that were read there are not.
+    await signal(rp, 'late')
+    const again = await engineAt(to)
+    await signal(again, 3)
+    await go(again, rp)
+    expect((await rp.head(id))!.mail).toBe(2)
+    await signal(rp, 'end')
+    rp.work([box])
+    await until(async () => (await rp.head(id))!.status === 'completed')
+    expect(await (await rp.run(box, { id: 'b' })).result()).toEqual([1, 2, 'late', 3, 'end'])
+  })
+
+  it('keeps commands that are sent to the old place, and a second move takes them along', async () => {
+    const rp = await engineAt('sqlite')
+    await (await rp.open(account, 'ann')).do('deposit', { amount: 1 })
+    rp.work([account])
+    const problems: unknown[] = []
+    rp.events.on('problem', ({ error }) => problems.push(error))
+    const target = await engineAt('postgres')
+    await rp.move('events/account/ann', target)
+    const marked = (await rp.head('events/account/ann'))!
+    await sendCommand(rp, commandTo(account, 'ann', 'deposit', { amount: 2 }))
+    // A command to another one is executed by the same worker, after the moved one was found due, or not.
+    await sendCommand(rp, commandTo(account, 'bob', 'deposit', { amount: 3 }))
+    await until(async () => (await rp.head('events/account/bob'))?.seq === 1)
+    expect(await rp.head('events/account/ann')).toMatchObject({ status: 'moved', queue: null, epoch: marked.epoch })
+    expect(problems).toEqual([])
+    await rp.move('events/account/ann', target)
+    target.work([account])
+    const there = await target.open(account, 'ann')
+    await there.do('deposit', { amount: 4 })
+    await until(() => there.state.balance === 7)
+    await there.close()
+    // The old place keeps the command for a return, and carries it once: also if its id is forgotten where it was executed.
+    await until(async () => (await target.head('events/account/ann'))!.mail === 0)
+    await target.close()
+    const later = await engineAt('postgres')
+    await hostOf(later).kernel.store.upkeep.tidy(Date.now() + 60_000)
+    await rp.move('events/account/ann', later)
+    expect((await later.head('events/account/ann'))!.mail).toBe(0)
+  })
+
+  it.each([
+    ['a store', 'done'],
+    ['a file', 'unknown'],
+  ])('to %s is known to a restored backup: the timeline is not revived there (arrival %s)', async (where, arrival) => {
+    const [rp, target] = [await engineAt('sqlite'), await engineAt('postgres')]
+    await (await rp.open(account, 'ann')).do('deposit', { amount: 1 })
+    const id = 'events/account/ann'
+    await sendCommand(rp, commandTo(account, 'ann', 'deposit', { amount: 2 }))
+    const file = join(folder, 'away.reprise')
+    await rp.move(id, arrival === 'done' ? target : file)
+    await sendCommand(rp, commandTo(account, 'ann', 'deposit', { amount: 4 }))
+    await rp.backup(join(folder, 'all.rpb'))
+    const store = await openSqlite(join(folder, 'restored.db'), { namespace: 'default', hash: sha256 })
+    const restored = createEngine({ store }, { worker: 'restored' })
+    engines.push(restored)
+    await restored.restore(join(folder, 'all.rpb'))
+    expect(await restored.head(id)).toMatchObject({ status: 'moved', queue: null })
+    await expect(restored.open(account, 'ann')).rejects.toMatchObject({ code: 'NOT_FOUND' })
+    // It continues where it went, and returns from there with all of its mail: what it read there is not read again.
+    if (where === 'a file') await target.import(file)
+    else await expect(restored.moveBack(id)).rejects.toEqual(code('CONFLICT'))
+    target.work([account])
+    await until(async () => (await target.head(id))!.seq === 2)
+    await target.close()
+    await (await engineAt('postgres')).move(id, restored)
+    expect((await restored.head(id))!.mail).toBe(1)
+    restored.work([account])
+    await until(async () => (await restored.head(id))!.mail === 0)
+    expect((await restored.open(account, 'ann')).state.balance).toBe(7)
+  })
+
+  it('is undone by an import of the timeline from its old place alone', async () => {
+    const [rp, target] = [await engineAt('sqlite'), await engineAt('postgres')]
+    const lane = workflow('lane', async (ctx) => await ctx.signal('go'))
+    await (await rp.run(lane, { id: 'a', here: false })).started()
+    for (const each of [rp, target]) each.declare(workflowKind)
+    const id = 'workflow/lane/a'
+    const { status, queue, seq } = (await rp.head(id))!
+    await rp.move(id, join(folder, 'lost.reprise'))
+    await rp.export({ timeline: id, seq }, join(folder, 'again.reprise'))
+    await target.import(join(folder, 'again.reprise'))
+    expect(await target.head(id)).toMatchObject({ status, queue })
   })
 
   it('leaves no savepoint behind that nobody asked for, and takes along those that somebody did', async () => {

@@ -211,7 +211,7 @@ describe('a misspelt option of a call', () => {
     'run of a job': [(x) => rp.run(job('j', night), x), { signl: 1 }, 'signal'],
     'run of a workflow': [(x) => rp.run(echo, 1, x), { ifExist: 'new' }, 'ifExists'],
     'run of migrations': [(x) => rp.run(migrations('m', { steps: [] }), x), { dryrun: true }, 'dryRun'],
-    rollback: [(x) => rp.rollback({ timeline: 'counter/a', seq: 0 }, x), { takover: true }, 'takeover'],
+    rollback: [(x) => rp.rollback({ to: { timeline: 'counter/a', seq: 0 }, ...x }), { takover: true }, 'takeover'],
     savepoint: [(x) => rp.savepoint({ timeline: 'counter/a', seq: 0 }, x), { lable: 'x' }, 'label'],
     export: [(x) => rp.export({ timeline: 'counter/a', seq: 0 }, 'f', x), { stateonly: true }, 'stateOnly'],
     import: [(x) => rp.import('f', x), { orsame: true }, 'orSame'],
@@ -291,8 +291,8 @@ describe('a misspelt option of a call', () => {
     ],
     'run of a command': [
       async (x) => (await rp.open(memos.command('true', { cmd: 'true', inputs: [] }))).run(x),
-      { onsaid: 1 },
-      'onSaid',
+      { onoutput: 1 },
+      'onOutput',
     ],
     create: [async (x) => (await sites(rp)).create({ name: 'a', spec: 1, ...x }), { lables: {} }, 'labels'],
     report: [
@@ -330,7 +330,7 @@ describe('a misspelt option of a call', () => {
       retri: workflow('steps', async (ctx) => await ctx.step('s', () => 1, { retri: {} } as never)),
     }
     for (const [wrong, code] of Object.entries(codes)) {
-      await expect((await rp.run(code)).result()).rejects.toThrow(`there is no option ${wrong}`)
+      await expect((await rp.run(code)).result()).rejects.toThrow(`unknown option ${wrong}`)
     }
   })
 })

@@ -33,6 +33,7 @@ const noon = workflow('noon', async () => 1)
 const wrong = (value: unknown): any => value
 
 const refusals: Record<string, { readonly use: () => unknown; readonly names: RegExp }> = {
+  "SQLite's name of a database in memory": { use: () => open('sqlite::memory:'), names: /open memory:/ },
   'job version a date': {
     use: () => rp.run(job('dated', { source: ['x'], version: () => wrong(new Date(0)), each })).result(),
     names: /a string or a finite number \(got object\)/,

@@ -132,7 +132,11 @@ onEveryStore(
       await expect(other.watch({ from: held.revision }).next()).rejects.toEqual(gone('REVISION_GONE'))
       await expect(other.list({ revision: held.revision })).rejects.toEqual(gone('REVISION_GONE'))
       const stale = { name: 'web', revision: green.revision, spec: { colour: 'stale' } }
-      await expect(other.update(stale)).rejects.toEqual(gone('CONFLICT'))
+      await expect(other.update(stale)).rejects.toMatchObject({
+        code: 'CONFLICT',
+        message: expect.stringContaining(`it is at revision ${web!.revision}, not ${green.revision}`),
+        data: { revision: web!.revision },
+      })
       // Begun anew, it goes on from there.
       const list = await other.list({ limit: 2 })
       expect((await other.list({ continue: list.continue! })).items).toHaveLength(2)
@@ -179,7 +183,7 @@ onEveryStore(
       await session.turn('go')
       const held = await readTurnOf(rp)
       // The turn was read: its reader is a consumer.
-      await session.rollback(0, { consumed: 'force' })
+      await session.rollback({ to: 0, consumed: 'force' })
       await session.close()
       await (await rp.open(speaker('a longer blue'), 's')).turn('go')
       await expect(readTurnOf(rp, held.position)).rejects.toEqual(gone('POSITION_GONE'))

@@ -89,7 +89,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
       await rp.fork({ timeline: 'book/a', seq: 5 }, 'book/forked')
       await a.append({ type: 'added', by: 100 })
       await a.close()
-      await rp.rollback({ timeline: 'book/a', seq: 12 })
+      await rp.rollback({ to: { timeline: 'book/a', seq: 12 } })
       await rp.send('book/a', 'note', { secret })
       await rp.send('book/nobody', 'note', { secret })
       const rows = await rp.open(stock)
@@ -191,6 +191,9 @@ describe.each(places)('on %s', (_name, placeOf) => {
         controller.abort()
       }
       await expect(rp.rekey({ signal: controller.signal, onProgress })).rejects.toEqual(code('ABORTED'))
+      const [change] = await rp.changes()
+      expect(change).toMatchObject({ kind: 'rekey', isRunning: false })
+      expect(change!.done).toBeGreaterThanOrEqual(done)
       expect((await rp.verify()).faults).toEqual([])
       expect((await rp.keys()).noted).toContain(oldId)
       const report = await rp.rekey()

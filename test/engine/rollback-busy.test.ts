@@ -26,7 +26,7 @@ onEveryStore('a rollback with takeover', (world) => {
     })
     const archives: string[] = []
     for (let n = 0; n < 10; n++) {
-      const done = await operator!.rollback({ timeline: 'events/account/ann', seq: 1 }, { takeover: true })
+      const done = await operator!.rollback({ to: { timeline: 'events/account/ann', seq: 1 }, takeover: true })
       archives.push(done.archive!)
     }
     isOver = true

@@ -8,11 +8,18 @@ import { RepriseError } from '../../src/core/errors.ts'
 import { forwardStore } from '../../src/core/store/forward.ts'
 import type { Commit } from '../../src/core/store/ports.ts'
 import { shardOf } from '../../src/core/store/shards.ts'
+import { open } from '../../src/engine/api/open.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { openStore, shardsUrl } from '../../src/engine/storage/open-store.ts'
+import { timeline } from '../../src/index.ts'
 import { createWorld, type MemoryWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { openSharded } from '../../src/stores/sharded/index.ts'
 import { temporaryFolder } from '../support/fixture.ts'
+
+const counter = timeline('counter', {
+  initial: () => ({ total: 0 }),
+  apply: (state: { total: number }, entry: { type: 'added'; by: number }) => ({ total: state.total + entry.by }),
+})
 
 let directory: string
 const file = (name: string) => `sqlite:${join(directory, name)}`
@@ -162,4 +169,24 @@ describe('a set of shards', () => {
       await store.close()
     }
   })
+})
+
+it('an interrupted addition of a shard shows how many timelines have moved, over all attempts', async () => {
+  const rp = await open({ shards: [file('a.db'), file('b.db')], housekeeping: false })
+  for (let n = 0; n < 24; n++) await (await rp.open(counter, `n${n}`)).append({ type: 'added', by: n })
+  let reached = 0
+  for (const _ of ['first', 'second']) {
+    const controller = new AbortController()
+    const onProgress = ({ moved }: { moved: number }) => {
+      if (moved === 2) controller.abort()
+    }
+    await rp.addShard(file('c.db'), { wait: 0, signal: controller.signal, onProgress }).catch(() => undefined)
+    const [change] = await rp.changes()
+    expect(change).toMatchObject({ kind: 'shards', isRunning: false, done: reached + 2 })
+    reached += 2
+  }
+  const { moved } = await rp.resumeChange('shards').then(async () => await rp.addShard(file('c.db'), { wait: 0 }))
+  expect(moved).toBe(0)
+  expect(await rp.changes()).toEqual([])
+  await rp.close()
 })

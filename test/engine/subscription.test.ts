@@ -2,8 +2,8 @@
 // and an answer when a position is too old. The first test plays crashes at random commits on a seed.
 
 import { expect, it } from 'vitest'
-import { resolveRetry } from '../../src/core/calls/retry.ts'
 import { timelineId } from '../../src/core/coordinate.ts'
+import { resolveRetry } from '../../src/core/retry/retry.ts'
 import type { Sql } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { FeedStream } from '../../src/engine/feed/feed-stream.ts'

@@ -160,7 +160,7 @@ onEveryStore('before a logical error', (world) => {
       code: 'INVALID_STATE',
     })
     expect((await rp.head('balance/a'))!.seq).toBe(seq)
-    await rp.rollback({ timeline: 'balance/a', seq: plan.to })
+    await rp.rollback({ to: { timeline: 'balance/a', seq: plan.to } })
     expect((await rp.open(notNegative, 'a')).state.total).toBe(7)
   })
 

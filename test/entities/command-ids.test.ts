@@ -88,6 +88,29 @@ onEveryStore('commands of process managers', (world) => {
     expect(await got(there)).toBe(sum + 1)
   })
 
+  it.each([
+    ['is one of its own', [], 3],
+    ['is taken for the first one with the planted bug', ['print-left-out'], 2],
+  ] as const)('a command for another event at the same place %s', async (_, planted, applied) => {
+    const engine = async () => await (await world()).engine({ ports: { planted: new Set<string>(planted) } })
+    const [early, late] = [newFile(), newFile()]
+    const rp = await engine()
+    await pay(rp, 1)
+    await rp.export({ timeline: 'events/account/ann', seq: 1 }, early)
+    await pay(rp, 7)
+    await (await rp.open(transfers)).catchUp()
+    rp.work([account])
+    await until(async () => (await standing(rp))[1] === 0)
+    await rp.export({ timeline: 'events/account/bob', seq: 2 }, late)
+    const there = await engine()
+    for (const file of [early, late]) await there.import(file)
+    await pay(there, 9)
+    await (await there.open(transfers)).catchUp()
+    there.work([account])
+    await until(async () => (await standing(there))[1] === 0)
+    expect(await standing(there)).toEqual([applied, 0])
+  })
+
   it('are sent for an event at the place of a dead letter that a rollback undid, and the letter is not redriven', async () => {
     const rp = await (await world()).engine()
     const strict = processManager('strict', {
@@ -105,7 +128,7 @@ onEveryStore('commands of process managers', (world) => {
     await manager.catchUp()
     expect(await manager.deadLetters()).toMatchObject([{ timeline: 'events/account/ann', seq: 3 }])
     expect(await standing(rp)).toEqual([0, 2])
-    await rp.rollback({ timeline: 'events/account/ann', seq: 1 }, { consumed: 'force' })
+    await rp.rollback({ to: { timeline: 'events/account/ann', seq: 1 }, consumed: 'force' })
     await pay(rp, 5)
     expect((await rp.head('events/account/ann'))!.seq).toBe(3)
     await manager.catchUp()

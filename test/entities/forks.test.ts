@@ -44,12 +44,12 @@ onEveryStore('forks', (world) => {
     await trial.close()
     // Of the readers only one asked for forks.
     const consumers = [{ kind: 'projection', timeline: 'projection/trials' }]
-    const refused = rp.rollback({ timeline: 'events/account/what-if', seq: 1 })
+    const refused = rp.rollback({ to: { timeline: 'events/account/what-if', seq: 1 } })
     await expect(refused).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
-    await rp.rollback({ timeline: 'events/account/what-if', seq: 1 }, { consumed: 'force' })
+    await rp.rollback({ to: { timeline: 'events/account/what-if', seq: 1 }, consumed: 'force' })
     await (await rp.open(account, 'what-if')).do('deposit', { amount: 200 })
     await a.close()
-    await rp.rollback({ timeline: 'events/account/ann', seq: 2 }, { consumed: 'force' })
+    await rp.rollback({ to: { timeline: 'events/account/ann', seq: 2 }, consumed: 'force' })
     await (await rp.open(account, 'ann')).do('deposit', { amount: 8 })
     expect([...(await p.catchUp())]).toEqual([['ann', 1 + 2 + 8]])
     expect((await q.catchUp()).get('from-nothing')).toBe(1000)

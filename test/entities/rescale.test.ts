@@ -136,7 +136,7 @@ onEveryStore('rescale', (world) => {
     await s.tableOf('k000').transaction((tx) => tx.advance('source', 5))
     const other = [...Array(10).keys()].map(keyOf).find((key) => s.tableOf(key) !== s.tableOf('k000'))!
     await s.tableOf(other).transaction((tx) => tx.advance('source', 3))
-    await expect(counts(3).rescale(await w.engine())).rejects.toThrow(/up to different places \(5, 3\)|\(3, 5\)/)
+    await expect(counts(3).rescale(await w.engine())).rejects.toThrow(/up to different offsets \(5, 3\)|\(3, 5\)/)
     await s.set('k000', 100)
     await s.close()
     await counts(3).rescale(rp, { offsets: (_, offsets) => Math.min(...offsets.map(Number)) })
@@ -158,6 +158,9 @@ onEveryStore('rescale', (world) => {
     await expect(counts(2).rescale(rp, { signal: half.signal, onProgress: () => half.abort() })).rejects.toEqual(
       code('ABORTED'),
     )
+    const [change, ...more] = await rp.changes()
+    expect([change?.kind, change?.of, change?.isRunning, more]).toEqual(['rescale', 'counts', false, []])
+    expect(change!.done).toBeGreaterThan(0)
     // Back to what it is: what was begun is given back.
     await counts(5).rescale(rp)
     expect(await timelinesOf(rp)).toHaveLength(6)

@@ -62,7 +62,7 @@ onEveryStore('a plan of a rollback', (world) => {
     const named = async (seq: number) =>
       (await consumersOf(rp, run.timeline, seq)).filter(({ kind }) => kind === 'child')
     expect((await named(2)).map(({ timeline }) => timeline).sort()).toEqual(children)
-    await expect(run.rollback('first')).rejects.toMatchObject({ code: 'CONSUMED' })
+    await expect(run.rollback({ to: 'first' })).rejects.toMatchObject({ code: 'CONSUMED' })
   })
 
   it('G19, A6.7: names a projection that is closed', async () => {
@@ -78,17 +78,17 @@ onEveryStore('a plan of a rollback', (world) => {
     const later = await w.engine({ worker: 'later' })
     await later.open(account, 'ann').close()
     expect(await consumersOf(later, place.timeline, 1)).toEqual(reader)
-    await expect(later.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED' })
+    await expect(later.rollback({ to: place })).rejects.toMatchObject({ code: 'CONSUMED' })
   })
 
   it('G19, A6.7: names forks of the part below an earlier rollback, and none of an abandoned part', async () => {
     const rp = await (await world()).engine()
     await deposited(rp)
     await rp.fork({ ...place, seq: 4 }, 'abandoned')
-    await rp.rollback({ ...place, seq: 3 }, { consumed: 'force' })
+    await rp.rollback({ to: { ...place, seq: 3 }, consumed: 'force' })
     await rp.fork({ ...place, seq: 2 }, 'below')
     expect(await consumersOf(rp, place.timeline, 1)).toEqual([{ kind: 'fork', timeline: 'events/account/below' }])
-    await expect(rp.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED' })
+    await expect(rp.rollback({ to: place })).rejects.toMatchObject({ code: 'CONSUMED' })
   })
 
   it('G19, A6.7: names forks and copies in a store that was restored, and those imported beside it', async () => {

@@ -15,7 +15,7 @@ import {
 import { consumer } from '../../src/layers/job/index.ts'
 import { collectSink, entrySource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
-import { tells } from '../../src/layers/workflow/history/journal-rows.ts'
+import { entryRow } from '../../src/layers/workflow/history/journal-rows.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { until } from '../support/fixture.ts'
@@ -80,9 +80,9 @@ onEveryStore('rollbacks and readers', (world) => {
     expect((await p.catchUp()).sum).toBe(115)
     const plan = await rp.planRollback(place.timeline, { seq: 2 })
     expect(plan.undone.consumers).toMatchObject([{ kind: 'projection', timeline: 'projection/totals' }])
-    await expect(rp.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED' })
+    await expect(rp.rollback({ to: place })).rejects.toMatchObject({ code: 'CONSUMED' })
     expect((await rp.head(place.timeline))!.seq).toBe(3)
-    const { consumed } = await rp.rollback(place, { consumed: 'force' })
+    const { consumed } = await rp.rollback({ to: place, consumed: 'force' })
     expect(consumed).toMatchObject([{ kind: 'projection', timeline: 'projection/totals' }])
     expect((await p.catchUp()).sum).toBe(10)
     expect(p.status()[0]!.stale).toBeNull()
@@ -101,7 +101,7 @@ onEveryStore('rollbacks and readers', (world) => {
     expect((await p.catchUp()).sum).toBe(115)
     await p.checkpoint()
     await p.close()
-    await rp.rollback(place, { consumed: 'force' })
+    await rp.rollback({ to: place, consumed: 'force' })
     const other = await w.engine()
     const q = await other.open(totals)
     expect((await q.catchUp()).sum).toBe(10)
@@ -133,7 +133,7 @@ onEveryStore('rollbacks and readers', (world) => {
     const sumOf = async (handle: typeof p) =>
       ((await handle.catchUp()) as unknown as { get(id: string): unknown }).get('ann')
     expect(await sumOf(p)).toEqual({ sum: 115 })
-    await rp.rollback(place, { consumed: 'force' })
+    await rp.rollback({ to: place, consumed: 'force' })
     expect(await sumOf(p)).toEqual({ sum: 10 })
   })
 
@@ -147,7 +147,7 @@ onEveryStore('rollbacks and readers', (world) => {
       },
     })
     await (await rp.open(manager)).catchUp()
-    await expect(rp.rollback(place)).rejects.toMatchObject({
+    await expect(rp.rollback({ to: place })).rejects.toMatchObject({
       code: 'CONSUMED',
       data: { consumers: [{ kind: 'process-manager', timeline: 'process/thanks' }] },
     })
@@ -172,8 +172,8 @@ onEveryStore('rollbacks and readers', (world) => {
       { kind: 'consumer', timeline: 'job/mailer' },
       { kind: 'pipeline', timeline: 'pipeline/mailer' },
     ]
-    await expect(rp.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
-    expect((await rp.rollback(place, { consumed: 'force' })).consumed).toMatchObject(consumers)
+    await expect(rp.rollback({ to: place })).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
+    expect((await rp.rollback({ to: place, consumed: 'force' })).consumed).toMatchObject(consumers)
   })
 
   it('G19: a session and a run refuse it as well, and the store is told who it was when it is forced', async () => {
@@ -183,12 +183,12 @@ onEveryStore('rollbacks and readers', (world) => {
     const session = await rp.open(echo, 's')
     await session.turn('one')
     await session.fork('trial')
-    await expect(session.rollback(0)).rejects.toMatchObject({ code: 'CONSUMED' })
-    await session.rollback(0, { consumed: 'force' })
+    await expect(session.rollback({ to: 0 })).rejects.toMatchObject({ code: 'CONSUMED' })
+    await session.rollback({ to: 0, consumed: 'force' })
     const run = await started(rp)
     await rp.fork({ timeline: run.timeline, seq: (await rp.head(run.timeline))!.seq }, 'trial-2')
-    await expect(run.rollback('pay')).rejects.toMatchObject({ code: 'CONSUMED' })
-    await run.rollback('pay', { consumed: 'force' })
+    await expect(run.rollback({ to: 'pay' })).rejects.toMatchObject({ code: 'CONSUMED' })
+    await run.rollback({ to: 'pay', consumed: 'force' })
     const forced = reports.filter(({ kind }) => kind === 'forced')
     expect(forced).toMatchObject([
       { data: { consumers: [{ kind: 'fork', timeline: 'agent/echo/trial' }] } },
@@ -204,22 +204,22 @@ onEveryStore('rollbacks and readers', (world) => {
     await session.turn('two')
     await read(rp, 's', 1)
     // The reader has the first turn, and not the second.
-    await session.rollbackTo(before)
+    await session.rollback({ to: { seq: before } })
     await read(rp, 's', 1)
     const stream = [{ kind: 'stream', timeline: 'agent/echo/s' }]
     expect((await rp.planRollback(session.timeline, { seq: 1 })).undone.consumers).toMatchObject(stream)
-    await expect(session.rollback(0)).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers: stream } })
-    await session.rollback(0, { consumed: 'force' })
+    await expect(session.rollback({ to: 0 })).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers: stream } })
+    await session.rollback({ to: 0, consumed: 'force' })
     const marked = (await historyOf(rp, session.timeline)).filter(({ type }) => type === '$rolled-back')
     expect(marked).toMatchObject([{ data: { consumed: stream } }])
     await session.turn('again')
-    await session.rollback(0)
+    await session.rollback({ to: 0 })
     // A fork is another timeline: nobody has read that one.
     await session.turn('more')
     await read(rp, 's', 1)
     await session.fork('trial')
     const trial = await rp.open(echo, 'trial')
-    await trial.rollback(0)
+    await trial.rollback({ to: 0 })
   })
 
   it('G19, A6.7: a branch is merged by force only into a session whose turn was streamed, and keeps its calls till then', async () => {
@@ -241,13 +241,13 @@ onEveryStore('rollbacks and readers', (world) => {
     const rp = await (await world()).engine()
     const run = await started(rp)
     await rp.fork({ timeline: run.timeline, seq: (await rp.head(run.timeline))!.seq }, 'trial-3')
-    await run.rollback('ship', { consumed: 'force' })
+    await run.rollback({ to: 'ship', consumed: 'force' })
     const forced = async () => (await historyOf(rp, run.timeline)).filter(({ type }) => type === 'rollback')
     await until(async () => (await forced()).length > 0)
     const consumed = [{ kind: 'fork', timeline: 'workflow/order/trial-3' }]
     expect(await forced()).toMatchObject([{ data: { to: 'ship', consumed } }])
     const [entry] = await forced()
-    expect(tells(entry!)).toMatchObject({ note: expect.stringMatching(/^forced: .*trial-3 was forked at/) })
+    expect(entryRow(entry!)).toMatchObject({ note: expect.stringMatching(/^forced: .*trial-3 was forked at/) })
   })
 
   it('G19, A6.7: a group goes back by force only where others outside of it have acted on what is undone', async () => {
@@ -315,8 +315,8 @@ onEveryStore('rollbacks and readers', (world) => {
     await rp.fork({ ...place, seq: 3 }, 'later')
     await rp.fork({ ...place, seq: 1 }, 'earlier')
     const consumers = [{ kind: 'fork', timeline: 'events/account/later' }]
-    await expect(rp.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
-    const { consumed } = await rp.rollback(place, { consumed: 'force' })
+    await expect(rp.rollback({ to: place })).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
+    const { consumed } = await rp.rollback({ to: place, consumed: 'force' })
     expect(consumed).toMatchObject(consumers)
     expect((await rp.open(account, 'later')).state.balance).toBe(115)
   })
@@ -343,7 +343,7 @@ onEveryStore('rollbacks and SQL projections', (world) => {
     const p = await rp.open(ledger)
     await p.catchUp()
     expect(await sum()).toBe(115)
-    await rp.rollback(place, { consumed: 'force' })
+    await rp.rollback({ to: place, consumed: 'force' })
     await p.catchUp()
     expect(await sum()).toBe(10)
   })

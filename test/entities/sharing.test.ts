@@ -230,7 +230,7 @@ onEveryStore('sharing an aggregate', (world) => {
     for (let n = 0; n < 4; n++) await a.do('deposit', { amount: 1 })
     await b.refresh()
     await a.close()
-    await one.rollback({ timeline: place, seq: 2 })
+    await one.rollback({ to: { timeline: place, seq: 2 } })
     expect((await b.do('deposit', { amount: 10 })).state).toEqual({ balance: 12 })
     await rewrite(one, account, 'x', 'x2', ({ event }) => event, 'a test')
     const head = (await one.head('events/account/x2'))!

@@ -233,7 +233,7 @@ it('C12: a rollback makes an older capture the newest, a savepoint stays, and a 
   for (const step of ['one', 'two', 'three']) await run(`echo ${step} > a.tmp; mv a.tmp a`, { keep: 2 })
   const [, second] = await rp.checkpoints('exec/p')
   expect((await rp.drill({ timelines: ['exec/p'] })).results.map(({ ok }) => ok)).toEqual([true, true])
-  await rp.rollback({ timeline: 'exec/p', seq: second!.seq })
+  await rp.rollback({ to: { timeline: 'exec/p', seq: second!.seq } })
   await rp.savepoint({ timeline: 'exec/p', seq: second!.seq })
   await run('cat a > seen', { keep: 2 })
   expect(readFileSync(join(state, 'seen'), 'utf8')).toBe('two\n')
@@ -246,7 +246,7 @@ it('C12: a folder that holds the program’s own directory is refused, and so is
     [{ state: '.' }, 'a separate folder'],
     [{ state: '..' }, 'a separate folder'],
     [{ command: [] }, 'a list of words'],
-    [{ when: 'marker' }, 'a marker is named'],
+    [{ when: 'marker' }, 'marker requires when'],
     [{ when: 'word', every: '1m' }, 'every cannot be combined with word'],
     [{ keep: 1 }, 'keep must be at least 2'],
     [{ retry: { attempts: 0 } }, 'retry.attempts must be at least 1'],

@@ -69,7 +69,7 @@ export async function fill(rp, d) {
   for (let n = 1; n <= 45; n++) await note.append({ type: 'noted', n })
   await note.close()
   await rp.fork({ timeline: 'notes/a', seq: 17 }, 'notes/forked')
-  await rp.rollback({ timeline: 'notes/a', seq: 40 })
+  await rp.rollback({ to: { timeline: 'notes/a', seq: 40 } })
   await rp.savepoint({ timeline: 'notes/a', seq: 40 }, { label: 'kept' })
   await rp.send('notes/a', 'letter', { says: 'unread', at: new Date(0) }, { key: 'one' })
 
@@ -107,7 +107,7 @@ export async function fill(rp, d) {
   await (await rp.run(d.letters)).result().catch(() => undefined)
   const guide = await rp.open(d.guide, 'ann')
   for (const input of ['one', 'two', 'three']) await guide.turn(input)
-  await guide.rollback(2)
+  await guide.rollback({ to: 2 })
   while ((await (await rp.open(d.totals)).state).count !== 50) await new Promise((ready) => setTimeout(ready, 10))
 }
 

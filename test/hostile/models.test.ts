@@ -321,7 +321,7 @@ function* malformed(histories: readonly History[]): Generator<{ what: string; hi
 async function shown(rp: Reprise, histories: readonly History[]): Promise<void> {
   const { models } = hostOf(rp)
   for (const { head, entries } of histories) {
-    const tells = models.find(head.timeline)?.tells
+    const tells = models.find(head.timeline)?.entryRow
     for (const entry of entries) {
       const { about, title, note = '' } = rowOf(entry, tells)
       expect([typeof about, typeof title, typeof note]).toEqual(['string', 'string', 'string'])

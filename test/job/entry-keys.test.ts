@@ -4,7 +4,7 @@
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { intentKey } from '../../src/core/history/identity.ts'
+import { intentKey } from '../../src/core/identity.ts'
 import { feedStart } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
@@ -47,7 +47,7 @@ onEveryStore('keys of a consumer', (world) => {
     await add(rp, 'm', 1)
     await add(rp, 'a', 1)
     await add(rp, 'z', 3)
-    await rp.rollback({ timeline: 'counter/z', seq: 1 })
+    await rp.rollback({ to: { timeline: 'counter/z', seq: 1 } })
     await add(rp, 'z', 2)
     const file = newFile()
     await rp.backup(file)
@@ -80,7 +80,7 @@ onEveryStore('keys of a consumer', (world) => {
     const rp = await (await world()).engine()
     await add(rp, 'x', 1, 2)
     await (await rp.run(reads)).result()
-    await rp.rollback({ timeline: 'counter/x', seq: 1 }, { consumed: 'force' })
+    await rp.rollback({ to: { timeline: 'counter/x', seq: 1 }, consumed: 'force' })
     await add(rp, 'x', 2)
     await (await rp.run(reads)).result()
     await rp.delete('counter/x')

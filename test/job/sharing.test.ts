@@ -72,7 +72,7 @@ onEveryStore(
       expect(done.length).toBe(40)
       const [before] = await hostOf(engine).kernel.store.head([timelineId('job/undone/0')])
       expect(before).toMatchObject({ status: 'completed', attributes: { round: 1 } })
-      const { archive } = await engine.rollback({ timeline: 'job/undone/0', seq: 1 })
+      const { archive } = await engine.rollback({ to: { timeline: 'job/undone/0', seq: 1 } })
       const [after] = await hostOf(engine).kernel.store.head([timelineId('job/undone/0')])
       expect(after).toMatchObject({ status: 'stopped', attributes: { round: 1, done: 0 } })
       const undone = Number(before!.attributes.done)

@@ -216,8 +216,8 @@ it('explains a variable or a file that is declared and not there as such, not as
   await (await rp.open(make({}))).run()
   const why = async (more: object) => (await (await rp.open(make(more))).explain()).why
   delete process.env.REPRISE_CHECK_WHO
-  expect(await why({ env: ['REPRISE_CHECK_WHO'] })).toBe('variable REPRISE_CHECK_WHO is declared now, and not there')
-  expect(await why({ inputs: ['src/**', 'none.txt'] })).toBe('file none.txt is declared now, and not there')
-  expect(await why({ tools: ['no-such-tool'] })).toBe('tool no-such-tool is declared now, and not there')
+  expect(await why({ env: ['REPRISE_CHECK_WHO'] })).toBe('variable REPRISE_CHECK_WHO is declared now, and missing')
+  expect(await why({ inputs: ['src/**', 'none.txt'] })).toBe('file none.txt is declared now, and missing')
+  expect(await why({ tools: ['no-such-tool'] })).toBe('tool no-such-tool is declared now, and missing')
   await rp.close()
 })

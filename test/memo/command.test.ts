@@ -80,7 +80,7 @@ onEveryStore('commands', (world) => {
     writeFileSync(join(folder, 'dist/stray.txt'), 'left over')
     const again = await handle.run()
     expect(again).toMatchObject({ from: 'store', isInPlace: false, exitCode: 0 })
-    expect(text(again.said)).toEqual(['stderr: careful\n', 'stdout: built\n'])
+    expect(text(again.output)).toEqual(['stderr: careful\n', 'stdout: built\n'])
     expect(readdirSync(join(folder, 'dist')).sort()).toEqual(['all.txt', 'deep', 'link'])
     expect(readlinkSync(join(folder, 'dist/link'))).toBe('deep/tool')
     expect(lstatSync(join(folder, 'dist/deep/tool')).mode & 0o777).toBe(0o755)
@@ -252,7 +252,7 @@ it('B9: links count with what they lead to, and directories behind links are ref
   })
   await expect((await rp.open(build(folder, { inputs: ['behind/**'] }))).run()).rejects.toEqual(refused)
   const reads = await rp.open(command('reads', { cmd: 'cat', directory: folder, inputs: [] }))
-  expect(await reads.run()).toMatchObject({ exitCode: 0, said: [] })
+  expect(await reads.run()).toMatchObject({ exitCode: 0, output: [] })
   await rp.close()
 })
 

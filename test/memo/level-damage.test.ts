@@ -72,7 +72,7 @@ describe('what comes from a level', () => {
     const read = (about: { readonly name: string; readonly key: string }) =>
       readFrame(coding, writeFrame(coding, { ...about, envelope, streamBytes: null }, null), 'a', key)
     expect(await read({ name: 'a', key: key.hex })).toMatchObject({ envelope: { outcome } })
-    const another = { code: 'MALFORMED', message: expect.stringContaining('another entry') }
+    const another = { code: 'MALFORMED', message: expect.stringContaining('a different entry') }
     await expect(read({ name: 'b', key: key.hex })).rejects.toMatchObject(another)
     await expect(read({ name: 'a', key: other.hex })).rejects.toMatchObject(another)
     await expect(read({ name: 'b', key: other.hex })).rejects.toMatchObject(another)

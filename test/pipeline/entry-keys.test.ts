@@ -4,7 +4,7 @@
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { timelineId, toHex } from '../../src/core/coordinate.ts'
-import { intentKey } from '../../src/core/history/identity.ts'
+import { intentKey } from '../../src/core/identity.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { StateTimeline } from '../../src/engine/writing/state-timeline.ts'

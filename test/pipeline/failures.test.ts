@@ -163,7 +163,7 @@ onEveryStore('wishes from another process', (world) => {
     await act(two, await head(), 'stop', { reason: 'deploy' })
     expect(await run.result()).toMatchObject({ status: 'stopped', deadLetters: 0, records: 3 })
     expect(out.values).toEqual([1, 2])
-    expect((await act(two, await head(), 'stop', { reason: 'again' })).said).toContain('no process runs')
+    expect((await act(two, await head(), 'stop', { reason: 'again' })).text).toContain('no process runs')
   })
 })
 
@@ -361,7 +361,7 @@ describe('options', () => {
       [{ paralelism: 4 }, 'did you mean parallelism'],
       [{ checkpointTimeout: 0 }, 'checkpointTimeout must be at least 1 ms'],
       [{ takeover: 'yes' }, 'takeover must be true or false'],
-      [{ changes: 'drop everything' }, 'options are an object'],
+      [{ changes: 'drop everything' }, 'options must be an object'],
       [{ changes: { drop: 'out' } }, 'changes.drop must be a list'],
       [{ changes: { rename: 'out' } }, 'changes.rename must be an object'],
     ]

@@ -112,8 +112,8 @@ onEveryStore('asked from another process', (world) => {
     await until(() => run.status().checkpoints.recent.length > 0)
     await run.stop()
     await expect(there.delete('pipeline/flow')).rejects.toMatchObject({ code: 'CONFLICT' })
-    expect((await ask(there, 'stop')).said).toContain('no process runs')
-    expect((await ask(there, 'cancel')).said).toContain('no process was running')
+    expect((await ask(there, 'stop')).text).toContain('no process runs')
+    expect((await ask(there, 'cancel')).text).toContain('no process was running')
     expect(await statusOf(there)).toBe('cancelled')
     // Sinks keep what they got: a group with it in it could be captured, and never be restored.
     await expect(there.groups.capture('cut', ['pipeline/flow'])).rejects.toMatchObject({

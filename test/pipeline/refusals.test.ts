@@ -24,6 +24,7 @@ import {
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { lettersOf } from '../../src/operations/letters.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
+import { at, startServer } from '../server/support.ts'
 
 const folder = newFolder()
 afterAll(() => removeFolder(folder))
@@ -117,8 +118,15 @@ it('too many dead letters advise to mend the operator, and each letter names it'
   })
   await rp.run(failing).result()
   const letters = await lettersOf(rp, [(await rp.head('pipeline/failing'))!])
-  expect(letters.map(({ error }) => error.message)).toEqual([1, 2, 3].map((n) => `in map#1: not ${n}`))
-  await rp.close()
+  const named = [1, 2, 3].map((n) => `in map#1: not ${n}`)
+  expect(letters.map(({ error }) => error.message)).toEqual(named)
+  const here = await startServer({ rp, definitions: [failing] })
+  for (const path of [`${at('pipeline/failing')}/dead-letters`, '/v1/dead-letters']) {
+    const { value } = await here.ask(path)
+    const listed = value.letters.filter(({ timeline }: { timeline: string }) => timeline === 'pipeline/failing')
+    expect(listed.map(({ error }: { error: Error }) => error.message)).toEqual(named)
+  }
+  await here.close()
 })
 
 it('a file that is missing, or was cut short, has advice about files', async () => {

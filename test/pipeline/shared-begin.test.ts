@@ -1,8 +1,10 @@
 // Shared work that begins from a time: each task goes back once, whichever process has it, also if a process leaves before its
-// first checkpoint.
+// first checkpoint. A call that would run shared work as a whole is refused, and changes nothing.
 
 import { expect, it } from 'vitest'
 import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { failingTimelines } from '../../src/operations/failures.ts'
+import { declareKinds } from '../../src/operations/known-models.ts'
 import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -59,6 +61,25 @@ onEveryStore('shared work', (world) => {
     await until(() => out.values.length === 10)
     expect(out.values).toEqual([1, 2, 3, 4, 5, 6, 4, 5, 6, 7])
     await expect(async () => reading.work([flow], { from: 'abc' } as never)).rejects.toThrow('from must be { time }')
-    await expect(async () => reading.work([flow], { takeover: true } as never)).rejects.toThrow('no option takeover')
+    await expect(async () => reading.work([flow], { takeover: true } as never)).rejects.toThrow(
+      'unknown option takeover',
+    )
+  })
+
+  it('keeps its status when a process wrongly runs it as a whole', async () => {
+    const w = await world()
+    const out = collectSink<number>()
+    const flow = pipeline('flow', (p) => void p.from('in', gated({ limit: 3 })).to('out', out))
+    const worker = await w.engine()
+    worker.work([flow])
+    await until(() => out.values.length === 3)
+    const other = await w.engine()
+    for (const options of [{}, { takeover: true }, { from: { time: 0 } }, { parallelism: 2 }]) {
+      await expect(other.run(flow, options).result()).rejects.toMatchObject({ code: 'CONFLICT' })
+      const head = (await other.head('pipeline/flow'))!
+      expect([head.status, head.owner]).toEqual(['shared', null])
+    }
+    await declareKinds(other)
+    expect(await failingTimelines(other)).toEqual([])
   })
 })

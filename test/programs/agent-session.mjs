@@ -45,7 +45,7 @@ if (session.isUnfinished) await session.resume()
 // Once it is rolled back, the first turn is not asked for again.
 if (session.state.archive === null) {
   await session.turn('pay ann', { key: 'first' })
-  await session.rollback(0)
+  await session.rollback({ to: 0 })
 }
 await session.turn('pay bob', { key: 'second' })
 console.log(JSON.stringify({ turn: session.state.turn, content: session.messages.at(-1).content }))

@@ -1,5 +1,5 @@
-// A worker of the dashboard's kill test: a run of four steps, each of which waits until a file says that it may go on. Arguments:
-// store URL, folder with the files, name of the worker.
+// A worker of the dashboard's kill tests: a run of four steps, each of which waits until a file exists, and a run that waits
+// for a signal before such a step. Arguments: store URL, folder with the files, name of the worker.
 
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,19 +8,25 @@ import { workflow } from '../../dist/layers/workflow/index.js'
 
 const [, , url, folder, name] = process.argv
 
+const onceAllowed = async (step) => {
+  while (!existsSync(join(folder, step))) await new Promise((resolve) => setTimeout(resolve, 20))
+  return { by: name }
+}
+
 const parcel = workflow('parcel', async (ctx) => {
-  for (const step of ['pack', 'label', 'hand-over', 'notify']) {
-    await ctx.step(step, async () => {
-      while (!existsSync(join(folder, step))) await new Promise((resolve) => setTimeout(resolve, 20))
-      return { by: name }
-    })
-  }
+  for (const step of ['pack', 'label', 'hand-over', 'notify']) await ctx.step(step, () => onceAllowed(step))
   return 'sent'
 })
 
+const letter = workflow('letter', async (ctx) => {
+  await ctx.signal('stamped')
+  return await ctx.step('post', () => onceAllowed('post'))
+})
+
 const rp = await open(url, { lease: '2s', worker: name })
-rp.work([parcel])
+rp.work([parcel, letter])
 if (name === 'first') await rp.run(parcel, { id: 'p-1' })
+if (name === 'postman') for (const id of ['l-1', 'l-2']) await rp.run(letter, { id })
 process.send?.('ready')
 // The engine's own timers keep no process alive.
 setInterval(() => undefined, 1000)

@@ -39,7 +39,7 @@ const operations = {
   close: (name) => handles.get(name).close(),
   collect: () => rp.collect().then(() => null),
   tidy: () => hostOf(rp).kernel.store.upkeep.tidy(Date.now() - 1000),
-  rollback: (name, seq) => rp.rollback({ timeline: name, seq }, { takeover: true }).then(() => null),
+  rollback: (name, seq) => rp.rollback({ to: { timeline: name, seq }, takeover: true }).then(() => null),
   async forget(name) {
     const head = await rp.head(name)
     const { life, epoch, seq, digest } = head

@@ -59,6 +59,10 @@ onEveryStore('effects of controllers', (world) => {
     ] as const) {
       const restored = await (await world()).engine()
       await restored.restore(file)
+      // A backup leaves controllers out: effects from before it are made again under their keys, and the receiver drops them.
+      const [before, calls] = [bank.done.length, bank.calls.length]
+      await work(restored, bank)
+      expect([bank.done.length, bank.calls.length]).toEqual([before, calls + 2])
       await change(restored, cents)
       expect(bank.done).toHaveLength(done)
     }

@@ -157,7 +157,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
       { cluster: 'c', user: 'x' },
     ]) {
       const broken = kubeconfig(ca, null, { users, contexts: [{ name: 'one', context }] })
-      await expect(ask(broken)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', message: /not there: x/ })
+      await expect(ask(broken)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', message: /does not exist: x/ })
     }
   })
 

@@ -35,16 +35,16 @@ onEveryStore('tools on a kind of resource', (world) => {
     expect(shown).toMatchObject({
       kind: 'resource',
       summary: { objects: 2, deleting: 1, outdated: 1 },
-      stands: { text: '2 objects, 1 being deleted, 1 whose status is of an older generation' },
+      statusLine: { text: '2 objects, 1 being deleted, 1 whose status is of an older generation' },
     })
     expect(Object.keys(shown.refuses)).toEqual(['rollback', 'fork'])
     const model = hostOf(tool).models.find(head.timeline)!
     const told: string[] = []
-    for await (const entry of entriesAfter(tool, head, 0)) told.push(model.tells!(entry)!.title)
+    for await (const entry of entriesAfter(tool, head, 0)) told.push(model.entryRow!(entry)!.title)
     expect(told).toEqual(['a added', 'b added', 'b modified', 'b modified', 'a modified'])
     expect((await tool.verify()).faults).toEqual([])
     expect(await tool.drill()).toMatchObject({ ok: true })
-    await expect(tool.rollback({ timeline: 'resource/sites', seq: 2 })).rejects.toMatchObject({
+    await expect(tool.rollback({ to: { timeline: 'resource/sites', seq: 2 } })).rejects.toMatchObject({
       code: 'INVALID_ARGUMENT',
     })
     await expect(tool.fork({ timeline: 'resource/sites', seq: 2 }, 'resource/copy')).rejects.toMatchObject({
@@ -88,7 +88,7 @@ onEveryStore('tools on a kind of resource', (world) => {
       await rp.export({ timeline: 'resource/sites', seq: 1 }, file)
       // It has gone on since: what is in the file is the beginning of it.
       await writer.change('a', () => ({ spec: { n: 2 } }))
-      const again = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('resource/sites is here') }
+      const again = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('resource/sites exists here') }
       await expect(rp.import(file, { as: 'resource/sites/eu' })).rejects.toMatchObject(again)
       expect(await rp.head('resource/sites/eu')).toBeNull()
       const there = await to.engine()
@@ -96,7 +96,7 @@ onEveryStore('tools on a kind of resource', (world) => {
       await (await there.open(sites)).create({ name: 'b', spec: { n: 1 } })
       await there.import(file, { as: 'resource/sites/eu' })
       expect((await (await there.open(sites, 'eu')).get('a'))?.spec).toEqual({ n: 1 })
-      const twice = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('resource/sites/eu is here') }
+      const twice = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('resource/sites/eu exists here') }
       await expect(there.import(file, { as: 'resource/sites/us' })).rejects.toMatchObject(twice)
     } finally {
       rmSync(folder, { recursive: true })

@@ -2,11 +2,12 @@
 // slice of the checks on a SQLite file; `npm run test:runtimes` runs all of them on both stores and writes docs/runtimes.md.
 
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { bun, deno, nodeAt, programOf, type Runtime } from '../support/runtimes.ts'
 import { storeUrls } from '../support/store-urls.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -14,29 +15,7 @@ const runsAll = process.env.REPRISE_RUNTIMES === 'all'
 const scratch = mkdtempSync(join(tmpdir(), 'reprise-runtimes-'))
 const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
 
-interface Runtime {
-  readonly name: string
-  readonly spec: string
-  /** Paths of its program below node_modules: npm may or may not run install scripts. */
-  readonly programs: readonly string[]
-  readonly args?: readonly string[]
-}
-const platform = `${process.platform}-${process.arch}`
-const nodeAt = (version: string): Runtime => ({
-  name: `Node ${version}`,
-  spec: `node@${version}`,
-  programs: ['node/bin/node', `node-bin-${platform}/bin/node`, `node-${platform}/bin/node`],
-})
-const runtimes: readonly Runtime[] = [
-  ...['22', '24', '26'].map(nodeAt),
-  { name: 'Bun 1.4', spec: 'bun@1.4.4', programs: [`@oven/bun-${platform}/bin/bun`, 'bun/bin/bun.exe'] },
-  {
-    name: 'Deno 2.9',
-    spec: 'deno@2.9.6',
-    programs: [`@deno/${platform}-glibc/deno`, 'deno/deno'],
-    args: ['run', '-A'],
-  },
-]
+const runtimes: readonly Runtime[] = [...['22', '24', '26'].map(nodeAt), bun, deno]
 
 interface Checked {
   readonly check: string
@@ -51,18 +30,6 @@ function run(command: string, args: readonly string[], cwd: string) {
   return { code: ran.status, stdout: ran.stdout ?? '', stderr: ran.stderr ?? '' }
 }
 
-/** Null where npm brings no program for this machine. */
-function programOf({ spec, programs }: Runtime): string | null {
-  const home = join(tmpdir(), `reprise-runtime-${spec.replace('@', '-')}`)
-  const find = () => programs.map((path) => join(home, 'node_modules', path)).find((path) => existsSync(path)) ?? null
-  if (find()) return find()
-  mkdirSync(home, { recursive: true })
-  writeFileSync(join(home, 'package.json'), '{"private":true}')
-  const { stderr } = run('npm', ['install', spec, ...quiet], home)
-  if (!find()) console.warn(`${spec} is left out: ${stderr.split('\n')[0] || 'npm brought no program'}`)
-  return find()
-}
-
 beforeAll(() => {
   const { code, stderr } = run('npm', ['pack', '--silent', '--pack-destination', scratch], root)
   expect(code, stderr).toBe(0)
@@ -70,11 +37,11 @@ beforeAll(() => {
   writeFileSync(join(scratch, 'package.json'), '{"private":true,"type":"module"}')
   const told = run('npm', ['install', tarball, ...(runsAll ? ['pg@8'] : []), ...quiet], scratch)
   expect(told.code, told.stderr).toBe(0)
-  copyFileSync(join(root, 'test/runtimes/checks.mjs'), join(scratch, 'checks.mjs'))
+  for (const name of ['checks.mjs', 'models.mjs']) copyFileSync(join(root, 'test/runtimes', name), join(scratch, name))
 })
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
-describe.each(runtimes)('the package on $name', (runtime) => {
+describe.each(runtimes)('E1: the package on $name', (runtime) => {
   it.each(runsAll ? ['sqlite', 'postgres'] : ['sqlite'])(
     'passes the checks on %s, and prints no warning',
     (kind) => {
@@ -122,7 +89,9 @@ it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
     '- **Bun** does not measure how busy the event loop is: checkpoints are timed by the wall clock there.',
     '- **Deno** needs its permissions: `deno run -A app.mjs`.',
     '- **Node 22** would print a warning about its SQLite driver; Reprise drops that warning and no other.',
-    '- **Cloudflare workerd** and serverless functions are not supported yet.',
+    '- **Cloudflare workerd** (`nodejs_compat`) runs the models of this table and the handlers of `reprise/serverless` on PostgreSQL; it has no files,',
+    '  so a SQLite store is refused with STORE_UNSUPPORTED, and no processes, so there is no command line.',
+    '- **Serverless functions** on these runtimes: [Where it runs](guides/where-it-runs.md).',
     '',
   ].join('\n')
   await expect(page).toMatchFileSnapshot(join(root, 'docs/runtimes.md'))

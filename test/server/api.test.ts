@@ -139,7 +139,7 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
     'search',
     '/v1/search?kind=job&attribute=dead=1',
     {},
-    { timelines: [{ stands: { text: '2 done, 1 dead letter' } }] },
+    { timelines: [{ statusLine: { text: '2 done, 1 dead letter' } }] },
   ],
   ['search', '/v1/search?runs=true&status=completed', {}, { total: 1, statuses: { completed: 1 } }],
   ['listCheckpoints', `${visits}/checkpoints`, {}, { checkpoints: [{ seq: 4 }] }],
@@ -265,7 +265,7 @@ describe('each route', () => {
   it('refuses a verb that a model does not have, with the word for the right one', async () => {
     for (const [path, body] of [
       [`${at('job/ann')}/signal`, { name: 'x' }],
-      [`${at('job/ann')}/retry`, {}],
+      [`${at('job/ann')}/terminate`, {}],
       [`${run}/redrive`, {}],
       [`${run}/decide`, { verdict: 'approve' }],
       [`${visits}/settle`, { step: 'x', outcome: 'done' }],

@@ -8,8 +8,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
+import { collectSink, pipeline, valueSource } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { shownHead } from '../../src/operations/heads.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { until } from '../support/until.ts'
 import { startWorker } from '../support/worker-process.ts'
@@ -152,6 +154,68 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByRole('heading', { name: 'Needs a person' }).waitFor()
   })
 
+  it('keeps a filter under a name, lists it after a reload and in the palette, and removes it', async () => {
+    const { page } = board
+    await board.show('#/runs')
+    await page.getByRole('link', { name: /^workflow\/checkout\/order-1001/ }).waitFor()
+    // Without a filter there is nothing to save.
+    expect(await page.getByRole('button', { name: 'Save this view…' }).count()).toBe(0)
+    await board.show('#/runs?status=failed&text=order-10')
+    await page.getByRole('button', { name: 'Save this view…' }).click()
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.getByRole('button', { name: 'Save', exact: true }).isDisabled()).toBe(true)
+    await page.keyboard.type('Failed orders')
+    await board.picture('save-view')
+    expect(await board.violations(null)).toEqual([])
+    await page.keyboard.press('Enter')
+    await dialog.waitFor({ state: 'detached' })
+    await board.show('#/runs')
+    await page.reload()
+    const views = page.getByRole('navigation', { name: 'Saved views' })
+    await views.getByRole('link', { name: 'Failed orders' }).click()
+    await page.getByRole('link', { name: 'workflow/checkout/order-1004' }).waitFor()
+    await page.getByRole('link', { name: 'workflow/checkout/order-1001' }).waitFor({ state: 'detached' })
+    // The address is the view: it can be sent to somebody else.
+    expect(new URL(page.url()).hash).toBe('#/runs?text=order-10&status=failed')
+    await board.picture('saved-views')
+    await board.show('#/system')
+    await page.keyboard.press('Control+k')
+    await dialog.getByRole('combobox').fill('failed orders')
+    await dialog.getByRole('option', { name: 'View: Failed orders' }).waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('link', { name: 'workflow/checkout/order-1004' }).waitFor()
+    await views.getByRole('button', { name: 'Remove the view Failed orders' }).click()
+    await views.getByRole('link', { name: 'Failed orders' }).waitFor({ state: 'detached' })
+  })
+
+  it('compares two runs that are selected, and says why two others cannot be', async () => {
+    const { page, rp } = board
+    for (const [id, cents] of [
+      ['order-5001', 100],
+      ['order-5002', 200],
+    ] as const) {
+      await rp.run(checkout, { cents }, { id })
+    }
+    await board.show('#/runs?text=order-500')
+    await page.getByLabel('Select workflow/checkout/order-5001').check()
+    expect(await page.getByRole('link', { name: 'Compare' }).count()).toBe(0)
+    await page.getByLabel('Select workflow/checkout/order-5002').check()
+    await page.getByRole('link', { name: 'Compare' }).click()
+    expect(new URL(page.url()).hash).toBe(
+      '#/t/workflow%2Fcheckout%2Forder-5001?tab=travel&other=workflow%2Fcheckout%2Forder-5002',
+    )
+    const changes = page.getByRole('region', { name: 'Changes' })
+    await changes.getByRole('listitem').filter({ hasText: 'cents' }).getByText('200').first().waitFor()
+    expect(await changes.getByLabel('Compare with').inputValue()).toBe('workflow/checkout/order-5002')
+    await board.picture('compare')
+    await changes.getByRole('link', { name: 'Open it' }).click()
+    await page.getByRole('heading', { name: 'workflow/checkout/order-5002' }).waitFor()
+    await board.show('#/t/workflow%2Fcheckout%2Forder-5001?tab=travel&other=workflow%2Fnobody')
+    await changes.getByRole('alert').waitFor()
+    // The browser itself notes each response of this kind.
+    expect(board.faults.splice(0)).toEqual([expect.stringContaining('404')])
+  })
+
   it('counts what needs a person in the title of the tab, and groups the errors by their cause', async () => {
     const { page } = board
     await board.show('#/runs?attention=1')
@@ -161,7 +225,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByRole('link', { name: 'workflow/checkout/order-1005' }).waitFor({ state: 'detached' })
     const shown = await page.locator('.causes strong').allInnerTexts()
     expect(shown).toEqual(['1'])
-    await page.waitForFunction('/^\\(\\d+\\) Reprise$/.test(document.title)')
+    await expect.poll(() => page.title(), { timeout: 30_000 }).toMatch(/^\(\d+\) Reprise$/)
     await board.picture('causes')
   })
 
@@ -342,6 +406,13 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.show('#/t/workflow%2Fdrifting%2Fd-2')
     // The page of the run before has the same buttons.
     await page.getByRole('heading', { name: 'workflow/drifting/d-2' }).waitFor()
+    // A signal is kept, and its sender learns that nobody reads it yet.
+    await page.getByRole('button', { name: 'Signal…' }).click()
+    await dialog.getByLabel('Name of the signal').fill('go')
+    await dialog.getByRole('button', { name: 'Send a signal' }).click()
+    await page
+      .getByText(/^sent go to workflow\/drifting\/d-2; the run is diverged, and reads it once a worker/)
+      .waitFor()
     await ways.getByRole('button', { name: 'Terminate it…' }).click()
     await dialog.getByRole('button', { name: 'Terminate' }).click()
     await until(async () => (await statusOf('d-2')) === 'terminated')
@@ -376,13 +447,27 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.show('#/t/counter%2Fbranch')
     await page.getByRole('option', { name: /"by":3/ }).waitFor()
     await handle.close()
-    await rp.rollback({ timeline: 'counter/branch', seq: 1 })
+    await rp.rollback({ to: { timeline: 'counter/branch', seq: 1 } })
     const again = await rp.open(counter, 'branch')
     await again.append([7, 8, 9].map((by) => ({ type: 'added' as const, by })))
     await again.close()
     await page.getByRole('option', { name: /"by":9/ }).waitFor()
     await page.getByRole('option', { name: /"by":2/ }).waitFor({ state: 'detached' })
     await page.getByRole('option', { name: /"by":7/ }).waitFor()
+  })
+
+  it('shows the operator that each dead letter of a pipeline failed in', async () => {
+    const { page, rp } = board
+    const failing = pipeline('failing', (p) => {
+      p.from('numbers', valueSource([7]))
+        .map((n): number => {
+          throw new TypeError(`not ${n}`)
+        })
+        .to('out', collectSink())
+    })
+    await rp.run(failing).result()
+    await board.show('#/t/pipeline%2Ffailing')
+    await page.locator('.letters').getByText('in map#1: not 7').waitFor()
   })
 
   it('sends dead letters back, and decides what an agent waits for', async () => {
@@ -400,7 +485,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect(await board.violations(null)).toEqual([])
     await board.picture('approve')
     await dialog.getByRole('button', { name: 'Approve' }).click()
-    await page.getByText(/told agent\/support\/ticket-7: approve; the server resumes it/).waitFor()
+    await page.getByText(/recorded for agent\/support\/ticket-7: approve; the server resumes it/).waitFor()
     // The server has the agent, so the session continues by itself.
     await page.getByText('I refunded your order.').first().waitFor()
     await page.getByText('needs a person').waitFor({ state: 'detached' })
@@ -520,9 +605,9 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByText(/on worker first/).waitFor()
     first.kill('SIGKILL')
     // Gone with the run in its hands, or declared dead already by a process that lives.
-    await page.getByText(/^stopped: /).waitFor()
+    await page.getByText(/^no worker has it: |^its worker .* is gone: /).waitFor()
     await board.picture('killed-light')
-    await worker(url, 'second')
+    const second = await worker(url, 'second')
     await page.getByText(/on worker second/).waitFor()
     for (const step of ['label', 'hand-over', 'notify']) writeFileSync(join(folder, step), '')
     await page.getByRole('option', { name: /taken over by another worker/ }).waitFor()
@@ -531,6 +616,31 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByRole('complementary').getByText('second').waitFor()
     await board.picture('taken-over-light')
     expect(await page.evaluate('window.stillHere')).toBe(true)
+    second.kill('SIGKILL')
+  })
+
+  it('does not show a run as waiting for a signal that it has, while it runs and after its worker is gone', async () => {
+    const { page, rp, folder } = board
+    const id = 'workflow/letter/l-1'
+    const letters = workflows(rp).of(workflow('letter', async () => undefined))
+    const postman = await worker(`sqlite:${join(folder, 'store.db')}`, 'postman')
+    await board.show('#/runs?text=letter')
+    const row = page.getByRole('row', { name: new RegExp(id) })
+    const other = page.getByRole('row', { name: /l-2/ })
+    for (const each of [row, other]) await each.getByText('waits for signal stamped').waitFor()
+    await letters.get('l-1').signal('stamped')
+    await row.locator('.stands').getByText('running').waitFor()
+    expect(await row.locator('.status').innerText()).toBe('running')
+    // Lists of the command line and of the server have the word of the page.
+    expect(shownHead(rp, (await rp.head(id))!).status).toBe('running')
+    postman.kill('SIGKILL')
+    await row.getByText('waits for a worker').waitFor()
+    await letters.get('l-2').signal('stamped')
+    await other.getByText('waits for a worker').waitFor()
+    for (const each of [row, other]) expect(await each.innerText()).not.toContain('signal')
+    await board.show(`#/t/${encodeURIComponent(id)}`)
+    await page.locator('.stands-line').getByText('waits for a worker').waitFor()
+    expect(await page.locator('.timeline-head').innerText()).not.toContain('waits for signal')
   })
 })
 

@@ -258,7 +258,7 @@ export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
   await visits.checkpoint()
   await visits.close()
   await rp.fork({ timeline: 'counter/visits', seq: 6 }, 'counter/what-if')
-  await rp.rollback({ timeline: 'counter/visits', seq: 8 })
+  await rp.rollback({ to: { timeline: 'counter/visits', seq: 8 } })
   const kept = await rp.open(sessions)
   await kept.transaction((tx) => {
     tx.set('s1', { user: 'ann' })
@@ -298,8 +298,8 @@ async function backAndForth(rp: Reprise): Promise<void> {
     }
   }
   await reaches('waiting', 4)
-  await run.rollback('hotel')
+  await run.rollback({ to: 'hotel' })
   await reaches('waiting', 9)
-  await run.cancel('no holiday after all')
+  await run.cancel({ reason: 'no holiday after all' })
   await reaches('cancelled', 12)
 }

@@ -135,6 +135,13 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     for (const [i, { y, height }] of boxes.slice(0, -1).entries()) {
       expect(boxes[i + 1]!.y).toBeGreaterThanOrEqual(y + height - 1)
     }
+    // The words of what went wrong have the width of the screen; the buttons are below.
+    await board.show('#/t/workflow%2Fcheckout%2Forder-1005')
+    const words = page.locator('.trouble-words')
+    await words.waitFor()
+    const [said, acts] = [(await words.boundingBox())!, (await page.locator('.trouble-acts').boundingBox())!]
+    expect(said.width).toBeGreaterThan(240)
+    expect(acts.y).toBeGreaterThanOrEqual(said.y + said.height)
     await page.setViewportSize({ width: 1360, height: 860 })
   })
 
@@ -150,7 +157,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
       await open.close()
       if (entries === 1) await rp.delete('counter/again')
     }
-    await rp.rollback({ timeline: 'counter/again', seq: 2 })
+    await rp.rollback({ to: { timeline: 'counter/again', seq: 2 } })
     await board.show('#/t/counter%2Fagain')
     await page.locator('.facts > div', { hasText: /^life2$/ }).waitFor()
     await page.locator('.facts > div', { hasText: /^branch1$/ }).waitFor()

@@ -5,18 +5,25 @@ import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, inject, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
 import { ApiClient } from '../../src/adapters/kubernetes/api-client.ts'
 import { connectTo } from '../../src/adapters/kubernetes/connection.ts'
 import { serve } from '../../src/server/index.ts'
 import { root } from '../cli/support.ts'
+import { findBrowser, launch } from '../support/browser.mjs'
 import { kubeMissing, startCluster } from '../support/kube-parts.ts'
 import { freePort } from '../support/parts.ts'
+import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { requestOf, startServer, tokens } from './support.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'reprise-deploy-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const schemas: string[] = []
+const found = await findBrowser()
+afterAll(async () => {
+  rmSync(folder, { recursive: true, force: true })
+  for (const schema of schemas) await dropSchema(inject('postgresUrl'), schema)
+})
 const text = (name: string) => readFileSync(join(root, 'deploy', name), 'utf8')
 
 /** One instruction per line; a line that ends with a backslash continues. */
@@ -72,48 +79,56 @@ describe('the image', () => {
     expect(all('COPY')).toEqual(['package.json package-lock.json ./', '. .'])
   })
 
-  it('starts by its last steps, becomes healthy, and answers to the token that it made', async () => {
-    // The steps that need the registry or another user are replaced: the package lies where npm ci would put it.
-    const data = join(folder, 'data')
-    mkdirSync(data)
-    for (const name of ['hono', '@hono/node-server', ...dependenciesOf(root)]) install(app, name)
-    const port = await freePort()
-    const here = (value: string) => value.replaceAll('/app/', `${app}/`).replaceAll('/data/', `${data}/`)
-    const list = (name: string) => JSON.parse(here(all(name)[0]!)) as string[]
-    const [command, ...args] = [...list('ENTRYPOINT'), ...list('CMD'), '--port', String(port)]
-    const env = { ...process.env, NODE_ENV: 'production' }
-    const child = spawn(command!, args, { cwd: data, env, stdio: ['ignore', 'pipe', 'pipe'] })
-    const closed = new Promise<number | null>((resolved) => child.once('close', resolved))
-    let said = ''
-    const hear = (piece: Buffer) => {
-      said += piece
-    }
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', hear)
-    const health = JSON.parse(/CMD (\[.*\])$/.exec(all('HEALTHCHECK')[0]!)![1]!) as string[]
-    const isHealthy = () => {
-      const [node, ...rest] = health.map((each) => each.replace(':4400', `:${port}`))
-      return spawnSync(node!, rest).status === 0
-    }
-    try {
-      while (!isHealthy()) {
-        if (child.exitCode !== null) throw new Error(said)
-        await new Promise((resolved) => setTimeout(resolved, 50))
+  // The steps that need the registry or another user are replaced: the package lies where npm ci would put it.
+  for (const name of ['hono', '@hono/node-server', 'pg', ...dependenciesOf(root)]) install(app, name)
+
+  it.each([
+    ['alone', () => ({})],
+    ['with the environment of the compose file', composeEnvironment],
+  ])(
+    'starts by its last steps %s, becomes healthy, and answers to the token that it made',
+    async (name, environment) => {
+      const data = join(folder, `data ${name}`)
+      mkdirSync(data)
+      const port = await freePort()
+      const here = (value: string) => value.replaceAll('/app/', `${app}/`).replaceAll('/data/', `${data}/`)
+      const list = (name: string) => JSON.parse(here(all(name)[0]!)) as string[]
+      const [command, ...args] = [...list('ENTRYPOINT'), ...list('CMD'), '--port', String(port)]
+      const env = { ...process.env, NODE_ENV: 'production', ...environment() }
+      const child = spawn(command!, args, { cwd: data, env, stdio: ['ignore', 'pipe', 'pipe'] })
+      const closed = new Promise<number | null>((resolved) => child.once('close', resolved))
+      let said = ''
+      const hear = (piece: Buffer) => {
+        said += piece
       }
-      const file = JSON.parse(readFileSync(join(data, 'tokens.json'), 'utf8')) as { tokens: { token: string }[] }
-      const headers = { authorization: `Bearer ${file.tokens[0]!.token}` }
-      expect((await fetch(`http://127.0.0.1:${port}/v1/runs`, { headers })).status).toBe(200)
-      // A log keeps no link; a person asks for one inside the container, in its folder and with its tokens.
-      expect(said).not.toContain('login')
-      const asking = [...list('ENTRYPOINT').slice(1), 'link', `http://127.0.0.1:${port}`]
-      const own = ['--token-file', join(data, 'tokens.json')]
-      const link = spawnSync(command!, [...asking, ...own], { cwd: data, encoding: 'utf8' })
-      expect([link.status, link.stdout + link.stderr]).toEqual([0, expect.stringMatching(/\/#\/login\//)])
-      child.kill('SIGTERM')
-      expect([await closed, said]).toEqual([0, said])
-    } finally {
-      child.kill('SIGKILL')
-    }
-  }, 120_000)
+      for (const stream of [child.stdout, child.stderr]) stream.on('data', hear)
+      const health = JSON.parse(/CMD (\[.*\])$/.exec(all('HEALTHCHECK')[0]!)![1]!) as string[]
+      const isHealthy = () => {
+        const [node, ...rest] = health.map((each) => each.replace(':4400', `:${port}`))
+        return spawnSync(node!, rest).status === 0
+      }
+      try {
+        while (!isHealthy()) {
+          if (child.exitCode !== null) throw new Error(said)
+          await new Promise((resolved) => setTimeout(resolved, 50))
+        }
+        const file = JSON.parse(readFileSync(join(data, 'tokens.json'), 'utf8')) as { tokens: { token: string }[] }
+        const headers = { authorization: `Bearer ${file.tokens[0]!.token}` }
+        expect((await fetch(`http://127.0.0.1:${port}/v1/runs`, { headers })).status).toBe(200)
+        // A log keeps no link; a person asks for one inside the container, in its folder and with its tokens.
+        expect(said).not.toContain('login')
+        const asking = [...list('ENTRYPOINT').slice(1), 'link', `http://127.0.0.1:${port}`]
+        const own = ['--token-file', join(data, 'tokens.json')]
+        const link = spawnSync(command!, [...asking, ...own], { cwd: data, encoding: 'utf8' })
+        expect([link.status, link.stdout + link.stderr]).toEqual([0, expect.stringMatching(/\/#\/login\//)])
+        child.kill('SIGTERM')
+        expect([await closed, said]).toEqual([0, said])
+      } finally {
+        child.kill('SIGKILL')
+      }
+    },
+    120_000,
+  )
 
   it('is built by the compose file of the package, which names its parts', () => {
     const file = join(app, 'node_modules/reprise/deploy/compose.yaml')
@@ -132,6 +147,59 @@ describe('the image', () => {
     expect([url.username, url.hostname, url.pathname]).toEqual([user, 'postgres', `/${database}`])
     expect(ports).toEqual([`127.0.0.1:${all('EXPOSE')[0]}:${all('EXPOSE')[0]}`])
   })
+})
+
+/** The environment of the service, with the database of this test run in place of the other service. */
+function composeEnvironment(): Record<string, string> {
+  const { services } = parse(text('compose.yaml')) as { services: { reprise: { environment: Record<string, string> } } }
+  const { REPRISE_URL: url, ...rest } = services.reprise.environment
+  const schema = newSchemaName()
+  schemas.push(schema)
+  const own = new URL(inject('postgresUrl'))
+  own.searchParams.set('schema', schema)
+  expect([new URL(url!.replace(/\$\{.*?\}/, 'x')).protocol, rest]).toEqual([own.protocol, {}])
+  return { REPRISE_URL: own.href }
+}
+
+describe.skipIf('missing' in found)('the first contact', () => {
+  it('is init, dev and a click: the job of the template runs on the page to its end', async () => {
+    const app = join(folder, 'app')
+    const place = join(app, 'first')
+    mkdirSync(place)
+    const bin = join(app, 'node_modules/reprise/dist/cli/bin.cjs')
+    const made = spawnSync(process.execPath, [bin, 'init', '--yes'], { cwd: place, encoding: 'utf8' })
+    expect(made.stdout).toContain('npx reprise dev papers.mjs --open')
+    const args = [bin, 'dev', 'papers.mjs', '--port', String(await freePort())]
+    const child = spawn(process.execPath, args, { cwd: place, stdio: ['ignore', 'pipe', 'pipe'] })
+    const closed = new Promise((resolved) => child.once('close', resolved))
+    const url = await new Promise<string>((resolved, refused) => {
+      let said = ''
+      const hear = (piece: Buffer) => {
+        said += piece
+        const [served] = /http:\S+/.exec(said) ?? []
+        if (served) resolved(served)
+      }
+      for (const stream of [child.stdout, child.stderr]) stream.on('data', hear)
+      void closed.then(() => refused(new Error(said)))
+    })
+    const browser = await launch(found)
+    try {
+      const link = spawnSync(process.execPath, [bin, 'link', url], { cwd: place, encoding: 'utf8' }).stdout
+      const page = await (await browser.newContext()).newPage()
+      page.setDefaultTimeout(60_000)
+      await page.goto(/http:\S+/.exec(link)![0])
+      await page.getByRole('button', { name: 'Start a run…' }).first().click()
+      const dialog = page.getByRole('dialog')
+      await dialog.getByRole('button', { name: 'Start', exact: true }).click()
+      await page.getByRole('heading', { name: 'job/papers' }).waitFor()
+      await page.locator('.timeline-head .status', { hasText: 'completed' }).waitFor()
+      await page.locator('.stands-line', { hasText: '500 done' }).waitFor()
+    } finally {
+      await browser.close()
+      child.kill('SIGKILL')
+      await closed
+    }
+  }, 120_000)
 })
 
 interface Manifest {

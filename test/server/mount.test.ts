@@ -1,6 +1,7 @@
 // The examples that put the API into other people's applications, asked over real sockets: reading, writing, bodies, errors
 // and a stream that ends when its client is gone.
 
+import { spawnSync } from 'node:child_process'
 import { createServer, type Server as HttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -109,4 +110,32 @@ it('inside Next.js the handlers of a route take a Request and give a Response', 
   const made = await route.POST!(new Request(`${at}/entries`, { method: 'POST', headers: json, body }))
   expect(made.status).toBe(200)
   expect((await route.GET!(new Request(at, { headers: user }))).status).toBe(200)
+})
+
+it('reprise/server needs no package beside Reprise', () => {
+  const hook = `export const resolve = (name, context, next) => {
+    if (name.includes('hono')) throw Object.assign(new Error(name), { code: 'ERR_MODULE_NOT_FOUND' })
+    return next(name, context)
+  }`
+  const data = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
+  const register = `import { register } from 'node:module'; register(${JSON.stringify(data(hook))})`
+  const url = (entry: string) => pathToFileURL(join(root, 'dist', entry)).href
+  const program = `
+    import { open } from '${url('index.js')}'
+    import { serve } from '${url('server/index.js')}'
+    const rp = await open('memory:')
+    const handler = serve(rp, { tokens: [{ name: 'me', token: 'x'.repeat(40), role: 'read' }] })
+    const headers = { authorization: 'Bearer ' + 'x'.repeat(40) }
+    console.log((await handler(new Request('http://localhost/v1/timelines', { headers }))).status)
+    await rp.close()
+  `
+  const args = [
+    '--import',
+    `data:text/javascript,${encodeURIComponent(register)}`,
+    '--input-type=module',
+    '-e',
+    program,
+  ]
+  const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' })
+  expect([stdout.trim(), stderr]).toEqual(['200', ''])
 })

@@ -68,7 +68,7 @@ it('says so where there is no opener, and serves all the same', async () => {
   const place = await placeOn('sqlite', cleanups)
   const running = await startServe(place, cleanups, ['--open'], { ...process.env, PATH: place.folder })
   await until(() => running.said().includes('--open'))
-  expect(running.said()).toMatch(/--open: .*(xdg-open|open) is not here/)
+  expect(running.said()).toMatch(/--open: .*(xdg-open|open) is not installed/)
   expect(running.said()).not.toContain('/login/')
   expect((await fetch(`http://127.0.0.1:${place.port}/healthz`)).status).toBe(200)
 })

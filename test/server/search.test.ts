@@ -1,12 +1,16 @@
 // Searching timelines: the same as looking at every one of them, page by page, while they change.
 
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { until } from '../support/until.ts'
-import { startServer, type TestServer } from './support.ts'
+import { at, startServer, type TestServer } from './support.ts'
 
 let here: TestServer
 const made: { id: string; colour: string }[] = []
@@ -169,5 +173,46 @@ it('finds runs by their errors, and counts failed runs and dead letters among th
   ])
   for (const { times, count } of causes) expect(times.reduce((sum: number, n: number) => sum + n, 0)).toBe(count)
   expect(await found('text=declined', 'bob')).toMatchObject({ ids: [], attention: 0 })
+  await own.close()
+})
+
+it('counts queues by the heads of now, though the timelines to read come from the index', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-queues-'))
+  const url = `sqlite:${join(folder, 'store.db')}`
+  const approve = workflow('approve', async (ctx) => await ctx.signal('yes'))
+  const worker = await open(url, { housekeeping: false })
+  await worker.run(approve, { id: 'one' })
+  await until(async () => (await worker.head('workflow/approve/one'))?.status === 'waiting')
+  await worker.close()
+  const own = await startServer({ url })
+  const queues = async () => (await own.ask('/v1/queues')).value.queues
+  expect(await queues()).toMatchObject([{ queue: 'workflow/approve', timelines: 1, due: 0, mail: 0 }])
+  // Mail is no entry: the index does not notice it.
+  const signal = { name: 'yes', value: true }
+  expect((await own.ask(`${at('workflow/approve/one')}/signal`, { body: signal })).status).toBe(200)
+  expect(await queues()).toMatchObject([{ queue: 'workflow/approve', timelines: 1, due: 1, mail: 1 }])
+  await own.rp.run(approve, { id: 'two' })
+  await until(async () => (await queues())[0]?.timelines === 2)
+  await own.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+it('shows a timeline briefly, without its state and without the verbs that depend on it', async () => {
+  const own = await startServer()
+  const greet = workflow('greet', async (ctx) => await ctx.step('say', () => 'hello'))
+  await own.rp.run(greet, { id: 'one' }).result()
+  const [whole, brief] = await Promise.all([
+    own.ask(at('workflow/greet/one')),
+    own.ask(`${at('workflow/greet/one')}?brief=true`),
+  ])
+  expect(whole.value).toMatchObject({ statusLine: { text: expect.any(String) }, summary: expect.any(Object) })
+  expect(whole.value.verbs).toContain('fork')
+  expect(brief.value).toEqual({
+    ...whole.value,
+    statusLine: null,
+    summary: null,
+    verbs: [],
+    refuses: brief.value.refuses,
+  })
   await own.close()
 })

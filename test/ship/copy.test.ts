@@ -59,7 +59,7 @@ async function shipped(name: string): Promise<{ place: string; url: string }> {
   await effect(rp, 'fork', 'second')
   const { seq } = (await rp.head('counter/rolled'))!
   await effect(rp, 'rolled', 'undone')
-  await rp.rollback({ timeline: 'counter/rolled', seq })
+  await rp.rollback({ to: { timeline: 'counter/rolled', seq } })
   await effect(rp, 'rolled', 'again')
   await rp.ship(place, { once: true })
   await rp.close()
@@ -93,7 +93,7 @@ it('effects from before the copy belong to the original, those after it to the c
       (await rp.effectsOf(timeline)).map(({ name, inheritedFrom = '' }) => [name, inheritedFrom])
     expect((await owners()).at(-1)).toEqual(['own', ''])
     // A rollback of the copy does not make the effects of the original its own.
-    await rp.rollback({ timeline, seq })
+    await rp.rollback({ to: { timeline, seq } })
     await effect(rp, id, 'own again')
     expect((await owners()).filter(([, from]) => from === '')).toEqual([['own again', '']])
   }

@@ -176,7 +176,7 @@ describe.skipIf(server === null)(`a place that is away (${server?.kind})`, () =>
       await write('second')
       await shipper.until(/refused the records/)
       await write('third')
-      expect((await shippingCheck()).what).toContain('has not taken anything')
+      expect((await shippingCheck()).what).toContain('has accepted nothing')
       proxy.fault = () => 'pass'
       await shipper.until(/back: shipping/)
       expect((await run('restore', place, '--into', 'sqlite:b.db')).code).toBe(0)

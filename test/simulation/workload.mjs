@@ -203,7 +203,7 @@ export class User {
     const head = await this.#process.engine.head(id)
     if (!head || id.startsWith('tail/')) return
     const seq = Math.max(head.floor, head.seq - random.int(8))
-    await this.#process.engine.rollback({ timeline: id, seq }, { takeover: random.chance(0.7), consumed: 'force' })
+    await this.#process.engine.rollback({ to: { timeline: id, seq }, takeover: random.chance(0.7), consumed: 'force' })
   }
 
   async at() {

@@ -2,7 +2,7 @@
 // share. Where a machine cannot have one, the reason is printed and the tests that need it are left out.
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -202,4 +202,40 @@ function isOpen(port: number): Promise<boolean> {
     })
     socket.once('error', () => resolve(false))
   })
+}
+
+/** PgBouncer in transaction mode before a PostgreSQL server; null: it is not on the path. */
+export async function startPgBouncer(serverUrl: string): Promise<(RunningPart & { readonly url: string }) | null> {
+  const { status } = spawnSync('pgbouncer', ['--version'])
+  if (status !== 0) {
+    console.warn('PgBouncer is not on the path, tests behind it are left out')
+    return null
+  }
+  const server = new URL(serverUrl)
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-pgbouncer-'))
+  const port = await freePort()
+  const password = server.password === '' ? '' : ` password=${decodeURIComponent(server.password)}`
+  const user = decodeURIComponent(server.username)
+  const lines = [
+    '[databases]',
+    `* = host=${server.hostname} port=${server.port} user=${user}${password}`,
+    '[pgbouncer]',
+    'listen_addr = 127.0.0.1',
+    `listen_port = ${port}`,
+    'unix_socket_dir =',
+    'auth_type = any',
+    'pool_mode = transaction',
+    'ignore_startup_parameters = extra_float_digits,options',
+    'max_client_conn = 500',
+  ]
+  const file = join(folder, 'pgbouncer.ini')
+  writeFileSync(file, `${lines.join('\n')}\n`)
+  // It refuses to run as root.
+  const isRoot = process.getuid?.() === 0
+  if (isRoot) for (const path of [folder, file]) chmodSync(path, 0o755)
+  const child = spawn('pgbouncer', [...(isRoot ? ['-u', 'nobody'] : []), file], { stdio: 'ignore' })
+  const part = await started(child, port, folder)
+  server.hostname = '127.0.0.1'
+  server.port = String(port)
+  return { ...part, url: server.href }
 }

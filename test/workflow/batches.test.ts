@@ -56,7 +56,7 @@ describe('all runs that a query finds', () => {
 
   it('are terminated without compensation, and only they', async () => {
     const runs = await startOrders()
-    expect(await runs.terminate(inShopX, 'shop closed')).toEqual({ done: ['a', 'c'], refused: [] })
+    expect(await runs.terminate(inShopX, { reason: 'shop closed' })).toEqual({ done: ['a', 'c'], refused: [] })
     await kit.advance('1h')
     expect((await runs.list({ status: 'terminated' })).map(({ id }) => id)).toEqual(['a', 'c'])
     expect((await runs.list({ status: 'waiting' })).map(({ id }) => id)).toEqual(['b'])
@@ -65,7 +65,7 @@ describe('all runs that a query finds', () => {
 
   it('are cancelled with compensation, and only they', async () => {
     const runs = await startOrders()
-    expect(await runs.cancel(inShopX, 'shop closed')).toEqual({ done: ['a', 'c'], refused: [] })
+    expect(await runs.cancel(inShopX, { reason: 'shop closed' })).toEqual({ done: ['a', 'c'], refused: [] })
     await kit.advance('1h')
     expect((await runs.list({ status: 'cancelled' })).map(({ id }) => id)).toEqual(['a', 'c'])
     expect(log.sort()).toEqual(['undo a', 'undo c'])
@@ -74,11 +74,11 @@ describe('all runs that a query finds', () => {
   it('are rolled back to a step and go on from there, and one without that step is refused', async () => {
     const runs = await startOrders()
     const before = new Set(keys)
-    expect(await runs.rollback(inShopX, 'reserve')).toEqual({ done: ['a', 'c'], refused: [] })
+    expect(await runs.rollback(inShopX, { to: 'reserve' })).toEqual({ done: ['a', 'c'], refused: [] })
     await kit.advance('1h')
     expect([...keys].filter((key) => !before.has(key))).toHaveLength(2)
     expect(log.sort()).toEqual(['pay a x', 'pay c x', 'reserve a', 'reserve c', 'undo a', 'undo c'])
-    const { done, refused } = await runs.rollback({}, 'no such step')
+    const { done, refused } = await runs.rollback({}, { to: 'no such step' })
     expect([done, refused.map(({ id }) => id)]).toEqual([[], ['a', 'b', 'c']])
     await runs.signal({}, 'ship', 'now')
     expect(await kit.result(runs.get('a'))).toBe('x now')

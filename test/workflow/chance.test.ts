@@ -1,12 +1,15 @@
 // Random values of workflow code: each run, fork and generation draws its own, and every replay draws them again.
 
 import { randomBytes, randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { createEngine, type Ports } from '../../src/engine/api/open.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
+import { open } from '../../src/index.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import { chanceOf } from '../../src/layers/workflow/run/chance.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
 import { kitWith } from './kits.ts'
 
 interface Drawn {
@@ -41,10 +44,37 @@ it('a rollback keeps what was drawn before it, and draws other values after it',
   const kit = kitWith()
   const run = await kit.run(drawing, { id: 'd' })
   const first = await kit.result(run)
-  await kit.survive(() => kit.handle(run).rollback('end'))
+  await kit.survive(() => kit.handle(run).rollback({ to: 'end' }))
   const second = await kit.result(run)
   expect(second.before).toEqual(first.before)
   expect(second.after).not.toEqual(first.after)
+})
+
+it('A6.6: a restored store draws the same ids again, which the outside may know as keys; a copy beside it draws others', async () => {
+  const waiting = workflow('waiting', async (ctx: WorkflowContext) => {
+    const before = ctx.uuid()
+    await ctx.step('first', () => 1)
+    await ctx.signal('go')
+    return [before, ctx.uuid()]
+  })
+  const file = join(temporaryFolder('chance'), 'store.rpb')
+  const finish = async (rp: Awaited<ReturnType<typeof open>>) => {
+    await rp.send('workflow/waiting/one', 'signal', { name: 'go', value: null })
+    return await (await rp.run(waiting, { id: 'one' })).result()
+  }
+  await using original = await open('memory:')
+  await original.run(waiting, { id: 'one' })
+  await until(async () => (await original.list()).some(({ seq, status }) => seq > 1 && status === 'waiting'))
+  await original.backup(file)
+  const drawn = await finish(original)
+  await using replaced = await open('memory:')
+  await replaced.restore(file)
+  expect(await finish(replaced)).toEqual(drawn)
+  await using copy = await open('memory:')
+  await copy.restore(file, { copy: true })
+  const [before, after] = await finish(copy)
+  expect(before).toBe(drawn[0])
+  expect(after).not.toBe(drawn[1])
 })
 
 it('draws the same again after a crash anywhere', async () => {

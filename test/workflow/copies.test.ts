@@ -101,7 +101,7 @@ onEveryStore('a copied run', (world) => {
     // This process admits runs, and executes none.
     const admitting = await w.engine({ worker: 'admitting' })
     admitting.work([lane])
-    await (await workflows(admitting).of(step).get('first')).terminate('enough')
+    await (await workflows(admitting).of(step).get('first')).terminate({ reason: 'enough' })
     await until(async () => (await admitting.head('workflow/step/a'))!.mail === 1)
     await admitting.import(await exported(admitting, 'workflow/step/a'), { as: 'workflow/step/copy' })
     expect(await admitting.head('workflow/step/copy')).toMatchObject({ status: 'queued', mail: 0 })

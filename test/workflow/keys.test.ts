@@ -114,7 +114,7 @@ it('gives a fork and a rollback keys of their own', async () => {
   await run.result()
   const fork = await run.fork('charge')
   await fork.result()
-  await run.rollback('charge')
+  await run.rollback({ to: 'charge' })
   await run.result()
   expect(bank.done).toHaveLength(3)
 })

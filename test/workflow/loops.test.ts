@@ -66,7 +66,7 @@ it('a loop that catches its cancellation and goes on does so in every replay', a
   })
   const run = await kit.run(stubborn, { id: 's' })
   await kit.advance('1h')
-  await kit.survive(() => kit.handle(run).cancel('enough'))
+  await kit.survive(() => kit.handle(run).cancel({ reason: 'enough' }))
   await kit.advance('1h')
   kit.crash()
   expect(await kit.result(run)).toContain('enough')
@@ -85,7 +85,7 @@ it('a loop that is cancelled between two iterations ends, wherever its process d
     await kit.survive(() =>
       kit
         .handle(run)
-        .cancel('enough')
+        .cancel({ reason: 'enough' })
         .catch(() => undefined),
     )
     await expect(kit.result(run)).rejects.toThrow('enough')

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
 import { GiveUp, workflow } from '../../src/layers/workflow/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
-import { pause } from '../support/fixture.ts'
+import { pause, until } from '../support/fixture.ts'
 import { kitWith } from './kits.ts'
 
 describe('steps', () => {
@@ -119,6 +119,27 @@ describe('steps', () => {
       await ctx.sleep('1s')
     })
     await expect(kit.result(await kit.run(group, { id: 'g' }))).rejects.toThrow('nor here')
+  })
+
+  it('that are in flight when the code returns are cut off: nothing of them counts or is recorded', async () => {
+    const kit = kitWith()
+    let isAborted = false
+    const hasty = workflow('hasty', async (ctx) => {
+      void ctx.step('left behind', async ({ signal }) => {
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+        isAborted = true
+        throw new GiveUp('too late')
+      })
+      return await ctx.step('seen', () => 'done')
+    })
+    const run = await kit.run(hasty, { id: 'h' })
+    expect(await kit.result(run)).toBe('done')
+    await until(() => isAborted)
+    const head = (await kit.rp.head('workflow/hasty/h'))!
+    expect(head.status).toBe('completed')
+    const recorded: string[] = []
+    for await (const entry of entriesAfter(kit.rp, head, 0)) recorded.push(JSON.stringify(entry.data))
+    expect(recorded.filter((entry) => /left behind|too late/.test(entry))).toEqual([])
   })
 
   it('that throw GiveUp are not called again', async () => {

@@ -116,7 +116,7 @@ it('what a child did stands by default, and a completed run can be undone by han
   expect(await failing(kit, await kit.run(parent, { id: 'p' }))).toBe('no')
   expect(log).toEqual([])
   const run = await kit.run(child, { id: 'c' })
-  await kit.until(run.undo('by hand'))
+  await kit.until(run.undo({ reason: 'by hand' }))
   expect(log).toEqual(['inner'])
   expect((await run.status()).status).toBe('cancelled')
 })

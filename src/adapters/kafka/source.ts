@@ -42,7 +42,7 @@ const known = new Set(['brokers', 'clientId', 'awayFor', 'client', 'topic', 'sta
 const waitMs = 250
 const heldWaitMs = 20
 /** How long the end of a run waits to commit the last offsets of the group. */
-const tellWithinMs = 2000
+const reportWithinMs = 2000
 const goneHint =
   "Records may be missing. Set { gone: 'oldest' } or { gone: 'newest' } on its source to continue with the offsets of the broker, or start from a savepoint with { from }."
 const noOffsets: ReadonlyMap<number, number> = new Map()
@@ -181,7 +181,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#signal.removeEventListener('abort', this.#onAbort)
     this.#ready.close()
     this.#wake()
-    if (this.#telling) await Promise.race([this.#telling, sleep(realTime, tellWithinMs, { isAwaited: false })])
+    if (this.#telling) await Promise.race([this.#telling, sleep(realTime, reportWithinMs, { isAwaited: false })])
     await this.#port.close()
     await this.#running
   }
@@ -249,7 +249,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     }
     const missing = [...(this.#from?.keys() ?? [])].filter((name) => !found.includes(Number(name)))
     if (missing.length > 0) {
-      const what = `the topic ${topic} has no partition ${missing.join(', ')} any more: it is another topic of the same name`
+      const what = `the topic ${topic} no longer has the partition ${missing.join(', ')}: another topic has its name now`
       const hint = 'Run the pipeline under another id to read the new topic from its beginning.'
       throw new RepriseError('POSITION_GONE', what, { topic, partitions: missing }, undefined, hint)
     }
@@ -306,6 +306,6 @@ function isOffset(value: unknown): boolean {
 
 function checkPosition(position: unknown): void {
   if (isOffset(position)) return
-  const what = 'the position of this source must be an offset: another source had its name before'
+  const what = 'the position of this source must be an offset: another source used its name before'
   throw new RepriseError('INVALID_ARGUMENT', what, { position })
 }

@@ -121,7 +121,7 @@ export class KubernetesCollection implements OriginCollection {
     // A condition that is already reported with the same content stays as its writer left it.
     const conditions = (status.conditions as readonly { readonly type: string }[] | undefined)?.map((condition) => {
       const before = known.find((each) => isJsonObject(each) && each.type === condition.type)
-      return before && isSaid(before, condition) ? before : condition
+      return before && isSameCondition(before, condition) ? before : condition
     })
     const body = { ...(raw as object), status: { ...status, ...(conditions && { conditions }) } }
     const path = `${this.#path(draft.name)}/status`
@@ -132,8 +132,8 @@ export class KubernetesCollection implements OriginCollection {
     const { uid, revision, name } = object
     const preconditions = { uid, resourceVersion: String(revision) }
     const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions, propagationPolicy: 'Background' }
-    const told = await this.#ask({ method: 'DELETE', path: this.#path(name), body }, name)
-    return (told as { readonly kind?: string }).kind === 'Status' ? null : decodeObject(told, this.#at)
+    const answer = await this.#ask({ method: 'DELETE', path: this.#path(name), body }, name)
+    return (answer as { readonly kind?: string }).kind === 'Status' ? null : decodeObject(answer, this.#at)
   }
 
   #metadataOf({ labels, annotations, owners, finalizers }: Draft) {
@@ -170,7 +170,7 @@ export class KubernetesCollection implements OriginCollection {
   }
 }
 
-function isSaid(before: unknown, condition: unknown): boolean {
+function isSameCondition(before: unknown, condition: unknown): boolean {
   const read = (value: unknown) => decodeStatus({ conditions: [value] }).conditions
   return equalJson(read(before), read(condition))
 }

@@ -7,6 +7,7 @@ import type { Agent } from 'node:http'
 import { homedir } from 'node:os'
 import { delimiter, dirname, isAbsolute, resolve } from 'node:path'
 import type { KubeConfig } from '@kubernetes/client-node'
+import { driverMissing } from '../../core/driver-missing.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { isJsonObject } from '../../layers/resource/rules/json.ts'
 import { type Connect, type Credentials, readSecret } from './credentials.ts'
@@ -84,8 +85,7 @@ async function credentialsOf({ config, chosen: { cluster, user } }: Loaded): Pro
 
 async function load({ kubeconfig, context }: Kubeconfig, env: NodeJS.ProcessEnv): Promise<Loaded> {
   const { KubeConfig, loadYaml } = await import('@kubernetes/client-node').catch((error: unknown) => {
-    const what = 'a kubeconfig is read by a package that is not here: npm install @kubernetes/client-node'
-    throw new RepriseError('DRIVER_MISSING', what, { packages: ['@kubernetes/client-node'] }, error)
+    throw driverMissing('reading a kubeconfig', ['@kubernetes/client-node'], error)
   })
   const listed = env.KUBECONFIG?.split(delimiter).filter((each) => each !== '') ?? []
   const usual = listed.length > 0 ? listed : [resolve(env.HOME || env.USERPROFILE || homedir(), '.kube/config')]
@@ -161,12 +161,12 @@ function choose(files: readonly File[], context: string | undefined, where: stri
   if (!found) throw invalid(`${where} has no context ${wanted} (there are: ${known})`)
   const cluster = find('clusters', found.cluster)
   if (!cluster)
-    throw invalid(`context ${wanted} of ${where} names a cluster that is not there: ${String(found.cluster)}`)
+    throw invalid(`context ${wanted} of ${where} names a cluster that does not exist: ${String(found.cluster)}`)
   if (!/^https?:[/][/]/.test(String(cluster.server)) || !URL.canParse(String(cluster.server))) {
     throw invalid(`cluster ${String(found.cluster)} of ${where} must have an address with http or https as its server`)
   }
   const user = found.user === undefined || found.user === '' ? {} : find('users', found.user)
-  if (!user) throw invalid(`context ${wanted} of ${where} names a user that is not there: ${String(found.user)}`)
+  if (!user) throw invalid(`context ${wanted} of ${where} names a user that does not exist: ${String(found.user)}`)
   const unknown = refused.find((name) => user[name] !== undefined)
   if (unknown) throw invalid(`user ${String(found.user)} of ${where}: ${unknown} is not supported`)
   return { cluster, user: withPlugin(user, cluster) }
@@ -179,8 +179,14 @@ function withPlugin(user: Fields, cluster: Fields): Fields {
   if (exec.interactiveMode === 'Always') {
     throw invalid(`the plugin ${String(exec.command)} requires a terminal (interactiveMode: Always), and there is none`)
   }
-  const told = ['server', 'tls-server-name', 'insecure-skip-tls-verify', 'certificate-authority-data', 'proxy-url']
-  const about = Object.fromEntries(told.flatMap((name) => (name in cluster ? [[name, cluster[name]]] : [])))
+  const shownFields = [
+    'server',
+    'tls-server-name',
+    'insecure-skip-tls-verify',
+    'certificate-authority-data',
+    'proxy-url',
+  ]
+  const about = Object.fromEntries(shownFields.flatMap((name) => (name in cluster ? [[name, cluster[name]]] : [])))
   const spec = { interactive: false, ...(exec.provideClusterInfo === true && { cluster: about }) }
   const info = { apiVersion: exec.apiVersion, kind: 'ExecCredential', spec }
   const env = [

@@ -79,7 +79,7 @@ class Reviving {
   #leaf({ digest }: Leaf): unknown {
     const value = this.#leaves.get(digest)
     if (value === undefined) {
-      throw new RepriseError('MALFORMED', `a value names the leaf ${digest}, which is not there`, { digest })
+      throw new RepriseError('MALFORMED', `a value names the leaf ${digest}, which is missing`, { digest })
     }
     if (typeof value === 'string') return value
     if (value instanceof Uint8Array) return value.slice()

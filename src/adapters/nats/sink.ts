@@ -203,7 +203,7 @@ class NatsWriter<T> implements SinkWriter {
     if (state.last_seq <= after) return state.last_seq
     if (state.first_seq > after + 1 && unknown !== 'publish') {
       if (unknown === 'skip') return null
-      const what = `the stream ${stream} begins at ${state.first_seq}, and results that belong behind ${after} may have been in it and be gone`
+      const what = `the stream ${stream} begins at ${state.first_seq}: results after ${after} may have been published and removed since`
       const hint =
         "Set { unknown: 'publish' } on the sink to publish them, perhaps twice, or { unknown: 'skip' } to omit them."
       throw new RepriseError('POSITION_GONE', what, { stream, after }, undefined, hint)

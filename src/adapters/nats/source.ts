@@ -247,7 +247,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     const { start = 'oldest' } = this.#options
     if (position !== undefined) {
       if (!Number.isSafeInteger(position) || (position as number) < 0) {
-        const what = 'the position of this source must be a sequence of the stream: another source had its name before'
+        const what = 'the position of this source must be a sequence of the stream: another source used its name before'
         throw new RepriseError('INVALID_ARGUMENT', what, { position })
       }
       return await this.#checkGone(partition, position as number)
@@ -269,7 +269,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     if (gone === 'newest') return state.last_seq
     const has =
       state.messages === 0 ? `is empty and at ${state.last_seq}` : `has ${state.first_seq} to ${state.last_seq}`
-    const what = `the stream ${stream} ${has}: what follows ${position} is gone`
+    const what = `the stream ${stream} ${has}: messages after ${position} are gone`
     throw new RepriseError('POSITION_GONE', what, { stream, partition, position }, undefined, goneHint)
   }
 

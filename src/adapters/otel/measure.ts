@@ -22,16 +22,16 @@ export function measure(events: Events, meter: Meter): () => void {
   const recalls = count('memo.lookups', 'Lookups of memos in this process, by memo and level')
   const problems = count('problems', 'Problems that were reported')
   const offs = [
-    events.on('committed', (told) => {
-      commits.add(told.commits)
-      entries.add(told.entries)
-      commitTime.record(told.ms / 1000)
+    events.on('committed', (event) => {
+      commits.add(event.commits)
+      entries.add(event.entries)
+      commitTime.record(event.ms / 1000)
     }),
-    events.on('checkpoint-published', (told) => {
+    events.on('checkpoint-published', (event) => {
       checkpoints.add(1, { outcome: 'published' })
-      checkpointTime.record(told.ms / 1000)
-      stall.record(told.longestStallMs / 1000)
-      size.record(told.totalBytes)
+      checkpointTime.record(event.ms / 1000)
+      stall.record(event.longestStallMs / 1000)
+      size.record(event.totalBytes)
     }),
     events.on('checkpoint-failed', () => checkpoints.add(1, { outcome: 'failed' })),
     events.on('recovered', ({ report }) => recoveryTime.record(report.totalMs / 1000)),

@@ -1,6 +1,7 @@
 // Creates, inspects and measures the slot and the publication that a source reads through.
 
 import type { Client } from 'pg'
+import { driverMissing } from '../../core/driver-missing.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 
@@ -40,7 +41,7 @@ export async function loadPg(): Promise<typeof import('pg')> {
     const loaded = await import('pg')
     return (loaded as unknown as { default?: typeof import('pg') }).default ?? loaded
   } catch (error) {
-    throw new RepriseError('DRIVER_MISSING', 'reprise/postgres-cdc needs the package pg: npm install pg', {}, error)
+    throw driverMissing('reprise/postgres-cdc', ['pg'], error)
   }
 }
 
@@ -66,7 +67,7 @@ export async function freeSlot(client: Client, slot: string): Promise<void> {
     await client.query('SELECT pg_terminate_backend($1)', [found.activePid])
     await sleep(realTime, 20)
   }
-  throw new RepriseError('OWNED', `the replication slot ${slot} is in use, and its reader does not end`, { slot })
+  throw new RepriseError('OWNED', `the replication slot ${slot} is in use by a reader that does not end`, { slot })
 }
 
 /** Creates the publication if it does not exist and tables are named; NOT_FOUND otherwise. */

@@ -78,7 +78,7 @@ class CdcReader implements SourceReader<PostgresChange> {
     const { slot = own, publication = own, tables = null, snapshot = true, rowsMax = 1_000_000 } = options
     const position = from?.get('')
     if (position !== undefined && !isPosition(position)) {
-      const what = 'the position of this source must be a place in the log: another source had its name before'
+      const what = 'the position of this source must be a place in the log: another source used its name before'
       throw new RepriseError('INVALID_ARGUMENT', what, { position })
     }
     await ensurePublication(client, publication, tables)
@@ -148,11 +148,11 @@ async function checkThere(client: Client, slot: string, lsn: bigint): Promise<vo
     )
   }
   if (found.isLost) {
-    const what = `the server threw away changes that the slot ${slot} needed (max_slot_wal_keep_size)`
+    const what = `the server removed changes that the slot ${slot} needed (max_slot_wal_keep_size)`
     throw new RepriseError('POSITION_GONE', what, data, undefined, hint)
   }
   if (found.confirmed !== null && found.confirmed > lsn) {
-    const what = `the slot ${slot} is at ${lsnText(found.confirmed)}, behind this position, and does not go back`
+    const what = `the slot ${slot} is at ${lsnText(found.confirmed)}, behind this position, and a slot cannot move back`
     throw new RepriseError('POSITION_GONE', what, data, undefined, `Resume from the newest checkpoint. Or: ${hint}`)
   }
 }
@@ -175,7 +175,7 @@ async function readRows(
       const { rows } = await client.query(`SELECT * FROM ${name} LIMIT ${rowsMax - all.length + 1}`)
       for (const row of rows) all.push({ kind: 'snapshot', schema, table, row, before: null, time })
       if (all.length <= rowsMax) continue
-      const what = `the tables of ${publication} have more than ${rowsMax} rows, which are handed on as one`
+      const what = `the tables of ${publication} have more than ${rowsMax} rows, and a snapshot is delivered as one batch`
       const hint = 'Raise rowsMax, or set { snapshot: false } on its source.'
       throw new RepriseError('LIMIT_EXCEEDED', what, { publication, rowsMax }, undefined, hint)
     }

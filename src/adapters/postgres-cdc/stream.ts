@@ -102,7 +102,7 @@ export class ReplicationStream {
     )
     ended.catch(() => undefined)
     await Promise.race([started, ended])
-    this.#timer = setInterval(() => this.#tellStatus(), statusMs)
+    this.#timer = setInterval(() => this.#reportStatus(), statusMs)
     this.#timer.unref()
   }
 
@@ -110,7 +110,7 @@ export class ReplicationStream {
   acknowledge(lsn: bigint): void {
     if (lsn <= this.#acknowledged) return
     this.#acknowledged = lsn
-    this.#tellStatus()
+    this.#reportStatus()
   }
 
   async close(): Promise<void> {
@@ -130,7 +130,7 @@ export class ReplicationStream {
       // A keepalive: how far the server has read its log, and whether it requests an answer.
       if (kind === 'k') {
         this.#passSilence(chunk.readBigInt64BE(1))
-        if (chunk[17] === 1) this.#tellStatus()
+        if (chunk[17] === 1) this.#reportStatus()
       }
       // The payload follows two positions and a time.
       if (kind === 'w') this.#take(chunk.subarray(25))
@@ -148,7 +148,7 @@ export class ReplicationStream {
       for (const change of decoded.changes) this.#changes.push({ ...change, time: this.#time })
       const { rowsMax } = this.#options
       if (this.#changes.length > rowsMax) {
-        const what = `a transaction has more than ${rowsMax} changes, which are handed on as one`
+        const what = `a transaction has more than ${rowsMax} changes, and is delivered as one batch`
         throw new RepriseError('LIMIT_EXCEEDED', what, { rowsMax }, undefined, 'Raise rowsMax at the source.')
       }
     } else if (decoded.is === 'commit') this.#commit(decoded.end)
@@ -174,7 +174,7 @@ export class ReplicationStream {
     void this.#ready.push({ partition: '', values: [], position: { lsn: lsnText(end) }, isDue: true })
   }
 
-  #tellStatus(): void {
+  #reportStatus(): void {
     if (this.#isClosed) return
     const bytes = Buffer.alloc(34)
     bytes.write('r')

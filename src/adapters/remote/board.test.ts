@@ -2,7 +2,7 @@
 // store.
 
 import { afterEach, describe, expect, it } from 'vitest'
-import { isGiveUp } from '../../core/calls/retry.ts'
+import { isGiveUp } from '../../core/retry/retry.ts'
 import { createEngine } from '../../engine/api/open.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { sha256 } from '../../engine/base/platform.ts'

@@ -4,9 +4,9 @@
 // releases it at once with a wakeup at the end of the worker's time: without a sign of life the task is then due again.
 
 import { createHash, randomBytes } from 'node:crypto'
-import { GiveUp } from '../../core/calls/retry.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { GiveUp } from '../../core/retry/retry.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -261,7 +261,7 @@ export class Board {
       return null
     }
     if (lost >= lostMax) {
-      const message = `${lostMax} workers took it and were not heard of again`
+      const message = `${lostMax} workers took it and stopped responding`
       await this.#keep(failedAt(queue, digest, head.epoch), { kind: 'failed', message, mayRetry: true })
       await this.#settled(head)
       return null
@@ -334,7 +334,7 @@ export class Board {
     })
   }
 
-  /** Ends the calls whose tasks were settled, at whichever server. */
+  /** Ends the calls whose tasks were settled, by this server or another. */
   async #look(): Promise<void> {
     const { clock } = this.#host
     for await (const head of this.#host.each({ prefix: tasksScope, status: 'settled', attributes: { by: this.#by } })) {

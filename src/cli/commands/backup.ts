@@ -27,7 +27,8 @@ export const backup: Command = async ({ engine, args, options, output }) => {
   })
   output.result(report, () => {
     const earlier = report.before > 0 ? `, ${report.before} by an earlier attempt` : ''
-    output.line(`${file}: ${count(report.timelines, 'timeline')}${earlier}, ${bytes(report.bytes)}`)
+    const moment = report.moment === null ? '' : `, as of ${new Date(report.moment).toISOString()}`
+    output.line(`${file}: ${count(report.timelines, 'timeline')}${earlier}, ${bytes(report.bytes)}${moment}`)
   })
   for (const { timeline, why } of report.leftOut) output.note(`skipped ${timeline}: ${why}`)
   return exit.ok

@@ -30,7 +30,7 @@ const kinds = [memoCache, artifactCache]
 const cache: Command = async (invocation) => {
   const [name, ...rest] = invocation.args
   const verb = verbs[name!]
-  if (!verb) throw new UsageError(`cache has ${Object.keys(verbs).join(', ')}, and no ${name}`)
+  if (!verb) throw new UsageError(`cache has no action ${name}: use ${Object.keys(verbs).join(', ')}`)
   return await verb(invocation, rest)
 }
 
@@ -46,13 +46,15 @@ const run: Verb = async ({ engine, options, output }, rest) => {
   const stop = () => quit.abort()
   process.once('SIGINT', stop).once('SIGTERM', stop)
   try {
-    const onSaid = ({ to, bytes: said }: { readonly to: 'stdout' | 'stderr'; readonly bytes: Uint8Array }) => {
-      if (!output.isJson) process[to].write(said)
+    const onOutput = ({ to, bytes: piece }: { readonly to: 'stdout' | 'stderr'; readonly bytes: Uint8Array }) => {
+      if (!output.isJson) process[to].write(piece)
     }
-    const ran = await handle.run({ signal: quit.signal, refresh: flag(options, 'refresh'), onSaid }).catch((error) => {
-      if (quit.signal.aborted && isReprise(error, 'ABORTED')) return null
-      throw error
-    })
+    const ran = await handle
+      .run({ signal: quit.signal, refresh: flag(options, 'refresh'), onOutput })
+      .catch((error) => {
+        if (quit.signal.aborted && isReprise(error, 'ABORTED')) return null
+        throw error
+      })
     if (!ran) {
       output.note(`${handle.name}: stopped; nothing is kept`)
       return exit.interrupted
@@ -222,7 +224,9 @@ function entryIds(ids: readonly string[]): readonly string[] {
   if (ids.length === 0) throw new UsageError('name the entries: reprise cache ls lists them')
   for (const id of ids) {
     if (!kinds.some((kind) => isWithin(kind.within(), id) && kind.place(id) !== null)) {
-      throw new RepriseError('INVALID_ARGUMENT', `${id} is no entry of the cache: reprise cache ls lists them`, { id })
+      throw new RepriseError('INVALID_ARGUMENT', `${id} is not an entry of the cache: reprise cache ls lists them`, {
+        id,
+      })
     }
   }
   return ids

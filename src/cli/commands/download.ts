@@ -58,7 +58,7 @@ const download: Command = async ({ args, options, output, env }) => {
         isSound = await getting.isSound()
         if (isSound) break
         if (attempt === 2) throw mismatch(address)
-        output.note('the received bytes do not match the digest of the server: starting again')
+        output.note('the received bytes do not match the digest of the server: restarting the download')
         await getting.startOver()
       }
     } finally {
@@ -141,7 +141,7 @@ class Getting {
     return this.#startOver(null)
   }
 
-  async get(told: (at: number, total: number | null) => void, line: Attempt): Promise<void> {
+  async get(onProgress: (at: number, total: number | null) => void, line: Attempt): Promise<void> {
     const asked = this.#etag !== null && this.at > 0
     const headers: Record<string, string> = asked ? { range: `bytes=${this.at}-`, 'if-range': this.#etag! } : {}
     // The server must read the whole file for it: requested only for files assembled from several responses.
@@ -162,7 +162,7 @@ class Getting {
     this.#expected = digest ?? this.#expected
     const length = Number(response.headers.get('content-length') ?? Number.NaN)
     const total = range ? Number(range[2]) : Number.isSafeInteger(length) ? length : null
-    await this.#take(response, total, told, line)
+    await this.#take(response, total, onProgress, line)
     if (total !== null && this.at !== total) throw new Broken(`the line ended at byte ${this.at} of ${total}`)
   }
 
@@ -183,7 +183,7 @@ class Getting {
   async #take(
     response: Response,
     total: number | null,
-    told: (at: number, total: number | null) => void,
+    onProgress: (at: number, total: number | null) => void,
     { signal, moved }: Attempt,
   ): Promise<void> {
     const handle = await open(this.#part, 'a')
@@ -195,7 +195,7 @@ class Getting {
         this.#hash.update(piece)
         this.at += piece.length
         moved()
-        told(this.at, total)
+        onProgress(this.at, total)
         if (this.at - this.#notedAt >= noteBytes) await this.#note()
       }
     } catch (error) {

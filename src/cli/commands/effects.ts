@@ -4,10 +4,10 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Effect } from '../../core/history/effects.ts'
 import { act } from '../../operations/act.ts'
 import { effectsOf, type ShownEffect } from '../../operations/effects.ts'
+import { tell } from '../action-report.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
-import { tell } from '../tell.ts'
 
 const outcomes = ['done', 'failed', 'compensated'] as const
 
@@ -41,7 +41,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
 
   async function settle(effect: string): Promise<number> {
     const outcome = outcomes.find((each) => each === text(options, 'as'))
-    if (!outcome) throw new UsageError(`--settle goes with --as ${outcomes.join('|')}`)
+    if (!outcome) throw new UsageError(`--settle requires --as ${outcomes.join('|')}`)
     const by = text(options, 'by') ?? env.USER ?? 'somebody'
     const json = text(options, 'result')
     const result = json === undefined ? undefined : parseJson(json, '--result')
@@ -55,8 +55,8 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
     }
     // An effect of the model itself is settled by the model.
     if (!isKernels(known)) {
-      const said = { step: effect, outcome, by, ...(json !== undefined && { result }) }
-      return tell(output, await act(engine, head, 'settle', said))
+      const decision = { step: effect, outcome, by, ...(json !== undefined && { result }) }
+      return tell(output, await act(engine, head, 'settle', decision))
     }
     await engine.settleEffect(timeline, effect, outcome, by, result)
     output.result({ timeline, settled: effect, outcome, by }, () =>

@@ -50,7 +50,7 @@ async function sayTo({ env, output }: Invocation, word: string): Promise<number>
   const socket = env.REPRISE_EXEC_SOCKET
   if (!socket) throw new UsageError('--say is for programs that run under reprise exec: REPRISE_EXEC_SOCKET is not set')
   const answer = await say(socket, word).catch((error) => {
-    throw new RepriseError('STORE_UNREACHABLE', `reprise exec does not answer: ${(error as Error).message}`, { socket })
+    throw new RepriseError('STORE_UNREACHABLE', `reprise exec did not answer: ${(error as Error).message}`, { socket })
   })
   output.result({ answer }, () => output.line(answer))
   return answer.startsWith('refused') ? exit.partly : exit.ok
@@ -220,7 +220,7 @@ function wordsFor(event: ExecEvent): string | null {
     case 'not-captured':
       return `not captured: ${event.why}`
     case 'stopping':
-      return `${event.signal} passed on; ${formatMs(event.graceMs)} to end and be captured, once more to kill it`
+      return `${event.signal} passed on; ${formatMs(event.graceMs)} to end and be captured; a second signal kills it`
     case 'ended': {
       const how = event.exitCode === null ? (event.signal ?? 'its outcome is unknown') : `exit code ${event.exitCode}`
       const lost =

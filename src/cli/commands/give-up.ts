@@ -20,7 +20,10 @@ const command: Command = async (invocation) => {
     throw new UsageError(`${args[0]} is not a complete id`, `to confirm: reprise give-up ${timeline} … --yes`)
   }
   if (isMeant && (by === undefined || reason === undefined)) {
-    throw new UsageError('who gives it up, and why?', `reprise give-up ${timeline} --by NAME --reason TEXT --yes`)
+    throw new UsageError(
+      '--by and --reason are required: they are recorded',
+      `reprise give-up ${timeline} --by NAME --reason TEXT --yes`,
+    )
   }
   const report = await engine.giveUp(timeline, { by: by ?? '?', reason: reason ?? '?', dryRun: !isMeant })
   output.result(report, () => {
@@ -42,7 +45,10 @@ async function accept({ engine, options, output }: Invocation, loss: LossRecord)
   const reason = text(options, 'reason')
   const isMeant = flag(options, 'yes')
   if (isMeant && (by === undefined || reason === undefined)) {
-    throw new UsageError('who gives it up, and why?', `reprise give-up ${loss.id} --by NAME --reason TEXT --yes`)
+    throw new UsageError(
+      '--by and --reason are required: they are recorded',
+      `reprise give-up ${loss.id} --by NAME --reason TEXT --yes`,
+    )
   }
   if (isMeant) await engine.acceptLoss(loss.id, { by: by!, reason: reason! })
   output.result(loss, () => output.line(`${isMeant ? 'given up: ' : ''}${lossWords(loss)}`))

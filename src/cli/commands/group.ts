@@ -40,7 +40,7 @@ export async function captureGroup(
   members: readonly string[],
 ): Promise<number> {
   if (members.some((member) => /@\d+$/.test(member)))
-    throw new UsageError('a cut is of this moment: leave the sequences out')
+    throw new UsageError('a cut captures the present: omit the sequences')
   if (name === undefined || members.length === 0)
     throw new UsageError(
       'name the cut and its members: reprise group capture NAME TIMELINE…, or reprise savepoint TIMELINE… --label NAME',
@@ -51,7 +51,7 @@ export async function captureGroup(
     await idsOf({ engine }, members),
     timeout === undefined ? {} : { timeout: timeout as Duration },
   )
-  output.result(cut, () => tellCut(output, cut))
+  output.result(cut, () => reportCut(output, cut))
   return exit.ok
 }
 
@@ -69,14 +69,14 @@ async function ls({ engine, output }: Invocation): Promise<number> {
 
 async function show({ engine, output }: Invocation, args: readonly string[]): Promise<number> {
   const cut = await engine.groups.cut(one(args, 'show NAME'))
-  output.result(cut, () => tellCut(output, cut))
+  output.result(cut, () => reportCut(output, cut))
   return exit.ok
 }
 
 async function line(invocation: Invocation, args: readonly string[]): Promise<number> {
   const { engine, output } = invocation
   const plan = await engine.groups.plan(await lineTarget(invocation, args))
-  output.result(plan, () => tellPlan(output, plan))
+  output.result(plan, () => reportPlan(output, plan))
   return exit.ok
 }
 
@@ -88,7 +88,7 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
   const wait = duration(options, 'timeout') ?? '10s'
   const force = flag(options, 'even-consumed') && { consumed: 'force' as const }
   const isRefused = !force && plan.members.some(({ consumers }) => consumers.length > 0)
-  if (!flag(options, 'yes')) tellPlan(output, plan)
+  if (!flag(options, 'yes')) reportPlan(output, plan)
   if (!flag(options, 'yes') && !isRefused) {
     const members = plan.members.map(({ timeline }) => timeline)
     await mayRestore(engine, members, { waitMs: toMs(wait, '--timeout'), takeover })
@@ -98,7 +98,7 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
     }
   }
   const done = await engine.groups.restore(target, { wait, ...(takeover && { takeover }), ...force })
-  output.result(done, () => tellRestored(output, done))
+  output.result(done, () => reportRestored(output, done))
   return exit.ok
 }
 
@@ -108,7 +108,7 @@ async function resume({ engine, options, output }: Invocation, args: readonly st
     ...(flag(options, 'even-consumed') && { consumed: 'force' as const }),
   }
   const done = await engine.groups.resume(one(args, 'resume ID'), how)
-  output.result(done, () => tellRestored(output, done))
+  output.result(done, () => reportRestored(output, done))
   return exit.ok
 }
 
@@ -152,14 +152,14 @@ function one(args: readonly string[], usage: string): string {
   throw new UsageError(`reprise group ${usage}`)
 }
 
-function tellCut(output: Output, { name, status, places, inFlight, because, missing }: GroupCut): void {
+function reportCut(output: Output, { name, status, places, inFlight, because, missing }: GroupCut): void {
   output.line(`cut ${name} is ${status}${because === null ? '' : `: ${because}`}`)
   for (const { timeline, seq } of places) output.line(`${timeline}@${seq}`)
   if (inFlight > 0) output.line(`${count(inFlight, 'message')} in flight`)
   if (missing.length > 0) output.line(`missing: ${missing.join(', ')}`)
 }
 
-function tellPlan(output: Output, { members, cascade, drop, again, fellToOrigin, entriesLost }: GroupPlan): void {
+function reportPlan(output: Output, { members, cascade, drop, again, fellToOrigin, entriesLost }: GroupPlan): void {
   for (const { timeline, from, to, effects, consumers } of members) {
     output.line(to < from ? `${timeline} goes back from ${from} to ${to}` : `${timeline} stays at ${from}`)
     if (effects.compensate.length > 0) output.line(`  undone: ${effects.compensate.join(', ')}`)
@@ -178,7 +178,7 @@ function tellPlan(output: Output, { members, cascade, drop, again, fellToOrigin,
   )
 }
 
-function tellRestored(output: Output, { id, members }: GroupRestored): void {
+function reportRestored(output: Output, { id, members }: GroupRestored): void {
   for (const { timeline, to, archive, isAsked, isMoved } of members) {
     if (!isMoved) output.line(`${timeline} stays where it is`)
     else if (isAsked) output.line(`${timeline} goes back to ${to}; it does so where it is executed`)

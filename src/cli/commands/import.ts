@@ -40,7 +40,7 @@ const importCommand: Command = async ({ engine, args, options, output, stdin }) 
   const report = await importProgress(engine, job, lines, { shards, from: file, ...(key !== undefined && { key }) })
   output.result(report, () => {
     output.line(`${count(report.added, 'key')} of ${count(report.lines, 'line')} are finished now in job ${job}`)
-    if (report.ignored > 0) output.note(`${count(report.ignored, 'line')} had no key and were passed over`)
+    if (report.ignored > 0) output.note(`${count(report.ignored, 'line')} had no key and were skipped`)
   })
   return report.ignored > 0 ? exit.partly : exit.ok
 }

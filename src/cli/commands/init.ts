@@ -1,7 +1,8 @@
 // reprise init: writes a template that runs as it is.
 
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
+import { makeFolders } from '../../lib/durable-file.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import type { Output } from '../output.ts'
@@ -49,12 +50,12 @@ async function write(
   const there = files.filter((file) => existsSync(file.path)).map((file) => file.path)
   if (there.length > 0 && !flag(options, 'force')) {
     throw new UsageError(
-      `${there.join(', ')} ${there.length === 1 ? 'is' : 'are'} there already`,
+      `${there.join(', ')} already ${there.length === 1 ? 'exists' : 'exist'}`,
       '--force writes over them',
     )
   }
   for (const file of files) {
-    mkdirSync(dirname(file.path), { recursive: true })
+    makeFolders(dirname(file.path))
     writeFileSync(file.path, file.content)
   }
   const main = relative('.', files[0]!.path)

@@ -7,7 +7,7 @@ import { count, ms } from '../format.ts'
 import { loadModule } from '../module.ts'
 import { oneOf } from '../runnable.ts'
 
-const tellEveryMs = 2000
+const reportEveryMs = 2000
 
 const rebuild: Command = async ({ engine, args, options, output }) => {
   const module = text(options, 'module')
@@ -19,13 +19,13 @@ const rebuild: Command = async ({ engine, args, options, output }) => {
   const started = Date.now()
   const handle = await engine.open(chosen)
   let applied = 0
-  let toldAt = started
+  let reportedAt = started
   try {
     await handle.rebuild({
       onProgress: (progress) => {
         applied = progress.applied
-        if (Date.now() - toldAt < tellEveryMs) return
-        toldAt = Date.now()
+        if (Date.now() - reportedAt < reportEveryMs) return
+        reportedAt = Date.now()
         output.note(`${count(applied, 'event')} applied`)
       },
     })

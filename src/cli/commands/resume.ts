@@ -10,8 +10,9 @@ import { hostOf } from '../../engine/host/host.ts'
 import { pipelinePrefix } from '../../layers/pipeline/model.ts'
 import { sleep } from '../../lib/waiting.ts'
 import { act } from '../../operations/act.ts'
-import { standsAt } from '../../operations/describe.ts'
+import { statusLineAt } from '../../operations/describe.ts'
 import { declareAll } from '../../operations/known-models.ts'
+import { problemWords } from '../action-report.ts'
 import { type Command, type Options, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findMember } from '../find.ts'
@@ -19,7 +20,6 @@ import { inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
 import { ProgressLine } from '../progress-line.ts'
-import { problemWords } from '../tell.ts'
 import { execute, pick } from './run.ts'
 
 const progressMs = 500
@@ -41,14 +41,14 @@ const resume: Command = async ({ engine, args, options, output }) => {
   const groups = groupsOf(engine, heads, options)
   if (groups.size === 0) return nothingToResume(given, heads, output)
   const interruption = onInterrupt(output, null, { waitsFor: () => inHand(engine) })
-  const told = new Resuming(output, heads.length)
+  const resuming = new Resuming(output, heads.length)
   try {
     const working = [...groups.values()].map(async (group) => {
       const module = await loadModule(group.file)
       declareAll(engine, Object.values(module))
       if (group.heads.every((head) => hasResume(engine, head))) return await goOn(group.heads)
       const own = groups.size > 1 && !text(options, 'report') ? { ...options, report: 'lines' } : options
-      return await told.one(() =>
+      return await resuming.one(() =>
         execute(engine, pick(module, group.name, group.file), group.file, withId(own, group.id), output),
       )
     })
@@ -58,7 +58,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
     if (failed[0]) throw failed[0].reason
     return Math.max(...results.map((each) => (each.status === 'fulfilled' ? each.value : exit.ok)))
   } finally {
-    told.close()
+    resuming.close()
     interruption.off()
   }
 
@@ -69,7 +69,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
   /** Each is executed here until it ends, or waits for an external event; Ctrl-C leaves them where they are. */
   async function goOn(runs: readonly Head[]): Promise<number> {
     const first = await Promise.race([
-      Promise.allSettled(runs.map((head) => told.one(() => goOnWith(head)))),
+      Promise.allSettled(runs.map((head) => resuming.one(() => goOnWith(head)))),
       interruption.asked,
     ])
     if (first === 'interrupted') {
@@ -96,8 +96,8 @@ const resume: Command = async ({ engine, args, options, output }) => {
     }
     ended.catch(() => undefined)
     const { status, wakeup } = first.head
-    const waitsFor = (await standsAt(engine, first.head))?.text ?? status
-    told.waits()
+    const waitsFor = (await statusLineAt(engine, first.head))?.text ?? status
+    resuming.waits()
     output.result({ timeline: head.timeline, status, waitsFor, wakeup }, () =>
       output.line(`${head.timeline}: ${waitsFor}`),
     )

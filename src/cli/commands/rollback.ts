@@ -4,7 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { CompensationPlan } from '../../core/history/effects.ts'
 import type { Validity } from '../../core/history/validity.ts'
-import type { Before, RollbackPlan } from '../../engine/tools/before.ts'
+import type { Before, RollbackPlan } from '../../engine/tools/rollback-plan.ts'
 import { mayAct } from '../../operations/act.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -31,7 +31,8 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
     }
   }
   const where = { timeline: head.timeline, seq: plan.to }
-  const done = await engine.rollback(where, {
+  const done = await engine.rollback({
+    to: where,
     ...(takeover && { takeover }),
     ...(flag(options, 'undo-inherited') && { undo: 'inherited' as const }),
     ...(flag(options, 'even-consumed') && { consumed: 'force' as const }),

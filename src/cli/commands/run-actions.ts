@@ -1,13 +1,13 @@
 // Commands that act on one run: each sends one request, and reports the outcome.
 
 import { act, mayAct } from '../../operations/act.ts'
+import { tell } from '../action-report.ts'
 import { type Command, duration, flag, text } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
 import { findJob, findTimeline } from '../find.ts'
 import { toJson } from '../output.ts'
 import { confirm } from '../prompt.ts'
 import { findCode, findRun, findRunOrCode } from '../runs.ts'
-import { tell } from '../tell.ts'
 
 /** A message to a run, durable before this command ends. */
 export const signal: Command = async ({ engine, args, output }) => {
@@ -52,8 +52,8 @@ export const decide: Command = async ({ engine, args, options, output }) => {
   const [given, verdict] = args as [string, string]
   const by = text(options, 'by') ?? process.env.USER ?? 'somebody'
   const reason = text(options, 'reason')
-  const said = { verdict, by, ...(reason !== undefined && { reason }) }
-  return tell(output, await act(engine, await findTimeline(engine, given), 'decide', said))
+  const decision = { verdict, by, ...(reason !== undefined && { reason }) }
+  return tell(output, await act(engine, await findTimeline(engine, given), 'decide', decision))
 }
 
 /** A person settles the outcome of a held step, or of a stuck compensation. */

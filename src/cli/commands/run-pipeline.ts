@@ -8,14 +8,14 @@ import { draws, type PipelineDefinition } from '../../layers/pipeline/definition
 import type { PipelineReport, PipelineRun, PipelineStatus } from '../../layers/pipeline/index.ts'
 import { reportOfTasks, type TasksStatus } from '../../layers/pipeline/run/tasks.ts'
 import { checkShareable } from '../../layers/pipeline/shareable.ts'
-import { duration, type Options, text } from '../command.ts'
+import { type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import { inHand, onInterrupt } from '../interrupt.ts'
 import { type Output, toJson } from '../output.ts'
 import { pipelineFlags, workFlags } from '../run-flags.ts'
 import type { Runnable } from '../runnable.ts'
-import { urlOf } from '../store.ts'
+import { patienceOf, urlOf } from '../store.ts'
 import { Threads } from '../threads.ts'
 
 const everyMs = 1000
@@ -70,9 +70,9 @@ export async function runThreads(
     throw new UsageError('--id starts a separate run; threads share the partitions of the pipeline itself')
   }
   const { url, namespace, blobs, keys } = options as Readonly<Record<string, string | undefined>>
-  const store = { url, namespace, blobs, keys, patience: duration(options, 'away-for'), create: true }
+  const store = { url, namespace, blobs, keys, patience: patienceOf(options), create: true }
   if (urlOf(store).startsWith('memory:'))
-    throw new UsageError('threads share nothing but a store: memory: is of one alone')
+    throw new UsageError('threads need a store that they share: memory: belongs to one thread')
   const { name } = definition
   checkShareable(name, (definition as unknown as PipelineDefinition)[draws]())
   const running = new Threads(threads, { file, name, store, options: workFlags(options) }, (words) =>

@@ -63,7 +63,7 @@ export async function execute(
       ['id', text(options, 'id')],
       ['threads', threads],
     ] as const
-    return tellInterrupted(file, definition.name, options, output, given)
+    return reportInterrupted(file, definition.name, options, output, given)
   }
   if (definition.kind === 'migrations') return await runMigrations(engine, definition, file, isDryRun, options, output)
   return await runOther(engine, definition, file, input, options, output)
@@ -107,7 +107,7 @@ async function runOther(
         ['id', handle.id],
         ['input', text(options, 'input')],
       ] as const
-      return tellInterrupted(file, definition.name, options, output, given)
+      return reportInterrupted(file, definition.name, options, output, given)
     }
     output.result({ id: handle.id ?? null, result: first.result }, () => output.lines(toJson(first.result, 2)))
     return exit.ok
@@ -135,7 +135,7 @@ function startedBy(file: string, definition: Runnable): Record<string, string> {
   return { module: relativePath(process.cwd(), file) || file, definition: definition.name }
 }
 
-function tellInterrupted(
+function reportInterrupted(
   file: string,
   name: string,
   options: Options,
@@ -160,8 +160,8 @@ async function runJob(
   if (given !== 'none') handle.watch(makeReporter(given, process.stderr))
   stopOnSignals(handle, (words) => output.notes(`\n${words}`))
   const report = await handle.result()
-  output.result({ job: definition.name, ...report }, () => tellJob(definition.name, report, output))
-  if (report.status === 'stopped') return tellInterrupted(file, definition.name, options, output)
+  output.result({ job: definition.name, ...report }, () => reportJob(definition.name, report, output))
+  if (report.status === 'stopped') return reportInterrupted(file, definition.name, options, output)
   // Dead letters of earlier runs count as well: they are still unresolved, and a scheduler must not take the run for a
   // complete success.
   if (report.dead > 0) output.note(`list them with: reprise dead ${definition.name}`)
@@ -184,7 +184,7 @@ function resumeLine(
   return parts.join(' ')
 }
 
-function tellJob(name: string, report: JobReport, output: Output): void {
+function reportJob(name: string, report: JobReport, output: Output): void {
   const parts = [`${count(report.done, 'item')} done`]
   if (report.skipped > 0) parts.push(`${report.skipped.toLocaleString('en-US')} skipped`)
   if (report.failed > 0) parts.push(output.colours.red(`${report.failed.toLocaleString('en-US')} failed`))
@@ -213,28 +213,28 @@ async function runMigrations(
     void interruption.asked.then(() => handle.stop().catch(() => undefined))
     const report: MigrateReport = await handle.result()
     output.result(report, () => {
-      if (dryRun) return tellPlan(name, report, output)
+      if (dryRun) return reportPlan(name, report, output)
       const done = `${count(report.applied.length, 'step')} applied, ${report.before} before, in ${ms(report.elapsedMs)}`
       output.line(`${name}: ${done}${report.pending.length > 0 ? `, ${report.pending.length} left` : ''}`)
     })
-    return report.status === 'stopped' ? tellInterrupted(file, name, options, output) : exit.ok
+    return report.status === 'stopped' ? reportInterrupted(file, name, options, output) : exit.ok
   } catch (error) {
     // The step was aborted because of the interruption.
     if (!interruption.isAsked || !isReprise(error, 'RUN_FAILED')) throw error
     output.note(error.message)
-    return tellInterrupted(file, name, options, output)
+    return reportInterrupted(file, name, options, output)
   } finally {
     interruption.off()
   }
 }
 
-function tellPlan(name: string, report: MigrateReport, output: Output): void {
+function reportPlan(name: string, report: MigrateReport, output: Output): void {
   for (const { id, sql } of report.pending) {
     output.line(`${id}${id === report.resumedAt ? ' (begun before, and not finished)' : ''}`)
     for (const statement of sql ?? ['in code']) output.lines(`  ${statement.replaceAll('\n', '\n  ')}`)
   }
   output.line(`${name}: ${count(report.pending.length, 'step')} would be applied, ${report.before} before`)
-  output.note('nothing was changed; without --dry-run it is done')
+  output.note('nothing was changed; repeat it without --dry-run to apply the steps')
 }
 
 export function pick(module: Record<string, unknown>, name: string | undefined, file: string): Runnable {
@@ -252,7 +252,7 @@ export function pick(module: Record<string, unknown>, name: string | undefined, 
   }
   const names = distinct.map(({ value }) => value.name).join(', ')
   if (chosen.length === 0) throw new RepriseError('NOT_FOUND', `${file} exports ${names}, not ${name}`, { file })
-  throw new UsageError(`${file} exports ${names}: say which`, `reprise run ${file} ${distinct[0]!.value.name}`)
+  throw new UsageError(`${file} exports ${names}: name one of them`, `reprise run ${file} ${distinct[0]!.value.name}`)
 }
 
 function isRunnable(value: unknown): value is Runnable {

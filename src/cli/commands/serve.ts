@@ -1,8 +1,8 @@
 // reprise serve: the HTTP API of a store, until it is interrupted. Loads the server and its dependencies only here.
 
 import { spawn } from 'node:child_process'
+import { driverMissing } from '../../core/driver-missing.ts'
 import type { Duration } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { keepHouse } from '../../engine/tools/housekeeping/housekeeping.ts'
@@ -19,7 +19,7 @@ import type { Output } from '../output.ts'
 import { logFormat, ServeLog } from '../serve-log.ts'
 import { serveSettings } from '../serve-settings.ts'
 import { sizeOf } from '../size.ts'
-import { openEngine, shownUrl, urlOf } from '../store.ts'
+import { openEngine, patienceOf, shownUrl, urlOf } from '../store.ts'
 import { takeUp, workable } from './work.ts'
 
 const defaultPort = 4400
@@ -29,7 +29,7 @@ const serve: Command = async ({ options, output, isVerbose }) => {
   const log = new ServeLog(logFormat(options), output, isVerbose)
   const { host, port, origins } = addressOf(options)
   const readOnly = flag(options, 'read-only')
-  const [server, { isLoopback, listen }, { readOrMakeTokens }, { defaultServerLimits }] = await loadServer()
+  const [server, { isLoopback, listen }, { readOrMakeTokens }, { defaultServerLimits }, { warmUp }] = await loadServer()
   const file = text(options, 'token-file')
   if (!isLoopback(host) && (file === undefined || origins.length === 0)) {
     throw new UsageError(
@@ -50,8 +50,7 @@ const serve: Command = async ({ options, output, isVerbose }) => {
     await openEngine({
       url: where.url,
       namespace,
-      blobs: text(options, 'blobs'),
-      keys: text(options, 'keys'),
+      ...{ blobs: text(options, 'blobs'), keys: text(options, 'keys'), patience: patienceOf(options) },
       ...{ create: !readOnly, readOnly, worker: 'serve' },
     })
   const module = text(options, 'module')
@@ -75,16 +74,16 @@ const serve: Command = async ({ options, output, isVerbose }) => {
     if (isWorking) workHere(engine, definitions, module!, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits, ...logging })
+    warmUp(handler)
     dev?.serves()
     // The code in the link works once: it is printed only for a person who is present.
     const isSeen = (output.isTerminal || flag(options, 'open')) && !dev?.isReload
     const link = isSeen ? `${listening.url}${handler.link(tokens[0]!.name)}` : null
     const shown = { url: listening.url, store: shownUrl(urlOf(where)), tokenFile, readOnly }
     const interruption = onInterrupt(output, dev ? null : 'closing')
-    const verb = dev?.isReload ? 'reloaded,' : 'serving'
     // A file or a log is stored: there the link would be readable until it is used.
     const address = output.isTerminal && link !== null ? link : listening.url
-    output.result(shown, () => output.line(`${verb} ${shown.store} at ${address}`))
+    output.result(shown, () => output.line(`${dev?.isReload ? 'reloaded,' : 'serving'} ${shown.store} at ${address}`))
     if (link !== null && flag(options, 'open')) openBrowser(link, output)
     await (dev ? Promise.race([interruption.asked, dev.over]) : interruption.asked)
     await Promise.all([listening.close(), handler.close()])
@@ -146,11 +145,10 @@ export async function loadServer() {
       import('../../server/listen.ts'),
       import('../../server/token-file.ts'),
       import('../../server/limits.ts'),
+      import('../../server/serve.ts'),
     ])
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
-    const what = 'the server needs two packages that are not here: npm install hono @hono/node-server'
-    throw new RepriseError('DRIVER_MISSING', what, { packages: ['hono', '@hono/node-server'] }, error)
+    throw driverMissing('the server', ['hono', '@hono/node-server'], error)
   }
 }
 
@@ -158,6 +156,6 @@ export function openBrowser(url: string, output: Output): void {
   const [command, ...args] =
     process.platform === 'darwin' ? ['open'] : process.platform === 'win32' ? ['cmd', '/c', 'start', ''] : ['xdg-open']
   const child = spawn(command!, [...args, url], { stdio: 'ignore', detached: true })
-  child.once('error', () => output.note(`--open: no browser was opened, ${command} is not here`))
+  child.once('error', () => output.note(`--open: no browser was opened, since ${command} is not installed`))
   child.unref()
 }

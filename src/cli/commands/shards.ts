@@ -10,7 +10,7 @@ import type { Output } from '../output.ts'
 const shards: Command = async (given) => {
   const { engine, args, output } = given
   const [verb, url] = args as [string | undefined, string | undefined]
-  if (verb !== undefined && verb !== 'add') throw new UsageError(`shards has no ${verb}: there is only add`)
+  if (verb !== undefined && verb !== 'add') throw new UsageError(`shards has no action ${verb}: use add`)
   if (verb === 'add' && url === undefined) throw new UsageError('name the database: reprise shards add URL')
   if (verb === 'add') return await add(given, url!)
   refuseOptions(given.options, ['wait'], 'only with add')
@@ -57,15 +57,15 @@ async function add({ engine, options, output }: Parameters<Command>[0], url: str
 }
 
 function teller(output: Output): (progress: GrowProgress) => void {
-  let told = ''
+  let lastNote = ''
   return ({ stage, moved, waitsFor }) => {
     const names = waitsFor.map(({ name, host }) => `${name} on ${host}`).join(', ')
     const words =
       stage === 'waiting'
         ? `waiting until these were started again with the new address: ${names}`
         : `${count(moved - (moved % 100), 'family', 'families')} moved`
-    if (words !== told && (stage === 'waiting' || moved >= 100)) output.note(words)
-    told = words
+    if (words !== lastNote && (stage === 'waiting' || moved >= 100)) output.note(words)
+    lastNote = words
   }
 }
 

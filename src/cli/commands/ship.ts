@@ -16,7 +16,7 @@ const ship: Command = async (invocation) => {
     refuseOptions(options, ['every', 'base', 'keep', 'once', 'take'], '--verify only checks the shipped records')
     return await verify(invocation)
   }
-  await tellElsewhere(invocation)
+  await reportElsewhere(invocation)
   const [every, base, keep] = ['every', 'base', 'keep'].map((name) => duration(options, name))
   const end = new AbortController()
   const interruption = onInterrupt(output, 'shipping the remaining commits')
@@ -55,7 +55,7 @@ async function verify({ engine, args, output }: Invocation): Promise<number> {
 }
 
 /** Data outside the file is not shipped. */
-async function tellElsewhere({ engine, output }: Invocation): Promise<void> {
+async function reportElsewhere({ engine, output }: Invocation): Promise<void> {
   if ((await engine.head('reprise/store'))?.attributes.$chunks !== undefined) {
     output.note('the chunks of this store are outside its file, and are not shipped: protect them separately')
   }

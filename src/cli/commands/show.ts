@@ -4,9 +4,16 @@ import type { Head } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { segmentsBelow } from '../../engine/history/segments.ts'
 import { hostOf } from '../../engine/host/host.ts'
+import { droppedMail } from '../../engine/host/shaped-mail.ts'
 import { editWords } from '../../engine/model/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
-import { errorWords, type FailingTimeline, failingTimelines, failureWords } from '../../operations/failures.ts'
+import {
+  dueWords,
+  errorWords,
+  type FailingTimeline,
+  failingTimelines,
+  failureWords,
+} from '../../operations/failures.ts'
 import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -14,22 +21,29 @@ import { findTimeline } from '../find.ts'
 import { bytes, relative, when } from '../format.ts'
 import { toJson } from '../output.ts'
 
+/** The newest messages that the timeline could not use; `reprise log --kind mail-dropped` has all of them. */
+const droppedShown = 5
+
 const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const { shown, catalog } = await describeTimeline(engine, head)
   const { kind, status, forks, summary, failure, identity, lost } = shown
   const now = hostOf(engine).now()
+  const due = dueWords(head, now)
   const newest = catalog[0]
   const edited = editWords(head)
   const below = await historyBelow(engine, head)
   const parts = await failingParts(engine, head)
-  output.result({ ...shown, ...(parts.length > 0 && { failingParts: parts }) }, () => {
+  const dropped = await engine.log({ timeline: head.timeline, kind: droppedMail, limit: droppedShown })
+  const more = { ...(parts.length > 0 && { failingParts: parts }), ...(dropped.length > 0 && { dropped }) }
+  output.result({ ...shown, ...more }, () => {
     const { bold } = output.colours
     output.line(bold(head.timeline))
     output.facts([
       ['kind', kind ?? 'unknown here'],
       ['status', status || '-'],
       ...(failure ? [['reason', failureWords(failure, now)] as const] : []),
+      ...(due === null ? [] : [['reason', due] as const]),
       ...parts.map((part) => ['reason', `${part.timeline} ${failureWords(part, now)}`] as const),
       ...lost.map(({ id, where, what }) => ['lost', `${where}: ${what} (${id})`] as const),
       ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
@@ -50,6 +64,7 @@ const show: Command = async ({ engine, args, output }) => {
       ['queue', head.queue ?? '-'],
       ['wakeup', head.wakeup === null ? '-' : relative(head.wakeup, now)],
       ['mail', String(head.mail)],
+      ...dropped.map(({ at, what }) => ['dropped', `${relative(at, now)}: ${what}`] as const),
       ['created', `${when(head.createdAt)} (${relative(head.createdAt, now)})`],
       ['changed', `${when(head.updatedAt)} (${relative(head.updatedAt, now)})`],
       ...shownAttributes(head).map(([key, value]) => [key, String(value)] as const),

@@ -22,7 +22,7 @@ const state: Command = async ({ engine, args, options, output }) => {
   if (!(await engine.head(timeline))) {
     // Names the timeline's actual kind, if it exists.
     const { timeline: other } = await findTimeline(engine, given)
-    const what = `${other} is no pipeline, so it has no operators: reprise at ${other} shows its state`
+    const what = `${other} is not a pipeline and has no operators: reprise at ${other} shows its state`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: other })
   }
   const checkpoint = text(options, 'checkpoint')

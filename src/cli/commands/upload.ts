@@ -124,12 +124,12 @@ class Sending {
   }
 
   /** Sends the rest, from the server's offset. */
-  async send(told: (at: number) => void, line: Attempt): Promise<void> {
+  async send(onProgress: (at: number) => void, line: Attempt): Promise<void> {
     await this.checkUnchanged()
     await this.#stand(line)
     while (this.offset < this.#source.size) {
       const from = this.offset
-      const read = this.#read(from, told, line)
+      const read = this.#read(from, onProgress, line)
       const response = await ask(this.#way, this.#url!, {
         method: 'PATCH',
         headers: { ...tus, 'upload-offset': String(from), 'content-type': patchType },
@@ -142,13 +142,13 @@ class Sending {
       })
       await expectStatus(response, 204)
       line.signal.throwIfAborted()
-      this.#stands(response)
+      this.#readState(response)
       if (this.offset <= from) throw new Broken('the server took no byte')
     }
   }
 
   /** Ends early if the file does; the caller that waits for the response determines the reason. */
-  async *#read(from: number, told: (at: number) => void, { moved, signal }: Attempt): AsyncGenerator<Uint8Array> {
+  async *#read(from: number, onProgress: (at: number) => void, { moved, signal }: Attempt): AsyncGenerator<Uint8Array> {
     const { size } = this.#source
     const handle = await open(this.#file, 'r')
     try {
@@ -160,7 +160,7 @@ class Sending {
         yield buffer.subarray(0, bytesRead)
         at += bytesRead
         moved()
-        told(at)
+        onProgress(at)
       }
     } finally {
       await handle.close()
@@ -185,11 +185,11 @@ class Sending {
     const asked = ask(this.#way, this.#url!, { method: 'HEAD', headers: tus, signal })
     const response = await expectStatus(await asked, 200, 204)
     signal.throwIfAborted()
-    this.#stands(response)
+    this.#readState(response)
     return this.offset
   }
 
-  #stands(response: Response): void {
+  #readState(response: Response): void {
     const offset = Number(response.headers.get('upload-offset') ?? Number.NaN)
     if (!Number.isSafeInteger(offset) || offset < 0 || offset > this.#source.size) {
       throw new RepriseError('REFUSED', 'the server sent no Upload-Offset', {})

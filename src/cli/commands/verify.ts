@@ -18,7 +18,7 @@ import { ProgressLine, share } from '../progress-line.ts'
 
 const verify: Command = async (invocation) => {
   const { args, options, output, renewal } = invocation
-  if (renewal) tellRenewal(renewal, options.repair === true, output)
+  if (renewal) reportRenewal(renewal, options.repair === true, output)
   // Too damaged to be opened, and no repair was requested.
   if (renewal && options.repair !== true) {
     output.result(renewal, () => {})
@@ -76,7 +76,7 @@ function printReport(report: VerifyReport, losses: number, steps: readonly strin
     )
   }
   for (const { timeline, where, what, from: copy, isPutRight, isIncomplete } of report.healed) {
-    const state = isIncomplete ? 'legible again, not whole' : isPutRight ? 'put right' : 'damaged, nothing lost'
+    const state = isIncomplete ? 'readable again, incomplete' : isPutRight ? 'repaired' : 'damaged, nothing lost'
     output.line(output.colours.yellow(`${state}: ${timeline ?? ''} ${where}: ${what} (from ${copy})`))
   }
   for (const { timeline, where, what } of report.cannotTell) {
@@ -148,7 +148,7 @@ function earlierWords({ from, to, upTo, timelines, again, structuresAt }: Earlie
   return words
 }
 
-function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: Output): void {
+function reportRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: Output): void {
   const { red, yellow } = output.errorColours
   for (const { where, what, isIncomplete } of rebuilt) {
     const made = isIncomplete ? 'made legible' : 'made again'

@@ -7,13 +7,13 @@ import { hostOf } from '../../engine/host/host.ts'
 import { type Workable, works } from '../../engine/model/definition.ts'
 import { keepHouse } from '../../engine/tools/housekeeping/housekeeping.ts'
 import type { PipelineWorkOptions } from '../../layers/pipeline/index.ts'
+import { problemPrinter } from '../action-report.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
 import { workFlags } from '../run-flags.ts'
-import { problemPrinter } from '../tell.ts'
 
 const work: Command = async ({ engine, args, options, output }) => {
   const [file, ...names] = args as [string, ...string[]]

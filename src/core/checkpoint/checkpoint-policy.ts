@@ -8,7 +8,7 @@
 
 import { type Duration, formatMs, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
-import { checkCount, checkOptions, namesOf } from '../options.ts'
+import { checkCount, checkOptions, checkValues, namesOf, texts } from '../options.ts'
 import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 
 /** With several triggers, the first that fires wins. An empty policy never checkpoints automatically. */
@@ -144,6 +144,7 @@ export function dalyIntervalMs(checkpointMs: number, failureEveryMs: number): nu
 /** Refuses an invalid policy; called when a definition is made. */
 export function checkPolicy(policy: CheckpointPolicy): void {
   checkOptions('checkpoint', policy, knownTriggers)
+  checkValues('checkpoint', policy, { on: [texts] })
   const { every, first, each, recoverWithin, failureEvery } = policy
   if (every !== undefined) checkCount('checkpoint.every', every)
   if (first !== undefined) checkCount('checkpoint.first', first)
@@ -206,9 +207,9 @@ function budgetLimit(budgetMs: number, costs: MeasuredCosts, since: SinceCheckpo
   const because = () => {
     const assumed = isAssumed(costs)
     const figures =
-      `${since.isFirst ? '' : `restore ${said(restoreMs, assumed.restore)}, `}` +
-      `replay ${said(replayMsPerEntry * 1000, assumed.replay)} per 1000 entries, ` +
-      `${Math.ceil(arriving)} entries arrive during a checkpoint of ${said(checkpointMs, assumed.checkpoint)}`
+      `${since.isFirst ? '' : `restore ${costText(restoreMs, assumed.restore)}, `}` +
+      `replay ${costText(replayMsPerEntry * 1000, assumed.replay)} per 1000 entries, ` +
+      `${Math.ceil(arriving)} entries arrive during a checkpoint of ${costText(checkpointMs, assumed.checkpoint)}`
     const busy = stretch(costs) > 0 ? ` (stretched to ${percent(share)} of it: busy ${percent(costs.load!)})` : ''
     return isKept
       ? `every ${entries} entries to recover within ${formatMs(budgetMs)}${busy}: ${figures}`
@@ -232,7 +233,7 @@ function failureLimit(
   const allowedMs = budget?.entries !== undefined && pace > 0 ? budget.entries / pace : 0
   const ms = Math.max(best, Math.round(Math.min(best * (1 + (stretchMax - 1) * stretch(costs)), allowedMs)))
   const because = () =>
-    `each ${formatMs(ms)}: a checkpoint takes ${said(checkpointMs, isAssumed(costs).checkpoint)}, ` +
+    `each ${formatMs(ms)}: a checkpoint takes ${costText(checkpointMs, isAssumed(costs).checkpoint)}, ` +
     `a failure is ${isObserved ? 'observed' : 'expected'} every ${formatMs(everyMs)} (Daly; by Young's formula ${formatMs(youngIntervalMs(checkpointMs, everyMs))})` +
     `${ms > best ? `; stretched from ${formatMs(best)}: busy ${percent(costs.load!)}` : ''}`
   return { trigger: 'failure rate', ms, because }
@@ -273,7 +274,7 @@ function least(values: readonly (number | undefined)[]): number | null {
   return given.length === 0 ? null : Math.min(...given)
 }
 
-function said(ms: number, isAssumption: boolean): string {
+function costText(ms: number, isAssumption: boolean): string {
   return isAssumption ? `${formatMs(ms)} (assumed)` : formatMs(ms)
 }
 

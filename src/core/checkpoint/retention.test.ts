@@ -255,7 +255,7 @@ test('checkpoints of another fold version are no restore points, and stay as the
   expect(late.floor.seq).toBe(300)
   const first = planRetention(input(catalog.slice(0, 3), { now: 18 * day }))
   expect(kept(first)).toEqual(['m100', 'm200', 'm300'])
-  expect(first.floor.because).toContain('two verified checkpoints of fold version 1, there is one')
+  expect(first.floor.because).toContain('two verified checkpoints of fold version 1 (there is one)')
 })
 
 test('an invalid one goes when another is proven, stays as evidence while it is the newest, and as the last hope', () => {

@@ -61,9 +61,6 @@ export interface RetentionPlan {
   readonly movable?: { readonly seq: number; readonly restsOn: readonly ManifestId[] }
 }
 
-/** Bugs that the simulation plants to prove that its checks detect them. Never set outside tests. */
-export type PlantedRetentionBug = 'floor-too-high' | 'unverified-counted' | 'ignore-forks' | 'ignore-cursors'
-
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 /** A window of history is readable from its start only with a checkpoint there, so one checkpoint per part stays. */
@@ -254,7 +251,7 @@ function planFloor(at: {
     return { seq: floor, because: `all history is kept${since}`, heldBy: [] }
   }
   if (second === undefined) {
-    const because = `a higher floor needs two verified checkpoints of fold version ${input.foldVersion}, there ${restorePoints.length === 1 ? 'is one' : 'is none'}`
+    const because = `a higher floor needs two verified checkpoints of fold version ${input.foldVersion} (there ${restorePoints.length === 1 ? 'is one' : 'are none'})`
     return { seq: floor, because, heldBy: [] }
   }
   const { historyMs } = policy

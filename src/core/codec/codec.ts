@@ -19,6 +19,8 @@
 
 import { RepriseError } from '../errors.ts'
 import { defaultLimits, type Limits } from '../limits.ts'
+import { checkList, checkObject } from '../options.ts'
+import { checkFunctions } from '../synchronous.ts'
 import type { ClassCodec } from './class-codec.ts'
 import { ValueDecoder } from './decoder.ts'
 import { encodeError, tooDeep } from './encode-error.ts'
@@ -36,6 +38,14 @@ export interface CodecOptions {
   readonly classes?: readonly ClassCodec[]
 }
 
+function checkClasses(classes: readonly ClassCodec[]): void {
+  checkList('classes', classes)
+  for (const each of classes) {
+    checkObject('a codec in classes', each)
+    checkFunctions(`codec ${each.name}`, each, ['type', 'encode', 'decode'])
+  }
+}
+
 export class Codec {
   readonly #limits: Pick<Limits, 'valueBytes' | 'valueDepth'>
   readonly #byPrototype: ReadonlyMap<object, ClassCodec>
@@ -47,6 +57,7 @@ export class Codec {
   constructor(options: CodecOptions = {}) {
     this.#limits = options.limits ?? defaultLimits
     const classes = options.classes ?? []
+    checkClasses(classes)
     this.#byName = new Map(classes.map((codec) => [codec.name, codec]))
     this.#byPrototype = new Map(classes.map((codec) => [codec.type.prototype as object, codec]))
     for (const codec of classes) checkName(codec.name)

@@ -247,7 +247,7 @@ export class ValueDecoder {
 
   #longCount(): number {
     const count = this.#in.count(1)
-    if (count < 16) throw malformed('an array has a longer spelling than it needs')
+    if (count < 16) throw malformed('an array is not in its shortest form')
     return count
   }
 
@@ -293,7 +293,7 @@ export class ValueDecoder {
 
   #laterShape(): ReadShape {
     const index = this.#in.integer()
-    if (index < 16) throw malformed('a shape has a longer spelling than it needs')
+    if (index < 16) throw malformed('a shape is not in its shortest form')
     return this.#shape(index)
   }
 

@@ -16,8 +16,8 @@ import {
   unitsFree,
   weight,
 } from './format.ts'
+import { className, fieldsOfError, hasHole, indexesOf, isForeignObjectPrototype, outerKind } from './inspect.ts'
 import { viewKind, writeBuffer, writeRegExp, writeView } from './leaf.ts'
-import { className, fieldsOfError, hasHole, indexesOf, isForeignObjectPrototype, outerKind } from './look.ts'
 import { writeBigint, writeNumber } from './number.ts'
 import { ValuePath } from './path.ts'
 import { isStackOverflow } from './reader.ts'

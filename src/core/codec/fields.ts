@@ -34,7 +34,7 @@ export class SortedKeys {
 
   check(): void {
     if (this.count <= shapeKeysMax && this.#bytes <= shapeBytesMax && !this.#isTableFull) {
-      throw malformed('a small object is written as a large one')
+      throw malformed('a small object is encoded as a large one')
     }
   }
 }
@@ -46,8 +46,9 @@ export function setField(result: Record<string, unknown>, key: string, value: un
 
 /** Restores the fields of an error; MALFORMED for any encoding but the encoder's. */
 export function fillError(result: Error, kindName: string, fields: Record<string, unknown>): void {
-  if (Object.hasOwn(fields, 'stack') || fields.message === '') throw malformed('an error has another spelling')
-  if (Object.hasOwn(fields, 'name') && fields.name === kindName) throw malformed('an error has another spelling')
+  if (Object.hasOwn(fields, 'stack') || fields.message === '') throw malformed('an error is not in its canonical form')
+  if (Object.hasOwn(fields, 'name') && fields.name === kindName)
+    throw malformed('an error is not in its canonical form')
   const isAggregate = kindName === 'AggregateError'
   // `new AggregateError` creates an empty list; an error that was written without a list must have none.
   if (isAggregate) Reflect.deleteProperty(result, 'errors')

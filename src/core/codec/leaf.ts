@@ -29,7 +29,8 @@ export function readRegExp(from: ValueReader): RegExp {
     if (isStackOverflow(cause)) throw cause
     throw malformed('a regular expression that this runtime does not know', cause)
   }
-  if (result.source !== source || result.flags !== flags) throw malformed('a regular expression has another spelling')
+  if (result.source !== source || result.flags !== flags)
+    throw malformed('a regular expression is not in its canonical form')
   return result
 }
 

@@ -27,7 +27,7 @@ export function writeNumber(out: ValueWriter, value: number): void {
 
 export function readPositive(from: ValueReader): number {
   const value = from.integer()
-  if (value < 64) throw malformed('a number has a longer spelling than it needs')
+  if (value < 64) throw malformed('a number is not in its shortest form')
   return value
 }
 
@@ -39,14 +39,14 @@ export function readNegative(from: ValueReader): number {
 
 export function readFloat32(from: ValueReader): number {
   const value = from.float32()
-  if (!Number.isFinite(value) || Number.isSafeInteger(value)) throw malformed('a number has another spelling')
+  if (!Number.isFinite(value) || Number.isSafeInteger(value)) throw malformed('a number is not in its canonical form')
   return value
 }
 
 export function readFloat64(from: ValueReader): number {
   const value = from.float64()
   if (!Number.isFinite(value) || Number.isSafeInteger(value) || Math.fround(value) === value) {
-    throw malformed('a number has another spelling')
+    throw malformed('a number is not in its canonical form')
   }
   return value
 }
@@ -83,7 +83,7 @@ export function readBigint(from: ValueReader): bigint {
 
 export function readBigNegative(from: ValueReader): bigint {
   const magnitude = readBigint(from)
-  if (magnitude === 0n) throw malformed('a bigint has another spelling')
+  if (magnitude === 0n) throw malformed('a bigint is not in its canonical form')
   return -magnitude
 }
 

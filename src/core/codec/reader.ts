@@ -49,7 +49,7 @@ export class ValueReader {
       const byte = bytes[this.offset++]!
       value += (byte & 0x7f) * scale
       if (byte < 0x80) {
-        if (byte === 0) throw malformed('an integer has a longer spelling than it needs')
+        if (byte === 0) throw malformed('an integer is not in its shortest form')
         if (value > Number.MAX_SAFE_INTEGER) break
         return value
       }
@@ -98,7 +98,7 @@ export class ValueReader {
 
   longText(): string {
     const count = this.count(1)
-    if (count < 32) throw malformed('a text has a longer spelling than it needs')
+    if (count < 32) throw malformed('a text is not in its shortest form')
     return count <= asciiTextMax ? this.shortText(count) : this.#utf8(count)
   }
 

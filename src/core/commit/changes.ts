@@ -18,6 +18,8 @@ export interface Changes {
   readonly dropped: readonly ManifestId[]
   readonly trimmedTo: number | null
   readonly consumed: readonly MessageId[]
+  /** Requests to remove. */
+  readonly settled: readonly number[]
   /** Only the new messages. */
   readonly sent: readonly OutgoingMessage[]
   /** A null position removes the cursor. */

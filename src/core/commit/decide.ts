@@ -9,20 +9,20 @@ import type { Writable } from '../writable.ts'
 import { catalogAfter, checkDrop, checkPublish, checkTrim, type Midway } from './catalog.ts'
 import type { Changes } from './changes.ts'
 import { branch, checkBase, checkForget, draft } from './lineage.ts'
-import { checkConsume, checkNoMail, checkReceivers, cursorMoves, newMessages } from './mail.ts'
+import { checkConsume, checkNoMail, checkReceivers, checkRequests, cursorMoves, newMessages } from './mail.ts'
 import { Refused } from './refused.ts'
 import type { CommitView, HeadFacts } from './view.ts'
 
 export interface Decision {
   readonly outcome: Outcome & { readonly ok: true }
   /** Null: no changes, since the commit was applied before. Mail without a guard has no timeline of its own. */
-  readonly changes: Changes | Pick<Changes, 'sent'> | null
+  readonly changes: Changes | Pick<Changes, 'sent' | 'settled'> | null
 }
 
 /** Throws Refused. @example decide(view, { operation, guard, run }) */
 export function decide(view: CommitView, commit: Commit): Decision {
   const { guard, operation } = commit
-  if (guard === null) return decideMail(view, commit.send ?? [])
+  if (guard === null) return decideMail(view, commit.send ?? none, commit.settles ?? none)
   const { timeline } = guard
   const found = view.head(timeline)
   const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
@@ -55,7 +55,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   }
   const isNew = made !== null || archived !== null
   const { dropped, trim } = hasCatalogPart(commit) ? checkCatalog(view, { timeline, head, isNew }, commit) : untouched
-  if (commit.consume) checkConsume(view, timeline, commit.consume)
+  if (commit.consume || commit.settles) checkIncoming(view, timeline, commit)
   const sent = commit.send ? newMessages(view, commit.send) : none
   const cursors = commit.cursors ? cursorMoves(view, timeline, commit.cursors) : none
   if (trim) Object.assign(head, { floor: trim.seq, floorDigest: new Uint8Array(trim.digest) })
@@ -78,6 +78,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
       dropped,
       trimmedTo: trim ? trim.seq : null,
       consumed: commit.consume ?? none,
+      settled: commit.settles ?? none,
       sent,
       cursors,
       head,
@@ -90,12 +91,19 @@ export function decide(view: CommitView, commit: Commit): Decision {
   }
 }
 
+function checkIncoming(view: CommitView, timeline: TimelineId, { consume = none, settles = none }: Commit): void {
+  checkConsume(view, timeline, consume)
+  checkRequests(view, settles)
+}
+
 /** Mail without a guard: it has no timeline of its own. */
-function decideMail(view: CommitView, send: NonNullable<Commit['send']>): Decision {
+function decideMail(view: CommitView, send: NonNullable<Commit['send']>, settled: readonly number[]): Decision {
   checkReceivers(view, send)
+  checkRequests(view, settled)
   const sent = newMessages(view, send)
   const isDuplicate = sent.length === 0
-  return { outcome: { ok: true, epoch: 0, seq: 0, isDuplicate }, changes: isDuplicate ? null : { sent } }
+  const changes = isDuplicate && settled.length === 0 ? null : { sent, settled }
+  return { outcome: { ok: true, epoch: 0, seq: 0, isDuplicate }, changes }
 }
 
 /** Attributes after a commit; a null value removes the attribute. */
@@ -187,6 +195,7 @@ function forgotten(timeline: TimelineId, head: HeadFacts, forget: Changes['forge
     dropped: none,
     trimmedTo: null,
     consumed: none,
+    settled: none,
     sent: none,
     cursors: none,
     head,

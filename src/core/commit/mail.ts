@@ -1,4 +1,4 @@
-// Rules for mail and cursors, which are stored beside the timelines and outlive their changes.
+// Rules for mail, requests and cursors, which are stored beside the timelines and outlive their changes.
 
 import type { MessageId, TimelineId } from '../coordinate.ts'
 import type { Commit, OutgoingMessage } from '../store/ports.ts'
@@ -15,6 +15,14 @@ export function checkConsume(view: CommitView, timeline: TimelineId, ids: readon
   for (const [index, id] of ids.entries()) {
     if (view.message(timeline, id) !== 'unread' || ids.indexOf(id) !== index) {
       throw new Refused('CONFLICT', `no unread message ${id} to ${timeline}`)
+    }
+  }
+}
+
+export function checkRequests(view: CommitView, numbers: readonly number[]): void {
+  for (const [index, number] of numbers.entries()) {
+    if (!view.hasRequest(number) || numbers.indexOf(number) !== index) {
+      throw new Refused('CONFLICT', `request ${number} was carried out or removed`)
     }
   }
 }

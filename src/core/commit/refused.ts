@@ -16,6 +16,6 @@ export class Refused {
 
 /** The user's own code in the transaction failed; its message is for the author of that code. */
 export function riderFailed(cause: unknown): Refused {
-  const said = cause instanceof Error ? cause.message : String(cause)
-  return new Refused('RIDER_FAILED', `the SQL inside the commit failed: ${said}`, cause)
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  return new Refused('RIDER_FAILED', `the SQL inside the commit failed: ${reason}`, cause)
 }

@@ -51,6 +51,8 @@ export interface CommitView {
   unread(timeline: TimelineId): number
   /** Whether the message exists, and whether it was read. */
   message(to: TimelineId, id: MessageId): 'unread' | 'consumed' | null
+  /** Whether the request waits in the table of the namespace. */
+  hasRequest(number: number): boolean
   isRetired(worker: WorkerId): boolean
   isAlive(worker: WorkerId): boolean
 }

@@ -15,14 +15,14 @@
 //
 // Version 2 is for a run that takes the timeline in the same commit: several processes may then submit the same entries under
 // the same epoch, and the nonce makes their digests differ, so that a lost answer is never mistaken for another process's.
-// Version 3 is a run with erased entries: its bytes no longer yield its digest, and it is marked as such (redacted.ts).
+// Version 3 is a run with erased entries: its bytes no longer yield its digest, and it is marked as such (redacted-run.ts).
 
 import { assert } from '../assert.ts'
 import { ByteReader, ByteWriter, integerSize, Slab, textBytesMax, writeInteger, writeText } from '../bytes.ts'
 import { type Digest, equalBytes, type OperationId, type TimelineId, toHex } from '../coordinate.ts'
 import { RepriseError } from '../errors.ts'
 import type { EntryRun, Hash } from '../store/ports.ts'
-import { formatRedacted, isIntact, isRedacted, skipDigests, sliceRedacted } from './redacted.ts'
+import { formatRedacted, isIntact, isRedacted, skipDigests, sliceRedacted } from './redacted-run.ts'
 
 const formatVersion = 1
 const formatWithNonce = 2

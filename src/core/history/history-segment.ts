@@ -93,5 +93,5 @@ function readPoint(reader: ByteReader): Point {
 }
 
 function malformed(): RepriseError {
-  return new RepriseError('MALFORMED', 'the bytes are no segment of history')
+  return new RepriseError('MALFORMED', 'the bytes are not a segment of history')
 }

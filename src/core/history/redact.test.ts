@@ -5,7 +5,7 @@ import { equalBytes, timelineId } from '../coordinate.ts'
 import { isReprise } from '../errors.ts'
 import { type EntryDraft, originDigest, packEntries, sliceEntries, unpackEntries, verifyEntries } from './entry-run.ts'
 import { erasedType, redactRun } from './redact.ts'
-import { isIntact } from './redacted.ts'
+import { isIntact } from './redacted-run.ts'
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const origin = originDigest(sha256, timelineId('notes/ann'))

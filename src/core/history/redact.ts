@@ -1,11 +1,11 @@
 // Erases entries of a run: others replace them, and everything else stays the same to the byte: sequences, times, the other
-// entries, and the digests of history after each of them (redacted.ts defines the format).
+// entries, and the digests of history after each of them (redacted-run.ts defines the format).
 
 import { ByteWriter, textBytesMax } from '../bytes.ts'
 import type { Digest } from '../coordinate.ts'
 import type { EntryRun, Hash } from '../store/ports.ts'
 import { chainDigest, type EntryDraft, eachEntry, readStart, type StoredEntry, writeEntry } from './entry-run.ts'
-import { digestsIn, formatRedacted, isRedacted, packRedacted } from './redacted.ts'
+import { digestsIn, formatRedacted, isRedacted, packRedacted } from './redacted-run.ts'
 
 /** The type of an entry that replaces an erased one of which nothing else may stay: its data names the original type. */
 export const erasedType = '$erased'

@@ -138,7 +138,7 @@ describe('Keyed', () => {
   })
 
   test('a key that is not text is refused', () => {
-    expect(() => keyed<number>().set(1 as unknown as string, 1)).toThrow(/string/)
+    expect(() => keyed<number>().set(1 as unknown as string, 1)).toThrow(/text/)
   })
 
   test('names the keys that changed since the last capture, until there are too many to name', () => {

@@ -4,6 +4,9 @@
 // page, and work continues meanwhile. Requirement: treat values as immutable. A value that is changed in place is not
 // noticed; set a new one instead.
 
+import { shapeOf } from '../data-shape.ts'
+import { RepriseError } from '../errors.ts'
+import { checkList, checkObject } from '../options.ts'
 import { UnreadPages } from './page.ts'
 import { KeyedTree } from './tree.ts'
 
@@ -21,8 +24,13 @@ export interface KeyedRange {
 
 /** @example keyed([['a', 1], ['b', 2]]).get('b') // 2 */
 export function keyed<V>(entries: Iterable<readonly [string, V]> = []): Keyed<V> {
+  const isIterable = typeof (entries as Partial<typeof entries> | null)?.[Symbol.iterator] === 'function'
+  if (!isIterable) throw new RepriseError('INVALID_ARGUMENT', 'keyed() takes pairs of a key and a value')
   const made = new Keyed<V>()
-  for (const [key, value] of entries) made.set(key, value)
+  for (const pair of entries) {
+    checkList('a pair of keyed()', pair)
+    made.set(pair[0], pair[1])
+  }
   return made
 }
 
@@ -65,7 +73,9 @@ export class Keyed<V = unknown> {
   }
 
   set(key: string, value: V): this {
-    if (typeof key !== 'string') throw new TypeError(`a key of Keyed must be a string (got ${typeof key})`)
+    if (typeof key !== 'string') {
+      throw new RepriseError('INVALID_ARGUMENT', `a key of Keyed must be text (got ${shapeOf(key)})`)
+    }
     this.#tree.set(key, value)
     return this
   }
@@ -91,6 +101,7 @@ export class Keyed<V = unknown> {
    * @example [...map.entries({ prefix: 'user/', reverse: true, limit: 10 })]
    */
   *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
+    checkObject('a range of keys', range)
     const { low, high } = bounds(range)
     let left = range.limit ?? Number.POSITIVE_INFINITY
     const walk = range.reverse ? descend(this.#tree, low, high) : ascend(this.#tree, low, high)

@@ -77,7 +77,7 @@ export function frameRecord(previous: Digest, envelope: Uint8Array): Uint8Array 
 /** Throws MALFORMED. */
 export function unframeRecord(object: Uint8Array): { readonly previous: Digest; readonly envelope: Uint8Array } {
   if (object.length < magic.length + digestBytes || !equalBytes(object.subarray(0, magic.length), magic)) {
-    throw new RepriseError('MALFORMED', 'it is not a record of shipping, or of a later version')
+    throw new RepriseError('MALFORMED', 'it is not a shipped record, or has a later version')
   }
   const previous = object.subarray(magic.length, magic.length + digestBytes)
   return { previous, envelope: object.subarray(magic.length + digestBytes) }
@@ -113,7 +113,8 @@ export function decodeRecord(content: Uint8Array): ShipRecord {
   const numbers = Array.from({ length: Math.min(count, reader.remaining) }, () => reader.integer())
   const pages = new Map<number, Uint8Array>()
   for (const number of numbers) pages.set(number, reader.raw(head.pageBytes))
-  if (pages.size !== count || reader.remaining > 0) throw new RepriseError('MALFORMED', 'a record of shipping is torn')
+  if (pages.size !== count || reader.remaining > 0)
+    throw new RepriseError('MALFORMED', 'a shipped record is incomplete')
   return { head, pages }
 }
 
@@ -121,7 +122,7 @@ function headFrom(text: string): RecordHead {
   try {
     return JSON.parse(text) as RecordHead
   } catch (cause) {
-    throw new RepriseError('MALFORMED', 'the head of a record of shipping cannot be read', {}, cause)
+    throw new RepriseError('MALFORMED', 'the head of a shipped record cannot be read', {}, cause)
   }
 }
 

@@ -71,14 +71,14 @@ export interface Take {
  * without `sqlResult`, and its SQL is not called again.
  *
  * Order inside one commit: operation, guard (missing, epoch, sequence, then digest), unlessMail, take, branch, run,
- * publish, marks, drop, trim, the rest (consume, send, cursors). The first refusal counts, and refusals within one part are
- * checked in the order named. After `take`, `branch` or both the epoch is guard.epoch + 1, and the rest of this commit is
- * written under it.
+ * publish, marks, drop, trim, the rest (consume, settles, send, cursors). The first refusal counts, and refusals within one
+ * part are checked in the order named. After `take`, `branch` or both the epoch is guard.epoch + 1, and the rest of this commit
+ * is written under it.
  *
  * A commit of an invalid form is a bug: the whole batch rejects with INVALID_ARGUMENT before anything is applied. Invalid are
  * run without guard.seq or branch, one of guard.seq and guard.digest without the other, forget without the whole guard,
  * run.first not the next sequence, forget with anything else, aside with more than attributes, publish, marks, drop and trim,
- * and no guard with anything but send.
+ * and no guard with anything but send and settles.
  */
 export interface Commit {
   readonly operation: OperationId
@@ -133,6 +133,8 @@ export interface Commit {
   readonly trim?: { readonly seq: number; readonly digest: Digest; readonly restsOn: readonly ManifestId[] }
   /** Messages to this timeline that are now part of its history. CONFLICT if one is not unread in the inbox. */
   readonly consume?: readonly MessageId[]
+  /** Requests that this commit carries out: removed with it (requests.ts). CONFLICT if one does not exist any more. */
+  readonly settles?: readonly number[]
   /** Messages to any id; mail to a missing timeline waits for it (its head stays null, its inbox can be read). */
   readonly send?: readonly OutgoingMessage[]
   readonly wakeup?: number | null

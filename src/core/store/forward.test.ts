@@ -14,6 +14,7 @@ import {
   changeEach,
   forwardBlobs,
   forwardStore,
+  requestMethods,
   salvageMethods,
   shardMethods,
   storeMethods,
@@ -48,9 +49,10 @@ function noting() {
   const salvage = Noting.of(salvageMethods)
   const upkeep = Noting.of(upkeepMethods, { salvage })
   const shards = Noting.of(shardMethods)
+  const requests = Noting.of(requestMethods)
   const blobs = Noting.of(blobMethods)
-  const store = Noting.of(storeMethods, { blobs, upkeep, shards, lanes: 3, countsCheckpoints: true })
-  return { store, upkeep, salvage, shards, blobs }
+  const store = Noting.of(storeMethods, { blobs, upkeep, shards, requests, lanes: 3, countsCheckpoints: true })
+  return { store, upkeep, salvage, shards, requests, blobs }
 }
 
 const methods = {
@@ -58,14 +60,15 @@ const methods = {
   upkeep: upkeepMethods,
   salvage: salvageMethods,
   shards: shardMethods,
+  requests: requestMethods,
   blobs: blobMethods,
 }
 type PortName = keyof typeof methods
 const portNames = Object.keys(methods) as PortName[]
 
 function portsOf(store: Store): Readonly<Record<PortName, Record<string, Call>>> {
-  const { upkeep, shards, blobs } = store
-  return { store, upkeep, salvage: upkeep.salvage, shards, blobs } as never
+  const { upkeep, shards, requests, blobs } = store
+  return { store, upkeep, salvage: upkeep.salvage, shards, requests, blobs } as never
 }
 
 async function callEach(port: Record<string, Call>, names: object): Promise<void> {

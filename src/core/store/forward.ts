@@ -2,7 +2,7 @@
 // below are the only place that names the methods of the ports, and they fail to compile when a port has another method: a
 // wrapper cannot forget one.
 
-import type { Blobs, Salvage, ShardSet, Store, Upkeep } from './ports.ts'
+import type { Blobs, RequestBox, Salvage, ShardSet, Store, Upkeep } from './ports.ts'
 
 /** The names of the methods of a port, including optional ones. */
 type MethodOf<Port> = {
@@ -42,6 +42,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   retire: 'writes',
   listen: 'neither',
   sweepMark: 'writes',
+  freeze: 'reads',
   close: 'neither',
 }
 
@@ -78,6 +79,14 @@ export const shardMethods: Readonly<Record<MethodOf<ShardSet>, Access>> = {
   grow: 'writes',
 }
 
+export const requestMethods: Readonly<Record<MethodOf<RequestBox>, Access>> = {
+  enlist: 'neither',
+  take: 'writes',
+  list: 'reads',
+  fill: 'writes',
+  mark: 'writes',
+}
+
 export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
   put: 'writes',
   touch: 'writes',
@@ -98,8 +107,8 @@ const blobMethodNames = Object.keys(blobMethods)
 
 /** @example forwardStore(store, { commit: (commits) => store.commit(commits.map(seal)) }) */
 export function forwardStore(store: Store, own: Partial<Store>): Store {
-  const { blobs, upkeep, shards } = store
-  const wrapper = { blobs, upkeep, shards }
+  const { blobs, upkeep, shards, requests } = store
+  const wrapper = { blobs, upkeep, shards, requests }
   // Read at each use: a store that is not open yet, or a set of shards that grows, has other values later.
   for (const name of ['lanes', 'countsCheckpoints'] as const) {
     if (!(name in own)) Object.defineProperty(wrapper, name, { get: () => store[name], enumerable: true })
@@ -122,6 +131,11 @@ export function forwardShards(shards: ShardSet, own: Partial<ShardSet>): ShardSe
   return through(shards, Object.keys(shardMethods), {}, own)
 }
 
+/** @example forwardStore(store, { requests: store.requests && forwardRequests(store.requests, { list: async () => [] }) }) */
+export function forwardRequests(requests: RequestBox, own: Partial<RequestBox>): RequestBox {
+  return through(requests, Object.keys(requestMethods), { dialect: requests.dialect }, own)
+}
+
 /** @example forwardBlobs(blobs, { put: refuse }) */
 export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
   const { batchBytes, isDurable } = blobs
@@ -133,13 +147,13 @@ type Call = (...args: readonly unknown[]) => unknown
 
 /**
  * Replacements for the methods of all ports of a store, for `forwardStore`: `change` returns one for each method, or undefined to
- * keep it. The name of a method of chunks starts with 'blobs.'.
+ * keep it. The name of a method of chunks starts with 'blobs.', that of a method of requests with 'requests.'.
  * @example changeEach(store, (name, access) => (access === 'writes' ? refuse : undefined))
  */
 export function changeEach(
   store: Store,
   change: (name: string, access: Access, call: Call) => Call | undefined,
-): Pick<Store, 'blobs' | 'upkeep' | 'shards'> & Partial<Store> {
+): Pick<Store, 'blobs' | 'upkeep' | 'shards' | 'requests'> & Partial<Store> {
   const each = (port: object, methods: Readonly<Record<string, Access>>, prefix = '') => {
     const target = port as Record<string, Call | undefined>
     const found = Object.entries(methods).flatMap(([name, access]) => {
@@ -149,7 +163,7 @@ export function changeEach(
     })
     return Object.fromEntries(found)
   }
-  const { blobs, upkeep, shards } = store
+  const { blobs, upkeep, shards, requests } = store
   const { salvage } = upkeep
   return {
     ...each(store, storeMethods),
@@ -159,6 +173,7 @@ export function changeEach(
       salvage: salvage && forwardSalvage(salvage, each(salvage, salvageMethods)),
     }),
     shards: shards && forwardShards(shards, each(shards, shardMethods)),
+    requests: requests && forwardRequests(requests, each(requests, requestMethods, 'requests.')),
   }
 }
 

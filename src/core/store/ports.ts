@@ -8,6 +8,7 @@ import type { Attribute } from './attribute.ts'
 import type { Blobs } from './blobs.ts'
 import type { Commit, Outcome } from './commit-request.ts'
 import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord, PastLife } from './records.ts'
+import type { RequestBox } from './requests.ts'
 import type { ShardSet } from './shard-set.ts'
 import type { SqlQuery } from './sql.ts'
 import type { Upkeep } from './upkeep.ts'
@@ -31,6 +32,7 @@ export {
   type PastLife,
   type PastRepair,
 } from './records.ts'
+export type { NewRequest, RequestBox, RequestClaim, RequestQuery, RequestRow, RequestTarget } from './requests.ts'
 export type { ShardSet } from './shard-set.ts'
 export type { Inspected, Inspection, LossRecord, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
 export type { Salvage, Scrubbing, Upkeep } from './upkeep.ts'
@@ -125,6 +127,8 @@ export interface Store {
   readonly upkeep: Upkeep
   /** Null: the store is one database. */
   readonly shards: ShardSet | null
+  /** Null: the store cannot take part in a transaction of the application. */
+  readonly requests: RequestBox | null
   /** Number of concurrent batches: a caller may call `commit` again while fewer than this are pending. */
   readonly lanes: number
   /** Whether `checkpoints` rejects with STORE_DAMAGED if a record has vanished. */
@@ -226,9 +230,10 @@ export interface Store {
 
   /**
    * Calls `wake` when a timeline may be due or readable. It may call too often, and it may miss: callers poll as well.
-   * `mayBeDue` is false if nothing has become due (due.ts). The returned function ends it.
+   * `mayBeDue` is false if nothing has become due (due.ts); `mayHaveRequests` is true if a request may have been written
+   * (requests.ts). The returned function ends it.
    */
-  listen(wake: (mayBeDue?: boolean) => void): () => void
+  listen(wake: (mayBeDue?: boolean, mayHaveRequests?: boolean) => void): () => void
 
   /**
    * The sweep mark: a collector may sweep chunks last touched before it at any time. It is 0 at first and never falls.
@@ -237,6 +242,13 @@ export interface Store {
    * afterwards, or is checked against the mark.
    */
   sweepMark(raiseTo?: number): Promise<number>
+
+  /**
+   * The store as of one moment, read-only: every read returns the data that was durable then, also after later commits, deletes
+   * and collections. `close` releases it; until then the database keeps data that it would otherwise clean up. A read rejects if
+   * the database can no longer return that moment (a lost connection). Null: several databases have no moment in common.
+   */
+  freeze(): Promise<Store | null>
 
   /**
    * Ends this handle: every other call then rejects with CLOSED, and closing again has no effect. Inputs were copied; outputs

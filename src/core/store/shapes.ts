@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../errors.ts'
 import type { Limits } from '../limits.ts'
+import { checkObject } from '../options.ts'
 import type { Commit, TimelineQuery } from './ports.ts'
 
 type CommitField = keyof Commit
@@ -22,6 +23,7 @@ const commitFields: Readonly<Record<CommitField, true>> = {
   drop: true,
   trim: true,
   consume: true,
+  settles: true,
   send: true,
   wakeup: true,
   queue: true,
@@ -66,7 +68,7 @@ export function checkCommit(commit: Commit): void {
     }
   }
   if (guard === null) {
-    if (!commit.send?.length || present.some((field) => !['operation', 'guard', 'send'].includes(field))) {
+    if (!commit.send?.length || present.some((field) => !['operation', 'guard', 'send', 'settles'].includes(field))) {
       refuse('a commit without a guard must only send messages')
     }
     return
@@ -108,6 +110,7 @@ function over(limits: AttributeLimits, limit: keyof AttributeLimits, what: strin
 
 /** Searchable attributes are few and short: they are stored twice, and read with every head. */
 export function checkAttributes(attributes: Readonly<Record<string, unknown>>, limits: AttributeLimits): void {
+  checkObject('attributes', attributes)
   const entries = Object.entries(attributes)
   const given = entries.filter(([, value]) => value !== null && value !== undefined).length
   if (given > limits.attributes) throw tooManyAttributes(given, limits)

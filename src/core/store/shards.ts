@@ -55,8 +55,8 @@ export const firstKey = `${ownAttributes}first`
 /** Status of a copy whose original is valid until the signpost names the same move. */
 export const arrivingStatus = '$arriving'
 export const moveKey = `${ownAttributes}move`
-/** The Standing of an arriving timeline. */
-export const standingKey = `${ownAttributes}standing`
+/** The scheduling of an arriving timeline. */
+export const schedulingKey = `${ownAttributes}standing`
 /** Creation time of the timeline, before it moved here. */
 export const madeKey = `${ownAttributes}made`
 export const fromKey = `${ownAttributes}from`
@@ -163,7 +163,7 @@ export function isArriving(head: Pick<Head, 'status' | 'attributes'>): boolean {
 }
 
 /** The fields that an arriving timeline gets once it is valid, as they were on the shard that it left. */
-export interface Standing extends Pick<Head, 'status' | 'queue' | 'wakeup' | 'operation'> {
+export interface Scheduling extends Pick<Head, 'status' | 'queue' | 'wakeup' | 'operation'> {
   /** Its pinned checkpoints. */
   readonly pinned: readonly ManifestId[]
 }

@@ -35,12 +35,12 @@ export interface Upkeep {
    * most about `limit` of them, in an order that the store chooses, and stores the results in their place.
    *
    * Nothing else changes: no digest, position, count or time, and no epoch is required, since the new bytes mean the same
-   * (core/history/wrapped.ts). Bytes written meanwhile may or may not be included.
+   * (core/history/wrapped-record.ts). Bytes written meanwhile may or may not be included.
    */
   rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten>
 
   /**
-   * Replaces named runs of one timeline (core/history/redacted.ts). A missing run, or one with another digest, is skipped,
+   * Replaces named runs of one timeline (core/history/redacted-run.ts). A missing run, or one with another digest, is skipped,
    * unless it is to be repaired (`count`). The old bytes are overwritten where the store can do that, and `scrub` finishes it.
    */
   replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>>

@@ -6,12 +6,25 @@ import { Codec } from '../../core/codec/codec.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { defaultLimits, type Limits } from '../../core/limits.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import {
+  aBoolean,
+  aName,
+  anObject,
+  aText,
+  checkOptions,
+  checkValues,
+  forEach,
+  namesOf,
+  texts,
+} from '../../core/options.ts'
 import { mirrorPath } from '../feed/mirror/policy.ts'
 import { checkBlobs, checkNamespace } from '../storage/open-store.ts'
 import { type KeyRing, Sealer } from '../storage/seal/seal.ts'
 import { checkTiers, type TiersOptions } from '../storage/tier-policy.ts'
 import { checkHousekeeping, type HousekeepingOptions } from '../tools/housekeeping/housekeeping.ts'
+
+/** The default of `patience`, and of `--away-for` on the command line. */
+export const defaultPatience: Duration = '30s'
 
 export interface EngineOptions {
   /** Name of this worker, for people. Default: the host's name. */
@@ -78,6 +91,17 @@ export interface Options extends EngineOptions {
 const known = namesOf<Options>()(
   'worker lease keys classes limits grace guardFolds patience redundancy namespace shards blobs mirror tiers readOnly evenUnfinished housekeeping log',
 )
+const isFalse: readonly [string, (value: unknown) => boolean] = ['false', (value) => value === false]
+const values = {
+  ...forEach('guardFolds redundancy readOnly evenUnfinished', aBoolean),
+  ...forEach('worker namespace blobs', aName),
+  ...forEach('keys limits', anObject),
+  ...forEach('tiers housekeeping', anObject, isFalse),
+  classes: [['a list of codecs', Array.isArray]],
+  shards: [texts],
+  mirror: [aText, isFalse],
+  log: [isFalse],
+} satisfies Parameters<typeof checkValues>[2]
 const knownLimits = new Set(Object.keys(defaultLimits))
 const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])
 const knownHashing = new Set(['key', 'attributes'])
@@ -92,8 +116,6 @@ export function checkOpenOptions(options: Options): void {
   if (options.blobs !== undefined) checkBlobs(options.blobs)
   if (options.mirror !== undefined && options.mirror !== false) mirrorPath(options.mirror)
   if (options.tiers !== undefined) checkTiers(options.tiers)
-  checkBoolean('readOnly', options.readOnly)
-  checkBoolean('evenUnfinished', options.evenUnfinished)
   if (options.grace !== undefined && toMs(options.grace, 'grace') < leastGraceMs) {
     const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is abandoned (default: 1h)`
     throw new RepriseError('INVALID_ARGUMENT', what, { grace: options.grace })
@@ -104,12 +126,11 @@ export function checkOpenOptions(options: Options): void {
 /** The options of an engine over a store that is already open. */
 export function checkEngineOptions(options: EngineOptions): void {
   checkOptions('open', options, known)
+  checkValues('open', options, values)
   checkOptions('open: limits', options.limits, knownLimits)
   checkOptions('open: keys', options.keys, knownKeys)
   checkOptions('open: keys.hashing', options.keys?.hashing, knownHashing)
   for (const name of ['lease', 'patience', 'grace'] as const) checkDuration(name, options[name])
-  checkBoolean('redundancy', options.redundancy)
-  checkBoolean('guardFolds', options.guardFolds)
   for (const [name, value] of Object.entries(options.limits ?? {})) checkLimit(name, value)
   // Their constructors throw for invalid keys and codecs.
   const limits: Limits = { ...defaultLimits, ...options.limits }
@@ -119,11 +140,6 @@ export function checkEngineOptions(options: EngineOptions): void {
 
 function checkDuration(name: string, given: Duration | undefined): void {
   if (given !== undefined) toMs(given, name)
-}
-
-function checkBoolean(name: string, given: unknown): void {
-  if (given === undefined || typeof given === 'boolean') return
-  throw new RepriseError('INVALID_ARGUMENT', `${name} must be true or false (got ${typeof given})`, { option: name })
 }
 
 function checkLimit(name: string, value: unknown): void {

@@ -15,7 +15,8 @@ import { Mirror } from '../feed/mirror/mirror.ts'
 import { meetMirror } from '../feed/mirror/policy.ts'
 import { Host, hostOf } from '../host/host.ts'
 import { ModelRegistry } from '../model/model-registry.ts'
-import { refusingComing } from '../storage/coming.ts'
+import { watchLostHeads, watchQuarantine } from '../ownership/lost-head.ts'
+import { refusingComing } from '../storage/arriving-timeline.ts'
 import { Committer } from '../storage/committer.ts'
 import { FailureNotes } from '../storage/failure-notes.ts'
 import { currentStatuses } from '../storage/former-statuses.ts'
@@ -36,8 +37,13 @@ import { ReportLog } from '../tools/drill/report-log.ts'
 import { cutKind, restoreKind } from '../tools/group/records.ts'
 import { keepHouse } from '../tools/housekeeping/housekeeping.ts'
 import { sealsWith, signOf } from '../tools/rekey.ts'
-import { watchLostHeads, watchQuarantine } from '../writing/lost-head.ts'
-import { checkEngineOptions, checkOpenOptions, type EngineOptions, type Options } from './open-options.ts'
+import {
+  checkEngineOptions,
+  checkOpenOptions,
+  defaultPatience,
+  type EngineOptions,
+  type Options,
+} from './open-options.ts'
 import { Reprise } from './reprise.ts'
 
 export { openStore, renewStore } from '../storage/open-store.ts'
@@ -152,7 +158,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const committer = new Committer({
     ...{ store, clock, random, events, limits },
     onDurable: (commit) => marks.committed(commit),
-    patienceMs: toMs(options.patience ?? '30s', 'patience'),
+    patienceMs: toMs(options.patience ?? defaultPatience, 'patience'),
   })
   const worker = new Worker({
     ...{ store, clock, random, events, identity },
@@ -184,6 +190,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     segments: new Segments(inner),
     planted,
     guardsFolds: folds.isOn,
+    freeze: () => freeze(kernel, ports, options),
     restoring: new Set(),
     graceMs: toMs(options.grace ?? '1h', 'grace'),
   }
@@ -205,7 +212,7 @@ function layersOf(
   const sealed = sealedStore(ports.store, sealer)
   const redundancy = isRedundant(ports.store)
     ? null
-    : withRedundancy(notingForgotten(sealed, hash), hash, tellOf(events), ports.planted)
+    : withRedundancy(notingForgotten(sealed, hash), hash, reportOf(events), ports.planted)
   if (redundancy) redundancy.isOn = options.redundancy ?? true
   if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
   const inner: Store = redundancy ?? sealed
@@ -221,6 +228,14 @@ function layersOf(
   return { store, inner, redundancy, tiers }
 }
 
+async function freeze(kernel: Kernel, ports: Ports, options: EngineOptions): Promise<Kernel | null> {
+  const frozen = await ports.store.freeze()
+  if (!frozen) return null
+  const { store, inner, redundancy, tiers } = layersOf({ ...ports, store: frozen }, options, kernel)
+  tiers.places = kernel.tiers.places
+  return { ...kernel, store, redundancy, tiers, segments: new Segments(inner) }
+}
+
 function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
   let held: (() => void) | null = null
   return {
@@ -232,7 +247,7 @@ function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
   }
 }
 
-function tellOf(events: Events): RedundancyListener {
+function reportOf(events: Events): RedundancyListener {
   const tell = (timeline: string | null, what: string, from: string, isPutBack: boolean) => {
     events.emit('healed', { what, from, isPutBack })
     const words = `${what} was damaged or missing, and was read from its ${from}${isPutBack ? ' and put back' : ''}`

@@ -8,11 +8,12 @@ import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import { type Pending, pending } from '../base/pending.ts'
+import { whileAwaited } from '../base/stay-alive.ts'
 import { decideConsumed, reportForced } from '../branch/consumers.ts'
 import type { RollbackOptions } from '../branch/rollback.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions } from '../checkpoint/savepoint.ts'
 import type { FollowOptions, Replica } from '../feed/follow.ts'
-import { checkWhere, existing, locate, type Where } from '../history/locate.ts'
+import { checkWhere, existing, locate, type TimelinePoint } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import { type Folding, type Host, hostOf } from '../host/host.ts'
@@ -32,7 +33,7 @@ import type { ForkOptions } from '../model/fork-edit.ts'
 import { actionOf, idOf, type Model } from '../model/model.ts'
 import type { Rollback } from '../model/rollback-report.ts'
 import { type RunArguments, splitArguments } from '../model/run-arguments.ts'
-import { refuseNotHere } from '../storage/moved.ts'
+import { refuseNotHere } from '../storage/moved-mark.ts'
 import { read, sourceOf, written } from '../storage/object-file.ts'
 import { checkCall } from '../tools/call-options.ts'
 import { forkAsModel } from '../tools/fork-as-model.ts'
@@ -51,11 +52,16 @@ import {
   moveBack,
 } from '../tools/transfer/move.ts'
 import { type ExportOptions, exportTimeline } from '../tools/transfer/transfer.ts'
+import { type WorkReport, type WorkUntilOptions, workUntil } from './work-until.ts'
 
 export class Reprise extends StoreTools {
   readonly #host: Host
   readonly #groups: Groups
+  /** The definitions of the runs that this process started. */
+  readonly #started = new Set<Workable>()
   #letEnd: (() => void) | null = null
+  #isEndless = false
+  #isBounded = false
 
   /** @internal */
   constructor(host: Host) {
@@ -109,6 +115,7 @@ export class Reprise extends StoreTools {
       const { id } = (options ?? {}) as { readonly id?: unknown }
       const refusal = id === undefined ? null : refusalOf(id, 'run()')
       if (refusal) throw refusal
+      if (works in definition) this.#started.add(definition as unknown as Workable)
       return pending(definition[runs](this.#host, input as Input, (options ?? {}) as Options))
     } catch (error) {
       return pending(Promise.reject(error))
@@ -118,15 +125,40 @@ export class Reprise extends StoreTools {
   /** Executes runs of these definitions in this process, whichever process started them, and keeps it alive until `close`. */
   work<Options extends object>(definitions: readonly Workable<Options>[], options?: Options): void {
     this.#host.check()
-    if (!Array.isArray(definitions)) {
-      throw new RepriseError('INVALID_ARGUMENT', 'work() takes a list of definitions: rp.work([definition])', {})
+    checkWorkable(definitions, 'work()')
+    if (this.#isBounded) {
+      const what = 'this engine executes work only within workUntil(); call work() on a separate engine'
+      throw new RepriseError('INVALID_ARGUMENT', what, {})
     }
     for (const definition of definitions) {
-      checkDefinition(definition, works, 'work()')
       checkOptions(`work on ${definition.name}`, options, new Set(definition.worksWith ?? []))
     }
     for (const definition of definitions) definition[works](this.#host, options)
     this.#letEnd ??= this.#host.kernel.clock.stayAlive?.() ?? null
+    this.#isEndless = true
+  }
+
+  /**
+   * Executes due work, and returns when there is nothing to do or the time is nearly over: work in flight ends or is
+   * released, so that the next process continues it at once. For functions that a platform starts, freezes and ends. After
+   * the first call, this engine executes due work only within such calls.
+   * @example const { handedOver, nextDueAt } = await rp.workUntil([checkout], { budget: '50s', idle: '2s' })
+   */
+  workUntil(definitions: readonly Workable[], options: WorkUntilOptions): Promise<WorkReport>
+  /** The same for the definitions of the runs that this process started. */
+  workUntil(options: WorkUntilOptions): Promise<WorkReport>
+  async workUntil(given: readonly Workable[] | WorkUntilOptions, options?: WorkUntilOptions): Promise<WorkReport> {
+    this.#host.check()
+    const [definitions, how] = Array.isArray(given)
+      ? ([given as readonly Workable[], options] as const)
+      : ([[...this.#started], given as WorkUntilOptions] as const)
+    checkWorkable(definitions, 'workUntil()')
+    if (this.#isEndless) {
+      const what = 'work() executes all due work without an end: call workUntil() instead'
+      throw new RepriseError('INVALID_ARGUMENT', what, {})
+    }
+    this.#isBounded = true
+    return await whileAwaited(workUntil(this.#host, definitions, how!), this.#host.clock)
   }
 
   /** State as of a sequence or coordinate, recovered separately from the open timeline. */
@@ -136,9 +168,9 @@ export class Reprise extends StoreTools {
     where: { readonly seq: number } | Coordinate,
   ): Promise<StateAt<State>> {
     this.#host.check()
+    this.#host.know(definition)
     const timeline = idOf(definition.prefix, id)
     checkWhere({ timeline, ...where })
-    this.#host.know(definition)
     return await retryWithFreshHead(async () => {
       const { head, point } = await locate(this.#host.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
       const { state } = await recover(this.#host.kernel, head, definition.fold, { to: point.seq })
@@ -153,7 +185,11 @@ export class Reprise extends StoreTools {
    * its history.
    * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } } })
    */
-  async fork(where: Where, to: string, options: ForkOptions = {}): Promise<Coordinate & { readonly parent: string }> {
+  async fork(
+    where: TimelinePoint,
+    to: string,
+    options: ForkOptions = {},
+  ): Promise<Coordinate & { readonly parent: string }> {
     this.#host.check()
     checkCall('fork', options)
     checkWhere(where)
@@ -165,15 +201,16 @@ export class Reprise extends StoreTools {
    * Continues from an earlier coordinate; the model does the rollback. Most models continue on a new branch: the undone
    * entries are archived, and their effects listed. A workflow undoes its steps itself.
    */
-  async rollback(where: Where, options: RollbackOptions = {}): Promise<Rollback> {
+  async rollback(options: RollbackOptions): Promise<Rollback> {
     this.#host.check()
     checkCall('rollback', options)
+    const { to: where, ...rest } = options ?? {}
     checkWhere(where)
     const { model, head } = await this.#target(where.timeline)
-    if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, options)
+    if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, rest)
     await locate(this.#host.kernel, where)
     const act = actionOf(model, 'rollback', where.timeline)
-    const { takeover = false, undo, consumed: force } = options
+    const { takeover = false, undo, consumed: force } = rest
     const consumed = await decideConsumed(this.#host.kernel, head, where.seq, force)
     const done = await act({ engine: this.#host, head }, { seq: where.seq, takeover, consumed, ...(undo && { undo }) })
     reportForced(this.#host.kernel, head.timeline, where.seq, consumed)
@@ -188,7 +225,7 @@ export class Reprise extends StoreTools {
   }
 
   /** A checkpoint that is kept until it is released. */
-  async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
+  async savepoint(where: TimelinePoint, options: SavepointOptions = {}): Promise<Savepoint> {
     checkCall('savepoint', options)
     return await this.#host.savepoint(where, options)
   }
@@ -200,7 +237,7 @@ export class Reprise extends StoreTools {
 
   /** One self-contained file: history, checkpoints and chunks; or, with stateOnly, just the newest checkpoint. */
   async export(
-    where: Where,
+    where: TimelinePoint,
     path: string,
     options: ExportOptions = {},
   ): Promise<{ coordinate: Coordinate; bytes: number }> {
@@ -327,6 +364,14 @@ export class Reprise extends StoreTools {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
+}
+
+function checkWorkable(definitions: readonly Workable<never>[], call: string): void {
+  if (!Array.isArray(definitions)) {
+    const example = call.replace(')', '[definition])')
+    throw new RepriseError('INVALID_ARGUMENT', `${call} takes a list of definitions: rp.${example}`, {})
+  }
+  for (const definition of definitions) checkDefinition(definition, works, call)
 }
 
 /** Text of another type would become part of an id: two objects would share `[object Object]`. */

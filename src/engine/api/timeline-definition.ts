@@ -24,7 +24,10 @@ import {
   type StateMigrations,
   systemPrefix,
   turnWaitMs,
+  type Workable,
+  works,
 } from '../model/definition.ts'
+import { type EnlistsAppend, enlistsAppend } from '../model/enlisting.ts'
 import { endKey, isEndKey } from '../model/entry.ts'
 import { checkFirstSegment } from '../model/first-segment.ts'
 import { type Described, describes, type Model } from '../model/model.ts'
@@ -32,6 +35,7 @@ import type { NewEntry, OpenTimeline, WriteOptions } from '../writing/timeline.t
 import type { TurnTimeline } from '../writing/turn-timeline.ts'
 import { TurnWriter } from '../writing/turn-writer.ts'
 import type { OutcomeReceiver, Written } from '../writing/writer.ts'
+import { appendKind, enlistAppend, serveAppends } from './append-mail.ts'
 
 /** The facts about an entry that `apply` gets besides the entry itself. */
 export interface EntryInfo {
@@ -79,6 +83,8 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
 
 export interface TimelineDefinition<State, E extends { readonly type: string }>
   extends Entity<TimelineHandle<State, E>, string>,
+    Workable,
+    EnlistsAppend<E>,
     Described {
   readonly kind: 'timeline'
   readonly name: string
@@ -128,7 +134,9 @@ export function timeline<State, E extends { readonly type: string }>(
     policy: 'declared',
     usual: { checkpoint: usualPolicy },
     entries: { fields: (entry) => entry.data },
+    mailFault: (kind, data) => (kind === appendKind ? faultOf(data) : null),
   }
+  const received = { name, prefix, fold, entriesOf: (data: unknown, key: string) => listOf(data as E, key, true) }
   return {
     [describes]: model,
     kind: 'timeline',
@@ -144,6 +152,21 @@ export function timeline<State, E extends { readonly type: string }>(
         return new TimelineHandle<State, E>(prefix, await engine.openTimeline(timelineId(prefix + id), fold, open))
       return await openShared<State, E>(engine, prefix, id, fold, open)
     },
+    [works](engine: Host) {
+      engine.declare(model)
+      serveAppends(engine, received)
+    },
+    [enlistsAppend](engine: Host, id: string, entries: E | readonly E[], key: string) {
+      return enlistAppend(engine, received as never, id, entries, key)
+    },
+  }
+}
+
+function faultOf(data: unknown): string | null {
+  try {
+    return listOf(data as { type: string }, undefined, true).length === 0 ? 'it has no entry' : null
+  } catch (error) {
+    return (error as Error).message
   }
 }
 
@@ -218,7 +241,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
 
   get effects(): Effects {
     if (this.#shared) {
-      const what = `${this.timeline} is shared: only the owner of a timeline may call the outside: open it without { shared }`
+      const what = `${this.timeline} is shared: only the owner of a timeline may record effects: open it without { shared }`
       throw new RepriseError('INVALID_ARGUMENT', what, { timeline: this.timeline })
     }
     return this.#open.effects

@@ -2,10 +2,10 @@
 // the run ends every wait and aborts the signal of the call. For models that record no attempts in a history.
 
 import { setMaxListeners } from 'node:events'
-import { CallGate, type CallPolicy } from '../../core/calls/call-policy.ts'
-import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { CallGate, type CallPolicy } from '../../core/retry/call-policy.ts'
+import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import type { Clock, Random } from '../../core/store/ports.ts'
 import { sleep } from '../../lib/waiting.ts'
 import type { RunTrace, TraceSpan } from './tracing.ts'

@@ -122,8 +122,8 @@ export class Events {
   /** @example const off = rp.events.on('fenced', ({ timeline }) => console.warn(timeline)) */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
     if (!known.has(name)) {
-      const near = nearestName(name, known)
-      const what = `there is no event ${name}${near ? `; did you mean ${near}?` : ''}`
+      const near = nearestName(String(name), known)
+      const what = `there is no event ${String(name)}${near ? `; did you mean ${near}?` : ''}`
       throw new RepriseError('INVALID_ARGUMENT', what, { event: name })
     }
     checkFunction(listener, `on('${name}')`)

@@ -6,7 +6,7 @@ import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Clock, Hash, Random } from '../../core/store/ports.ts'
 import { isRunning, processStat } from '../../lib/process-stat.ts'
-import { whenDrained } from './drained.ts'
+import { whenDrained } from './after-microtasks.ts'
 import { stayAlive } from './stay-alive.ts'
 
 const digestBytes = 32

@@ -1,6 +1,6 @@
 // The error that a caller gets when the store refuses a commit.
 
-import { isSignalCode, RepriseError, SignalError } from '../../core/errors.ts'
+import { isSignalCode, noTimelineHint, RepriseError, SignalError } from '../../core/errors.ts'
 import type { Outcome } from '../../core/store/ports.ts'
 
 export function refusalError(timeline: string, outcome: Extract<Outcome, { ok: false }>): RepriseError {
@@ -8,5 +8,6 @@ export function refusalError(timeline: string, outcome: Extract<Outcome, { ok: f
   const where = head ? { seq: head.seq, epoch: head.epoch, owner: head.owner } : {}
   const message = `${timeline}: ${reason}`
   const data = { timeline, ...where }
-  return isSignalCode(code) ? new SignalError(code, message, data, cause) : new RepriseError(code, message, data, cause)
+  if (isSignalCode(code)) return new SignalError(code, message, data, cause)
+  return new RepriseError(code, message, data, cause, code === 'NOT_FOUND' ? noTimelineHint : undefined)
 }

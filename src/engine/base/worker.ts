@@ -47,8 +47,8 @@ export interface WorkerReport {
 }
 
 /** Shorter work is not reported. */
-const tellAfterMs = 1000
-const toldMax = 16
+const reportAfterMs = 1000
+const reportedMax = 16
 
 /** The report that a worker stores in its row. @example reportOf(row).underWay */
 export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
@@ -83,7 +83,7 @@ export class Worker {
   #cancelBeat: (() => void) | null = null
   #isClosed = false
   #recheck: Promise<WorkerId[]> | null = null
-  #toldMissedAt = Number.NEGATIVE_INFINITY
+  #missedReportedAt = Number.NEGATIVE_INFINITY
   // Database time minus the monotonic clock, so that a wrong wall clock on this machine does no harm.
   #offsetMs: number | null = null
   #leastOffsetMs: number | null = null
@@ -274,8 +274,8 @@ export class Worker {
     const elapsed = clock.elapsed()
     const at = (since: number) => this.now() - Math.round(elapsed - since)
     const oldest = <T extends { readonly since: number }>(all: T[]) =>
-      all.sort((a, b) => a.since - b.since).slice(0, toldMax)
-    const slow = this.inHand().filter(({ since }) => elapsed - since >= tellAfterMs)
+      all.sort((a, b) => a.since - b.since).slice(0, reportedMax)
+    const slow = this.inHand().filter(({ since }) => elapsed - since >= reportAfterMs)
     const underWay = oldest(slow).map(({ timeline, what, since, limitMs = null }) => {
       return { timeline, what: what.slice(0, 200), since: at(since), limitMs }
     })
@@ -333,9 +333,9 @@ export class Worker {
   /** The failed heartbeat may have waited for the store for most of the lease, so the next one comes early. */
   #missed(error: unknown): void {
     const { clock, leaseMs, events } = this.#options
-    const isNews = clock.elapsed() - this.#toldMissedAt >= leaseMs / 3
+    const isNews = clock.elapsed() - this.#missedReportedAt >= leaseMs / 3
     if (isNews) {
-      this.#toldMissedAt = clock.elapsed()
+      this.#missedReportedAt = clock.elapsed()
       events.emit('problem', { where: 'heartbeat', error })
     }
     this.#scheduleBeat(leaseMs / beatsAgain)

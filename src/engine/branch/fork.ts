@@ -18,7 +18,7 @@ import { guardOf } from '../../core/store/guard.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { floorOf, offBranch, type Point } from '../history/history.ts'
-import { existing, locate, pointOn, type Where } from '../history/locate.ts'
+import { existing, locate, pointOn, type TimelinePoint } from '../history/locate.ts'
 import { type Recovered, recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import { segmentsBelow } from '../history/segments.ts'
@@ -28,8 +28,8 @@ import type { NewEntry } from '../model/entry.ts'
 import { type ForkMark, markAttribute } from '../model/fork-edit.ts'
 import { identityAttribute } from '../storage/carried-identity.ts'
 import { withoutFailure } from '../storage/failure-notes.ts'
-import { heldAttribute } from '../storage/held.ts'
 import { type Kernel, newId, submit } from '../storage/kernel.ts'
+import { heldAttribute } from '../storage/restore-hold.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
 import type { CommitExtras } from '../writing/writer.ts'
 
@@ -47,7 +47,7 @@ export interface ForkStart {
 /** Creates a timeline that starts at the coordinate. `to` without a slash is a sibling of the parent. */
 export async function fork(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   to: string,
   fold: Fold<unknown> | null,
   start: ForkStart = {},
@@ -57,7 +57,7 @@ export async function fork(
 
 async function forkOnce(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   to: string,
   fold: Fold<unknown> | null,
   start: ForkStart,
@@ -185,8 +185,10 @@ export function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
   if (depth <= limits.forkDepth) return
   throw new RepriseError(
     'LIMIT_EXCEEDED',
-    `${lineage[0]!.timeline} is a fork of forks already, ${depth - 1} deep: a fork of it would be deeper than ${limits.forkDepth}`,
+    `${lineage[0]!.timeline} is a fork at depth ${depth - 1}, and a fork of it would be deeper than ${limits.forkDepth} (forkDepth)`,
     { limit: 'forkDepth', max: limits.forkDepth, timeline: lineage[0]!.timeline },
+    undefined,
+    'Fork a timeline nearer to the original, or raise forkDepth in the limits of open().',
   )
 }
 

@@ -2,7 +2,7 @@
 // erased; the plan names the effects done since, and their owners.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, noTimeline, RepriseError } from '../../core/errors.ts'
 import {
   type CompensationPlan,
   carriedMarkers,
@@ -18,20 +18,22 @@ import type { EntryRun, Head } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { offBranch, type Point } from '../history/history.ts'
 import { checkUndo, claimUndo, liveOwner, originalOf } from '../history/inherited-undo.ts'
-import { archivesOf, type Located, locate, type Where } from '../history/locate.ts'
+import { archivesOf, type Located, locate, type TimelinePoint } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import { type Fold, ledgerOnly, type OpenOptions } from '../model/definition.ts'
 import { type Rollback, type RolledBack, rolledBackType } from '../model/rollback-report.ts'
-import { refuseHeld } from '../storage/held.ts'
+import { giveBack, headUnder, takeTimeline } from '../ownership/take-timeline.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
-import { refuseNotHere } from '../storage/moved.ts'
+import { refuseNotHere } from '../storage/moved-mark.ts'
+import { refuseHeld } from '../storage/restore-hold.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
-import { giveBack, headUnder, takeTimeline } from '../writing/ownership.ts'
 import { type Consumed, decideConsumed, reportForced } from './consumers.ts'
 import { floorFor, restorePoints, segmentCopies } from './fork.ts'
 
 export interface RollbackOptions extends OpenOptions {
+  /** The last entry that is kept: a coordinate, or a timeline and a sequence. */
+  readonly to: TimelinePoint
   /** For a fork: the plan also compensates effects of its original. The history of the original records it. */
   readonly undo?: 'inherited'
   /** Rolls back although consumers have acted on the undone entries. The report and the history name them. Default: refuse. */
@@ -39,12 +41,12 @@ export interface RollbackOptions extends OpenOptions {
 }
 
 /** For callers inside the engine, which may have handled the consumers themselves. */
-export type BranchOptions = Omit<RollbackOptions, 'consumed'> & { readonly consumed?: Consumed }
+export type BranchOptions = Omit<RollbackOptions, 'to' | 'consumed'> & { readonly consumed?: Consumed }
 
 /** Rolls back to a coordinate: the id continues on a new branch from there, and later entries are archived. */
 export async function rollback(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   fold: Fold<unknown>,
   options: BranchOptions = {},
 ): Promise<Rollback & { readonly archive: TimelineId }> {
@@ -66,7 +68,7 @@ export async function rollback(
  */
 async function overrule(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   fold: Fold<unknown>,
   options: BranchOptions,
 ): Promise<Rollback & { readonly archive: TimelineId }> {
@@ -82,7 +84,7 @@ async function overrule(
 /** The number of attempts of a rollback with takeover before it is FENCED. */
 const attemptsMax = 100
 
-async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
+async function locateOnBranch(kernel: Kernel, where: TimelinePoint): Promise<Located> {
   const located = await retryWithFreshHead(() => locate(kernel, where))
   if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
   return located
@@ -95,7 +97,7 @@ async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
 async function branchOff(
   kernel: Kernel,
   epoch: number | null,
-  where: Where,
+  where: TimelinePoint,
   fold: Fold<unknown>,
   { undo, consumed: given }: Pick<BranchOptions, 'undo' | 'consumed'>,
 ): Promise<Rollback & { readonly archive: TimelineId }> {
@@ -110,7 +112,7 @@ async function branchOff(
   const copies = await restorePoints(kernel, seen, before.point.seq, fold)
   const floor = floorFor(copies, before.lineage, fold, before.point)
   const segments = await segmentCopies(kernel, before.lineage, floor)
-  const told = consumed.length > 0 || kernel.models.find(seen.timeline)?.tellsReaders === true
+  const isMarked = consumed.length > 0 || kernel.models.find(seen.timeline)?.marksRollback === true
   // After an earlier rollback, the newest archive is the base.
   const last = seen.base && isArchiveOf(seen.timeline, seen.base.timeline) ? archiveNumber(seen.base.timeline) : 0
   const known = last || (await archivesOf(kernel, seen.timeline)).length
@@ -118,14 +120,14 @@ async function branchOff(
   const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
   // Carried outcomes follow from everything that was written, so the timeline must not have grown.
   if (effects.carry.length > 0 && head.seq !== seen.seq) {
-    throw new RepriseError('CONFLICT', `${head.timeline} grew meanwhile`, { timeline: head.timeline })
+    throw new RepriseError('CONFLICT', `${head.timeline} was written to meanwhile`, { timeline: head.timeline })
   }
   for (let n = known; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
     const marker: RolledBack = { archive, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
     const first = firstRun(kernel, head, before.point, [
       ...carriedMarkers(effects.carry, target.state.ledger),
-      ...(told ? [{ type: rolledBackType, data: marker }] : []),
+      ...(isMarked ? [{ type: rolledBackType, data: marker }] : []),
     ])
     const outcome = await submit(kernel, {
       // An owner that keeps writing moves the head, and the branch still starts at the same point.
@@ -160,7 +162,7 @@ async function branchOff(
 /** The current head; FENCED if it was rolled back since. */
 async function ofSameBranch(kernel: Kernel, { timeline, base }: Head): Promise<Head> {
   const [head] = await kernel.store.head([timeline])
-  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+  if (!head) throw noTimeline(timeline)
   refuseNotHere(head)
   refuseHeld(kernel, head)
   if (head.base?.timeline === base?.timeline && head.base?.seq === base?.seq) return head

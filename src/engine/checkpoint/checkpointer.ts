@@ -3,7 +3,6 @@
 // one checkpoint runs at a time. A failed one loses nothing: dirty data stays dirty, and it is retried after a pause.
 
 import { assert } from '../../core/assert.ts'
-import { growingPause } from '../../core/calls/pause.ts'
 import { type CheckpointInterval, usesCosts } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { MeasuredCosts } from '../../core/checkpoint/costs.ts'
 import { encodeManifest, type Manifest } from '../../core/checkpoint/manifest.ts'
@@ -13,6 +12,8 @@ import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import { type EffectLedger, forgottenType } from '../../core/history/effects.ts'
 import { effectsBelow } from '../../core/history/forgetting.ts'
 import { defaultKeyedPlanSettings } from '../../core/keyed/plan.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import type { Attribute, Commit, ManifestMark, ManifestRecord, NewManifest } from '../../core/store/ports.ts'
 import { type Entry, floorOf } from '../history/history.ts'
 import type { Recovered } from '../history/recover.ts'
@@ -52,6 +53,8 @@ export interface CheckpointRequest {
   /** Write the whole state, without building on an earlier checkpoint. */
   readonly full?: boolean
 }
+
+const knownRequest = namesOf<CheckpointRequest>()('trigger label id pin full')
 
 export interface PublishedCheckpoint {
   readonly id: ManifestId
@@ -173,8 +176,9 @@ export class Checkpointer<State> {
     if (milestone !== undefined || (isNear && !this.#isWaiting)) this.#decide()
   }
 
-  now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
-    if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', `${this.#timeline.id} was closed`))
+  async now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    checkOptions('checkpoint', request, knownRequest)
+    if (this.#isStopped) throw new RepriseError('CLOSED', `${this.#timeline.id} was closed`)
     const next = this.#underWay.then(() => this.#make(request, request.trigger ?? 'manual', 'asked for'))
     // The caller gets the error, and so does the store's log.
     next.catch((error) => {
@@ -249,7 +253,7 @@ export class Checkpointer<State> {
     )
     if (!known || known.seq <= (this.#lastSeq ?? 0)) return false
     this.#lastSeq = known.seq
-    this.#timing.standsAt(this.#timeline.seq - known.seq)
+    this.#timing.restartAt(this.#timeline.seq - known.seq)
     return !this.#timing.decide().isDue
   }
 

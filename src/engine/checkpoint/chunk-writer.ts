@@ -5,6 +5,7 @@
 import { type ChunkSizes, defaultChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
 import { type ChunkRef, type Content, encodeRefs } from '../../core/checkpoint/manifest.ts'
 import { toHex } from '../../core/coordinate.ts'
+import { shapeOf } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import { readManifest } from '../history/recover.ts'
@@ -168,7 +169,9 @@ async function* piecesOf(
 
 async function* iterate(source: ByteSource): AsyncGenerator<Uint8Array | string> {
   if (source instanceof Uint8Array) yield source
-  else if (Symbol.asyncIterator in source || Symbol.iterator in source) yield* source
+  else if (typeof source !== 'object' || source === null || !isStream(source)) {
+    throw new RepriseError('INVALID_ARGUMENT', `a stream of bytes is needed (got ${shapeOf(source)})`)
+  } else if (Symbol.asyncIterator in source || Symbol.iterator in source) yield* source
   else {
     const reader = source.getReader()
     try {
@@ -177,6 +180,10 @@ async function* iterate(source: ByteSource): AsyncGenerator<Uint8Array | string>
       reader.releaseLock()
     }
   }
+}
+
+function isStream(source: object): boolean {
+  return Symbol.asyncIterator in source || Symbol.iterator in source || 'getReader' in source
 }
 
 function joinTwo(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {

@@ -7,7 +7,7 @@ import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import { epochGuardOf } from '../../core/store/guard.ts'
 import type { Commit, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { existing, type Located, locate, type Where } from '../history/locate.ts'
+import { existing, type Located, locate, type TimelinePoint } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import type { CapturedParts } from '../history/state.ts'
@@ -34,7 +34,7 @@ export interface Savepoint {
 
 export async function savepointAside(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   fold: Fold<unknown>,
   options: SavepointOptions,
 ): Promise<Savepoint> {
@@ -46,7 +46,7 @@ export async function savepointAside(
 /** The same without a pin, where nobody asked for it: retention removes it like any other checkpoint. */
 export async function checkpointAside(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   fold: Fold<unknown>,
   options: SavepointOptions & { readonly pin: boolean },
 ): Promise<Savepoint> {
@@ -93,7 +93,7 @@ export async function publishParts(
 /** With authority "state" there is nothing to rebuild: the existing checkpoint is pinned. */
 async function pinState(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   fold: Fold<unknown>,
   options: SavepointOptions,
 ): Promise<Savepoint> {
@@ -154,7 +154,7 @@ async function publishUnder(
     drilledAt: null,
     drill: null,
   }
-  const guard = { timeline: head.timeline, epoch: head.epoch }
+  const guard = epochGuardOf(head)
   const commit = async (part: Pick<Commit, 'publish' | 'marks'>) => {
     const outcome = await submit(kernel, {
       guard,

@@ -127,15 +127,15 @@ export interface Setting {
 export async function settingsOf(kernel: Kernel, head: Head): Promise<Setting[]> {
   const model = kernel.models.find(head.timeline)
   const stored = await storedFor(kernel, head)
-  const told = (of: DeclaredPolicies | null, from: Setting['from']): Setting[] => [
+  const listed = (of: DeclaredPolicies | null, from: Setting['from']): Setting[] => [
     { name: 'retain', value: of?.retain ?? null, from },
     { name: 'checkpoint', value: of?.checkpoint ?? null, from },
   ]
-  if (stored) return told(stored, 'stored')
+  if (stored) return listed(stored, 'stored')
   if (!model) return []
-  if (model.policy === 'fixed') return told(model.fold, 'kind')
-  if (model.name !== null && model.fold) return told(model.fold, 'declared')
-  return model.usual ? told(model.usual, 'usual') : []
+  if (model.policy === 'fixed') return listed(model.fold, 'kind')
+  if (model.name !== null && model.fold) return listed(model.fold, 'declared')
+  return model.usual ? listed(model.usual, 'usual') : []
 }
 
 /** Planted bug: uses the policy of this process instead of the stored one. */

@@ -124,7 +124,7 @@ export class CheckpointTiming {
   }
 
   get interval(): CheckpointInterval {
-    return chooseInterval(this.policy, this.#costs, this.#standing)
+    return chooseInterval(this.policy, this.#costs, this.#sinceCheckpoint)
   }
 
   get failureEveryMs(): number | null {
@@ -165,7 +165,7 @@ export class CheckpointTiming {
     this.#nextLook = this.#entries + lookEvery
     const ms = this.#clock.elapsed() - this.#lastAt
     this.#decision = decideCheckpoint(this.policy, this.#costs, {
-      ...this.#standing,
+      ...this.#sinceCheckpoint,
       entries: this.#entries,
       ms,
       replayMs: this.#replayMs,
@@ -192,11 +192,11 @@ export class CheckpointTiming {
     const during = this.#entries - mark.entries
     this.#duringMost = Math.max(during, this.#duringMost * fades)
     this.#commitMost = Math.max(1, this.#commitMost * fades)
-    this.standsAt(during, Math.max(0, this.#replayMs - mark.replayMs))
+    this.restartAt(during, Math.max(0, this.#replayMs - mark.replayMs))
   }
 
   /** Another process may have made a checkpoint: it is this many entries back. */
-  standsAt(entries: number, replayMs = this.#estimated(entries, 0)): void {
+  restartAt(entries: number, replayMs = this.#estimated(entries, 0)): void {
     this.#entries = entries
     this.#replayMs = replayMs
     this.#isFirst = false
@@ -233,10 +233,10 @@ export class CheckpointTiming {
     return kept === null ? mean > 0 : Math.abs(mean - kept) > driftMax * kept
   }
 
-  get #standing(): SinceCheckpoint {
+  get #sinceCheckpoint(): SinceCheckpoint {
     const failureEveryMs = this.failureEveryMs
-    const standing = { entries: 0, ms: 0, isFirst: this.#isFirst, expected: this.#expected }
-    return { ...standing, ...(failureEveryMs !== null && { failureEveryMs }) }
+    const since = { entries: 0, ms: 0, isFirst: this.#isFirst, expected: this.#expected }
+    return { ...since, ...(failureEveryMs !== null && { failureEveryMs }) }
   }
 
   /** Entries that may follow before the next checkpoint is published, once it is due. */

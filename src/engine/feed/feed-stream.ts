@@ -91,7 +91,9 @@ export class FeedStream {
     if (held && held.position <= this.#position) return
     const position = this.#position
     const what = `history after ${position || 'the start'} may have been trimmed: ${heldBy} holds it from ${held ? held.position : 'nowhere'} on`
-    throw new RepriseError('POSITION_GONE', what, { position, heldBy })
+    const hint =
+      'Retention removed these entries. Read from the start of the feed, and rebuild the data derived from it.'
+    throw new RepriseError('POSITION_GONE', what, { position, heldBy }, undefined, hint)
   }
 }
 

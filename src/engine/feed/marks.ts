@@ -135,17 +135,17 @@ export async function whereabouts(
 }
 
 async function at(kernel: Pick<Kernel, 'store' | 'hash'>, head: Head, point: Point): Promise<Whereabouts> {
-  const told = (isSame: boolean) => (isSame ? 'there' : 'gone')
+  const verdict = (isSame: boolean) => (isSame ? 'there' : 'gone')
   if (point.seq === head.seq || point.seq === head.floor) {
     const isSame = equalBytes(point.seq === head.seq ? head.digest : head.floorDigest, point.digest)
     if (!isSame) await refuseDamagedHead(kernel, head, point)
-    return told(isSame)
+    return verdict(isSame)
   }
   if (point.seq < head.floor) return 'unknown'
   const [run] = await kernel.store.read(head.timeline, point.seq - 1, 1)
   // The entry was trimmed since its head was read.
   if (!run || run.first > point.seq) return 'unknown'
-  return told(lastSeq(run) === point.seq && equalBytes(run.digest, point.digest))
+  return verdict(lastSeq(run) === point.seq && equalBytes(run.digest, point.digest))
 }
 
 /**

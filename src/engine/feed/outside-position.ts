@@ -12,7 +12,7 @@
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { type Digest, fromHex, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { StoreIdentity } from '../../core/history/identity.ts'
+import type { StoreIdentity } from '../../core/identity.ts'
 import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Identity } from '../storage/store-identity.ts'
@@ -123,5 +123,6 @@ async function isGone(kernel: Pick<Kernel, 'store' | 'hash'>, seen: SeenRun): Pr
 function gone(): RepriseError {
   const what =
     'the position belongs to another history: the store was restored or copied since, or the position is of another scope'
-  return new RepriseError('POSITION_GONE', what, {})
+  const hint = 'Drop the data derived from this position, and read from the start: pass no position.'
+  return new RepriseError('POSITION_GONE', what, {}, undefined, hint)
 }

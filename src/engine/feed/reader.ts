@@ -5,7 +5,7 @@ import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { isChained, lastSeq, originDigest, verifyEntries } from '../../core/history/entry-run.ts'
 import { importedInheritance } from '../../core/history/inheritance.ts'
-import { isRedacted } from '../../core/history/redacted.ts'
+import { isRedacted } from '../../core/history/redacted-run.ts'
 import { archivedFrom, idBelow, liveIdOf } from '../../core/history/scope.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
 import { Yielder } from '../base/yielder.ts'

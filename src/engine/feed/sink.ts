@@ -2,6 +2,7 @@
 // counts exactly once, regardless of crashes in between.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { type CursorRow, type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import type { Place } from '../base/guard/zone.ts'
 import type { Point } from '../history/history.ts'
@@ -77,20 +78,22 @@ export async function hasWritten(kernel: Kernel, timeline: TimelineId, point: Po
 }
 
 /** A handler threw on one item. */
-export class PoisonError extends Error {
-  override readonly name: string = 'PoisonError'
+export class PoisonError extends RepriseError {
   readonly item: Occurred
+  readonly #text: string
 
   constructor(item: Occurred, cause: unknown) {
     const { timeline, seq } = item.at
     const reason = cause instanceof Error ? cause.message : String(cause)
-    super(`${item.type} at ${timeline}@${seq}: ${reason}`, { cause })
+    const text = `${item.type} at ${timeline}@${seq}: ${reason}`
+    super('HANDLER_FAILED', text, { timeline, seq, type: item.type }, cause)
     this.item = item
+    this.#text = text
   }
 
   get letter(): Quarantined {
     const { at, type } = this.item
-    return { timeline: at.timeline, seq: at.seq, epoch: at.epoch, type, error: this.message }
+    return { timeline: at.timeline, seq: at.seq, epoch: at.epoch, type, error: this.#text }
   }
 }
 

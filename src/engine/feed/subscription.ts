@@ -3,10 +3,11 @@
 // a dead letter and continues. Store outages are waited out. Errors that waiting does not cure (damage, a version without a
 // path) are retried too, but waiting callers are rejected, and the status shows the error.
 
-import { growingPause } from '../../core/calls/pause.ts'
-import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkList, checkOptions, namesOf } from '../../core/options.ts'
+import { growingPause } from '../../core/retry/pause.ts'
+import { decideRetry, type ResolvedRetry } from '../../core/retry/retry.ts'
 import type { FeedPosition } from '../../core/store/ports.ts'
 import { onAbort } from '../../lib/waiting.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
@@ -70,6 +71,7 @@ export interface CatchUpOptions {
   readonly timeout?: Duration
 }
 
+const knownCatchUp = namesOf<CatchUpOptions>()('signal timeout')
 const pollMs = 500
 /** Items applied in one commit, unless the sink has its own number. */
 const stepItems = 1000
@@ -136,12 +138,13 @@ export class Subscription<Item extends Occurred = Occurred> {
    * Resolves when everything now in the feed was applied, here or by the owning process; rejects if the subscription is stopped
    * here, with ABORTED when the signal aborts, and with TIMEOUT when the time is over. It keeps the program running meanwhile.
    */
-  catchUp(options: CatchUpOptions = {}): Promise<void> {
-    if (this.#isStopped) return Promise.reject(this.#closed())
+  async catchUp(options: CatchUpOptions = {}): Promise<void> {
+    if (this.#isStopped) throw this.#closed()
+    checkOptions('catchUp()', options, knownCatchUp)
     const { signal, timeout } = options
     const timeoutMs = timeout === undefined ? null : toMs(timeout, 'timeout')
     const aborted = () => new RepriseError('ABORTED', `aborted while the ${this.name} caught up`, {}, signal?.reason)
-    if (signal?.aborted) return Promise.reject(aborted())
+    if (signal?.aborted) throw aborted()
     const waiting = new Promise<void>((resolve, reject) => {
       const abort = () => end(() => reject(aborted()))
       const cancel =
@@ -178,13 +181,15 @@ export class Subscription<Item extends Occurred = Occurred> {
    * removed from the list in one step. Rejects at the first that still fails, or whose entry was trimmed; it stays a dead
    * letter.
    */
-  redrive(letters?: readonly LetterPlace[]): Promise<number> {
-    return this.#betweenPages(() => this.#redrive(letters ?? this.sink.quarantine))
+  async redrive(letters?: readonly LetterPlace[]): Promise<number> {
+    if (letters !== undefined) checkList('the dead letters of redrive()', letters)
+    return await this.#betweenPages(() => this.#redrive(letters ?? this.sink.quarantine))
   }
 
   /** Removes dead letters, all or the given ones, without applying them, between two pages. */
-  discard(letters?: readonly LetterPlace[]): Promise<number> {
-    return this.#betweenPages(() => this.#discard(letters ?? this.sink.quarantine))
+  async discard(letters?: readonly LetterPlace[]): Promise<number> {
+    if (letters !== undefined) checkList('the dead letters of discard()', letters)
+    return await this.#betweenPages(() => this.#discard(letters ?? this.sink.quarantine))
   }
 
   #betweenPages(task: () => Promise<number>): Promise<number> {
@@ -214,7 +219,7 @@ export class Subscription<Item extends Occurred = Occurred> {
         for (let task = this.#tasks.shift(); task; task = this.#tasks.shift()) await task()
         // New entries do not shorten a pause that a handler requested.
         const dueMs = this.#dueAt - this.#kernel.clock.elapsed()
-        if (this.#error) this.#tellWaiters(this.#error)
+        if (this.#error) this.#reportWaiters(this.#error)
         else if (dueMs > 0) pauseMs = dueMs
         else pauseMs = (await this.#round()) ? pollMs : 0
       } catch (error) {
@@ -235,7 +240,7 @@ export class Subscription<Item extends Occurred = Occurred> {
       if (!this.sink.isOwned) {
         // Another process owns it: the only work here is to check its progress for waiting callers.
         if (this.#waiters.length === 0) return true
-        if (await this.#isDoneElsewhere()) this.#tellWaiters(null)
+        if (await this.#isDoneElsewhere()) this.#reportWaiters(null)
         await this.#news.sleep(elsewhereMs)
         return false
       }
@@ -259,7 +264,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     this.#isCaughtUp = isEnd
     if (isEnd) {
       await this.sink.idle()
-      this.#tellWaiters(null)
+      this.#reportWaiters(null)
     }
     return isEnd
   }
@@ -285,7 +290,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     const found = this.sink.quarantine.find((letter) => isSame(letter, at))
     if (found) return found
     const { timeline, seq } = at
-    const what = `${timeline}@${seq} is no dead letter of the ${this.name} here`
+    const what = `${timeline}@${seq} is not a dead letter of the ${this.name}`
     throw new RepriseError('NOT_FOUND', what, { timeline, seq })
   }
 
@@ -364,7 +369,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     this.#error = error
     void this.#kernel.failures.failed(this.sink.where, error)
     this.#kernel.events.emit('problem', { where: this.name, error })
-    this.#tellWaiters(error)
+    this.#reportWaiters(error)
     return pollMs
   }
 
@@ -374,7 +379,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     if (!isReprise(error, 'CLOSED')) this.#kernel.events.emit('problem', { where: this.name, error })
     if (!mayPass(error)) {
       this.#trouble = error instanceof Error ? error : new Error(String(error))
-      this.#tellWaiters(this.#trouble)
+      this.#reportWaiters(this.#trouble)
     }
     const pauseMs = growingPause(this.#failures + 1, firstPauseMs, longestPauseMs)
     // The failed attempt itself may have committed, and news of that must not shorten the pause.
@@ -382,7 +387,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     return pauseMs
   }
 
-  #tellWaiters(error: Error | null): void {
+  #reportWaiters(error: Error | null): void {
     for (const waiter of this.#waiters) waiter.rounds -= 1
     const ready = error ? this.#waiters : this.#waiters.filter((waiter) => waiter.rounds <= 0)
     for (const { resolve, reject } of ready) error ? reject(error) : resolve()

@@ -49,7 +49,7 @@ export function conflictingDecision(
   const { outcome, by, at } = before
   const when = at === null ? '' : ` at ${new Date(at).toISOString()}`
   const why = outcome === now ? 'with another result' : `so it cannot be ${now}`
-  return new RepriseError('CONFLICT', `${by} said of ${what} of ${timeline}${when}: ${outcome}; ${why}`, {
+  return new RepriseError('CONFLICT', `${by} decided ${what} of ${timeline}${when}: ${outcome}; ${why}`, {
     timeline,
     what,
     outcome,

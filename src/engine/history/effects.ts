@@ -1,6 +1,6 @@
 // External effects of one timeline: markers in history around every outside call. The intent is durable before the
 // call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
-// key, derived from the effect's id and declared input, else from the history before it (core/history/identity.ts). The
+// key, derived from the effect's id and declared input, else from the history before it (core/identity.ts). The
 // declared policy resolves an effect in doubt; its outcome is never guessed.
 
 import { isDeepStrictEqual } from 'node:util'
@@ -17,12 +17,12 @@ import {
   type Reversal,
   withOwners,
 } from '../../core/history/effects.ts'
-import { intentKey } from '../../core/history/identity.ts'
 import { type Inherited, ownerOf } from '../../core/history/inheritance.ts'
-import { aFunction, checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { intentKey } from '../../core/identity.ts'
+import { aFunction, checkOptions, checkText, checkValues, namesOf } from '../../core/options.ts'
 import type { Hash } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
-import type { Planted } from '../base/planted.ts'
+import type { Planted } from '../base/planted-bugs.ts'
 import type { Worker } from '../base/worker.ts'
 import type { NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
@@ -117,6 +117,7 @@ export class Effects {
   }
 
   get(id: string): Effect | undefined {
+    checkText('the id of an effect', id)
     return getEffect(this.#timeline.ledger, id)
   }
 
@@ -133,6 +134,7 @@ export class Effects {
     /** @internal */
     by?: KeyedBy,
   ): Promise<T> {
+    checkText('the name of an effect', name)
     checkFunction(call, `effect ${name}`)
     checkOptions('effect', options, knownOptions)
     checkValues(`effect ${name}`, options, values)
@@ -189,7 +191,7 @@ export class Effects {
     await this.#timeline.write([{ type: '$effect.compensating', data: { id } }])
     try {
       const key = compensationKey(effect.key, this.#hash)
-      await this.#told(`undoing ${effect.name}`, () => call(effect, key))
+      await this.#withTrace(`undoing ${effect.name}`, () => call(effect, key))
     } catch (error) {
       await this.#timeline.write([{ type: '$effect.compensation-failed', data: { id, error: messageOf(error) } }])
       throw error
@@ -250,7 +252,7 @@ export class Effects {
       return known.attempts + 1
     }
     if (known.state !== 'intended') {
-      throw new RepriseError('CONFLICT', `effect ${id} was ${known.state}; it is not done again`, {
+      throw new RepriseError('CONFLICT', `effect ${id} was ${known.state} and is not repeated`, {
         id,
         state: known.state,
       })
@@ -275,7 +277,7 @@ export class Effects {
     const { key, name } = this.get(id)!
     let result: T
     try {
-      result = await this.#told(`effect ${name}`, () => call({ key, attempt, signal }))
+      result = await this.#withTrace(`effect ${name}`, () => call({ key, attempt, signal }))
     } catch (error) {
       await this.#timeline.write([{ type: '$effect.failed', data: { id, error: messageOf(error) } }])
       throw error
@@ -285,12 +287,12 @@ export class Effects {
   }
 
   /** Reported to other processes while it runs. */
-  async #told<T>(what: string, work: () => Promise<T> | T): Promise<T> {
-    const told = this.#worker.begin({ timeline: this.#timeline.id, what })
+  async #withTrace<T>(what: string, work: () => Promise<T> | T): Promise<T> {
+    const trace = this.#worker.begin({ timeline: this.#timeline.id, what })
     try {
       return await work()
     } finally {
-      told.end()
+      trace.end()
     }
   }
 }

@@ -1,5 +1,5 @@
 // The store's log of erasures, and its use. A run with erased entries no longer matches its digest
-// (core/history/redacted.ts), so its check is recorded here before it replaces the old run. A run marked as erased
+// (core/history/redacted-run.ts), so its check is recorded here before it replaces the old run. A run marked as erased
 // without a record was changed by another program: that is damage. The log is the timeline `reprise/erasures`. It
 // contains checks, a reason and a count, and nothing of the erased data.
 // The head of each timeline that reads one of the entries has the attribute `$erased`: the id of the last erasure;
@@ -9,7 +9,7 @@
 import { type Digest, fromHex, type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { lastSeq, originDigest, packEntries, unpackEntries, verifyEntries } from '../../core/history/entry-run.ts'
-import { checkIn } from '../../core/history/redacted.ts'
+import { checkIn } from '../../core/history/redacted-run.ts'
 import type { EntryRun, Head, Store } from '../../core/store/ports.ts'
 import { type Kernel, newOperation } from '../storage/kernel.ts'
 import { openEntry, sealEntry } from '../storage/seal/entries.ts'

@@ -4,7 +4,7 @@
 import { type Digest, equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { eachEntry, lastSeq, sliceEntries, verifyEntries } from '../../core/history/entry-run.ts'
-import { isRedacted } from '../../core/history/redacted.ts'
+import { isRedacted } from '../../core/history/redacted-run.ts'
 import { archivedFrom, archiveNumber, archiveOf } from '../../core/history/scope.ts'
 import type { Base, EntryRun, Head } from '../../core/store/ports.ts'
 import type { Entry } from '../model/entry.ts'
@@ -52,7 +52,7 @@ export async function lineageOf(reader: Pick<Reader, 'store'>, head: Head): Prom
     if (!parent) {
       throw new RepriseError(
         'HISTORY_DAMAGED',
-        `${current.timeline} is a fork of ${current.base.timeline}, which is gone`,
+        `${current.timeline} is a fork of ${current.base.timeline}, which no longer exists`,
         {
           timeline: current.timeline,
           seq: current.base.seq,
@@ -175,7 +175,7 @@ async function* readOwn(reader: Reader, head: Head, from: Point, end: number): A
 }
 
 function offFloor({ timeline, floor }: Head): RepriseError {
-  const what = `the segments of ${timeline} lead to another digest than its floor at ${floor} has`
+  const what = `the segments of ${timeline} do not lead to the digest of its floor at ${floor}`
   return new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: floor })
 }
 

@@ -1,7 +1,7 @@
 // Finds a place in history: a coordinate on the current branch of its timeline, or on a branch that a rollback archived.
 
 import { type Coordinate, equalBytes, fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { noTimeline, RepriseError } from '../../core/errors.ts'
 import { archivesStart, isAmongArchives, isArchiveOf } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
@@ -9,11 +9,11 @@ import { soundPage } from '../storage/sound-page.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from './history.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
-export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
+export type TimelinePoint = Coordinate | { readonly timeline: string; readonly seq: number }
 
 /** For callers without TypeScript: refuses a value that is not a place. */
-export function checkWhere(where: unknown): asserts where is Where {
-  const { timeline, seq } = (typeof where === 'object' && where !== null ? where : {}) as Partial<Where>
+export function checkWhere(where: unknown): asserts where is TimelinePoint {
+  const { timeline, seq } = (typeof where === 'object' && where !== null ? where : {}) as Partial<TimelinePoint>
   if (typeof timeline === 'string' && typeof seq === 'number') return
   const example = `{ timeline: ${JSON.stringify(typeof where === 'string' ? where.slice(0, 80) : 'counter/x')}, seq: 1 }`
   throw new RepriseError('INVALID_ARGUMENT', `where must be a coordinate, or a timeline and a sequence: ${example}`, {
@@ -28,7 +28,7 @@ export interface Located {
 }
 
 /** Finds a coordinate: on the current branch of its timeline, or on one that was rolled back and archived. */
-export async function locate(kernel: Kernel, where: Where): Promise<Located> {
+export async function locate(kernel: Kernel, where: TimelinePoint): Promise<Located> {
   checkWhere(where)
   const id = timelineId(where.timeline)
   const head = await existing(kernel, id)
@@ -73,7 +73,7 @@ export async function pointOn(
 
 export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
   const [head] = await kernel.store.head([id])
-  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+  if (!head) throw noTimeline(id)
   return head
 }
 

@@ -6,7 +6,6 @@ import type { Codec } from '../../core/codec/codec.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
-import { checkOptions } from '../../core/options.ts'
 import type {
   Clock,
   Commit,
@@ -20,7 +19,7 @@ import type {
   TimelineQuery,
 } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
-import type { Planted } from '../base/planted.ts'
+import type { Planted } from '../base/planted-bugs.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
 import type { Worker } from '../base/worker.ts'
 import { type ForkStart, fork } from '../branch/fork.ts'
@@ -28,11 +27,13 @@ import { type BranchOptions, rollback } from '../branch/rollback.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from '../checkpoint/savepoint.ts'
 import { storedPolicyOf } from '../checkpoint/stored-policy.ts'
 import { type FollowOptions, follow, type Replica } from '../feed/follow.ts'
-import { checkWhere, existing, type Where } from '../history/locate.ts'
+import { checkWhere, existing, type TimelinePoint } from '../history/locate.ts'
 import { type Recovered, type RecoverOptions, recover } from '../history/recover.ts'
 import {
   behind,
   checkDefinition,
+  checkFolding,
+  checkOpenOptions,
   type Engine,
   type Entity,
   type Fold,
@@ -40,20 +41,20 @@ import {
   type LayerHost,
   ledgerOnly,
   type OpenOptions,
-  openOptions,
   opens,
 } from '../model/definition.ts'
 import { idOf, type Model, modelsOf } from '../model/model.ts'
 import type { ModelRegistry } from '../model/model-registry.ts'
 import type { Rollback } from '../model/rollback-report.ts'
+import { Dispatcher, type Handler, type ServeOptions } from '../ownership/dispatcher.ts'
 import type { FailureNotes } from '../storage/failure-notes.ts'
 import { type Kernel, newId, submit } from '../storage/kernel.ts'
 import { messageTo, openMessage, sendMessage } from '../storage/message.ts'
 import { soundHeads } from '../storage/sound-page.ts'
 import type { Identity } from '../storage/store-identity.ts'
 import type { FirstEntries } from '../writing/create.ts'
-import { Dispatcher, type Handler, type ServeOptions } from '../writing/dispatcher.ts'
 import { OpenTimelines } from '../writing/open-timelines.ts'
+import { RequestDrain } from '../writing/request-drain.ts'
 import type { OpenTimeline } from '../writing/timeline.ts'
 import { TurnTimeline } from '../writing/turn-timeline.ts'
 import { writeTo } from '../writing/write-to.ts'
@@ -70,10 +71,31 @@ export interface Folding<State, Handle = unknown> {
   handle?(open: never): Handle
 }
 
+/** A timeline that was released before its work was done, and is due again at once. */
+export interface HandedOver {
+  readonly timeline: string
+  /** The calls that the time did not suffice for: 'step charge', 'item 7'. Empty: only later work is left. */
+  readonly inFlight: readonly string[]
+}
+
+export interface Leaving extends HandedOver {
+  /** It had nothing to do: it waits for new entries of the feed, and is due only so that a worker claims it. */
+  readonly isIdle?: boolean
+}
+
+type HandOver = (graceMs: number) => Promise<readonly Leaving[]>
+
 export class Host implements Engine, LayerHost {
   readonly kernel: Kernel
   readonly dispatcher: Dispatcher
+  /** Carries out what applications wrote in transactions of their own. */
+  readonly requests: RequestDrain
   readonly #openTimelines: OpenTimelines
+  /** Null: the engine's own host. Otherwise this is a session of it. */
+  readonly #root: Host | null
+  readonly #dispatchers: Set<Dispatcher>
+  readonly #handingOver = new Set<HandOver>()
+  readonly #busy: Set<() => boolean>
   readonly #things = new Map<object, unknown>()
   readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
   readonly #finishing: (() => Promise<void>)[] = []
@@ -86,11 +108,18 @@ export class Host implements Engine, LayerHost {
     this.kernel.events.emit('problem', { where: timeline, error })
   }
 
-  constructor(kernel: Kernel, shut: () => Promise<void>) {
+  constructor(kernel: Kernel, shut: () => Promise<void>, root: Host | null = null) {
     this.kernel = kernel
-    this.#openTimelines = new OpenTimelines(kernel)
-    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#openTimelines.has(timeline))
+    this.#root = root
+    this.#openTimelines = root ? root.#openTimelines : new OpenTimelines(kernel)
+    this.#dispatchers = root ? root.#dispatchers : new Set()
+    this.#busy = root ? root.#busy : new Set()
+    const isInHand = (timeline: TimelineId) => [...this.#dispatchers].some((each) => each.has(timeline))
+    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#openTimelines.has(timeline) || isInHand(timeline))
+    this.#dispatchers.add(this.dispatcher)
+    this.requests = new RequestDrain(kernel)
     this.#shut = shut
+    if (root) return
     kernel.worker.onRetired(() => this.#openTimelines.fenceAll())
     kernel.writeTo = (timeline, decide) =>
       writeTo(this, timeline, this.models.foldOf(timeline) ?? ledgerOnly, ({ ledger }) => decide(ledger))
@@ -154,8 +183,52 @@ export class Host implements Engine, LayerHost {
     return this.kernel.models
   }
 
+  /**
+   * A host of its own for work that ends before the engine does: definitions work on it as on the engine, and closing it
+   * ends their work and nothing else. It shares the kernel, the worker and the open timelines.
+   */
+  session(): Host {
+    const end = this.onClose((graceMs) => session.close(graceMs))
+    const session: Host = new Host(this.kernel, async () => end(), this)
+    return session
+  }
+
+  /**
+   * Called when the work of this host must leave the process and others continue it: releases it, due at once, within
+   * the time. Returns the timelines whose work is not done.
+   */
+  onHandOver(call: HandOver): () => void {
+    this.#handingOver.add(call)
+    return () => this.#handingOver.delete(call)
+  }
+
+  async handOver(graceMs: number): Promise<Leaving[]> {
+    await this.dispatcher.pause()
+    if (this.#root) await this.requests.stop()
+    return (await Promise.all([...this.#handingOver].map((call) => call(graceMs)))).flat()
+  }
+
+  /** For work that neither commits nor counts as a running call: returns whether any was done since the previous call. */
+  watchBusy(isBusy: () => boolean): () => void {
+    this.#busy.add(isBusy)
+    return () => this.#busy.delete(isBusy)
+  }
+
+  /** Whether a part of this process is at work, commits aside. */
+  isBusy(): boolean {
+    const all = [...this.#busy].map((isBusy) => isBusy())
+    const isClaiming = this.dispatcher.isBeginning || this.requests.isDraining
+    return all.includes(true) || this.worker.inHand().length > 0 || isClaiming
+  }
+
+  /** The reason why due work cannot be claimed at present. Null: it can. */
+  get claimFailure(): unknown {
+    return this.dispatcher.failure ?? this.requests.failure
+  }
+
   /** Throws CLOSED once the engine was closed. */
   check(): void {
+    this.#root?.check()
     if (this.#closed) throw new RepriseError('CLOSED', 'the engine was closed')
   }
 
@@ -163,7 +236,7 @@ export class Host implements Engine, LayerHost {
   async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
     this.check()
     checkDefinition(definition, opens, 'open()')
-    checkOptions('open()', options, openOptions)
+    checkOpenOptions(options)
     if (options.shared && !definition.canShare) {
       const what = `${definition.name} has one owner at a time and cannot be opened as shared; use { wait } or { takeover }`
       throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
@@ -237,7 +310,7 @@ export class Host implements Engine, LayerHost {
   }
 
   /** A checkpoint that is kept until it is released: from the open timeline, or recovered separately. */
-  async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
+  async savepoint(where: TimelinePoint, options: SavepointOptions = {}): Promise<Savepoint> {
     this.check()
     checkWhere(where)
     const id = timelineId(where.timeline)
@@ -356,14 +429,16 @@ export class Host implements Engine, LayerHost {
    * Unreadable timelines are passed to `told`. Default: a `problem` event for each, the first time that a list meets
    * it.
    */
-  async list(query: Partial<TimelineQuery> = {}, told = this.#quarantined): Promise<Head[]> {
+  async list(query: Partial<TimelineQuery> = {}, onDamage = this.#quarantined): Promise<Head[]> {
     this.check()
     const { listedTimelines } = this.kernel.limits
     const heads: Head[] = []
-    for await (const head of this.each(query, told)) {
+    for await (const head of this.each(query, onDamage)) {
       if (query.limit === undefined && heads.length === listedTimelines) {
         const what = `more than ${listedTimelines} timelines match: set a limit, or iterate over them with each()`
-        throw new RepriseError('LIMIT_EXCEEDED', what, { listedTimelines })
+        const hint =
+          'Pass a limit or a narrower prefix, iterate with each(), or raise listedTimelines in the limits of open().'
+        throw new RepriseError('LIMIT_EXCEEDED', what, { listedTimelines }, undefined, hint)
       }
       heads.push(head)
     }
@@ -371,9 +446,9 @@ export class Host implements Engine, LayerHost {
   }
 
   /** All matches, one after another, however many there are; `told` as in `list`. */
-  async *each(query: Partial<TimelineQuery> = {}, told = this.#quarantined): AsyncGenerator<Head> {
+  async *each(query: Partial<TimelineQuery> = {}, onDamage = this.#quarantined): AsyncGenerator<Head> {
     this.check()
-    yield* soundHeads(this.kernel, query, told)
+    yield* soundHeads(this.kernel, query, onDamage)
   }
 
   /** Sends a message to a timeline's inbox, even before it exists. The same id is delivered once. */
@@ -420,6 +495,7 @@ export class Host implements Engine, LayerHost {
 
   /** Declares the models of a definition, or only its fold. */
   know(definition: Folding<unknown>): void {
+    checkFolding(definition)
     const described = modelsOf(definition)
     if (described.length > 0) for (const model of described) this.declare(model)
     else this.register(definition.prefix, definition.fold)
@@ -432,7 +508,7 @@ export class Host implements Engine, LayerHost {
 
   /** The kernel's own fork, independent of the model. */
   async forkTimeline(
-    where: Where,
+    where: TimelinePoint,
     to: string,
     start: ForkStart = {},
   ): Promise<Coordinate & { readonly parent: string }> {
@@ -442,7 +518,7 @@ export class Host implements Engine, LayerHost {
 
   /** The kernel's own rollback, independent of the model. */
   async rollbackTimeline(
-    where: Where,
+    where: TimelinePoint,
     options: BranchOptions = {},
   ): Promise<Rollback & { readonly archive: TimelineId }> {
     this.check()
@@ -458,9 +534,11 @@ export class Host implements Engine, LayerHost {
   }
 
   async #close(graceMs: number | null): Promise<void> {
-    this.kernel.events.closing()
+    if (!this.#root) this.kernel.events.closing()
     await Promise.allSettled([...this.#closing].map((call) => call(graceMs)))
-    await this.dispatcher.stop()
+    await Promise.all([this.requests.stop(), this.dispatcher.stop()])
+    this.#dispatchers.delete(this.dispatcher)
+    if (this.#root) return await this.#shut()
     await this.#openTimelines.shut()
     await this.kernel.failures.settled()
     await this.kernel.committer.drain()

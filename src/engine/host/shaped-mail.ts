@@ -11,14 +11,23 @@ import type { Host } from './host.ts'
 
 /** Null: the message was reported, and only has to be removed from the inbox. */
 export function readShaped(engine: Host, message: Message, shapes: Shapes): unknown {
-  const { id, kind, to } = message
+  const { kind } = message
   const data = engine.openMessage(message)
   const shape = Object.hasOwn(shapes, kind) ? shapes[kind] : undefined
   const fault = shape ? faultIn(data, shape) : 'its kind is not known here'
   if (fault === null) return data
-  const what = `${to}: the message ${id} of the kind ${kind} was dropped: ${fault}`
-  engine.events.emit('problem', { where: to, error: new RepriseError('MALFORMED', what, { id, kind }) })
+  reportDropped(engine, message, fault)
   return null
+}
+
+/** The kind of these reports in the store's log, which the operator reads after the process that dropped the message ended. */
+export const droppedMail = 'mail-dropped'
+
+/** Reports a message that its receiver cannot use, to listeners and in the store's log. Then it is removed from the inbox. */
+export function reportDropped({ events }: Pick<Host, 'events'>, { id, kind, to }: Message, fault: string): void {
+  const what = `the message ${id} of the kind ${kind} was dropped: ${fault}`
+  events.emit('problem', { where: to, error: new RepriseError('MALFORMED', `${to}: ${what}`, { id, kind }) })
+  events.emit('report', { kind: droppedMail, timeline: to, what, data: { id, kind } })
 }
 
 /** Applies mail that was just sent, for a timeline that may have no owner. An owner reads its mail by itself. */

@@ -14,8 +14,8 @@ import type { Replica } from '../feed/follow.ts'
 import { archivesOf } from '../history/locate.ts'
 import { damageOf, isDamage, recover } from '../history/recover.ts'
 import type { Fold } from '../model/definition.ts'
+import { TurnOrder } from '../ownership/shared-turns.ts'
 import { submit } from '../storage/kernel.ts'
-import { TurnOrder } from '../writing/shared-turns.ts'
 import type { NewEntry, OpenTimeline } from '../writing/timeline.ts'
 import type { Written } from '../writing/writer.ts'
 import type { Host } from './host.ts'
@@ -199,7 +199,12 @@ export class SharedTimeline<State> {
         if (!isReprise(error, ...overtaken)) throw error
         if (clock.elapsed() >= until) {
           const seconds = patienceMs / 1000
-          throw new RepriseError('TIMEOUT', `${this.id}: other processes left no turn within ${seconds} s`, {}, error)
+          throw new RepriseError(
+            'TIMEOUT',
+            `${this.id}: this process got no turn within ${seconds} s: other processes kept writing`,
+            {},
+            error,
+          )
         }
         if (!this.#hasWritten) this.#turns.lost()
         this.#drop()

@@ -5,11 +5,11 @@
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { Coordinate } from '../../core/coordinate.ts'
-import type { Duration } from '../../core/duration.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Upcasters } from '../../core/history/fold.ts'
 import type { Validity } from '../../core/history/validity.ts'
-import { namesOf } from '../../core/options.ts'
+import { aBoolean, aSignal, checkOptions, checkValues, forEach, namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/store/ports.ts'
 import type { Entry } from './entry.ts'
 import type { TakesInput } from './run-arguments.ts'
@@ -53,6 +53,14 @@ export interface OpenOptions {
 }
 
 export const openOptions = namesOf<OpenOptions>()('takeover wait shared evenInvalid mustExist signal')
+const openValues = { ...forEach('takeover shared evenInvalid mustExist', aBoolean), signal: [aSignal] }
+
+/** Throws for an unknown option of open() and for a value of a wrong type. */
+export function checkOpenOptions(options: OpenOptions): void {
+  checkOptions('open()', options, openOptions)
+  checkValues('open()', options, openValues)
+  if (options.wait !== undefined) toMs(options.wait, 'wait')
+}
 
 /** How long a write waits for its turn. */
 export const turnWaitMs = 30_000
@@ -105,10 +113,18 @@ export function checkDefinition(given: unknown, does: typeof opens | typeof runs
   throw new RepriseError('INVALID_ARGUMENT', what, { given: given === null ? 'null' : typeof given })
 }
 
+/** The same for the verbs that read a fold: `at`, `follow`. */
+export function checkFolding(given: unknown): void {
+  const { prefix, fold } = (given ?? {}) as { readonly prefix?: unknown; readonly fold?: unknown }
+  if (typeof prefix === 'string' && typeof fold === 'object' && fold !== null) return
+  const what = 'a definition with a state is needed, such as a timeline, an aggregate or a table'
+  throw new RepriseError('INVALID_ARGUMENT', what, { given: given === null ? 'null' : typeof given })
+}
+
 /** From each older version of a fold directly to the current one. */
 export type StateMigrations<State> = Readonly<Record<string, (state: never) => State>>
 
-/** The remainder of an erased entry (docs/decisions/erasure.md): its coordinate, time and type. */
+/** The remainder of an erased entry: its coordinate, time and type. */
 export type Erased = Omit<Entry, 'data' | 'key'>
 
 /** How history folds into state, and when state is captured: everything the kernel needs to know about a model. */

@@ -74,7 +74,7 @@ export function isOfStore(id: string): boolean {
 
 export function refuseOfStore(id: string): void {
   if (!isOfStore(id)) return
-  const what = `${id} holds the store's own notes: it cannot be moved, copied, changed or deleted`
+  const what = `${id} holds records of the store: it cannot be moved, copied, changed or deleted`
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
 }
 

@@ -80,7 +80,7 @@ export function editOf(options: ForkOptions): ForkEdit | null {
     throw new RepriseError('INVALID_ARGUMENT', 'unset must be a list of names', { given: typeof unset })
   }
   if (typeof by !== 'string' || by === '') {
-    throw new RepriseError('INVALID_ARGUMENT', 'by must be the name of somebody', { given: typeof by })
+    throw new RepriseError('INVALID_ARGUMENT', 'by must be a name', { given: typeof by })
   }
   const twice = unset.find((name) => Object.hasOwn(set, name))
   if (twice !== undefined) {

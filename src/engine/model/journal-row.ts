@@ -81,9 +81,9 @@ function plainly(_: string, value: unknown): unknown {
 }
 
 /** The row of an entry, by its model if that has one. Imported entries may have data of any shape: they get a row, too. */
-export function rowOf(entry: Entry, tells?: (entry: Entry) => JournalRow | null): JournalRow {
+export function rowOf(entry: Entry, entryRow?: (entry: Entry) => JournalRow | null): JournalRow {
   try {
-    const row = tells?.(entry) ?? toldPlainly(entry)
+    const row = entryRow?.(entry) ?? plainRow(entry)
     if (isOfText(row)) return row
   } catch {
     // The row below is the answer.
@@ -96,15 +96,15 @@ function isOfText({ about, title, note = '' }: JournalRow): boolean {
 }
 
 /** The row of an entry for which its model has none: by the effect that it belongs to, or by its type and data. */
-function toldPlainly(entry: Entry): JournalRow {
+function plainRow(entry: Entry): JournalRow {
   const { type, data, seq } = entry
-  if (isEffectType(type)) return toldEffect(entry) ?? journalRow(`~${seq}`, 'note', 'is', { title: type })
-  if (type === rolledBackType) return toldRollback(entry)
+  if (isEffectType(type)) return effectRow(entry) ?? journalRow(`~${seq}`, 'note', 'is', { title: type })
+  if (type === rolledBackType) return rollbackRow(entry)
   const isWorthIt = data !== undefined && data !== null
   return journalRow(`~${seq}`, 'note', 'is', { title: type, ...(isWorthIt && { note: brief(data) }) })
 }
 
-function toldRollback({ seq, data }: Entry): JournalRow {
+function rollbackRow({ seq, data }: Entry): JournalRow {
   const { to, archive, consumed = [] } = data as RolledBack
   const forced = consumed.length > 0 ? `, ${although(consumed)}` : ''
   return journalRow(`~${seq}`, 'note', 'is', {
@@ -121,7 +121,7 @@ export function although(consumed: readonly Consumer[]): string {
   return `forced: ${named.join('; ')}${more}`
 }
 
-function toldEffect({ type, data }: Entry): JournalRow | null {
+function effectRow({ type, data }: Entry): JournalRow | null {
   const { id, name, error, ...more } = data as EffectIntended & EffectDone & EffectFailed & EffectSettled
   const call = (phase: RowPhase, rest: Partial<JournalRow> = {}) =>
     journalRow(`effect:${id}`, 'step', phase, { title: name ?? '', ...rest })

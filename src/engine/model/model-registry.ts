@@ -4,7 +4,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { scopesOf } from '../../core/history/scope.ts'
-import type { Planted } from '../base/planted.ts'
+import { checkObject, checkText } from '../../core/options.ts'
+import type { Planted } from '../base/planted-bugs.ts'
 import type { Fold } from './definition.ts'
 import type { Model } from './model.ts'
 
@@ -19,6 +20,8 @@ export class ModelRegistry {
 
   /** A definition replaces an earlier one of the same kind; a definition of another kind is refused. */
   declare(model: Model): void {
+    checkObject('the model of declare()', model)
+    checkText('the scope of a model', model.scope)
     const known = this.#byScope.get(model.scope)
     if (known === model) return
     if (known && known.kind !== model.kind) {

@@ -50,11 +50,13 @@ export interface Model {
    */
   shows?(state: unknown, at: { readonly engine: Engine; readonly timeline: string }): unknown
   /** The current status as one line for people. `unread`: the kinds of the messages still in its inbox. */
-  stands?(state: unknown, head: Head, unread: readonly string[]): StatusLine
+  statusLine?(state: unknown, head: Head, unread: readonly string[]): StatusLine
   /** Its runs start and resume without an entry, so a list built from the feed must also read their heads. */
   readonly beginsUnwritten?: true
   /** The current status, where the head has only that of the last commit. Default: that of the head. */
   statusNow?(head: Head): string
+  /** By current status: the statuses of heads that `statusNow` may replace by it. */
+  readonly storedAs?: Readonly<Record<string, readonly string[]>>
   /** The work that a recovery repeats since the checkpoint without any entry. @example 'input is read again' */
   readonly redoes?: string
   /** The verbs that the timeline refuses in its current state, each with the reason. */
@@ -73,7 +75,7 @@ export interface Model {
   /** Metrics of the records that flow through it, for kinds that process records. Null: none known yet. */
   flows?(target: Target): Promise<FlowView | null>
   /** The journal row of an entry. Null: the row shows the type alone. */
-  tells?(entry: Entry): JournalRow | null
+  entryRow?(entry: Entry): JournalRow | null
   /** The timelines that belong to this one (shards, partitions) and are moved with it. */
   family?(engine: Engine, head: Head): Promise<readonly string[]>
   /** The outside action that an entry records, for people who consider a rollback. Null: none. */
@@ -100,7 +102,7 @@ export interface Model {
    */
   childrenAfter?(state: unknown, timeline: string, seq: number, known: readonly Head[]): readonly string[]
   /** Feed readers derive state from its entries, so a rollback appends an entry to the new branch for them. */
-  readonly tellsReaders?: boolean
+  readonly marksRollback?: boolean
   /** Single entries can be erased: the remaining entries still fold into a meaningful state. */
   readonly entries?: ErasableEntries
   /** The run executes its own rollback: the verb only sends it a message. */
@@ -196,7 +198,7 @@ export interface Target {
 
 /** The result of a verb: as text, and as facts for programs. */
 export interface ActionReport {
-  readonly said: string
+  readonly text: string
   readonly facts: Readonly<Record<string, unknown>>
 }
 
@@ -229,7 +231,13 @@ export interface Actions {
     readonly result?: unknown
   }>
   /** Records a person's decision that it waits for. */
-  readonly decide?: Act<{ readonly verdict: string; readonly by: string; readonly reason?: string }>
+  readonly decide?: Act<{
+    readonly verdict: string
+    readonly by: string
+    readonly reason?: string
+    /** The end of the history that the person has seen. */
+    readonly about?: Pick<Coordinate, 'seq' | 'digest'>
+  }>
   /** Sends dead letters back; without keys, all of them. */
   readonly redrive?: Act<{ readonly keys?: readonly string[]; readonly items?: Readonly<Record<string, unknown>> }>
   /** Default: the kernel's rollback, which archives the undone entries. */

@@ -11,21 +11,21 @@ export class Loading {
   readonly #kernel: Pick<Kernel, 'clock' | 'events'>
   readonly #timeline: string
   readonly #isHeard: boolean
-  #toldAt: number
-  #hasTold = false
+  #reportedAt: number
+  #hasReported = false
 
   constructor(kernel: Pick<Kernel, 'clock' | 'events'>, timeline: string) {
     this.#kernel = kernel
     this.#timeline = timeline
     this.#isHeard = kernel.events.has('progress')
-    this.#toldAt = kernel.clock.elapsed()
+    this.#reportedAt = kernel.clock.elapsed()
   }
 
   /** `done` counts bytes of the checkpoint, or entries of history. */
   at(part: 'restore' | 'replay', done: number, total: number): void {
-    if (!this.#isHeard || this.#kernel.clock.elapsed() - this.#toldAt < everyMs) return
-    this.#toldAt = this.#kernel.clock.elapsed()
-    this.#hasTold = true
+    if (!this.#isHeard || this.#kernel.clock.elapsed() - this.#reportedAt < everyMs) return
+    this.#reportedAt = this.#kernel.clock.elapsed()
+    this.#hasReported = true
     this.#tell(part, Math.min(done, total), total)
   }
 
@@ -45,7 +45,7 @@ export class Loading {
 
   /** The state is loaded. */
   end(): void {
-    if (this.#hasTold) this.#tell('ready', 1, 1)
+    if (this.#hasReported) this.#tell('ready', 1, 1)
   }
 
   #tell(part: string, done: number, total: number): void {

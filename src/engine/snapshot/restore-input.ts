@@ -189,7 +189,7 @@ function checkChunk(
   const name = toHex(digest)
   const where = part === null ? 'the state' : `part ${part}`
   const data = { digest: name, part }
-  if (stored === null) throw new RepriseError('CHUNK_MISSING', `chunk ${name} of ${where} is not there`, data)
+  if (stored === null) throw new RepriseError('CHUNK_MISSING', `chunk ${name} of ${where} is missing`, data)
   throw new RepriseError('CHUNK_DAMAGED', `chunk ${name} of ${where} does not match its digest`, data)
 }
 

@@ -100,7 +100,7 @@ export class Batches {
       this.#goOn()
       this.#keeper.idle()
     }
-    const told = (outcomes: readonly Outcome[]) => {
+    const deliver = (outcomes: readonly Outcome[]) => {
       try {
         this.#keeper.settle(batch, outcomes, started)
       } finally {
@@ -108,9 +108,9 @@ export class Batches {
       }
     }
     const answer = this.#keeper.ask(batch.map((prepared) => prepared.commit))
-    if (!('then' in answer)) told(answer)
+    if (!('then' in answer)) deliver(answer)
     else {
-      answer.then(told, (error) => void this.#keeper.insist(batch, error).finally(free))
+      answer.then(deliver, (error) => void this.#keeper.insist(batch, error).finally(free))
       this.#goOn()
     }
   }

@@ -11,7 +11,7 @@ import { chunksOf, decodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Digest, type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest } from '../../core/history/entry-run.ts'
-import { isWrapped } from '../../core/history/wrapped.ts'
+import { isWrapped } from '../../core/history/wrapped-record.ts'
 import { isRedundancy } from '../../core/store/blobs.ts'
 import { forwardBlobs, forwardStore } from '../../core/store/forward.ts'
 import type { Blobs, Hash, ManifestRecord, Store, StoreFacts } from '../../core/store/ports.ts'
@@ -67,12 +67,11 @@ export async function withChunks(
 ): Promise<PlacedStore> {
   const [head] = await store.head([timelineId(storeTimeline)])
   const note = noteOf(head?.attributes[chunksAttribute])
-  if (!folder)
-    return { store: note ? forwardStore(store, { blobs: unseen(note) }) : await withOwnChunks(store), isAlone: true }
+  if (!folder) return { store: note ? over(store, unseen(note)) : await withOwnChunks(store), isAlone: true }
   const mark = await folder.mark()
   const facts = await store.upkeep.facts()
   const blobs = folder.blobs.isDurable ? besideStore(folder.blobs, store.blobs) : folder.blobs
-  const placed = forwardStore(store, { blobs })
+  const placed = over(store, blobs)
   if (note) {
     if (mark !== note.mark) {
       const error = await misplaced(folder, mark, note)
@@ -98,11 +97,20 @@ export async function withChunks(
       if (named && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
       await noteFolder()
     })
-    return { store: forwardStore(store, { blobs: put }), isAlone: false }
+    return { store: over(store, put), isAlone: false }
   }
   const named = await findNamedChunk(store)
   if (named?.digest && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
   return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+}
+
+/** The chunks of a folder are no part of a frozen store: a collector keeps them for the grace period. */
+function over(store: Store, blobs: Blobs): Store {
+  const freeze = async () => {
+    const frozen = await store.freeze()
+    return frozen && forwardStore(frozen, { blobs })
+  }
+  return forwardStore(store, { blobs, freeze })
 }
 
 /** Copies of catalog entries are small and stay with the catalog: elsewhere, each would cost a request. */

@@ -4,10 +4,10 @@
 // commit applied twice.
 
 import { assert } from '../../core/assert.ts'
-import { growingPause } from '../../core/calls/pause.ts'
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/store/ports.ts'
 import { checkAttributes } from '../../core/store/shapes.ts'
 import { onAbort, sleep } from '../../lib/waiting.ts'
@@ -62,7 +62,7 @@ export class Committer {
           fail: (error) => prepared.fail(error),
         })
       },
-      idle: () => this.#tellIdle(),
+      idle: () => this.#reportIdle(),
     }
   }
 
@@ -141,10 +141,10 @@ export class Committer {
     this.#aside += 1
     await this.#commitBatch([prepared], failed)
     this.#aside -= 1
-    this.#tellIdle()
+    this.#reportIdle()
   }
 
-  #tellIdle(): void {
+  #reportIdle(): void {
     if (!this.#isIdle) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }
@@ -269,7 +269,7 @@ export class Committer {
     if (found === 'trimmed') {
       return new RepriseError(
         'OUTCOME_UNKNOWN',
-        'the answer was lost, and the history it was about has been trimmed since',
+        'the answer was lost, and the history that would show the outcome was trimmed since',
         {
           timeline: guard.timeline,
           seq: run.first,

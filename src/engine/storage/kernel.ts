@@ -7,7 +7,7 @@ import type { EffectLedger } from '../../core/history/effects.ts'
 import type { Limits } from '../../core/limits.ts'
 import type { Clock, Commit, Hash, Outcome, Random, Store } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
-import type { Planted } from '../base/planted.ts'
+import type { Planted } from '../base/planted-bugs.ts'
 import type { Tracing } from '../base/tracing.ts'
 import type { Worker } from '../base/worker.ts'
 import type { NewEntry } from '../model/entry.ts'
@@ -50,7 +50,9 @@ export interface Kernel {
    * are refused. The first call installs the guard, so that tools without folds need none.
    */
   guardsFolds(): boolean
-  /** Members of groups that this process restores; held for every other process (held.ts). */
+  /** A kernel that reads the store as of one moment. Close its store. Null: the store is several databases. */
+  freeze(): Promise<Kernel | null>
+  /** Members of groups that this process restores; held for every other process (restore-hold.ts). */
   readonly restoring: Set<string>
   /**
    * Chunks younger than this are never collected beside workers of earlier versions. Read mail and retired workers are

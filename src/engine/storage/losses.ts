@@ -86,10 +86,10 @@ function noteOf({ at, kept, lost }: LossRecord): string {
   }
 }
 
-/** A person gives it up: it is named no longer, and the log has who did so. Throws NOT_FOUND, INVALID_ARGUMENT. */
+/** A person accepts a loss: it is no longer reported, and the log records the person. Throws NOT_FOUND, INVALID_ARGUMENT. */
 export async function acceptLoss(kernel: Kernel, id: string, { by, reason }: AcceptLossOptions): Promise<LossRecord> {
-  for (const [name, said] of Object.entries({ by, reason })) {
-    if (typeof said === 'string' && said.trim() !== '') continue
+  for (const [name, value] of Object.entries({ by, reason })) {
+    if (typeof value === 'string' && value.trim() !== '') continue
     throw new RepriseError('INVALID_ARGUMENT', `${name} is required: it is recorded in the log of the store`, { id })
   }
   const loss = (await storeLosses(kernel)).find((each) => each.id === id)

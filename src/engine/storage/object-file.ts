@@ -3,7 +3,10 @@
 
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
+import { RepriseError } from '../../core/errors.ts'
+import { checkText } from '../../core/options.ts'
+import { codeOf } from '../../lib/durable-file.ts'
 import { identifyProcess, isProcessGone, type ProcessIdentity } from '../base/platform.ts'
 import { isObjectStore, objectFiles } from './open-store.ts'
 
@@ -16,7 +19,8 @@ const ownerFile = 'owner.json'
  * @example await written('s3://backups/app.rpb', (path) => backup(kernel, path, {}))
  */
 export async function written<T>(target: string, write: (path: string) => Promise<T>, onlyNew = false): Promise<T> {
-  if (!isObjectStore(target)) return await write(target)
+  checkText('the path of the file to write', target)
+  if (!isObjectStore(target)) return await write(target).catch((error) => Promise.reject(unwritable(error, target)))
   return await aside(async (path) => {
     const result = await write(path)
     await objectFiles.upload(path, target, onlyNew)
@@ -26,15 +30,63 @@ export async function written<T>(target: string, write: (path: string) => Promis
 
 /** @example await read('s3://backups/app.rpb', (path) => restoreBackup(kernel, path, {})) */
 export async function read<T>(source: string, use: (path: string) => Promise<T>): Promise<T> {
-  if (!isObjectStore(source)) return await use(source)
+  checkText('the path of the file to read', source)
+  if (!isObjectStore(source)) return await use(source).catch((error) => Promise.reject(unreadable(error, source)))
   return await aside(async (path) => {
     await objectFiles.download(source, path)
     return await use(path)
   })
 }
 
+/** An error of the file system as one with a code. Other errors are returned as they are. */
+export function unwritable(error: unknown, path: string): unknown {
+  switch (codeAt(error, path)) {
+    case 'ENOENT': {
+      const what = `there is no directory ${dirname(resolve(path))} to write to`
+      return new RepriseError('NOT_FOUND', what, { path }, error, 'Create the directory, or name another file.')
+    }
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return new RepriseError('STORE_FULL', `no space left to write ${path}`, { path }, error)
+    case 'EISDIR':
+    case 'ENOTDIR':
+    case 'ENAMETOOLONG':
+    case 'ELOOP':
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+      return new RepriseError('INVALID_ARGUMENT', `${path} cannot be written: name another file`, { path }, error)
+    default:
+      return error
+  }
+}
+
+/** The same for a file to read. */
+export function unreadable(error: unknown, path: string): unknown {
+  switch (codeAt(error, path)) {
+    case 'ENOENT':
+      return new RepriseError('NOT_FOUND', `there is no file ${path}`, { path }, error, 'Check the path of the file.')
+    case 'EISDIR':
+    case 'ENOTDIR':
+    case 'ENAMETOOLONG':
+    case 'ELOOP':
+    case 'EACCES':
+    case 'EPERM':
+      return new RepriseError('INVALID_ARGUMENT', `${path} cannot be read: name another file`, { path }, error)
+    default:
+      return error
+  }
+}
+
+/** The code of an error about this file, or about a file that is named after it. Empty: it is about another one. */
+function codeAt(error: unknown, path: string): string {
+  const { path: at } = (error ?? {}) as NodeJS.ErrnoException
+  return typeof at === 'string' && !resolve(at).startsWith(resolve(path)) ? '' : codeOf(error)
+}
+
 /** The name under which a process in another working directory finds the file. */
 export function sourceOf(path: string): string {
+  checkText('the path of the file to read', path)
   return isObjectStore(path) ? path : resolve(path)
 }
 

@@ -109,7 +109,16 @@ async function openByScheme(
     case 'sqlite': {
       const { openSqlite } = await import('../../stores/sqlite/index.ts')
       const { readOnly = false, refusesDamage = false, isPutBack = false, busyMs } = options
-      return await openSqlite(url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, ''), {
+      const file = url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')
+      // SQLite's own name for a database in memory; here it would become a file of that name.
+      if (file === ':memory:') {
+        throw new RepriseError(
+          'INVALID_ARGUMENT',
+          'sqlite::memory: is not a file: for a store in memory, open memory:',
+          {},
+        )
+      }
+      return await openSqlite(file, {
         namespace,
         hash: sha256,
         readOnly,
@@ -254,7 +263,7 @@ export async function openShipPlace(url: string, { mustExist = false } = {}): Pr
   const objects = await S3Client.open(await locate(url), { patienceMs: shipPatienceMs })
   // A reader needs no fence.
   if (mustExist || (await probeConditions(objects))) return objects
-  const what = `${objects.name} ignores If-None-Match: two shippers could mix their records there, unseen`
+  const what = `${objects.name} ignores If-None-Match: two shippers could mix their records there unnoticed`
   throw new RepriseError('STORE_UNSUPPORTED', what, { place: objects.name })
 }
 

@@ -3,7 +3,7 @@
 // verify then reads the result.
 
 import { timelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, noTimeline, type RepriseError } from '../../core/errors.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import type { Head, Inspection, TimelineQuery } from '../../core/store/ports.ts'
 import { compareText } from '../../core/store/text-order.ts'
@@ -59,7 +59,7 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
   if (only) {
     const heads = await kernel.store.head(only.map((id) => timelineId(id)))
     for (let i = 0; i < heads.length; i++) {
-      if (!heads[i]) throw new RepriseError('NOT_FOUND', `there is no timeline ${only[i]}`, { timeline: only[i] })
+      if (!heads[i]) throw noTimeline(only[i]!)
       yield heads[i]!
     }
     return
@@ -101,11 +101,15 @@ const listPage = 500
  * All matching heads, in id order. Unreadable timelines are skipped and passed to `told`, and the others are found by
  * their names. Without names (Salvage.names) it rejects, as the store does.
  */
-export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: OnDamage): AsyncGenerator<Head> {
+export async function* soundHeads(
+  kernel: Kernel,
+  query: Partial<TimelineQuery>,
+  onDamage: OnDamage,
+): AsyncGenerator<Head> {
   const { limit = listPage } = query
   const breath = new Yielder(kernel.clock)
   for (let after = query.after; ; ) {
-    const page = await soundPage(kernel, { ...query, limit, ...(after !== undefined && { after }) }, told)
+    const page = await soundPage(kernel, { ...query, limit, ...(after !== undefined && { after }) }, onDamage)
     for (const head of page) {
       if (breath.isDue) await breath.take()
       yield head
@@ -116,7 +120,7 @@ export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>,
 }
 
 /** One page of it. */
-export async function soundPage(kernel: Kernel, query: TimelineQuery, told: OnDamage): Promise<Head[]> {
+export async function soundPage(kernel: Kernel, query: TimelineQuery, onDamage: OnDamage): Promise<Head[]> {
   try {
     return await kernel.store.timelines(query)
   } catch (error) {
@@ -129,7 +133,7 @@ export async function soundPage(kernel: Kernel, query: TimelineQuery, told: OnDa
     )
     .sort(compareText)
   const heads: Head[] = []
-  for await (const head of readEach(kernel, names, told)) {
+  for await (const head of readEach(kernel, names, onDamage)) {
     if (!matches(query, head)) continue
     heads.push(head)
     if (heads.length === limit) break
@@ -149,7 +153,7 @@ function matches({ status, queue, owner, parent, attributes = {} }: TimelineQuer
 export async function* legibleHeads(
   kernel: Kernel,
   only: readonly string[] | undefined,
-  told: OnDamage,
+  onDamage: OnDamage,
 ): AsyncGenerator<Head> {
   const given = new Set<string>()
   try {
@@ -162,10 +166,10 @@ export async function* legibleHeads(
     if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.upkeep.salvage) throw error
   }
   const left = (only ?? (await kernel.store.upkeep.salvage!.names())).filter((name) => !given.has(name))
-  yield* readEach(kernel, left, told)
+  yield* readEach(kernel, left, onDamage)
 }
 
-async function* readEach(kernel: Kernel, names: readonly string[], told: OnDamage): AsyncGenerator<Head> {
+async function* readEach(kernel: Kernel, names: readonly string[], onDamage: OnDamage): AsyncGenerator<Head> {
   const breath = new Yielder(kernel.clock)
   for (const name of names) {
     if (breath.isDue) await breath.take()
@@ -175,7 +179,7 @@ async function* readEach(kernel: Kernel, names: readonly string[], told: OnDamag
     } catch (error) {
       // A damaged list may contain invalid names.
       if (!isReprise(error, 'STORE_DAMAGED') && !isReprise(error, 'INVALID_ID')) throw error
-      told(name, error)
+      onDamage(name, error)
     }
   }
 }

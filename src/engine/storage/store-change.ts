@@ -200,6 +200,8 @@ function isSameCall(earlier: NotedChange, options: ChangeOptions = {}): boolean 
 export class ChangeNote {
   readonly id: string
   readonly isResumed: boolean
+  /** The completed steps of earlier attempts. */
+  readonly doneBefore: number
   readonly #kernel: Kernel
   #note: Note
   #writtenAt: number
@@ -211,6 +213,7 @@ export class ChangeNote {
     this.id = id
     this.#note = note
     this.isResumed = isResumed
+    this.doneBefore = note.done
     this.#hasBegun = isResumed
     this.#writtenAt = kernel.clock.elapsed()
   }

@@ -1,11 +1,11 @@
 // The identity of this store: an id and an incarnation, kept by the store (Store.identity), and the numbers that new
-// timelines start from. Keys, positions and random values are derived from it (core/history/identity.ts).
+// timelines start from. Keys, positions and random values are derived from it (core/identity.ts).
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
-import { type Intent, identityOf, nextEra, type StoreIdentity } from '../../core/history/identity.ts'
 import { archiveNumber, isArchiveOf } from '../../core/history/scope.ts'
+import { type Intent, identityOf, nextEra, type StoreIdentity } from '../../core/identity.ts'
 import type { FeedItem, Hash, Head, PastLife, Random, Store } from '../../core/store/ports.ts'
-import type { Planted } from '../base/planted.ts'
+import type { Planted } from '../base/planted-bugs.ts'
 import { type Carried, carriedBy, carriedText } from './carried-identity.ts'
 
 const idBytes = 16

@@ -175,7 +175,7 @@ function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
 async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<OpenPlace> {
   const folder = await openChunkFolder(at, kernel.namespace)
   if ((await folder.mark()) !== mark) {
-    const what = `${shown(folder.path)} held the ${name} chunks of this store: it is unavailable, or contains others now`
+    const what = `${shown(folder.path)} held the ${name} chunks of this store: it is unavailable, or contains other chunks now`
     throw new RepriseError('CHUNKS_ELSEWHERE', what, { expected: shown(folder.path) })
   }
   const isOwn = (await folder.owner()) === (await ownerOf(kernel, mark))

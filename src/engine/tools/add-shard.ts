@@ -20,7 +20,7 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
   const { store, worker } = kernel
   const { shards } = store
   if (!shards) {
-    const what = 'the store is not made of several: a shard can only be added to a set (shards: […])'
+    const what = 'the store is a single database: a shard can only be added to a set (shards: […])'
     throw new RepriseError('STORE_UNSUPPORTED', what, {})
   }
   const { wait = '10s', signal, onProgress } = options
@@ -31,8 +31,10 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
     kernel,
     { kind: 'shards', of: withoutSecrets(url), detail: { shards: String((await shards.list()).length) } },
     async (note) => {
+      let written: Promise<unknown> = Promise.resolve()
       const tell = (progress: GrowProgress) => {
-        note.began()
+        const writing = note.progress(note.doneBefore + progress.moved).catch(() => undefined)
+        written = Promise.all([written, writing])
         warnOnReject(onProgress?.(progress), 'onProgress')
       }
       return await shards
@@ -42,6 +44,8 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
           if (!isReprise(error) || error.remedy !== 'fix') note.began()
           throw error
         })
+        // A write of the note after its removal would bring it back.
+        .finally(() => written)
     },
   )
 }

@@ -1,7 +1,22 @@
 // The options of the calls that every engine has, by the name of the call: an unknown option is refused, as in definitions.
 
 import type { Duration } from '../../core/duration.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import {
+  aBoolean,
+  aCount,
+  aFunction,
+  aName,
+  aNumber,
+  anObject,
+  aSignal,
+  aText,
+  checkGivenOptions,
+  checkOptions,
+  checkValues,
+  forEach,
+  namesOf,
+  texts,
+} from '../../core/options.ts'
 import type { TimelineQuery } from '../../core/store/ports.ts'
 import type { RollbackOptions } from '../branch/rollback.ts'
 import type { SavepointOptions } from '../checkpoint/savepoint.ts'
@@ -31,7 +46,7 @@ const gone = namesOf<DeleteOptions>()('dryRun forks savepoints erase unfinished'
 const found = namesOf<TimelineQuery>()('prefix status queue owner attributes parent after limit')
 
 const known = {
-  rollback: new Set([...openOptions, ...namesOf<Omit<RollbackOptions, keyof OpenOptions>>()('undo consumed')]),
+  rollback: new Set([...openOptions, ...namesOf<Omit<RollbackOptions, keyof OpenOptions>>()('to undo consumed')]),
   fork: namesOf<ForkOptions>()('set unset input by key'),
   savepoint: namesOf<SavepointOptions>()('label id'),
   export: namesOf<ExportOptions>()('stateOnly onlyNew'),
@@ -63,7 +78,30 @@ const known = {
   feed: namesOf<{ readonly prefixes?: readonly string[]; readonly limit?: number }>()('prefixes limit'),
 } satisfies Readonly<Record<string, ReadonlySet<string>>>
 
+/** A name has the same type in all calls. The others (`from`, `since`, `to`, durations) are checked where they are read. */
+const values = {
+  ...forEach('dryRun forks savepoints erase unfinished chunksOnly stateOnly onlyNew orSame takeover', aBoolean),
+  ...forEach('isPassive isWhole once copy repair resume shared evenInvalid mustExist take', aBoolean),
+  ...forEach('label prefix status queue owner parent after timeline kind', aText),
+  ...forEach('by reason why as id key', aName),
+  ...forEach('graceMs restMs pollMs', aNumber),
+  ...forEach('limit checkpoints', aCount),
+  ...forEach('timelines prefixes unset', texts),
+  ...forEach('onProgress onStatus', aFunction),
+  ...forEach('set attributes', anObject),
+  signal: [aSignal],
+  undo: ['inherited'],
+  consumed: ['force'],
+}
+
 /** @example checkCall('drill', options) */
 export function checkCall(call: keyof typeof known, options: object | undefined): void {
   checkOptions(`${call}()`, options, known[call])
+  checkValues(`${call}()`, options, values)
+}
+
+/** The same for options that must be given. @example checkGivenCall('giveUp', options) */
+export function checkGivenCall(call: keyof typeof known, options: unknown): void {
+  checkGivenOptions(`${call}()`, options, known[call])
+  checkValues(`${call}()`, options as object, values)
 }

@@ -4,7 +4,7 @@ import { type Coordinate, type TimelineId, timelineId, toHex } from '../../core/
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { siblingOf } from '../branch/fork.ts'
-import { locate, type Where } from '../history/locate.ts'
+import { locate, type TimelinePoint } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import type { Host } from '../host/host.ts'
@@ -27,7 +27,7 @@ export async function forkAsModel(
   engine: Engine,
   host: Host,
   { model, head }: { readonly model: Model | null; readonly head: Head },
-  where: Where,
+  where: TimelinePoint,
   to: string,
   options: ForkOptions,
 ): Promise<Forked> {
@@ -79,7 +79,7 @@ function checkEdit(model: Model | null, timeline: string, edit: ForkEdit): void 
   if ('input' in edit && model.edits.inputSeq === undefined) throw refuse('it has no input')
 }
 
-async function entriesFor(host: Host, model: Model, where: Where, edit: ForkEdit): Promise<EditedFork> {
+async function entriesFor(host: Host, model: Model, where: TimelinePoint, edit: ForkEdit): Promise<EditedFork> {
   const { of } = model.edits!
   if (!of) return { entries: [] }
   const { head, point } = await locate(host.kernel, where)

@@ -8,6 +8,7 @@ import type { Change, Hash, Rewritten } from '../../core/store/ports.ts'
 import { warnOnReject } from '../../lib/listener.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { forgetOtherKeys, lacking, lackingKeys, notedKeys } from '../storage/key-notes.ts'
+import { sealNameOf } from '../storage/seal/name.ts'
 import { keysIn, type Wrappable } from '../storage/seal/wrap.ts'
 import { type ChangeNote, underNote } from '../storage/store-change.ts'
 
@@ -40,6 +41,7 @@ export const sealsWith = 'key'
 const kinds: readonly Wrappable[] = ['runs', 'checkpoints', 'messages', 'chunks']
 /** While another process still seals with an older key, a rekey would never end. */
 const passesMax = 8
+const requestsMax = 100_000
 const perCall: Readonly<Record<Wrappable, number>> = { runs: 200, checkpoints: 50, messages: 500, chunks: 50 }
 
 /** `rows` encrypts data that models keep outside of timelines, and returns the number of records. */
@@ -71,14 +73,16 @@ async function rekeyAll(
     left = new Map()
     let isQuiet = true
     for (const kind of kinds) {
-      const { count, waiting } = await onePass(kernel, kind, left, options)
+      const before = note.doneBefore + Object.values(changed).reduce((sum, each) => sum + each, 0)
+      const paged = (count: number) => note.progress(before + count)
+      const { count, waiting } = await onePass(kernel, kind, left, options, paged)
       changed[kind] += count
-      await note.progress(Object.values(changed).reduce((sum, each) => sum + each, 0))
       if (count > 0 || waiting > 0) isQuiet = false
     }
     if (isQuiet) break
     if (pass === passesMax) left.set('?', (left.get('?') ?? 0) + 1)
   }
+  await countRequests(kernel, key, left)
   // Trimmed history whose space is not freed yet keeps its old key.
   await kernel.store.upkeep.tidy(0)
   await kernel.store.upkeep.scrub({ whole: true })
@@ -88,6 +92,19 @@ async function rekeyAll(
   const what = isDone ? `everything is under ${key}` : `not everything is under ${key} yet`
   kernel.events.emit('report', { kind: 'rekey', timeline: null, what, data: { changed, retired } })
   return { isDone, key, changed, left: Object.fromEntries(left), users, retired }
+}
+
+/**
+ * Requests of applications (docs/decisions/within.md) are not wrapped: a worker removes them when it carries them out. Until then
+ * their key must stay in the ring. Those that SQL wrote are plain text by choice.
+ */
+async function countRequests({ store }: Kernel, key: string, left: Map<string, number>): Promise<void> {
+  for (const { data } of (await store.requests?.list({ limit: requestsMax })) ?? []) {
+    if (!(data instanceof Uint8Array)) continue
+    const name = sealNameOf(data)
+    const id = name === null ? '?' : name === 'plain' ? '' : name.id
+    if (id !== key) left.set(id, (left.get(id) ?? 0) + 1)
+  }
 }
 
 /** This check is last: a process that began later has read the notes, and seals with the current key. */
@@ -112,6 +129,7 @@ async function onePass(
   kind: Wrappable,
   left: Map<string, number>,
   options: RekeyOptions,
+  paged: (count: number) => Promise<void>,
 ): Promise<{ readonly count: number; readonly waiting: number }> {
   const { store } = kernel
   const change = changeOf(kernel, kind, left)
@@ -127,6 +145,7 @@ async function onePass(
     count += done.changed
     waiting += done.left
     seen += done.seen
+    await paged(count)
     warnOnReject(options.onProgress?.({ kind, seen, changed: count }), 'onProgress')
     if (done.next === null) return { count, waiting }
     after = done.next

@@ -2,6 +2,7 @@
 // a definition (the table of a projection's live generation), never from data.
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkList } from '../../core/options.ts'
 import { type Host, hostOf } from '../host/host.ts'
 import type { Engine } from '../model/definition.ts'
 import { liveGeneration } from './generations.ts'
@@ -40,6 +41,7 @@ export async function querySql<Row>(
     if (!Array.isArray(values)) throw new RepriseError('INVALID_ARGUMENT', 'the values of a query must be an array')
     return (await store.query({ parts: [text], values, ...bounds })) as Row[]
   }
+  checkList('the text of a query', text)
   for (let attempt = 1, before = ''; ; attempt++) {
     const { parts, values } = await resolve(engine, text, given)
     const names = parts.join('?')

@@ -7,7 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { type Effect, listEffects, withOwners } from '../../core/history/effects.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import { inheritedBy } from '../../core/history/inheritance.ts'
-import { checkCount } from '../../core/options.ts'
+import { checkCount, checkObject, checkText } from '../../core/options.ts'
 import type {
   FeedItem,
   FeedPage,
@@ -33,8 +33,7 @@ import { read, sourceOf, written } from '../storage/object-file.ts'
 import { isObjectStore, otherPlaces } from '../storage/open-store.ts'
 import { type StoreChange, storeChanges } from '../storage/store-change.ts'
 import { type AddShardOptions, addShard } from './add-shard.ts'
-import { type Before, planRollback, type RollbackPlan } from './before.ts'
-import { checkCall } from './call-options.ts'
+import { checkCall, checkGivenCall } from './call-options.ts'
 import { card, type RecoveryCard } from './drill/card.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill/drill.ts'
 import { type Report, type ReportFilter, readReports } from './drill/report-log.ts'
@@ -47,6 +46,7 @@ import { type DeleteOptions, type DeleteReport, deleteTimeline } from './houseke
 import { type BadCheckpoint, markBad, unmarkBad } from './mark.ts'
 import { type RekeyOptions, type RekeyReport, rekey } from './rekey.ts'
 import { type GiveUpOptions, type GiveUpReport, giveUp } from './repair/give-up.ts'
+import { type Before, planRollback, type RollbackPlan } from './rollback-plan.ts'
 import { type ShipOptions, shipStore } from './ship/ship.ts'
 import type { ShipStatus } from './ship/status.ts'
 import {
@@ -104,6 +104,7 @@ export class StoreTools implements Engine {
    */
   async ship(place: string, options: ShipOptions = {}): Promise<ShipStatus> {
     checkCall('ship', options)
+    checkText('the place of ship()', place)
     const { location } = await this.#kernel.store.upkeep.facts()
     const where = isObjectStore(place) ? place.replace(/\/+$/, '') : resolve(place)
     // A second one would fence the first, as it does for processes that are gone.
@@ -158,6 +159,7 @@ export class StoreTools implements Engine {
   /** A keyed hash, for ids and labels that must not reveal their content: equal texts have equal hashes. */
   hashed(text: string): string {
     const { hasher } = this.#kernel.sealer
+    checkText('the text of hashed()', text)
     if (!hasher) throw new RepriseError('INVALID_ARGUMENT', 'hashed() needs a key: open with keys.hashing.key', {})
     return hasher.text(text)
   }
@@ -184,7 +186,7 @@ export class StoreTools implements Engine {
    * @example for (const { id } of await rp.losses()) await rp.acceptLoss(id, { by: 'ann', reason: 'no backup has it' })
    */
   async acceptLoss(id: string, options: AcceptLossOptions): Promise<LossRecord> {
-    checkCall('acceptLoss', options)
+    checkGivenCall('acceptLoss', options)
     return await acceptLoss(this.#kernel, id, options)
   }
 
@@ -208,7 +210,7 @@ export class StoreTools implements Engine {
    */
   async delete(timeline: string, options: DeleteOptions = {}): Promise<DeleteReport> {
     checkCall('delete', options)
-    return await deleteTimeline(this.#kernel, timeline, options)
+    return await deleteTimeline(this.#kernel, timelineId(timeline), options)
   }
 
   /**
@@ -217,7 +219,7 @@ export class StoreTools implements Engine {
    */
   async erase(timeline: string, options: DeleteOptions = {}): Promise<EraseReport> {
     checkCall('erase', options)
-    return await eraseTimeline(this.#kernel, timeline, options)
+    return await eraseTimeline(this.#kernel, timelineId(timeline), options)
   }
 
   /**
@@ -226,8 +228,8 @@ export class StoreTools implements Engine {
    * @example await rp.eraseEntries('notes/ann', { where: { fields: { email: 'ann@example.com' } }, dryRun: true })
    */
   async eraseEntries(timeline: string, options: EraseEntriesOptions): Promise<EraseEntriesReport> {
-    checkCall('eraseEntries', options)
-    return await eraseEntries(this.#kernel, timeline, options)
+    checkGivenCall('eraseEntries', options)
+    return await eraseEntries(this.#kernel, timelineId(timeline), options)
   }
 
   /**
@@ -236,8 +238,8 @@ export class StoreTools implements Engine {
    * @example await rp.giveUp('notes/ann', { by: 'ann', reason: 'the disk lost a sector', dryRun: true })
    */
   async giveUp(timeline: string, options: GiveUpOptions): Promise<GiveUpReport> {
-    checkCall('giveUp', options)
-    return await giveUp(this.#kernel, timeline, options)
+    checkGivenCall('giveUp', options)
+    return await giveUp(this.#kernel, timelineId(timeline), options)
   }
 
   /**
@@ -253,14 +255,15 @@ export class StoreTools implements Engine {
 
   /** Finds the sequence before a logical error, and what a rollback to it would undo. It changes nothing: `rollback` acts. */
   async planRollback(timeline: string, before: Before): Promise<RollbackPlan> {
-    const fold = this.#host.models.foldOf(timeline)
-    const known = { fold, model: this.#host.models.find(timelineId(timeline)), ledger: ledgerOnly }
-    return await planRollback(this.#kernel, timeline, before, known)
+    const id = timelineId(timeline)
+    checkObject('the second argument of planRollback()', before)
+    const known = { fold: this.#host.models.foldOf(id), model: this.#host.models.find(id), ledger: ledgerOnly }
+    return await planRollback(this.#kernel, id, before, known)
   }
 
   /** Marks a checkpoint as bad, by a person's decision: it is not restored from until a person removes the mark. */
   async markCheckpoint(timeline: string, checkpoint: string, bad: BadCheckpoint): Promise<void> {
-    checkCall('markCheckpoint', bad)
+    checkGivenCall('markCheckpoint', bad)
     await markBad(this.#kernel, timeline, checkpoint, bad)
   }
 

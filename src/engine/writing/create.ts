@@ -16,7 +16,7 @@ import { sealEntry } from '../storage/seal/entries.ts'
 import type { NewEntry } from './timeline.ts'
 import type { CommitExtras } from './writer.ts'
 
-/** Entries that contain the identity of the timeline (core/history/identity.ts) are made once its life is known. */
+/** Entries that contain the identity of the timeline (core/identity.ts) are made once its life is known. */
 export type FirstEntries = readonly NewEntry[] | ((identity: string, life: number) => readonly NewEntry[])
 
 export interface Created<State> {

@@ -4,7 +4,7 @@
 // process writes. Where many processes want to write at once, they take turns (contest.ts).
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isReprise, noTimeline, RepriseError } from '../../core/errors.ts'
 import { lastSeq, originDigest } from '../../core/history/entry-run.ts'
 import { isHeadLost } from '../../core/history/lost-head.ts'
 import type { Head, PastLife } from '../../core/store/ports.ts'
@@ -17,12 +17,12 @@ import { type Recovered, recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import { guards, TimelineState } from '../history/state.ts'
 import type { Fold } from '../model/definition.ts'
-import { refuseHeld } from '../storage/held.ts'
+import { Contest, isLost } from '../ownership/contest.ts'
+import { leaseHolder, refuseLeased } from '../ownership/lease-mark.ts'
+import { madeAgain } from '../ownership/lost-head.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
-import { refuseNotHere } from '../storage/moved.ts'
-import { Contest, isLost } from './contest.ts'
-import { leaseHolder, refuseLeased } from './leased.ts'
-import { madeAgain } from './lost-head.ts'
+import { refuseNotHere } from '../storage/moved-mark.ts'
+import { refuseHeld } from '../storage/restore-hold.ts'
 import type { OpenTimelines } from './open-timelines.ts'
 import type { OpenTimeline } from './timeline.ts'
 
@@ -338,5 +338,5 @@ function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>,
 }
 
 function missing(id: TimelineId): RepriseError {
-  return new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+  return noTimeline(id)
 }

@@ -3,7 +3,7 @@
 // Entries made from a state are made again on newer state if another process wrote first.
 
 import { RepriseError } from '../../core/errors.ts'
-import { isLost } from './contest.ts'
+import { isLost } from '../ownership/contest.ts'
 import type { NewEntry } from './timeline.ts'
 import type { TurnTimeline } from './turn-timeline.ts'
 import type { Written } from './writer.ts'
@@ -82,7 +82,8 @@ export class TurnWriter<State> {
           if (entries.length > 0) return await open.write(entries, signal ? { signal } : undefined)
         }
         // Without a write nothing would be refused: whether this was the current state must be checked.
-        if (!(await turns.isCurrent())) throw new RepriseError('FENCED', `${turns.id} moved`, { timeline: turns.id })
+        if (!(await turns.isCurrent()))
+          throw new RepriseError('FENCED', `${turns.id} was written by another process`, { timeline: turns.id })
         if (entries.length === 0 && (expect === undefined || expect === seq)) {
           return { first: seq + 1, count: 0, isDuplicate: false, sqlResult: undefined }
         }

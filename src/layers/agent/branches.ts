@@ -10,6 +10,7 @@ import { decideConsumed } from '../../engine/branch/consumers.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/history/history.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
+import { checkFolding } from '../../engine/model/definition.ts'
 import { writeTo } from '../../engine/writing/write-to.ts'
 import { differences } from '../../lib/differences.ts'
 import type { AgentDefinition } from './definition.ts'
@@ -69,6 +70,7 @@ interface Loaded<Data> {
 }
 
 async function load<Data>(engine: Host, definition: AgentSpec<Data>, id: string): Promise<Loaded<Data>> {
+  checkFolding(definition)
   const head = await engine.existing((definition.prefix + id) as TimelineId)
   const lineage = await lineageOf(engine.kernel, head)
   const { state } = await engine.recover(head, definition.fold)
@@ -140,7 +142,7 @@ export async function mergeBranch<Data>(
   const session = await engine.open(definition, into)
   try {
     const undone =
-      target.head.seq > seq ? await session.rollbackTo(seq, { ...options, because: `${from} was chosen` }) : null
+      target.head.seq > seq ? await session.rollback({ ...options, to: { seq }, reason: `${from} was chosen` }) : null
     await session.adoptEntries(entries)
     return { entries: entries.length, undone: undone?.plan.compensate.length ?? 0 }
   } finally {

@@ -5,14 +5,15 @@
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { getEffect, type Reversal } from '../../core/history/effects.ts'
-import { intentKey } from '../../core/history/identity.ts'
 import { ownerOf } from '../../core/history/inheritance.ts'
+import { intentKey } from '../../core/identity.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import { logPlace } from '../../engine/base/log.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import { sleep } from '../../lib/waiting.ts'
+import { waits } from './due.ts'
 import type { SimilarCalls } from './message.ts'
 import type { CallGuard, CallGuards } from './policy.ts'
 import { type AwaitedDecision, type CallRecord, entry, type SessionState, type StandingCall } from './state.ts'
@@ -146,7 +147,7 @@ async function wait(host: CallHost, wanted: Wanted, tool: AnyTool, why: AwaitedD
   const waiting: AwaitedDecision = { ...why, call: wanted.id, tool: wanted.name, args: wanted.args }
   await host.open.write(
     [entry('called', { ...callOf(wanted, tool), state: 'waiting' }), entry('interrupted', waiting)],
-    { status: 'waiting' },
+    waits,
   )
   return { kind: 'waiting', waiting }
 }
@@ -175,8 +176,8 @@ async function resolveDoubt(
 async function settleUnknown(host: CallHost, wanted: Wanted, tool: AnyTool): Promise<CallOutcome | null> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   if (tool.probe) {
-    const told = tell(host, `probe of tool ${wanted.name}`, null)
-    const probed = await Promise.resolve(tool.probe(key, wanted.args)).finally(() => told.end())
+    const trace = tell(host, `probe of tool ${wanted.name}`, null)
+    const probed = await Promise.resolve(tool.probe(key, wanted.args)).finally(() => trace.end())
     if (!probed.happened) return null
     await host.open.write([
       { type: '$effect.settled', data: { id: wanted.id, outcome: 'done', by: 'probe' } },
@@ -247,13 +248,13 @@ async function attempt(
   const { key } = getEffect(host.open.ledger, wanted.id)!
   const attempt = host.open.state.calls.get(wanted.id)?.attempt ?? 1
   const watch = new CallWatch(host.engine.clock, timeoutMs, signal)
-  const told = tell(host, `tool ${wanted.name}`, timeoutMs)
+  const trace = tell(host, `tool ${wanted.name}`, timeoutMs)
   try {
     const place = { [logPlace]: toolPlace, session: host.open.id, turn: wanted.turn, tool: wanted.name }
     const until = timeoutMs === null ? signal : watch.signal
     return await watch.wait(tool.run(wanted.args, { key, attempt, ...place, signal: until }))
   } finally {
-    told.end()
+    trace.end()
     watch.end()
   }
 }
@@ -345,7 +346,7 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
 }
 
 export function abortError(signal: AbortSignal, cause: unknown = signal.reason): RepriseError {
-  return new RepriseError('ABORTED', 'the turn was abandoned; resume continues it', {}, cause)
+  return new RepriseError('ABORTED', 'the turn was abandoned; call resume to continue it', {}, cause)
 }
 
 /** The result of the work, or ABORTED as soon as the signal fires. */
@@ -370,6 +371,6 @@ export function messageOf(error: unknown): string {
 export function needModel(): RepriseError {
   return new RepriseError(
     'INVALID_ARGUMENT',
-    'the agent needs a model: set one in its definition, or pass one to open()',
+    'the agent needs a model: set one in its definition, or pass one to turn()',
   )
 }

@@ -1,6 +1,6 @@
 // A person's decision about a waiting session, written by its owner or sent to it by mail.
 
-import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { type Coordinate, type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
@@ -15,6 +15,7 @@ import { type Host, hostOf } from '../../engine/host/host.ts'
 import { readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import { makeDue } from './due.ts'
 import { entry, type SessionState } from './state.ts'
 
 /** Make the call, refuse it, use the recorded result of the similar call, treat it as done, or call again. */
@@ -29,6 +30,8 @@ export interface ToolDecision {
   readonly reason?: string
   readonly args?: unknown
   readonly result?: unknown
+  /** The end of the session's history that the person has seen: CONFLICT if it is another one now. Default: the current end. */
+  readonly about?: Pick<Coordinate, 'seq' | 'digest'>
 }
 
 export async function writeDecision(
@@ -66,11 +69,6 @@ export async function writeDecision(
   await open.write([verdict === 'retry' ? entry('decided', { verdict: 'approve', by }) : decided], along)
 }
 
-/** A decision as it is sent: with the position in history that it is about. Earlier versions sent none. */
-interface SentDecision extends ToolDecision {
-  readonly about?: { readonly seq: number; readonly digest: string }
-}
-
 /**
  * Sends a decision from a process that does not own the session; the session reads it when it resumes. It applies to
  * the session's current wait: a repetition is accepted, a different decision is rejected with CONFLICT, and none is
@@ -81,14 +79,23 @@ export async function sendDecision(rp: Engine, session: string, decision: ToolDe
   const timeline = timelineId(session)
   const head = await engine.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no session ${session}`, { timeline })
-  const before = await saidBefore(engine, head)
+  const about = { seq: head.seq, digest: toHex(head.digest) }
+  checkSeen(timeline, decision, about)
+  const before = await decidedBefore(engine, head)
   if (before) return agree(head, decision, before)
   if (head.status !== 'waiting') throw waitsForNothing(head, null)
-  const about = { seq: head.seq, digest: toHex(head.digest) }
   await engine.send(session, decisionKind, { ...decision, about }, key === undefined ? {} : { id: key })
   // Another caller may have decided at the same moment: the first decision in the mail counts.
-  const first = await saidBefore(engine, (await engine.head(timeline)) ?? head)
+  const first = await decidedBefore(engine, (await engine.head(timeline)) ?? head)
   if (first) agree(head, decision, first)
+  await makeDue(engine, timeline)
+}
+
+/** A session that was restored, or decided by another person, may wait for another call than the one that was seen. */
+function checkSeen(timeline: TimelineId, { about: seen }: ToolDecision, now: { seq: number; digest: string }): void {
+  if (!seen || (seen.seq === now.seq && seen.digest === now.digest)) return
+  const what = `${timeline} has gone on since: the decision is about sequence ${seen.seq}, and the session is at ${now.seq}; read it again`
+  throw new RepriseError('CONFLICT', what, { timeline, seq: now.seq, about: seen.seq })
 }
 
 const mailShapes: Shapes = { [decisionKind]: { verdict: 'text', by: 'text', about: 'object?' } }
@@ -105,14 +112,14 @@ export async function nextDecision(
   const decisions = messages.filter(({ kind }) => kind === decisionKind)
   const consume = decisions.map(({ id }) => id)
   for (const message of decisions) {
-    const decision = readShaped(engine, message, mailShapes) as SentDecision | null
+    const decision = readShaped(engine, message, mailShapes) as ToolDecision | null
     if (decision !== null && !(await isPast(engine, timeline, decision))) return { decision, consume }
   }
   return { decision: null, consume }
 }
 
 /** True if the wait that the decision is about was decided or rolled back since. */
-async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDecision): Promise<boolean> {
+async function isPast({ kernel }: Host, timeline: TimelineId, { about }: ToolDecision): Promise<boolean> {
   if (!about) return false
   const [head] = await kernel.store.head([timeline])
   const lineage = head ? await lineageOf(kernel, head) : []
@@ -126,13 +133,13 @@ async function isPast({ kernel }: Host, timeline: TimelineId, { about }: SentDec
 }
 
 /** The unread decision in the mail; for a session that no longer waits, the last recorded one. */
-async function saidBefore(engine: Host, head: Head): Promise<RecordedDecision | null> {
+async function decidedBefore(engine: Host, head: Head): Promise<RecordedDecision | null> {
   const { kernel } = engine
   for (const { data, at } of await unreadOf(kernel, head.timeline, decisionKind)) {
     // The owner drops malformed mail when it reads it.
     if (faultIn(data, mailShapes[decisionKind]!) !== null) continue
     const { verdict, by } = data as ToolDecision
-    if (!(await isPast(engine, head.timeline, data as SentDecision))) return { outcome: verdict, by, at }
+    if (!(await isPast(engine, head.timeline, data as ToolDecision))) return { outcome: verdict, by, at }
   }
   if (head.status === 'waiting') return null
   let word: RecordedDecision | null = null

@@ -5,11 +5,20 @@ import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkp
 import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { checkList, checkObject, checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/model/definition.ts'
+import {
+  checkName,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+  type Workable,
+  works,
+} from '../../engine/model/definition.ts'
 import { describes } from '../../engine/model/model.ts'
+import { resumeDue } from './due.ts'
 import { settingValues } from './message.ts'
 import { agentModel, usualCheckpoint } from './model.ts'
 import { CallGuards } from './policy.ts'
@@ -19,7 +28,8 @@ import { applyEntry, emptySession, type SessionState } from './state.ts'
 import { checkTool } from './tool.ts'
 import { dataVersions } from './versions.ts'
 
-export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<Data>, string> {}
+/** Worked on (`rp.work`, `reprise work`), its sessions resume once a decision arrives. */
+export interface AgentDefinition<Data> extends AgentSpec<Data>, Entity<Session<Data>, string>, Workable {}
 
 /**
  * A session is restored from the entries of its turns. A checkpoint only makes that faster, and one per turn would
@@ -42,7 +52,10 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
   checkValues(`settings of agent ${name}`, options.settings, settingValues)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
+  if (options.tools !== undefined) checkObject(`agent ${name}: tools`, options.tools)
   for (const each of Object.values(options.tools ?? {})) checkTool(each)
+  if (options.guardrails !== undefined) checkList(`agent ${name}: guardrails`, options.guardrails)
+  for (const each of options.guardrails ?? []) checkFunctions(`a guardrail of agent ${name}`, each, ['check'])
   const prefix = `agent/${name}/`
   const dataVersion = String(options.version ?? 1)
   const versions = dataVersions<Data>(name, dataVersion, options.migrations)
@@ -70,6 +83,10 @@ export function agent<Data = null>(name: string, options: AgentOptions<Data> = {
       if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
       engine.declare(model)
       return await Session.open(engine, definition, timelineId(prefix + id), open)
+    },
+    [works](engine: Host) {
+      engine.declare(model)
+      resumeDue(engine, definition)
     },
   }
   const model = agentModel(definition)

@@ -24,7 +24,7 @@ function editSession(state: SessionState<unknown>, { set, unset, by }: ForkEdit,
   const names = [...Object.keys(set), ...unset]
   for (const name of names) {
     if (/^(data|plan)(\.|$)/.test(name)) continue
-    const what = `a session has no field ${name}: name data, data.FIELD or plan; for another message, fork after the turn before`
+    const what = `a session has no field ${name}: use data, data.FIELD or plan; to send another message, fork after the previous turn`
     throw new RepriseError('INVALID_ARGUMENT', what, { name })
   }
   for (const [name, to] of Object.entries(set)) after = withField(after, name, { to })

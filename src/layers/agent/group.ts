@@ -6,9 +6,11 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { RecoveryLine } from '../../core/history/recovery-line.ts'
 import { idBelow } from '../../core/history/scope.ts'
+import { checkList } from '../../core/options.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'
+import { checkFolding } from '../../engine/model/definition.ts'
 import { describes } from '../../engine/model/model.ts'
 import { newId } from '../../engine/storage/kernel.ts'
 import { type GroupCut, Groups } from '../../engine/tools/group/groups.ts'
@@ -80,6 +82,7 @@ export interface Cut {
 
 /** @example await readCut(rp, team, 'before-release') */
 export async function readCut<Data>(rp: Engine, definition: AgentSpec<Data>, name: string): Promise<Cut> {
+  checkFolding(definition)
   const engine = hostOf(rp)
   return shown(definition.prefix, await new Groups(engine).cut(name))
 }
@@ -94,6 +97,7 @@ export async function restoreCut<Data>(
   name: string,
   options: GroupRestoreOptions = {},
 ): Promise<Cut> {
+  checkFolding(definition)
   const engine = hostOf(rp)
   engine.declare(definition[describes])
   const cut = shown(definition.prefix, await new Groups(engine).cut(name))
@@ -120,8 +124,11 @@ export async function groupRecoveryLine<Data>(
   members: readonly string[],
   failed: readonly string[] = members,
 ): Promise<RecoveryLine> {
+  checkFolding(definition)
   const engine = hostOf(rp)
   engine.declare(definition[describes])
+  checkList('the members of a group', members)
+  checkList('the members that failed', failed)
   const idOf = (member: string) => (definition.prefix + member) as TimelineId
   return await groupLine(engine, members.map(idOf), failed.map(idOf))
 }

@@ -1,7 +1,7 @@
 // Guardrails: predicates on a session that are checked after every step. A violated guardrail rolls the session back to
 // the last good turn, a bounded number of times and optionally with other settings, and then hands over to a person.
 
-import { checkOptions } from '../../core/options.ts'
+import { checkGivenOptions, checkOptions } from '../../core/options.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import type { Message, Settings } from './message.ts'
 import { type CallRecord, type SessionState, spentBy, spentInTurn } from './state.ts'
@@ -67,7 +67,7 @@ export function withinBudget<Data = unknown>(
     readonly sessionTokens?: number
   } & Partial<Pick<Guardrail<Data>, 'rollbacksMax' | 'change'>>,
 ): Guardrail<Data> {
-  checkOptions('withinBudget', options, budgetOptions)
+  checkGivenOptions('withinBudget', options, budgetOptions)
   checkFunctions('withinBudget', options, [], ['change'])
   const { turnCost, sessionCost, turnTokens, sessionTokens, ...rest } = options
   return {

@@ -1,10 +1,10 @@
 // reprise/agent: sessions of agents, one timeline each. See docs/guides/agents.md.
 
-export type { BreakerPolicy } from '../../core/calls/breaker.ts'
-export type { CallPolicy } from '../../core/calls/call-policy.ts'
-export type { RatePolicy } from '../../core/calls/rate.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export type { RecoveryLine } from '../../core/history/recovery-line.ts'
+export type { BreakerPolicy } from '../../core/retry/breaker.ts'
+export type { CallPolicy } from '../../core/retry/call-policy.ts'
+export type { RatePolicy } from '../../core/retry/rate.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry/retry.ts'
 export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
 export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
 export { type BranchView, compareSessions, mergeBranch, type SessionComparison } from './branches.ts'

@@ -9,7 +9,7 @@ import type { Refusals } from '../../engine/model/model.ts'
 import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
 
-export function tells(entry: Entry): JournalRow | null {
+export function entryRow(entry: Entry): JournalRow | null {
   return callRow(entry) ?? sessionRow(entry)
 }
 
@@ -122,12 +122,12 @@ function answerWords({ answer }: Entries['answered']): string {
   const { usage, content, requests = [] } = answer
   const figures = Object.entries(usage ?? {}).filter(([, value]) => typeof value === 'number' && value > 0)
   const cost = figures.map(([name, value]) => (usageWords[name] ? `${value} ${usageWords[name]}` : `${name} ${value}`))
-  const said = requests.length > 0 ? `asks for ${requests.map(({ tool }) => tool).join(', ')}` : brief(content ?? '')
-  return [cost.join(', '), said].filter(Boolean).join(' · ')
+  const summary = requests.length > 0 ? `asks for ${requests.map(({ tool }) => tool).join(', ')}` : brief(content ?? '')
+  return [cost.join(', '), summary].filter(Boolean).join(' · ')
 }
 
 /** A decision that was sent and not read yet no longer needs a person: a process must run the session. */
-export function stands(state: unknown, head: Head, unread: readonly string[]): StatusLine {
+export function statusLine(state: unknown, head: Head, unread: readonly string[]): StatusLine {
   const { turn, status, waiting } = state as SessionState<unknown>
   if (!waiting) {
     return { text: status === 'running' ? `turn ${turn} is under way` : `${turn} ${turn === 1 ? 'turn' : 'turns'}` }

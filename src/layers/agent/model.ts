@@ -13,8 +13,8 @@ import type { Actions, describes, Instead, Model, ModelEffect, Target } from '..
 import { type Consumer, noEffects, type Rollback } from '../../engine/model/rollback-report.ts'
 import { decisionKind, sendDecision, type ToolVerdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
-import { refuses, stands, tells } from './journal-rows.ts'
-import type { SessionRollback } from './options.ts'
+import { entryRow, refuses, statusLine } from './journal-rows.ts'
+import type { SessionRollback, SessionRollbackOptions } from './options.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
 
@@ -25,16 +25,16 @@ const actions: Actions = {
   rollback: needsCode,
   resume: needsCode,
   signal: { instead: 'answer its pending decision, or send it a message from another session' },
-  stop: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
-  cancel: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
-  async decide({ engine, head, key }, { verdict, by, reason }) {
+  stop: { instead: 'interrupt it from its own code; resume continues an interrupted turn' },
+  cancel: { instead: 'interrupt it from its own code; resume continues an interrupted turn' },
+  async decide({ engine, head, key }, { verdict, by, reason, about }) {
     const known = verdicts.find((each) => each === verdict)
     if (!known)
       throw new RepriseError('INVALID_ARGUMENT', `a decision must be ${verdicts.join(', ')} (got ${verdict})`, {})
-    const decision = { verdict: known, by, ...(reason !== undefined && { reason }) }
+    const decision = { verdict: known, by, ...(reason !== undefined && { reason }), ...(about && { about }) }
     await sendDecision(engine, head.timeline, decision, key)
     return {
-      said: `told ${head.timeline}: ${known}; it counts when the session resumes`,
+      text: `recorded for ${head.timeline}: ${known}; a worker that has the agent resumes it (reprise work FILE)`,
       facts: { verdict: known, by },
     }
   },
@@ -48,9 +48,9 @@ export const agentKind: Model = {
   policy: 'declared',
   attention: ['waiting'],
   headOf: (state) => (state === undefined ? null : { status: (state as SessionState<unknown>).status }),
-  stands,
+  statusLine,
   refuses,
-  tells,
+  entryRow,
   actions,
   edits: sessionEdits(null),
   // A decision is about the call of the original.
@@ -63,11 +63,7 @@ export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 /** The parts of a session that the actions use. */
 interface Resumable {
   resume(): Promise<{ readonly turn: number; readonly status: string }>
-  rollbackDecided(
-    seq: number,
-    consumed: readonly Consumer[] | undefined,
-    options: { readonly undo?: 'inherited'; readonly consumed?: 'force' },
-  ): Promise<SessionRollback>
+  rollbackDecided(options: SessionRollbackOptions, consumed: readonly Consumer[] | undefined): Promise<SessionRollback>
   close(): Promise<void>
 }
 
@@ -96,7 +92,7 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
         const session = await sessionOf(target)
         try {
           const result = await session.resume()
-          return { said: `${target.head.timeline}: turn ${result.turn} ${result.status}`, facts: { result } }
+          return { text: `${target.head.timeline}: turn ${result.turn} ${result.status}`, facts: { result } }
         } finally {
           await session.close()
         }
@@ -106,8 +102,8 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
         const { point } = await locate(hostOf(engine).kernel, { timeline: head.timeline, seq })
         const session = await sessionOf(target)
         try {
-          const options = { ...(undo && { undo }), consumed: 'force' as const }
-          const { plan, archive } = await session.rollbackDecided(seq, consumed, options)
+          const options = { to: { seq }, ...(undo && { undo }), consumed: 'force' as const }
+          const { plan, archive } = await session.rollbackDecided(options, consumed)
           return {
             timeline: head.timeline,
             archive: archive as TimelineId,

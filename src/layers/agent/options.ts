@@ -1,6 +1,6 @@
 // Options and results of a session's methods.
 
-import { namesOf } from '../../core/options.ts'
+import { type Allowed, namesOf } from '../../core/options.ts'
 import type { LanguageModel, Message, Settings, Usage } from './message.ts'
 import type { SessionRollbackPlan } from './rollback.ts'
 import { type AwaitedDecision, messagesOfTurn, place, type SessionState } from './state.ts'
@@ -26,9 +26,12 @@ export interface TurnResult {
 }
 
 export interface SessionRollbackOptions {
+  /** The turn after which the session continues, or a sequence of its history. */
+  readonly to: number | { readonly seq: number }
   /** The session continues with these. */
   readonly settings?: Settings
-  readonly because?: string
+  /** Recorded with the rollback. */
+  readonly reason?: string
   /** Repeat the turn after that one. */
   readonly again?: boolean
   /** The workspace to restore to that point. */
@@ -42,7 +45,10 @@ export interface SessionRollbackOptions {
   readonly consumed?: 'force'
 }
 
-export const rollbackOptions = namesOf<SessionRollbackOptions>()('settings because again workspace undo consumed')
+export const planOptions = namesOf<Pick<SessionRollbackOptions, 'to' | 'undo'>>()('to undo')
+export const aTurn: Allowed = ['a turn', Number.isSafeInteger]
+export const aSequence: Allowed = ['{ seq }', (to) => Number.isSafeInteger((to as { seq?: unknown } | null)?.seq)]
+export const rollbackOptions = namesOf<SessionRollbackOptions>()('to settings reason again workspace undo consumed')
 
 export interface SessionRollback {
   readonly plan: SessionRollbackPlan

@@ -1,10 +1,10 @@
 // Limits of calls to a model or a tool: retries, a timeout, a rate limit, and a breaker that suspends calls after too
 // many failures in a row. Each has one guard, shared by all sessions of a definition in this process.
 
-import { CallGate, type CallPolicy } from '../../core/calls/call-policy.ts'
-import { callOnce, decideRetry, type ResolvedRetry, type RetryDecision, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { CallGate, type CallPolicy } from '../../core/retry/call-policy.ts'
+import { callOnce, decideRetry, type ResolvedRetry, type RetryDecision, resolveRetry } from '../../core/retry/retry.ts'
 import type { Clock } from '../../core/store/ports.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { sleep } from '../../lib/waiting.ts'

@@ -13,6 +13,7 @@ import { recover } from '../../engine/history/recover.ts'
 import { TimelineState } from '../../engine/history/state.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
+import { checkFolding } from '../../engine/model/definition.ts'
 import { digestOf } from './calls.ts'
 import type { LanguageModel, Message, ModelAnswer, ModelPart, Settings, ToolRequest, Usage } from './message.ts'
 import { addUsage, noUsage } from './message.ts'
@@ -46,6 +47,7 @@ export interface Replay<Data> {
 
 /** @example (await replaySession(rp, support, 'ticket-42')).isExact */
 export async function replaySession<Data>(rp: Engine, definition: AgentSpec<Data>, id: string): Promise<Replay<Data>> {
+  checkFolding(definition)
   const engine = hostOf(rp)
   const { kernel } = engine
   const head = await existing(kernel, (definition.prefix + id) as TimelineId)

@@ -4,11 +4,11 @@
 // could not be undone, so that it does not repeat them. A fork undoes its own calls; inherited calls are undone only by
 // choice.
 
-import { decideRetry, patientRetry, resolveRetry } from '../../core/calls/retry.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { compensationPlan, type Effect, type EffectLedger, listEffects } from '../../core/history/effects.ts'
 import type { Inherited } from '../../core/history/inheritance.ts'
+import { decideRetry, patientRetry, resolveRetry } from '../../core/retry/retry.ts'
 import type { CompensateOptions } from '../../engine/history/effects.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { NewEntry } from '../../engine/model/entry.ts'
@@ -16,6 +16,7 @@ import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { sleep } from '../../lib/waiting.ts'
 import { messageOf } from './calls.ts'
+import { idle, waits } from './due.ts'
 import { addUsage, lessUsage, noUsage } from './message.ts'
 import type { AgentSpec } from './spec.ts'
 import {
@@ -163,8 +164,7 @@ export async function compensateAll(
           continue
         }
         const reason = `${call.tool} (${call.id}) could not be undone: ${messageOf(error)}`
-        if (!open.broken)
-          await open.write([entry('interrupted', { kind: 'handover', reason, call: call.id })], { status: 'waiting' })
+        if (!open.broken) await open.write([entry('interrupted', { kind: 'handover', reason, call: call.id })], waits)
         throw new RepriseError('RUN_FAILED', reason, { call: call.id, tool: call.tool }, error)
       }
     }
@@ -190,7 +190,7 @@ export async function finishBranch<Data>(
   const settings = asked?.settings ?? {}
   const spent = spending(past, open.state, asked)
   const rolledBack = entry('rolled-back', { archive, rollbacks, standing, settings, ...spent })
-  await open.write([...lateAnswers(past, open), rolledBack], { status: 'idle' })
+  await open.write([...lateAnswers(past, open), rolledBack], idle)
   return asked
 }
 

@@ -5,6 +5,7 @@
 import { refuseThenable } from '../../core/synchronous.ts'
 import { needModel, throwIfAborted } from './calls.ts'
 import { nextDecision, writeDecision } from './decision.ts'
+import { idle, waits } from './due.ts'
 import type { Guardrail, GuardrailView } from './guardrail.ts'
 import { resultOf, type TurnOptions, type TurnResult } from './options.ts'
 import type { SessionTimeline } from './session-timeline.ts'
@@ -37,7 +38,7 @@ export async function runTurn<Data>(
   }
   if (options.workspace) await captureFiles(line.engine.kernel, line.anyOpen, options.workspace)
   const { turn } = line.state
-  await line.open.write([entry('turn.ended', { turn, outcome: 'done' })], { status: 'idle' })
+  await line.open.write([entry('turn.ended', { turn, outcome: 'done' })], idle)
   return soFar()
 }
 
@@ -105,5 +106,5 @@ async function isStopped<Data>(line: SessionTimeline<Data>): Promise<boolean> {
 }
 
 async function handOver<Data>(line: SessionTimeline<Data>, reason: string): Promise<void> {
-  await line.open.write([entry('interrupted', { kind: 'handover', reason })], { status: 'waiting' })
+  await line.open.write([entry('interrupted', { kind: 'handover', reason })], waits)
 }

@@ -3,7 +3,15 @@
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, checkValues } from '../../core/options.ts'
+import {
+  checkGivenOptions,
+  checkList,
+  checkObject,
+  checkOptions,
+  checkText,
+  checkValues,
+  namesOf,
+} from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import { decideRollback } from '../../engine/branch/consumers.ts'
@@ -16,9 +24,13 @@ import type { Consumer } from '../../engine/model/rollback-report.ts'
 import { type CaptureOptions, type GroupCut, Groups } from '../../engine/tools/group/groups.ts'
 import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './calls.ts'
 import { type ToolVerdict, writeDecision } from './decision.ts'
+import { waits } from './due.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
 import { type LanguageModel, type Message, type Settings, settingValues, type Usage } from './message.ts'
 import {
+  aSequence,
+  aTurn,
+  planOptions,
   resultOf,
   rollbackOptions,
   type SessionRollback,
@@ -35,6 +47,9 @@ import { entry, place, type SessionState, spentBy } from './state.ts'
 import type { TurnHost } from './turn.ts'
 import { captureFiles, checkWorkspace, restoreFiles, type WorkspaceReport } from './workspace.ts'
 import type { WorkspaceOptions } from './workspace-ignore.ts'
+
+const useOptions = namesOf<{ readonly signal?: AbortSignal }>()('signal')
+const forkOptions = namesOf<{ readonly turn?: number }>()('turn')
 
 export class Session<Data> {
   readonly #line: SessionTimeline<Data>
@@ -144,6 +159,8 @@ export class Session<Data> {
    * order return the recorded results; a different call is settled by the agent's policy for similar calls.
    */
   async use(tool: string, args: unknown, options: { readonly signal?: AbortSignal } = {}): Promise<CallOutcome> {
+    checkText('the tool of use()', tool)
+    checkOptions('use', options, useOptions)
     throwIfAborted(options.signal)
     const { turn } = this.state
     if (this.#manualCalls.turn !== turn) this.#manualCalls = { turn, count: 0 }
@@ -171,7 +188,7 @@ export class Session<Data> {
 
   /** Stops the session before its next step until a person decides. */
   async interrupt(reason: string): Promise<void> {
-    await this.#line.open.write([entry('interrupted', { kind: 'interrupt', reason })], { status: 'waiting' })
+    await this.#line.open.write([entry('interrupted', { kind: 'interrupt', reason })], waits)
   }
 
   async approve(by: string, options: { readonly args?: unknown } = {}): Promise<void> {
@@ -192,49 +209,46 @@ export class Session<Data> {
   }
 
   /** Lists the calls that a rollback would undo, and those it could not. Changes nothing. */
-  planRollback(toTurn: number, options: Pick<SessionRollbackOptions, 'undo'> = {}): SessionRollbackPlan {
-    return this.#line.plan({ turn: toTurn }, options.undo)
+  planRollback(options: Pick<SessionRollbackOptions, 'to' | 'undo'>): SessionRollbackPlan {
+    checkGivenOptions('planRollback', options, planOptions)
+    const { to = null, undo } = options
+    checkValues('planRollback', { to }, { to: [aTurn, aSequence] })
+    return this.#line.plan(typeof to === 'number' ? { turn: to } : to!, undo)
   }
 
-  /** Rolls back to the end of a turn: undoes later calls in reverse, and continues as a branch. */
-  async rollback(toTurn: number, options: SessionRollbackOptions = {}): Promise<SessionRollback> {
-    return await this.#rollback(this.planRollback(toTurn, options), options)
-  }
-
-  /** Rolls back to a sequence, which may be inside a turn: that turn is then unfinished. */
-  async rollbackTo(seq: number, options: SessionRollbackOptions = {}): Promise<SessionRollback> {
-    return await this.#rollback(this.#line.plan({ seq }, options.undo), options)
+  /**
+   * Rolls back to the end of a turn, or to a sequence inside one, which is then unfinished: undoes later calls in reverse, and
+   * continues as a branch.
+   */
+  async rollback(options: SessionRollbackOptions): Promise<SessionRollback> {
+    return await this.rollbackDecided(options, undefined)
   }
 
   /** @internal The caller has already checked for consumers of the undone entries. */
   async rollbackDecided(
-    seq: number,
-    consumed: readonly Consumer[] | undefined,
     options: SessionRollbackOptions,
+    decided: readonly Consumer[] | undefined,
   ): Promise<SessionRollback> {
-    return await this.#rollback(this.#line.plan({ seq }, options.undo), options, consumed)
-  }
-
-  async #rollback(
-    plan: SessionRollbackPlan,
-    options: SessionRollbackOptions,
-    decided?: readonly Consumer[],
-  ): Promise<SessionRollback> {
-    checkOptions('rollback', options, rollbackOptions)
+    checkGivenOptions('rollback', options, rollbackOptions)
+    const { to, settings = {}, reason = 'asked for', again = false, workspace, undo } = options
+    const plan = this.planRollback({ to, ...(undo && { undo }) })
     await this.#abandoned
     if (plan.inDoubt.length > 0) {
       const [first] = plan.inDoubt
-      throw new RepriseError('EFFECT_IN_DOUBT', `${first!.tool} (${first!.id}) may have happened: decide that first`, {
-        calls: plan.inDoubt.map((call) => call.id),
-      })
+      throw new RepriseError(
+        'EFFECT_IN_DOUBT',
+        `${first!.tool} (${first!.id}) may have been executed: settle it first`,
+        {
+          calls: plan.inDoubt.map((call) => call.id),
+        },
+      )
     }
-    const { settings = {}, because = 'asked for', again = false, workspace, undo } = options
     const consumed = await decideRollback(this.engine.kernel, this.timeline, plan.seq, decided ?? options.consumed)
     if (undo) await this.#line.checkUndo(plan)
     if (workspace) await checkWorkspace(this.engine.kernel, this.#line.anyOpen.state, workspace)
     const archive = await this.#line.rollback(plan, {
       settings,
-      because,
+      because: reason,
       guardrail: null,
       isAgain: again,
       consumed,
@@ -246,7 +260,8 @@ export class Session<Data> {
 
   /** Creates a new session from this one's state after a turn (default: now). The two are independent from then on. */
   async fork(id: string, options: { readonly turn?: number } = {}): Promise<string> {
-    const seq = options.turn === undefined ? this.#line.open.seq : this.planRollback(options.turn).seq
+    checkOptions('fork', options, forkOptions)
+    const seq = options.turn === undefined ? this.#line.open.seq : this.planRollback({ to: options.turn }).seq
     const made = await this.engine.forkTimeline(
       { timeline: this.timeline, seq },
       this.definition.prefix + timelineId(id),
@@ -272,15 +287,18 @@ export class Session<Data> {
 
   /** Captures a group of sessions in one consistent cut: see docs/guides/groups.md. */
   async captureCut(cut: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
+    checkList('the members of captureCut()', members)
     const ids = members.map((member) => this.definition.prefix + member)
     return await new Groups(this.engine).capture(cut, ids, options)
   }
 
   async captureWorkspace(options: WorkspaceOptions): Promise<WorkspaceReport> {
+    checkObject('the options of captureWorkspace()', options)
     return await captureFiles(this.engine.kernel, this.#line.anyOpen, options)
   }
 
   async restoreWorkspace(options: WorkspaceOptions): Promise<WorkspaceReport> {
+    checkObject('the options of restoreWorkspace()', options)
     return await restoreFiles(this.engine.kernel, this.#line.anyOpen.state, options)
   }
 

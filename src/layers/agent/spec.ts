@@ -1,9 +1,9 @@
 // The agent as its sessions use it: the name, the fold, the options, and the guards of its calls.
 
-import type { CallPolicy } from '../../core/calls/call-policy.ts'
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { Validity } from '../../core/history/validity.ts'
+import type { CallPolicy } from '../../core/retry/call-policy.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Model as Described, describes } from '../../engine/model/model.ts'
 import type { Guardrail } from './guardrail.ts'

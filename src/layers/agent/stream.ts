@@ -4,10 +4,12 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { historyMark, type StoreIdentity } from '../../core/history/identity.ts'
+import { historyMark, type StoreIdentity } from '../../core/identity.ts'
+import { checkObject } from '../../core/options.ts'
 import { noteStreamed } from '../../engine/branch/consumers.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
+import { checkFolding } from '../../engine/model/definition.ts'
 import type { CallHost } from './calls.ts'
 import type { AgentSpec } from './spec.ts'
 import { entry, messagesOfTurn, place, type SessionState } from './state.ts'
@@ -117,6 +119,8 @@ export async function* readTurn<Data>(
   options: { readonly turn: number; readonly after?: StreamPosition; readonly signal?: AbortSignal },
 ): AsyncGenerator<StreamEvent> {
   const engine = hostOf(rp)
+  checkFolding(definition)
+  checkObject('the options of readTurn()', options)
   const replica = await engine.follow({ prefix: definition.prefix, fold: definition.fold }, id)
   let wake: () => void = () => undefined
   const stop = replica.watch(() => wake())
@@ -177,7 +181,8 @@ export async function* readTurn<Data>(
 
 function gone(timeline: string): RepriseError {
   const what = `the position is not of this history of ${timeline}: read the turn from its start`
-  return new RepriseError('POSITION_GONE', what, { timeline })
+  const hint = 'Drop the text received so far, and stream the turn without a position.'
+  return new RepriseError('POSITION_GONE', what, { timeline }, undefined, hint)
 }
 
 /** All events of the turn's model answers after the position. */

@@ -1,10 +1,10 @@
 // Tools declare their effects: read-only ones have none, idempotent ones may be repeated with the same key,
 // compensatable ones have a compensation, and irreversible ones are listed before a rollback.
 
-import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.ts'
-import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { type CallPolicy, checkCallPolicy } from '../../core/retry/call-policy.ts'
+import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import type { Logged, LogPlace } from '../../engine/base/log.ts'
 import type { Probed } from '../../engine/history/effects.ts'

@@ -3,6 +3,7 @@
 
 import { isReprise } from '../../core/errors.ts'
 import { getEffect } from '../../core/history/effects.ts'
+import { checkList, checkObject, checkText } from '../../core/options.ts'
 import {
   abortError,
   type CallHost,
@@ -16,6 +17,7 @@ import {
   throwIfAborted,
   untilDue,
 } from './calls.ts'
+import { waits } from './due.ts'
 import type { LanguageModel, ModelAnswer, ModelCall, ModelInDoubt, ModelPart, ToolRequest } from './message.ts'
 import { type AwaitedDecision, type CallRecord, entry, messagesOfTurn, place, type SessionState } from './state.ts'
 import { StreamWriter } from './stream.ts'
@@ -165,9 +167,9 @@ async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolea
 function questionDigest<Data>({ engine, open, tools, settings }: TurnHost<Data>): string {
   const { messages, data, plan, notes } = open.state
   // The attempt that returned a message is not part of the conversation.
-  const said = [...messages.values()].map(({ attempt: _, ...message }) => message)
+  const sent = [...messages.values()].map(({ attempt: _, ...message }) => message)
   const definitions = JSON.stringify(toolDefinitions(tools, allowedTools(tools, settings)))
-  return digestOf(engine, 'model', [said, data, plan, [...notes.values()], settings, definitions])
+  return digestOf(engine, 'model', [sent, data, plan, [...notes.values()], settings, definitions])
 }
 
 /** An answer that cannot be stored is a failure of the model; a failure of the store is not. */
@@ -178,7 +180,7 @@ async function writeAnswer(host: CallHost, { id, begun }: IntendedCall, answer: 
       entry('answered', { id, answer: plain(answer), ...(begun && { attempt: begun.attempt }) }),
     ])
   } catch (error) {
-    if (isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) await fail(host, id, messageOf(error))
+    if (isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED', 'INVALID_ARGUMENT')) await fail(host, id, messageOf(error))
     throw error
   }
 }
@@ -192,8 +194,8 @@ async function askModel<Data>(
   const state = host.open.state as SessionState<Data>
   const names = allowedTools(host.tools, host.settings)
   const { timeoutMs } = host.guards.model
-  const told = tell(host, 'model call', timeoutMs)
-  const watch = new CallWatch(host.engine.clock, timeoutMs, host.signal, () => told.alive())
+  const trace = tell(host, 'model call', timeoutMs)
+  const watch = new CallWatch(host.engine.clock, timeoutMs, host.signal, () => trace.alive())
   try {
     const made = model({
       messages: [...state.messages.values()],
@@ -213,7 +215,7 @@ async function askModel<Data>(
       ? await readStream(host, id, attempt, begun, made, watch)
       : joined(begun, await watch.wait(made))
   } finally {
-    told.end()
+    trace.end()
     watch.end()
   }
 }
@@ -226,7 +228,7 @@ async function holdModel(host: CallHost, record: CallRecord): Promise<AwaitedDec
     tool: 'model',
   }
   const held = [entry('called', { ...record, state: 'waiting' }), entry('interrupted', waiting)]
-  await host.open.write(held, { status: 'waiting' })
+  await host.open.write(held, waits)
   return waiting
 }
 
@@ -260,7 +262,7 @@ async function readStream(
 }
 
 function joined(begun: { readonly text: string } | null, answer: ModelAnswer): ModelAnswer {
-  if (!begun || typeof answer.content !== 'string') return answer
+  if (!begun || typeof answer?.content !== 'string') return answer
   return { ...answer, content: begun.text + answer.content }
 }
 
@@ -268,8 +270,21 @@ function isStream(made: unknown): made is AsyncIterable<ModelPart> {
   return typeof made === 'object' && made !== null && Symbol.asyncIterator in made
 }
 
+/** A model is code of the user: a missing answer, or a request that names no tool, would be lost in silence. */
+function checkAnswer(answer: ModelAnswer): void {
+  checkObject('the answer of a model', answer)
+  const { requests } = answer
+  if (requests === undefined) return
+  checkList('the requests in the answer of a model', requests)
+  for (const request of requests) {
+    checkObject('a request in the answer of a model', request)
+    checkText('the tool in a request of a model', request.tool)
+  }
+}
+
 /** Only the fields of an answer; a model may return more. */
 function plain(answer: ModelAnswer): ModelAnswer {
+  checkAnswer(answer)
   const { content, requests, usage, note, plan } = answer
   return {
     content,

@@ -21,7 +21,7 @@ export function dataVersions<Data>(
   migrations?: Readonly<Record<string, (data: never) => Data>>,
 ): DataVersions<Data> {
   if (migrations && Object.hasOwn(migrations, version)) {
-    const what = `agent ${name}: it has a migration from its own version ${version}`
+    const what = `agent ${name}: it must not have a migration from its own version ${version}`
     throw new RepriseError('INVALID_ARGUMENT', what, { name, version })
   }
   const states = Object.entries(migrations ?? {}).map(([from, run]) => [

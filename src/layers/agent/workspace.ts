@@ -129,7 +129,7 @@ function wantedFile(kernel: WorkspaceKernel, path: string, file: FileRecord, sta
   }
   const content: unknown = state.contents.get(digest)
   if (!(content instanceof Uint8Array)) {
-    throw new RepriseError('CHUNK_MISSING', `the content of ${shown(path)} is not there`, { path })
+    throw new RepriseError('CHUNK_MISSING', `the content of ${shown(path)} is missing`, { path })
   }
   if (toHex(kernel.hash(content)) !== digest) {
     throw new RepriseError('CHUNK_DAMAGED', `the content of ${shown(path)} does not match its digest`, { path })

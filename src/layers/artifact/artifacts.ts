@@ -127,7 +127,7 @@ export class Artifacts {
         await removeRotten(this.#kernel, error)
         if (counted.isHeld && attempt < attemptsMax) continue
         // A larger upload is not kept in memory, so the client must send it again; the damaged chunk is gone by then.
-        throw new RepriseError('CONTENDED', `${timeline} could not be kept this time: send it again`, {}, error)
+        throw new RepriseError('CONTENDED', `${timeline} could not be stored: send it again`, {}, error)
       }
     }
   }
@@ -196,7 +196,7 @@ export class Artifacts {
     const taken = await StateTimeline.take(this.#kernel, timeline, { wait: takeWait })
     try {
       const there = taken.head.seq === 0 ? null : await this.about(place)
-      if (there && isNew) throw new RepriseError('EXISTS', `there is an artifact ${place.key} already`, {})
+      if (there && isNew) throw new RepriseError('EXISTS', `the artifact ${place.key} already exists`, {})
       if (there && there.sha256 === meta.sha256 && there.tag === meta.tag) return there
       await taken.publish({
         entry: { type: 'uploaded', data: { bytes: meta.size, by: meta.by } },

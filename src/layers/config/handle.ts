@@ -4,7 +4,7 @@
 import { toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
+import { checkCount, checkObject, checkOptions, namesOf } from '../../core/options.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkWith, type StandardSchema } from '../../engine/model/schema.ts'
@@ -69,6 +69,7 @@ export class ConfigHandle<Value = unknown> {
    * rollout.
    */
   async rollout(value: Value, options: RolloutOptions & ConfigSetOptions = {}): Promise<number> {
+    checkObject('the options of rollout()', options)
     const { key, ...plan } = options
     return await this.#set(value, planOf(plan), key === undefined ? {} : { key })
   }
@@ -126,7 +127,7 @@ export class ConfigHandle<Value = unknown> {
     const check = () => this.#mustBeSet(version)
     return await this.#wait(check, look, options, () => {
       const { acked, clients, nacked } = this.#tally(version)
-      const what = `${acked} of ${clients} clients have version ${version}, and ${nacked} refused it; ${share} of them were waited for`
+      const what = `${acked} of ${clients} clients have version ${version}, and ${nacked} refused it; ${share} of them were required`
       return new RepriseError('TIMEOUT', what, { version, acked, clients, nacked })
     })
   }
@@ -144,7 +145,7 @@ export class ConfigHandle<Value = unknown> {
       () => {
         const { rollout } = this.#config
         const at = rollout?.version === version ? `${rollout.status} at ${rollout.share}` : 'not begun'
-        const what = `the rollout of version ${version} is not over (${at}); does a process work for ${this.name}?`
+        const what = `the rollout of version ${version} has not ended (${at}); check that a process serves ${this.name}`
         return new RepriseError('TIMEOUT', what, { version, at })
       },
     )
@@ -249,12 +250,13 @@ export class ConfigHandle<Value = unknown> {
     if (note?.isStaged) return
     if (note)
       throw new RepriseError('CONFLICT', `version ${version} has no rollout: it was set for every client`, { version })
-    const what = `the rollout of version ${version} is too long ago: how it ended is in the history of ${this.name}`
+    const what = `the rollout of version ${version} ended too long ago: the history of ${this.name} has its outcome`
     throw new RepriseError('NOT_FOUND', what, { version })
   }
 
   /** Sends a request by mail to the process that runs the rollout, now or later. */
   async #ask(request: RequestMail['request'], version: number): Promise<void> {
+    checkCount('a version', version)
     await this.#config.refresh()
     const { engine, versions, rollout, ended } = this.#config
     const isStaged = versions.latest?.version === version && versions.latest.plan !== null

@@ -56,8 +56,8 @@ export const configKind: Model = {
   scope: 'config/',
   fold: keptFold as Fold<unknown>,
   policy: 'declared',
-  tells,
-  stands: (state) => ({ text: standing(state as ConfigState) }),
+  entryRow,
+  statusLine: (state) => ({ text: statusText(state as ConfigState) }),
   summarize: (state) => summaryOf(state as ConfigState),
   actions: { rollback: forward, fork: alone },
 }
@@ -82,7 +82,7 @@ function summaryOf({ latest, base, clients, rollout }: ConfigState): Readonly<Re
   }
 }
 
-function standing({ latest, clients, rollout }: ConfigState): string {
+function statusText({ latest, clients, rollout }: ConfigState): string {
   if (rollout) {
     const { version, status, share, reason } = rollout
     const where = isOver(rollout) ? '' : ` at ${Math.round(share * 100)} %`
@@ -97,7 +97,7 @@ function joinedWith({ has, isOther }: { readonly has: number | null; readonly is
   return has === null ? 'with nothing' : `with version ${has}`
 }
 
-function tells(entry: Entry): JournalRow | null {
+function entryRow(entry: Entry): JournalRow | null {
   const row = (title: string, note?: string | null) =>
     journalRow(`~${entry.seq}`, 'step', 'is', { title, ...(note && { note }) })
   const { type, data } = entry as unknown as TimedEntry

@@ -4,7 +4,7 @@
 
 import { equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { historyMark } from '../../core/history/identity.ts'
+import { historyMark } from '../../core/identity.ts'
 import { WakeUp } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { turnWaitMs } from '../../engine/model/definition.ts'

@@ -63,7 +63,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   #stream: string
   readonly #config: OpenConfig
   /** The last nonce returned here. */
-  #told: string | null = null
+  #reportedNonce: string | null = null
   #isClosed = false
   #wake: (() => void) | null = null
   readonly #unattend: () => void
@@ -185,11 +185,11 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
       const due = decideOffer(config.clients, client, stream, target?.version ?? null, undefined, digest)
       if (due === 'replaced') throw replaced(client, stream)
       const offered = config.clients.get(client)?.offered
-      if (offered && target && offered.version === target.version && offered.nonce !== this.#told) {
+      if (offered && target && offered.version === target.version && offered.nonce !== this.#reportedNonce) {
         // This offer was read after the last check of the identity, so the store may have been restored in between.
         await config.engine.identity.current()
         if (!isOfHistory(stream, config.history)) continue
-        this.#told = offered.nonce
+        this.#reportedNonce = offered.nonce
         const held = heldText(target.version, digest ?? '', config.history)
         return { version: target.version, nonce: offered.nonce, held, value: target.value as Value }
       }
@@ -255,7 +255,7 @@ async function begin(config: OpenConfig, client: string, has: number | undefined
   const entry = joinEntry(client, stream, has, config.versions.latest?.version ?? 0, isOther)
   await config.change({ client, decide: () => ({ entries: [entry], result: undefined }) })
   if (isOther) {
-    const what = `client ${client} held a version or a stream of another history: it is offered the version of now`
+    const what = `client ${client} held a version or a stream of another history: it is offered the current version`
     kernel.events.emit('report', { kind: 'resync', timeline: idsOf(config.name).versions, what, data: { client } })
   }
   return stream
@@ -263,7 +263,8 @@ async function begin(config: OpenConfig, client: string, has: number | undefined
 
 function goneStream(client: string, stream: string): RepriseError {
   const what = `the stream of ${client} belongs to another history: the store was restored, or the configuration was created again; join again`
-  return new RepriseError('POSITION_GONE', what, { client, stream })
+  const hint = 'Join again without the former stream; the client keeps its version until a newer one arrives.'
+  return new RepriseError('POSITION_GONE', what, { client, stream }, undefined, hint)
 }
 
 function replaced(client: string, stream: string): RepriseError {

@@ -3,10 +3,11 @@
 
 import { unpackEntries } from '../../core/history/entry-run.ts'
 import { type MissingPath, missingPaths, upcast } from '../../core/history/fold.ts'
+import { checkObject } from '../../core/options.ts'
 import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
-import { type Engine, systemPrefix } from '../../engine/model/definition.ts'
+import { checkFolding, type Engine, systemPrefix } from '../../engine/model/definition.ts'
 import type { AggregateDefinition } from './aggregate.ts'
 import { layerPrefix } from './envelope.ts'
 
@@ -23,6 +24,8 @@ export interface EventsCheck {
 /** @example if (!(await checkEvents(rp, account)).ok) process.exit(1) */
 // biome-ignore lint/suspicious/noExplicitAny: of any state
 export async function checkEvents(rp: Engine, definition: AggregateDefinition<any, any, any>): Promise<EventsCheck> {
+  checkFolding(definition)
+  checkObject('the model of the aggregate', definition.model)
   const { upcasters, evolve } = definition.model
   const counts = new Map<string, { type: string; version: number; count: number }>()
   for await (const { type, version } of storedTypes(hostOf(rp), definition.prefix)) {

@@ -1,7 +1,7 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export type { MissingPath } from '../../core/history/fold.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry/retry.ts'
 export type { Quarantined } from '../../engine/feed/sink.ts'
 export type { CatchUpOptions, SubscriptionStatus } from '../../engine/feed/subscription.ts'
 export type { Readable } from '../../engine/model/definition.ts'
@@ -26,6 +26,7 @@ export {
   type Outgoing,
   processManager,
   type RefusedLetter,
+  type SendCommandOptions,
   sendCommand,
 } from './process-manager.ts'
 export type { ProcessManager } from './process-manager-handle.ts'

@@ -2,14 +2,13 @@
 // its aggregate is next open in a process: at once if a process works for this kind. The message is consumed in the
 // commit with its events, so it is applied once; a refusal is recorded as ":refused" and consumed likewise.
 
-import { decideRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { originDigest } from '../../core/history/entry-run.ts'
+import { decideRetry, resolveRetry } from '../../core/retry/retry.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
 import { headsInReach } from '../../core/store/shard-set.ts'
-import { refusalError } from '../../engine/base/refusal-error.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
+import { address } from '../../engine/host/address.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold, OpenOptions } from '../../engine/model/definition.ts'
 import { sleep } from '../../lib/waiting.ts'
@@ -74,6 +73,7 @@ export class Mailroom<State> {
     this.#isServing = true
     const where = queueOf(this.#model.name)
     this.#engine.serve(where, (head) => this.#claimed(head))
+    this.#engine.requests.serveMail(where, this.#model.prefix, (to) => address(this.#engine, to, where))
     const stop = lookEvery(
       this.#engine.clock,
       lookMs,
@@ -216,34 +216,6 @@ function readLetter(data: unknown, message: Message): Letter {
   return letter
 }
 
-/** Ensures that mail is handled: creates the timeline if needed, and enters it in the queue of its kind. */
-export async function address(engine: Host, prefix: string, name: string, id: string): Promise<string> {
-  const { worker, identity } = engine
-  const timeline = timelineId(prefix + id)
-  const queue = queueOf(name)
-  for (;;) {
-    const [head] = await engine.heads([timeline])
-    if (head?.queue === queue) return timeline
-    const outcome = head
-      ? await engine.commit({ guard: { timeline, epoch: head.epoch }, queue })
-      : await engine.commit({
-          guard: { timeline, epoch: (await identity.past(timeline)).epoch },
-          take: {
-            worker: await worker.register(),
-            from: 'free',
-            create: { digest: originDigest(engine.hash, timeline) },
-          },
-          queue,
-          release: true,
-        })
-    if (outcome.ok) return timeline
-    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
-    else if (outcome.code !== 'FENCED' && outcome.code !== 'OWNED') {
-      throw refusalError(timeline, outcome)
-    }
-  }
-}
-
 /** @example await send(rp, account, 'bob', 'deposit', { amount: 5 }, { id: 'transfer-17' }) */
 export async function postCommand(
   engine: Host,
@@ -252,6 +224,6 @@ export async function postCommand(
   letter: Letter,
   messageId?: string,
 ): Promise<string> {
-  const timeline = await address(engine, to.prefix, to.name, id)
+  const timeline = await address(engine, to.prefix + id, queueOf(to.name))
   return await engine.send(timeline, letterKind, letter, messageId === undefined ? {} : { id: messageId })
 }

@@ -15,14 +15,14 @@ function kindOf(kind: string, scope: string, policy: Model['policy'], more: Part
 }
 
 const rebuild: Instead = {
-  instead: 'a projection is a view: rebuild it from the events, or roll back the aggregate that made them',
+  instead: 'a projection is derived: rebuild it from the events, or roll back the aggregate that made them',
 }
 const key: Instead = { instead: 'a key is created once; forgetting it erases the data encrypted with it' }
 const reads: Instead = { instead: 'a process manager reads a feed that only goes forward' }
 
 export const aggregateKind = kindOf('aggregate', 'events/', 'declared', {
-  tells,
-  tellsReaders: true,
+  entryRow,
+  marksRollback: true,
   headOf: (_, { attributes }) => ({
     status: attributes.supersededBy !== undefined ? supersededStatus : attributes.rewrites !== undefined ? 'open' : '',
   }),
@@ -67,7 +67,7 @@ function fieldsFor(entry: Entry): unknown {
   return Array.isArray(entry.data) ? { ...(fieldsOf(entry) as object), meta: metaOf(entry) } : entry.data
 }
 
-function tells(entry: Entry): JournalRow | null {
+function entryRow(entry: Entry): JournalRow | null {
   if (!Array.isArray(entry.data)) return null
   const { type, seq } = entry
   const title = type === refusedType ? 'command refused' : type

@@ -1,9 +1,9 @@
 // The user's handle of a projection: its state, its position, and the rebuild: a new generation is built beside the
 // live one, catches up, and replaces it in one step. Readers never see an incomplete one.
 
-import type { ResolvedRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import type { ResolvedRetry } from '../../core/retry/retry.ts'
 import { throwIfAborted } from '../../engine/base/aborting.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { isSame, type Quarantined, type SubscriptionSink } from '../../engine/feed/sink.ts'

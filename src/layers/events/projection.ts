@@ -2,12 +2,12 @@
 // reads the gap-free feed and stores its position with its state. A projection is rebuilt beside the live one and
 // swapped.
 
-import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import type { FeedPosition, Sql } from '../../core/store/ports.ts'
 import { isBehind } from '../../core/store/shards.ts'
 import type { Nothing } from '../../core/synchronous.ts'

@@ -9,6 +9,7 @@ import { checkFunction } from '../../core/synchronous.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
+import { checkFolding } from '../../engine/model/definition.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { AggregateDefinition } from './aggregate.ts'
 import { supersededStatus, toEntry } from './envelope.ts'
@@ -37,6 +38,7 @@ export async function rewrite<State, Evolve, Decide>(
   map: (happened: Happened<EventOf<Evolve>>) => EventOf<Evolve> | readonly EventOf<Evolve>[] | null,
   reason: string,
 ): Promise<RewriteReport> {
+  checkFolding(definition)
   checkFunction(map, 'rewrite()')
   const engine = hostOf(rp)
   const { model } = definition
@@ -82,9 +84,13 @@ export async function rewrite<State, Evolve, Decide>(
       if (attempt === 1) await open.write([], { status: 'open', attributes: { rewrites: source } })
       isEnded = await supersede(engine, head, target, reason)
       if (!isEnded && attempt >= attemptsMax) {
-        throw new RepriseError('CONTENDED', `others keep writing to ${source}: rewrite it again when they rest`, {
-          timeline: source,
-        })
+        throw new RepriseError(
+          'CONTENDED',
+          `other processes keep writing to ${source}: repeat the rewrite when they are idle`,
+          {
+            timeline: source,
+          },
+        )
       }
     }
     await open.close()

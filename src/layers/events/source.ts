@@ -5,6 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { currentType, isPathError, type Upcasters, upcast } from '../../core/history/fold.ts'
 import { isWithin } from '../../core/history/scope.ts'
+import { checkText } from '../../core/options.ts'
 import type { FeedPosition } from '../../core/store/ports.ts'
 import { printOf } from '../../engine/feed/entry-print.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
@@ -206,6 +207,7 @@ export function checkReading(name: string, options: { readonly from: unknown; re
 
 /** The same aggregate is always in the same partition. */
 export function partitionOf(timeline: string, partitions: number): number {
+  checkText('the timeline of partitionOf()', timeline)
   let hash = 0x811c9dc5
   for (let i = 0; i < timeline.length; i++) hash = Math.imul(hash ^ timeline.charCodeAt(i), 0x01000193)
   return (hash >>> 0) % partitions

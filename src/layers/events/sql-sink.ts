@@ -109,11 +109,11 @@ export class SqlSink extends PositionSink<Occurrence> {
 
   async #setUp(setup: Setup, sql: Sql): Promise<void> {
     const { timeline } = this
-    const told = this.kernel.worker.begin({ timeline, what: `setup of generation ${this.#generation}` })
+    const trace = this.kernel.worker.begin({ timeline, what: `setup of generation ${this.#generation}` })
     try {
       await setup.run(sql, this.#generation)
     } finally {
-      told.end()
+      trace.end()
     }
   }
 }

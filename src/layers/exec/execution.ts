@@ -1,12 +1,12 @@
 // One execution of a program, from taking ownership of its timeline to releasing it: an earlier unrecorded end is recorded,
 // the newest intact capture is restored, the program runs, and after a failure it is started again from there.
 
-import { decideRetry } from '../../core/calls/retry.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { decideRetry } from '../../core/retry/retry.ts'
 import type { Head } from '../../core/store/ports.ts'
-import { Beginning } from '../../engine/base/beginning.ts'
 import { identifyProcess, isProcessGone } from '../../engine/base/platform.ts'
+import { Beginning } from '../../engine/base/run-start.ts'
 import { entryAt } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenOptions } from '../../engine/model/definition.ts'

@@ -23,14 +23,15 @@ export const execKind: Model = {
   attention: ['failed'],
   redoes: 'work of the program is done again',
   statusNow: ({ status, isOwnerAlive }) => (status === 'running' && !isOwnerAlive ? 'stopped' : status),
+  storedAs: { stopped: ['running'] },
   // The end of the last run is in its history, which is not read for this: the next start reads it.
   headOf: () => ({ status: 'stopped' }),
-  stands(state, { status, attributes }) {
+  statusLine(state, { status, attributes }) {
     const { files } = state as CapturedTree
     const run = typeof attributes.run === 'number' ? `run ${attributes.run} ${status}` : 'not started'
     return { text: `${run}; ${files.length} ${files.length === 1 ? 'file' : 'files'} captured` }
   },
-  tells,
+  entryRow,
   readCheckpoint: (record, manifest, io) => checkCapture(record, manifest, io),
   actions: {
     resume: { instead },
@@ -56,7 +57,7 @@ function execFold(keep: number): Fold<unknown> {
   }
 }
 
-function tells({ type, data, seq }: Entry): JournalRow | null {
+function entryRow({ type, data, seq }: Entry): JournalRow | null {
   if (type === 'started') {
     const { run, command, restored } = data as ExecEntries['started']
     const note = restored === null ? '' : `from capture ${restored}`

@@ -1,10 +1,10 @@
 // The options of a program, validated and with defaults applied.
 
 import { resolve, sep } from 'node:path'
-import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkGivenOptions, namesOf } from '../../core/options.ts'
+import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import type { CaptureWhen, Settings } from './entries.ts'
 import { keepUsually } from './model.ts'
 
@@ -63,9 +63,9 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
     throw invalid("command must be a list of words, such as ['python', 'train.py']", { command })
   if (!whens.includes(when)) throw invalid(`when must be ${whens.join(', ')} (got ${String(when)})`, { when })
   if ((when === 'marker') !== (marker !== undefined))
-    throw invalid('a marker is named with when: "marker", and only with it', { when, marker })
+    throw invalid('marker requires when: "marker", and the reverse', { when, marker })
   if (every !== undefined && (when === 'marker' || when === 'word'))
-    throw invalid(`every cannot be combined with ${when}, which alone decides when the files are complete`, { when })
+    throw invalid(`every cannot be combined with ${when}, which decides when the files are complete`, { when })
   if (!Number.isSafeInteger(keep) || keep < 2) {
     throw invalid(`keep must be at least 2 (got ${keep}): a damaged capture needs one to fall back to`, { keep })
   }

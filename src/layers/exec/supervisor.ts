@@ -284,7 +284,7 @@ export class Supervisor {
         return
       }
     }
-    const why = `${(error as Error).message.split('\n')[0]}; tried again in ${Math.round(pauseMs / 1000)} s`
+    const why = `${(error as Error).message.split('\n')[0]}; retry in ${Math.round(pauseMs / 1000)} s`
     report({ kind: 'not-captured', why })
   }
 

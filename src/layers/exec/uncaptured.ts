@@ -1,8 +1,9 @@
 // A note in the state folder that a complete set of files could not be captured (a full or unreachable store): the next start
 // captures it before anything is restored. It is stored in a folder that captures and restores ignore.
 
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { makeFolders } from '../../lib/durable-file.ts'
 
 export interface Uncaptured {
   readonly timeline: string
@@ -15,7 +16,7 @@ const fileIn = (folder: string) => join(folder, '.reprise', 'exec-uncaptured.jso
 
 export async function noteUncaptured(folder: string, note: Uncaptured): Promise<void> {
   const file = fileIn(folder)
-  await mkdir(join(folder, '.reprise'), { recursive: true })
+  makeFolders(join(folder, '.reprise'))
   await writeFile(`${file}.new`, JSON.stringify(note))
   await rename(`${file}.new`, file)
 }

@@ -54,9 +54,9 @@ export class Words {
   }
 
   /** In a folder that only this user can enter. */
-  static async open(said: (word: Word) => void): Promise<Words> {
+  static async open(onWord: (word: Word) => void): Promise<Words> {
     const folder = await mkdtemp(join(tmpdir(), 'reprise-exec-'))
-    return new Words(folder, await openPipe(folder, said), await openSocket(folder, said))
+    return new Words(folder, await openPipe(folder, onWord), await openSocket(folder, onWord))
   }
 
   async close(): Promise<void> {
@@ -70,21 +70,21 @@ export class Words {
 /** Sends a word to the `reprise exec` that this program runs under, and waits for the reply. */
 export async function say(socket: string, word: string): Promise<string> {
   return await new Promise((resolve, reject) => {
-    let said = ''
+    let received = ''
     const client = connect(socket, () => client.write(`${word.replaceAll('\n', ' ')}\n`))
     client.setEncoding('utf8')
     client.on('data', (piece: string) => {
-      said += piece
-      if (!said.includes('\n')) return
+      received += piece
+      if (!received.includes('\n')) return
       client.destroy()
-      resolve(said.split('\n')[0]!)
+      resolve(received.split('\n')[0]!)
     })
     client.on('error', reject)
     client.on('close', () => reject(new Error('there was no answer')))
   })
 }
 
-async function openPipe(folder: string, said: (word: Word) => void) {
+async function openPipe(folder: string, onWord: (word: Word) => void) {
   if (process.platform === 'win32') return null
   const path = join(folder, 'words')
   try {
@@ -99,12 +99,12 @@ async function openPipe(folder: string, said: (word: Word) => void) {
     writable: false,
   })
   end.on('error', () => undefined)
-  listen(end, () => undefined, said)
+  listen(end, () => undefined, onWord)
   end.unref()
   return { path, end }
 }
 
-async function openSocket(folder: string, said: (word: Word) => void) {
+async function openSocket(folder: string, onWord: (word: Word) => void) {
   const name = randomBytes(8).toString('hex')
   const path = process.platform === 'win32' ? `\\\\.\\pipe\\reprise-exec-${name}` : join(folder, 'socket')
   const clients = new Set<Socket>()
@@ -112,7 +112,7 @@ async function openSocket(folder: string, said: (word: Word) => void) {
     clients.add(client)
     client.on('close', () => clients.delete(client))
     client.on('error', () => undefined)
-    listen(client, (line) => client.writable && client.write(`${line}\n`), said)
+    listen(client, (line) => client.writable && client.write(`${line}\n`), onWord)
   })
   server.unref()
   const isListening = await new Promise<boolean>((resolve) => {
@@ -123,7 +123,7 @@ async function openSocket(folder: string, said: (word: Word) => void) {
 }
 
 /** Reads line by line. A line that is too long is discarded. */
-function listen(stream: Socket, answer: (line: string) => void, said: (word: Word) => void): void {
+function listen(stream: Socket, answer: (line: string) => void, onWord: (word: Word) => void): void {
   let rest = ''
   stream.setEncoding('utf8')
   stream.on('data', (piece: string) => {
@@ -131,7 +131,7 @@ function listen(stream: Socket, answer: (line: string) => void, said: (word: Wor
     rest = lines.pop()!.slice(0, lineLengthMax + 1)
     for (const line of lines) {
       const word = line.length > lineLengthMax ? null : parseWord(line)
-      if (word) said({ ...word, answer })
+      if (word) onWord({ ...word, answer })
       else answer('refused: not a word; there are capture, savepoint and progress')
     }
   })

@@ -31,7 +31,8 @@ export async function beginShard<T>(
   const { state } = open
   const { cursorName, shards } = job
   await engine.identity.load()
-  const given = input === undefined && wasLeft(state) ? state.input : input
+  // A round that is resumed has its input, also if it was over and items of it were redriven.
+  const given = input === undefined && (wasLeft(state) || round === state.round) ? state.input : input
   const data = {
     round,
     shards,

@@ -4,11 +4,19 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { overlaps } from '../../core/history/scope.ts'
-import { checkGivenOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, checkList, checkText, namesOf } from '../../core/options.ts'
 import { type Lag, lagBehind } from '../../engine/feed/feed-stream.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { hostOf } from '../../engine/host/host.ts'
-import { checkName, type Engine, type Readable, reads } from '../../engine/model/definition.ts'
+import {
+  checkDefinition,
+  checkFolding,
+  checkName,
+  type Engine,
+  type Readable,
+  reads,
+  runs,
+} from '../../engine/model/definition.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
 import { type JobEach, type JobEachBatch, type JobSettings, resolveJob } from './options.ts'
 import type { JobSource } from './source.ts'
@@ -67,7 +75,10 @@ export function consumer<const Sources extends readonly From[]>(
   checkName('consumer', name)
   checkGivenOptions(`consumer ${name}`, options, known, { rateLimit: 'rate' })
   const { from, types, follow = true, forks = false, checkpoint, retain, ...rest } = options
-  const prefixes = from.map((each) => (typeof each === 'string' ? each : each.prefix))
+  checkList(`consumer ${name}: from`, from)
+  const prefixes = from.map((each) => (typeof each === 'string' ? each : each?.prefix))
+  for (const prefix of prefixes)
+    checkText(`consumer ${name}: each part of from, an id or the prefix of a definition,`, prefix)
   if (prefixes.some((scope) => overlaps(scope, `job/${name}`))) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
@@ -110,6 +121,7 @@ export function cursorOf(name: string): string {
 /** The lag of a consumer. */
 export async function consumerLag(rp: Engine, definition: AnyConsumer): Promise<Lag> {
   const engine = hostOf(rp)
+  checkFolding(definition)
   const { name, prefixes } = definition
   const row = (await engine.kernel.store.cursors()).find((cursor) => cursor.name === cursorOf(name))
   if (!row) throw new RepriseError('NOT_FOUND', `consumer ${name} has not run yet`, { name })
@@ -123,6 +135,7 @@ export async function consumerLag(rp: Engine, definition: AnyConsumer): Promise<
  */
 export async function releaseConsumer(rp: Engine, definition: AnyConsumer): Promise<void> {
   const engine = hostOf(rp)
+  checkDefinition(definition, runs, 'releaseConsumer()')
   const id = timelineId(definition.timelines[0]!)
   if (!(await engine.head(id))) {
     throw new RepriseError('NOT_FOUND', `consumer ${definition.name} has not run yet`, { name: definition.name })

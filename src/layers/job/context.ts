@@ -1,5 +1,6 @@
 // The context of `each` and `eachBatch`. Cheap to create: the signal is created on first access.
 
+import { checkObject, checkText } from '../../core/options.ts'
 import type { Sql } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { type Logged, type LogPlace, logPlace } from '../../engine/base/log.ts'
@@ -116,6 +117,8 @@ export class TaskContext<T> implements ItemContext {
     call: (effect: EffectCall) => Promise<R> | R,
     options: Omit<EffectOptions<R>, 'id'> = {},
   ): Promise<R> {
+    checkText('the name of an effect', name)
+    checkObject('the options of an effect', options)
     const id = `${name}/${this.#task.version}/${this.#task.key}`
     const key = this.#shard.effectKey(this.#task, name, options.input)
     const by = key === undefined ? { intent: [id], otherwise: ['id'] } : { key }

@@ -7,6 +7,7 @@ import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
+import { applyClaimed } from './letters.ts'
 import { jobModel } from './model.ts'
 import { type JobOptions, type ResolvedJob, resolveJob } from './options.ts'
 import { attachReporter, type ReporterName } from './report/index.ts'
@@ -103,7 +104,9 @@ export function defineJob<T>(
           await underWay.result()
           return
         }
-        await start(engine, { claimed: [head] }).result()
+        // Mail alone starts no round: the job has finished, or a person stopped it.
+        if (head.wakeup === null) await applyClaimed(engine, head, fold)
+        else await start(engine, { claimed: [head] }).result()
       }
       engine.serve(prefix, handler, { concurrency: 1 })
       // A job has work only once it is started; a consumer has work from the first entry on.

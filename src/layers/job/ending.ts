@@ -23,13 +23,21 @@ export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: numb
   await checkpointQuietly(kernel, shard, 'finished')
 }
 
-/** `hasFailed`: the shard was not stopped on request, and its failure is recorded. */
-export async function leaveShard(kernel: Kernel, shard: AnyShard, because: string, hasFailed = false): Promise<void> {
+/**
+ * `hasFailed`: the shard was not stopped on request, and its failure is recorded. `isHeld`: a person stopped the job, and workers
+ * leave it alone until a person resumes it.
+ */
+export async function leaveShard(
+  kernel: Kernel,
+  shard: AnyShard,
+  because: string,
+  { hasFailed = false, isHeld = false } = {},
+): Promise<void> {
   const now = kernel.worker.now(shard.open.id)
   const since = hasFailed ? await failingSince(kernel, shard) : null
   await shard.write([entry('stopped', { because })], {
     status: since === null ? 'stopped' : 'failed',
-    wakeup: since === null ? now : now + Math.min(Math.max(now - since, pauseMinMs), pauseMaxMs),
+    wakeup: since === null ? (isHeld ? null : now) : now + Math.min(Math.max(now - since, pauseMinMs), pauseMaxMs),
     attributes: shard.attributes(),
   })
   await checkpointQuietly(kernel, shard, 'stopped')

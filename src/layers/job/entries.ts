@@ -22,7 +22,7 @@ export interface StartedData {
   readonly input?: unknown
   /** Keys are kept only until the cursor has passed them: they begin with its position. */
   readonly forgets?: boolean
-  /** The identity of this life of the timeline (core/history/identity.ts); part of every key. Missing in older jobs. */
+  /** The identity of this life of the timeline (core/identity.ts); part of every key. Missing in older jobs. */
   readonly identity?: string
   /** The items are entries, and their keys contain a digest of the entry. Missing in older consumers. */
   readonly entryKeys?: boolean

@@ -1,10 +1,10 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
-export type { BreakerPolicy, BreakerSettings } from '../../core/calls/breaker.ts'
-export type { CallPolicy } from '../../core/calls/call-policy.ts'
-export type { RatePolicy, RateSettings } from '../../core/calls/rate.ts'
-export type { ResolvedRetry } from '../../core/calls/retry.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export type { BreakerPolicy, BreakerSettings } from '../../core/retry/breaker.ts'
+export type { CallPolicy } from '../../core/retry/call-policy.ts'
+export type { RatePolicy, RateSettings } from '../../core/retry/rate.ts'
+export type { ResolvedRetry } from '../../core/retry/retry.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry/retry.ts'
 export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
 export type { Lag } from '../../engine/feed/feed-stream.ts'
 export type { Readable } from '../../engine/model/definition.ts'

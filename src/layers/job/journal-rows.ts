@@ -8,7 +8,7 @@ import type { JobState } from './state.ts'
 
 const keysShown = 3
 
-export function tells({ type, data, seq }: Entry): JournalRow | null {
+export function entryRow({ type, data, seq }: Entry): JournalRow | null {
   const row = (title: string, more: Partial<JournalRow> = {}) => journalRow(`~${seq}`, 'note', 'is', { title, ...more })
   switch (type as keyof EntryData) {
     case 'started':
@@ -58,13 +58,14 @@ function counted(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
 }
 
-export function stands(state: unknown, head: Head): StatusLine {
-  const { done, roundDone, startedAt, endedAt, dead, waiting, status, pausedBecause } = state as JobState
+export function statusLine(state: unknown, head: Head): StatusLine {
+  const { done, roundDone, startedAt, endedAt, dead, waiting, redrive, status, pausedBecause } = state as JobState
+  const again = waiting.size + redrive.size
   const parts = [`${done.toLocaleString('en')} done`]
   const spentMs = (status === 'completed' ? endedAt : head.updatedAt) - startedAt
   if (status === 'running' && roundDone > 0 && spentMs > 1000) parts.push(`${rate((roundDone / spentMs) * 1000)}/s`)
   if (dead.size > 0) parts.push(counted(dead.size, 'dead letter'))
-  if (waiting.size > 0) parts.push(`${waiting.size.toLocaleString('en')} to be tried again`)
+  if (again > 0) parts.push(`${again.toLocaleString('en')} to be tried again`)
   if (pausedBecause !== null) parts.push(`paused: ${pausedBecause}`)
   return { text: parts.join(', ') }
 }

@@ -2,10 +2,12 @@
 // Requests are sent as mail, so that they reach a job whether it is running or not.
 
 import type { Shapes } from '../../core/data-shape.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { noTimeline } from '../../core/errors.ts'
+import { checkObject } from '../../core/options.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { applyHere, readShaped } from '../../engine/host/shaped-mail.ts'
-import type { Engine } from '../../engine/model/definition.ts'
+import type { Engine, Fold } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { type EntryData, entry } from './entries.ts'
 import { type DeadLetter, type JobState, jobFold } from './state.ts'
@@ -18,7 +20,7 @@ const stopKind = 'job.stop'
 export async function readLetters(rp: Engine, timeline: string): Promise<DeadLetter[]> {
   const engine = hostOf(rp)
   const head = await engine.head(timeline)
-  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+  if (!head) throw noTimeline(timeline)
   const { state } = await engine.recover(head, jobFold())
   return [...state.value.dead.values()]
 }
@@ -32,6 +34,7 @@ export async function redriveLetters(
   key?: string,
 ): Promise<void> {
   const engine = hostOf(rp)
+  checkObject('the edits of a redrive', edits)
   const hasEdits = Object.keys(edits).length > 0
   await engine.send(timeline, redriveKind, { keys, ...(hasEdits && { edits }) }, idOf(key))
   await applyIfFree(engine, timeline)
@@ -76,11 +79,17 @@ export async function applyMail(
     for (const message of messages) {
       const data = readShaped(engine, message, mailShapes)
       const entries = []
-      if (data !== null && message.kind === redriveKind) entries.push(entry('redriven', data as EntryData['redriven']))
-      else if (data !== null && message.kind === discardKind)
+      let again = {}
+      if (data !== null && message.kind === redriveKind) {
+        const redriven = data as EntryData['redriven']
+        entries.push(entry('redriven', redriven))
+        // The round is over, and the items are left of it: a worker that has the job takes it again.
+        const isLeft = open.state.status === 'completed' && redriven.keys.some((key) => open.state.dead.has(key))
+        if (isLeft) again = { status: 'stopped', wakeup: engine.now(open.id) }
+      } else if (data !== null && message.kind === discardKind)
         entries.push(entry('discarded', data as EntryData['discarded']))
       else if (data !== null && message.kind === stopKind) onStop((data as { reason: string }).reason)
-      await open.write(entries, { consume: [message.id] })
+      await open.write(entries, { consume: [message.id], ...again })
     }
     await open.write([], { attributes: { dead: open.state.dead.size } })
   }
@@ -89,6 +98,16 @@ export async function applyMail(
 /** The same key to the same timeline is one message. */
 function idOf(key: string | undefined): { readonly id?: string } {
   return key === undefined ? {} : { id: key }
+}
+
+/** Applies the requests to a timeline that this process claimed because of them. */
+export async function applyClaimed(engine: Host, head: Head, fold: Fold<JobState>): Promise<void> {
+  const open = await engine.adopt(head, fold)
+  try {
+    await applyMail(engine, open)
+  } finally {
+    await open.close()
+  }
 }
 
 async function applyIfFree(engine: Host, timeline: string): Promise<void> {

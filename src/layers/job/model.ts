@@ -7,7 +7,7 @@ import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Engine, Fold } from '../../engine/model/definition.ts'
 import type { Actions, HeadAgain, Model, Refusals, Surroundings, Target } from '../../engine/model/model.ts'
-import { stands, tells } from './journal-rows.ts'
+import { entryRow, statusLine } from './journal-rows.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold, summary as summaryOf } from './state.ts'
 
@@ -17,7 +17,7 @@ const actions: Actions = {
   resume: { instead: 'run its definition again, or name the module that exports it: it resumes where it stopped' },
   signal: { instead: 'only workflows wait for signals; stop stops a job' },
   terminate: { instead: 'stop finishes the items in flight and stops; kill -9 is safe too' },
-  retry: { instead: 'redrive retries dead letters, resume continues with the rest' },
+  retry,
   stop,
   cancel: stop,
   async redrive({ engine, head, key: once }, { keys, items = {} }) {
@@ -34,11 +34,11 @@ const actions: Actions = {
     if (missing.length > 0 && sent.length === 0) {
       throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')} in ${nameOf(head)}`, { missing })
     }
-    return { said: `${sent.length} will be tried again`, facts: { redriven: sent, missing } }
+    return { text: `${sent.length} will be tried again`, facts: { redriven: sent, missing } }
   },
 }
 
-/** Items in flight finish; the rest waits for the next run. */
+/** Items in flight finish; the rest waits until a person resumes it. */
 async function stop({ engine: rp, head, key }: Target, { reason }: { readonly reason: string }) {
   const engine = hostOf(rp)
   const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
@@ -49,14 +49,40 @@ async function stop({ engine: rp, head, key }: Target, { reason }: { readonly re
       status: head.status,
     })
   }
-  const working = heads.filter((each): each is Head => each?.owner != null && each.isOwnerAlive)
+  const working = live.filter(isWorkedOn)
   for (const each of working) await stopJob(engine, each.timeline, reason, key)
+  const due = live.filter((each) => !isWorkedOn(each) && each.wakeup !== null)
+  for (const each of due) await engine.change(each, { status: 'stopped', wakeup: null })
   const name = nameOf(head)
-  const said =
+  const text =
     working.length > 0
       ? `${name} will stop; resume it at any time`
-      : `no process runs ${name}: there is nothing to stop`
-  return { said, facts: { asked: working.map((each) => each.timeline) } }
+      : due.length > 0
+        ? `no process runs ${name}: it stays stopped until it is resumed`
+        : `no process runs ${name}: there is nothing to stop`
+  return { text, facts: { asked: working.map((each) => each.timeline) } }
+}
+
+/** A job that stopped or failed is due at once; finished items are not repeated. */
+async function retry({ engine: rp, head }: Target) {
+  const engine = hostOf(rp)
+  const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
+  const left = heads.filter((each) => each !== null && each.status !== 'completed' && !isWorkedOn(each)) as Head[]
+  const name = nameOf(head)
+  if (left.length === 0) {
+    const what = `${name} neither stopped nor failed (${head.status}): redrive retries its dead letters`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline, status: head.status })
+  }
+  for (const each of left) await engine.change(each, { wakeup: engine.now(each.timeline) })
+  engine.dispatcher.wake()
+  return {
+    text: `${name} is due: a worker that has it resumes it (reprise work FILE)`,
+    facts: { timeline: head.timeline, due: left.map((each) => each.timeline) },
+  }
+}
+
+function isWorkedOn({ owner, isOwnerAlive }: Head): boolean {
+  return owner !== null && isOwnerAlive
 }
 
 /** The model of jobs without their code. */
@@ -69,9 +95,9 @@ export const jobKind: Model = {
   unfinished: ['running', 'stopped', 'failed'],
   summarize,
   headOf,
-  stands,
+  statusLine,
   refuses,
-  tells,
+  entryRow,
   family: familyOf,
   actions,
   letters: {
@@ -98,13 +124,16 @@ export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobS
  * These actions apply to all shards, so a shard without matching items does not refuse them: another shard may have
  * some.
  */
-function refuses(state: unknown, { timeline, status }: Head): Refusals {
+function refuses(state: unknown, head: Head): Refusals {
+  const { timeline, status } = head
   if (idBelow(jobPrefix + nameOf({ timeline }), timeline)) return {}
   return {
     ...(status === 'completed' && {
       stop: `it had already ended: ${status}`,
       cancel: `it had already ended: ${status}`,
+      retry: 'only a job that stopped or failed is resumed; redrive retries dead letters',
     }),
+    ...(isWorkedOn(head) && { retry: 'a process runs it' }),
     ...((state as JobState).dead.size === 0 && { redrive: 'no dead letters' }),
   }
 }

@@ -1,9 +1,5 @@
 // The options of a job, checked when it is defined, so that a mistake shows at the definition and not during a run.
 
-import { type BreakerSettings, resolveBreaker } from '../../core/calls/breaker.ts'
-import type { CallPolicy } from '../../core/calls/call-policy.ts'
-import { type RatePolicy, type RateSettings, resolveRate } from '../../core/calls/rate.ts'
-import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -18,6 +14,10 @@ import {
   checkValues,
   namesOf,
 } from '../../core/options.ts'
+import { type BreakerSettings, resolveBreaker } from '../../core/retry/breaker.ts'
+import type { CallPolicy } from '../../core/retry/call-policy.ts'
+import { type RatePolicy, type RateSettings, resolveRate } from '../../core/retry/rate.ts'
+import { type ResolvedRetry, resolveRetry } from '../../core/retry/retry.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Reads } from '../../engine/branch/consumers.ts'
 import type { BatchContext, ItemContext } from './context.ts'

@@ -2,8 +2,8 @@
 // Items that it yields again are marked as repeated. A source that can be read only once, or whose error cannot be
 // retried, fails at once.
 
-import { decideRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { decideRetry } from '../../core/retry/retry.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { ResolvedJob } from './options.ts'
 import type { Chunk, ReadContext, Reader } from './source.ts'

@@ -5,7 +5,7 @@
 // fingerprint is left: { "fingerprint": "24 hex digits" }.
 
 import { timelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { noTimeline, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history/history.ts'
 import { recover } from '../../engine/history/recover.ts'
@@ -31,7 +31,7 @@ export async function* exportProgress(rp: Engine, timeline: string): AsyncGenera
   const engine = hostOf(rp)
   const { kernel } = engine
   const head = await engine.head(timeline)
-  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+  if (!head) throw noTimeline(timeline)
   const lineage = await lineageOf(kernel, head)
   const floor = floorOf(lineage)
   if (floor.seq > 0) {
@@ -81,6 +81,11 @@ export interface ImportProgressReport {
 const keysPerEntry = 1000
 
 /** Marks the keys of these lines as finished in the job. Idempotent. */
+function isIterable(lines: unknown): boolean {
+  const given = lines as Partial<AsyncIterable<string> & Iterable<string>> | null | undefined
+  return typeof (given?.[Symbol.asyncIterator] ?? given?.[Symbol.iterator]) === 'function'
+}
+
 export async function importProgress(
   rp: Engine,
   job: string,
@@ -91,6 +96,8 @@ export async function importProgress(
   checkName('job', job)
   checkOptions(`progress of ${job}`, options, known)
   const { shards = 1, from = 'a progress file' } = options
+  if (!isIterable(lines))
+    throw new RepriseError('INVALID_ARGUMENT', 'importProgress() takes the lines of a progress file')
   const open: OpenTimeline<JobState>[] = []
   const fold = jobFold()
   try {

@@ -2,22 +2,22 @@
 // processes, takes over the shards of dead processes, and reports. A caller that waits for the result while other
 // processes work waits for all of them.
 
-import { allotment } from '../../core/calls/rate.ts'
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkList, checkOptions, namesOf } from '../../core/options.ts'
+import { allotment } from '../../core/retry/rate.ts'
 import type { Attribute, Head } from '../../core/store/ports.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
-import { Beginning } from '../../engine/base/beginning.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
+import { Beginning } from '../../engine/base/run-start.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { UnderWay } from '../../engine/base/worker.ts'
 import { fairShare } from '../../engine/feed/fair-share.ts'
-import type { Host } from '../../engine/host/host.ts'
+import type { Host, Leaving } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
-import { giveBack } from '../../engine/writing/ownership.ts'
+import { giveBack } from '../../engine/ownership/take-timeline.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { Alarm } from '../../lib/waiting.ts'
 import { Announcer } from './announcer.ts'
@@ -79,6 +79,8 @@ export class JobRun<T = unknown> {
   #claimed: Head[] = []
   #round = 0
   #resumedFrom: Coordinate | null = null
+  /** A person stopped the job, rather than the end of this process. */
+  #isHeld = false
   readonly #beginning = new Beginning()
   #status: JobProgress['status'] = 'starting'
   #fatal: unknown = null
@@ -203,6 +205,7 @@ export class JobRun<T = unknown> {
     keys: readonly string[] | undefined,
     call: (timeline: string, keys: readonly string[]) => Promise<void>,
   ): Promise<number> {
+    if (keys !== undefined) checkList('the keys of dead letters', keys)
     let count = 0
     for (const timeline of this.timelines) {
       if (!(await this.#engine.head(timeline))) continue
@@ -222,6 +225,7 @@ export class JobRun<T = unknown> {
     const offClose = this.#engine.onClose(async () => {
       await this.stop({ reason: 'the engine was closed' }).catch(() => undefined)
     })
+    const offHandOver = this.#engine.onHandOver((graceMs) => this.#leave(graceMs))
     try {
       this.#engine.worker.describe(`job ${this.name}`, this.#job.shards)
       // Registers before this process owns a shard, so that the owners of the shards can hand some over.
@@ -248,7 +252,21 @@ export class JobRun<T = unknown> {
       letEnd()
       offWatch()
       offClose()
+      offHandOver()
     }
+  }
+
+  /** Stops for the next process. A consumer at the end of the feed has nothing to hand over. */
+  async #leave(graceMs: number): Promise<Leaving[]> {
+    const isIdle = this.#job.cursorName !== null && this.#bench.inFlight === 0 && this.#bench.waiting === 0
+    const begun = [...this.#underWay()].filter(({ what }) => what.startsWith('item '))
+    const held = [...this.#shards.values()].map(({ open }) => open.id)
+    const report = await this.stop({ reason: 'the time of this process is over', timeout: graceMs })
+    if (report.status === 'completed') return []
+    const cut = report.cutOff > 0 ? begun : []
+    return held.map((timeline) => {
+      return { timeline, inFlight: cut.filter((each) => each.timeline === timeline).map(({ what }) => what), isIdle }
+    })
   }
 
   /** Items in flight, and a source that is being waited for. An open breaker pauses items on purpose. */
@@ -335,7 +353,10 @@ export class JobRun<T = unknown> {
   async #readMail(heads: readonly (Head | null)[]): Promise<void> {
     for (const [index, shard] of this.#shards) {
       if ((heads[index]?.mail ?? 0) === 0 || shard.lost) continue
-      await applyMail(this.#engine, shard.open, (reason) => void this.stop({ reason }).catch(() => undefined))
+      await applyMail(this.#engine, shard.open, (reason) => {
+        this.#isHeld = true
+        void this.stop({ reason }).catch(() => undefined)
+      })
     }
   }
 
@@ -448,7 +469,7 @@ export class JobRun<T = unknown> {
   }
 
   async #release(shard: Shard<Task<T>>, because: string, hasFailed = false): Promise<void> {
-    await leaveShard(this.#engine.kernel, shard, because, hasFailed)
+    await leaveShard(this.#engine.kernel, shard, because, { hasFailed, isHeld: this.#isHeld })
     this.#shards.delete(shard.index)
     await shard.open.close()
   }

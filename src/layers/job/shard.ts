@@ -1,11 +1,11 @@
 // One timeline of a job, owned by this process: its finished keys, its items in flight, the settled source position,
 // and the outcome of each item. It only calls back to report that another process took it over.
 
-import { growingPause } from '../../core/calls/pause.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
-import { formerItemKey, intentKey } from '../../core/history/identity.ts'
 import { liveIdOf } from '../../core/history/scope.ts'
+import { formerItemKey, intentKey } from '../../core/identity.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import type { Attribute, Sql } from '../../core/store/ports.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
@@ -13,7 +13,7 @@ import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { sleep } from '../../lib/waiting.ts'
 import { versionPrint } from './digest.ts'
 import { type Cursor, type DeadData, entry, toFailure } from './entries.ts'
-import type { FinishedSet } from './finished.ts'
+import type { FinishedSet } from './finished-keys.ts'
 import { Flight, type InFlight } from './flight.ts'
 import { type Marked, Marks } from './marks.ts'
 import { entryOfKey } from './sources/feed.ts'

@@ -13,7 +13,7 @@ export function stopOnSignals<T>(run: JobRun<T>, tell: (text: string) => void = 
   const listener = () => {
     count += 1
     if (count > 1) process.exit(interruptedCode)
-    tell('finishing the items in flight; once more to stop at once')
+    tell('finishing the items in flight; press Ctrl-C again to stop at once')
     void run.stop({ reason: 'interrupted' }).catch(() => undefined)
   }
   const off = () => {

@@ -257,7 +257,11 @@ class FunctionReader<T> implements Reader<T> {
     if (typeof page.total === 'number') this.total = page.total
     if (page.next === undefined || page.next === null) this.#isOver = true
     else if (page.items.length === 0 && page.next === this.#position) {
-      throw new RepriseError('INVALID_ARGUMENT', 'a paged source gave an empty page that leads to itself', {})
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        'a paged source returned an empty page with the cursor of that same page',
+        {},
+      )
     }
     this.#position = page.next
     return this.#isOver ? { items: page.items } : { items: page.items, after: { position: page.next } }

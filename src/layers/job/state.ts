@@ -10,7 +10,7 @@ import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { fingerprint, fromHexText, versionPrint } from './digest.ts'
 import type { Cursor, EntryData, EntryType, ItemFailure } from './entries.ts'
-import { FinishedSet } from './finished.ts'
+import { FinishedSet } from './finished-keys.ts'
 
 export interface WaitingItem {
   readonly attempts: number

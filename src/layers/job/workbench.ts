@@ -1,10 +1,10 @@
 // The workbench of one process: slots for items in flight, the rate limit, the circuit breaker, attempts with their
 // timeouts, retries and dead letters. A slot is held from the start of an attempt until its outcome is durable.
 
-import { Breaker } from '../../core/calls/breaker.ts'
-import { RateLimiter } from '../../core/calls/rate.ts'
-import { decideRetry, isFault } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { Breaker } from '../../core/retry/breaker.ts'
+import { RateLimiter } from '../../core/retry/rate.ts'
+import { decideRetry, isFault } from '../../core/retry/retry.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { Condition, sleep } from '../../lib/waiting.ts'

@@ -14,9 +14,9 @@ import type { CommandOptions } from './command-options.ts'
 import { execute } from './execute.ts'
 import { FileDigests } from './files.ts'
 import { byFolder } from './input-files.ts'
-import { isCovered, type OutsideRead, readsOutside, type Traced } from './outside.ts'
 import { anchoredAll } from './patterns.ts'
 import { guiltyOnes } from './search.ts'
+import { isCovered, type OutsideRead, readsOutside, type Traced } from './undeclared-reads.ts'
 import { matching } from './walk.ts'
 
 export interface CommandCheck {

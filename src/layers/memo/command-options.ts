@@ -3,8 +3,8 @@
 import { RepriseError } from '../../core/errors.ts'
 import { checkGivenOptions, namesOf } from '../../core/options.ts'
 import { byFolder } from './input-files.ts'
+import { checkRemembrance, type Remembrance } from './memo-entries.ts'
 import { anchoredAll } from './patterns.ts'
-import { checkRemembrance, type Remembrance } from './remembering.ts'
 
 export interface CommandOptions extends Remembrance {
   /** A shell command line, or a program with its arguments. */

@@ -19,6 +19,7 @@ import type { Explanation } from './explain.ts'
 import type { Frame } from './frame.ts'
 import { InputFiles } from './input-files.ts'
 import { isSteady, type Key, keyOf, toolPart } from './key.ts'
+import { Remembering } from './memo-entries.ts'
 import { memoModel } from './model.ts'
 import { isOutput, outputsNow, whyNotKept } from './output-rules.ts'
 import {
@@ -29,7 +30,6 @@ import {
   type SetAside,
   setOutputsAside,
 } from './outputs.ts'
-import { Remembering } from './remembering.ts'
 import { toolDigest } from './tools.ts'
 
 export interface CommandDefinition extends Entity<CommandHandle, undefined>, Described {
@@ -68,7 +68,8 @@ export interface CommandResult {
   readonly exitCode: number
   /** `remote`: found in another level of the cache. */
   readonly from: 'store' | 'remote' | 'computed'
-  readonly said: readonly OutputPiece[]
+  /** The pieces that the command printed, in order. */
+  readonly output: readonly OutputPiece[]
   readonly outputs: readonly string[]
   /** The outputs were already in place and identical. */
   readonly isInPlace: boolean
@@ -84,10 +85,10 @@ export interface CommandRunOptions {
   /** Runs the command even if a result is stored. */
   readonly refresh?: boolean
   /** Called for each piece of output, also when a hit prints it again. */
-  readonly onSaid?: (said: OutputPiece) => void
+  readonly onOutput?: (piece: OutputPiece) => void
 }
 
-const knownRun = namesOf<CommandRunOptions>()('signal refresh onSaid')
+const knownRun = namesOf<CommandRunOptions>()('signal refresh onOutput')
 
 /** A result whose outputs may still have to be restored. */
 interface Obtained {
@@ -100,6 +101,7 @@ interface Obtained {
 
 interface CommandValue {
   readonly exitCode: number
+  /** The output. The name is part of the stored format. */
   readonly said: readonly OutputPiece[]
   readonly files: readonly OutputFile[]
 }
@@ -187,7 +189,7 @@ export class CommandHandle {
         this.#remembering.unfit(key, 'the stored result is damaged')
       }
     }
-    throw new RepriseError('CHECKPOINT_DAMAGED', `command ${this.name}: its result cannot be put in place`)
+    throw new RepriseError('CHECKPOINT_DAMAGED', `command ${this.name}: its outputs cannot be restored`)
   }
 
   /** `joined`: waits for a computation under way unless there is an intact entry. `anew`: ignores stored entries. */
@@ -223,7 +225,7 @@ export class CommandHandle {
     options: CommandRunOptions,
   ): Promise<CommandResult> {
     const { outcome, ...provenance } = remembered.envelope
-    const { exitCode, said, files } = (outcome as { readonly value: CommandValue }).value
+    const { exitCode, said: output, files } = (outcome as { readonly value: CommandValue }).value
     // A failure has no outputs; the outputs of a result that could not be stored are still where the command wrote them.
     const isPut = from !== 'computed' && exitCode === 0 && remembered.record !== null
     const isInPlace = isPut
@@ -234,9 +236,9 @@ export class CommandHandle {
       : from === 'computed'
     this.#remembering.used(remembered)
     this.#remembering.recalled(from, options, why)
-    if (from !== 'computed') for (const each of said) options.onSaid?.(each)
+    if (from !== 'computed') for (const each of output) options.onOutput?.(each)
     const outputs = files.map(({ path }) => path).sort()
-    return { exitCode, from, said, outputs, isInPlace, notKept, unmatched: digests.unmatched, provenance }
+    return { exitCode, from, output, outputs, isInPlace, notKept, unmatched: digests.unmatched, provenance }
   }
 
   /** True: all outputs were already in place. */
@@ -306,7 +308,7 @@ export class CommandHandle {
     const onStarted = (group: number) => {
       noted = held.note(group).catch((error) => this.#remembering.problem(error))
     }
-    const { exitCode, said, isTooLong, lacking } = await this.#executeBeside(aside, { ...options, onStarted })
+    const { exitCode, output, isTooLong, lacking } = await this.#executeBeside(aside, { ...options, onStarted })
     await noted
     const captured = new CapturedOutputs(this.#directory, exitCode === 0 ? outputs : [], kernel.limits)
     const by = await kernel.worker.register()
@@ -316,7 +318,7 @@ export class CommandHandle {
       tookMs: Math.round(kernel.clock.elapsed() - started),
       by,
       for: null,
-      outcome: { kind: 'value', value: { exitCode, said, files: captured.files } satisfies CommandValue },
+      outcome: { kind: 'value', value: { exitCode, said: output, files: captured.files } satisfies CommandValue },
     })
     const notKept =
       exitCode !== 0
@@ -366,9 +368,11 @@ export class CommandHandle {
 /** The frame comes from another machine: every file must be a declared output, and the sizes must match the stream. */
 function isResultOf({ outputs = [] }: CommandOptions, { envelope: { outcome }, streamBytes }: Frame): boolean {
   if (outcome.kind !== 'value') return false
-  const { exitCode, said, files } = (outcome.value ?? {}) as Partial<CommandValue>
-  if (exitCode !== 0 || !Array.isArray(said) || !Array.isArray(files)) return false
-  const isSaid = said.every(({ to, bytes }) => (to === 'stdout' || to === 'stderr') && bytes instanceof Uint8Array)
+  const { exitCode, said: output, files } = (outcome.value ?? {}) as Partial<CommandValue>
+  if (exitCode !== 0 || !Array.isArray(output) || !Array.isArray(files)) return false
+  const isOutputValid = output.every(
+    ({ to, bytes }) => (to === 'stdout' || to === 'stderr') && bytes instanceof Uint8Array,
+  )
   const areFiles = files.every(
     ({ path, mode, link, bytes, digest }: OutputFile) =>
       typeof path === 'string' &&
@@ -380,5 +384,5 @@ function isResultOf({ outputs = [] }: CommandOptions, { envelope: { outcome }, s
       bytes >= 0 &&
       typeof digest === 'string',
   )
-  return isSaid && areFiles && files.reduce((sum, { bytes }) => sum + bytes, 0) === (streamBytes ?? 0)
+  return isOutputValid && areFiles && files.reduce((sum, { bytes }) => sum + bytes, 0) === (streamBytes ?? 0)
 }

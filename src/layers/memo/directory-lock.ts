@@ -2,9 +2,9 @@
 // other's files. A command whose process was killed continues to run; the next process waits until it has ended.
 
 import { hostname } from 'node:os'
-import { growingPause } from '../../core/calls/pause.ts'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import { throwIfAborted } from '../../engine/base/aborting.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'

@@ -10,11 +10,11 @@ export interface OutputPiece {
 }
 
 /** The result of a command with more output than this is not stored. */
-const saidBytesMax = 16 * 1024 * 1024
+const outputBytesMax = 16 * 1024 * 1024
 
 export interface ExecuteOptions {
   readonly signal?: AbortSignal
-  readonly onSaid?: (said: OutputPiece) => void
+  readonly onOutput?: (piece: OutputPiece) => void
   /** Default: the environment of this process. */
   readonly env?: NodeJS.ProcessEnv
   /** Called with the process group of the command, on systems that have process groups. */
@@ -23,7 +23,7 @@ export interface ExecuteOptions {
 
 export interface Executed {
   readonly exitCode: number
-  readonly said: readonly OutputPiece[]
+  readonly output: readonly OutputPiece[]
   /** The command printed more than can be stored. */
   readonly isTooLong: boolean
 }
@@ -32,7 +32,7 @@ export interface Executed {
 export async function execute(
   cmd: string | readonly string[],
   directory: string,
-  { signal, onSaid, env, onStarted }: ExecuteOptions,
+  { signal, onOutput, env, onStarted }: ExecuteOptions,
 ): Promise<Executed> {
   const options = {
     cwd: directory,
@@ -48,13 +48,13 @@ export async function execute(
   const abort = () => endGroup(child)
   signal?.addEventListener('abort', abort, { once: true })
   if (signal?.aborted) abort()
-  const said: OutputPiece[] = []
+  const output: OutputPiece[] = []
   let bytes = 0
   const listen = (to: OutputPiece['to']) => (piece: Buffer) => {
     const each = { to, bytes: new Uint8Array(piece) }
     bytes += piece.length
-    if (bytes <= saidBytesMax) said.push(each)
-    onSaid?.(each)
+    if (bytes <= outputBytesMax) output.push(each)
+    onOutput?.(each)
   }
   child.stdout.on('data', listen('stdout'))
   child.stderr.on('data', listen('stderr'))
@@ -66,7 +66,7 @@ export async function execute(
     child.on('close', (code, killed) => {
       signal?.removeEventListener('abort', abort)
       if (signal?.aborted) return fail(new RepriseError('ABORTED', 'the command was stopped', {}, signal.reason))
-      done({ exitCode: code ?? 128 + signalNumber(killed), said, isTooLong: bytes > saidBytesMax })
+      done({ exitCode: code ?? 128 + signalNumber(killed), output, isTooLong: bytes > outputBytesMax })
     })
   })
 }

@@ -50,14 +50,20 @@ export async function explain(
       stale: 'stored, but stale: it is returned, and computed again in the background',
       over: overWords(found.envelope),
     }
-    return { isHit: judged !== 'over', key: key.hex, why: words[judged], changes: [], comparedWith: told(found) }
+    return {
+      isHit: judged !== 'over',
+      key: key.hex,
+      why: words[judged],
+      changes: [],
+      comparedWith: comparisonOf(found),
+    }
   }
   const attributes = { args: key.args().slice(0, 16) }
   // Prefers an entry with the same arguments.
   const before = (await lastUsed(host, name, scopes, { attributes })) ?? (await lastUsed(host, name, scopes))
   if (!before) return { isHit: false, key: key.hex, why: nothingYet, changes: [], comparedWith: null }
   const changes = changesBetween(before.envelope.parts, await key.parts())
-  return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: told(before) }
+  return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: comparisonOf(before) }
 }
 
 /** Data for explaining an earlier miss, whose entry may exist by now. Keeps only digests in memory. */
@@ -101,7 +107,7 @@ export function overWords({ outcome }: Envelope): string {
   return outcome.kind === 'error' ? 'an error is there, which does not count any more' : 'too old'
 }
 
-export function told({ timeline, envelope, usedAt }: Seen): NonNullable<Explanation['comparedWith']> {
+export function comparisonOf({ timeline, envelope, usedAt }: Seen): NonNullable<Explanation['comparedWith']> {
   const { computedAt, tookMs, by, for: asker } = envelope
   return {
     timeline,
@@ -116,8 +122,8 @@ export function told({ timeline, envelope, usedAt }: Seen): NonNullable<Explanat
 const nouns = { env: 'variable', file: 'file', tool: 'tool' } as const
 
 function howWords(how: KeyChange['how']): string {
-  if (how === 'declared') return 'is declared now, and not there'
-  if (how === 'undeclared') return 'is not declared any more, and was not there'
+  if (how === 'declared') return 'is declared now, and missing'
+  if (how === 'undeclared') return 'is no longer declared, and was missing'
   return how === 'changed' ? how : `was ${how}`
 }
 

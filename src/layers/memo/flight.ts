@@ -2,9 +2,9 @@
 // computes. A waiting process takes over when the owner dies; an owner that was only suspended is refused when it publishes,
 // and does not store its result.
 
-import { growingPause } from '../../core/calls/pause.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import { throwIfAborted, unlessAborted } from '../../engine/base/aborting.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'

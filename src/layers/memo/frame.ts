@@ -60,7 +60,7 @@ export async function readFrame(
   const bytes = new FrameBytes(body)
   const opening = await bytes.exactly(magic.length + lengthBytes)
   const length = Buffer.from(opening).readUInt32BE(magic.length)
-  if (!magic.equals(opening.subarray(0, magic.length))) throw malformed('it is no entry of this format')
+  if (!magic.equals(opening.subarray(0, magic.length))) throw malformed('it is not an entry of this format')
   if (length > limits.valueBytes) throw malformed('its head is too long')
   const head = decoded(codec, await bytes.exactly(length))
   const { envelope, streamBytes } = checked(coding, head, name, key.hex, await key.parts())
@@ -86,13 +86,14 @@ function checked(
   key: string,
   parts: KeyParts,
 ): Omit<Frame, 'stream'> {
-  if (typeof head !== 'object' || head === null) throw malformed('its head is no record')
+  if (typeof head !== 'object' || head === null) throw malformed('its head is not a record')
   const { envelope, streamBytes } = head
-  if (head.name !== name || head.key !== key || !isEnvelope(envelope)) throw malformed('it is another entry')
+  if (head.name !== name || head.key !== key || !isEnvelope(envelope)) throw malformed('it is a different entry')
   // The key alone is not sufficient: the sender chose the location.
-  if (Buffer.compare(codec.encode(envelope.parts), codec.encode(parts)) !== 0) throw malformed('its parts are others')
+  if (Buffer.compare(codec.encode(envelope.parts), codec.encode(parts)) !== 0)
+    throw malformed('its parts differ from the request')
   if (streamBytes !== null && !(Number.isSafeInteger(streamBytes) && (streamBytes as number) >= 0)) {
-    throw malformed('its length is no number')
+    throw malformed('its length is not a number')
   }
   if (envelope.outcome.kind === 'bytes' && streamBytes === null) throw malformed('its stream is missing')
   return { envelope, streamBytes: streamBytes as number | null }
@@ -142,7 +143,7 @@ class FrameBytes {
     const digest = this.#hash.digest()
     const given: Uint8Array[] = []
     for await (const piece of this.#pass(digestBytes)) given.push(piece)
-    if (!digest.equals(Buffer.concat(given))) throw malformed('its digest is another')
+    if (!digest.equals(Buffer.concat(given))) throw malformed('its digest differs')
     if (this.#rest.length > 0 || !(await this.#pieces.next()).done) throw malformed('it continues after its end')
   }
 

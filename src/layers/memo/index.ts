@@ -26,4 +26,4 @@ export {
   type Recalled,
   type RecallOptions,
 } from './memo.ts'
-export type { Remembrance } from './remembering.ts'
+export type { Remembrance } from './memo-entries.ts'

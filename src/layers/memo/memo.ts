@@ -1,11 +1,11 @@
 // Caches results of functions, keyed by a digest of their inputs: name, version, arguments, declared files and environment. A
 // key is computed by one process at a time, and every entry records the worker, the time and the inputs.
 
-import { callOnce, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkGivenOptions, checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, checkList, checkOptions, namesOf } from '../../core/options.ts'
+import { callOnce, type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import { checkFunctions, refuseThenable } from '../../core/synchronous.ts'
 import { Caller } from '../../engine/base/caller.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
@@ -19,9 +19,9 @@ import type { Envelope, MemoOutcome, Provenance, Remembered } from './entry.ts'
 import type { Explanation } from './explain.ts'
 import { FileDigests, type Look } from './files.ts'
 import { argsPrint, isSteady, type Key, keyOf } from './key.ts'
+import { checkRemembrance, type Judged, Remembering, type Remembrance } from './memo-entries.ts'
 import { memoModel } from './model.ts'
-import { Recent } from './recent.ts'
-import { checkRemembrance, type Judged, Remembering, type Remembrance } from './remembering.ts'
+import { Recent } from './recent-results.ts'
 
 /** Byte streams are stored in chunks, and returned as a stream. */
 export type MemoResult<Result> = Result extends ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>
@@ -71,7 +71,7 @@ export interface MemoDefinition<Args extends readonly unknown[], Result>
 
 const defaultCacheBytes = 16 * 1024 * 1024
 const freshInMemoryMs = 1000
-const toldMax = 100
+const reportedMax = 100
 const noEnv = {}
 /**
  * @example
@@ -133,7 +133,7 @@ function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
   resolveRetry(options.retry, callOnce)
   if (options.stale !== undefined) toMs(options.stale, `memo ${name}: stale`)
   if (options.stale !== undefined && options.ttl === undefined)
-    refuse('stale needs a ttl: without one nothing grows old')
+    refuse('stale needs a ttl: without one, results do not become stale')
 }
 
 /** A result and its source. */
@@ -173,7 +173,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   readonly #files: FileDigests
   readonly #remembering: Remembering
   readonly #recent: Recent<Held>
-  readonly #told = new Set<string>()
+  readonly #reported = new Set<string>()
   readonly #caller: Caller
 
   /** @internal */
@@ -202,6 +202,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   async recall(args: Args, options: RecallOptions = {}): Promise<Recalled<MemoResult<Result>>> {
     this.#remembering.check()
     checkOptions(`memo ${this.name}`, options, knownCall)
+    checkList('the arguments of recall()', args)
     const key = await this.#key(args)
     if (!options.refresh) {
       const held = this.#held(key, options)
@@ -315,7 +316,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
 
   async #keyWithFiles(args: Args, patterns: readonly string[]): Promise<Key> {
     const look = await this.#files.look(patterns)
-    this.#tellUnmatched(this.#files.unmatched)
+    this.#reportUnmatched(this.#files.unmatched)
     return this.#keyOf(args, look)
   }
 
@@ -332,10 +333,10 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   }
 
   /** Reports each pattern once: a pattern that matches nothing is most likely a typo. */
-  #tellUnmatched(patterns: readonly string[]): void {
+  #reportUnmatched(patterns: readonly string[]): void {
     for (const pattern of patterns) {
-      if (this.#told.has(pattern) || this.#told.size >= toldMax) continue
-      this.#told.add(pattern)
+      if (this.#reported.has(pattern) || this.#reported.size >= reportedMax) continue
+      this.#reported.add(pattern)
       const what = `memo ${this.name}: no file matches the input ${pattern}`
       this.#remembering.problem(new RepriseError('INVALID_ARGUMENT', what, { pattern }))
     }

@@ -22,11 +22,11 @@ export const memoKind: Model = {
   scope: 'memo/',
   fold: memoFold,
   policy: 'fixed',
-  tells,
+  entryRow,
   actions: { rollback: instead, fork: instead },
 }
 
-function tells({ type, data, seq }: Entry): JournalRow | null {
+function entryRow({ type, data, seq }: Entry): JournalRow | null {
   const row = (title: string, note: string) => journalRow(`~${seq}`, 'step', 'is', { title, note })
   if (type === 'computed') {
     const { bytes, tookMs } = data as { readonly bytes: number; readonly tookMs: number }

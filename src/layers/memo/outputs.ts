@@ -250,7 +250,7 @@ async function stage(
         const pieces = bytes.take(length)
         await folder.writeFrom(name, hash ? hashed(pieces, hash) : pieces, { mode, bytes: length })
         if (hash && !digest.endsWith(`:${hash.digest('hex')}`)) {
-          throw new RepriseError('CHECKPOINT_DAMAGED', `${shown(path)}: its bytes are not those that were captured`, {
+          throw new RepriseError('CHECKPOINT_DAMAGED', `${shown(path)}: its bytes differ from the captured ones`, {
             path,
           })
         }

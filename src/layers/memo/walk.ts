@@ -132,7 +132,9 @@ function* walked(
 
 function readable(folder: string, name: string): string {
   if (!name.includes('\u{FFFD}')) return name
-  throw new RepriseError('INVALID_ARGUMENT', `a name below ${shown(folder || '.')} is no text: rename it`, { folder })
+  throw new RepriseError('INVALID_ARGUMENT', `a name below ${shown(folder || '.')} is not valid text: rename it`, {
+    folder,
+  })
 }
 
 export function linkedFolder(path: string): RepriseError {

@@ -1,8 +1,8 @@
 // reprise/migrate: numbered steps, each recorded and checksummed, resumed at the one that failed. See docs/guides/migrations.md.
 
-import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkGivenOptions, checkOptions } from '../../core/options.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
@@ -70,7 +70,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
   }
 }
 
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry/retry.ts'
 export { migrateKind } from './model.ts'
 export type { MigrateEvent, MigrateOptions, MigrateReport, MigrateRun, MigrateStatus } from './run.ts'
 export { splitSql } from './split.ts'

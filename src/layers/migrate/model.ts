@@ -5,7 +5,7 @@ import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import { type MigrateEntries, type MigrateState, migrateFold } from './state.ts'
 
-const instead = 'what a step did outside is not undone by forgetting it; add a step that undoes it'
+const instead = 'removing a step from history does not undo its effects; add a step that undoes them'
 
 export const migrateKind: Model = {
   kind: 'migrations',
@@ -21,7 +21,7 @@ export const migrateKind: Model = {
   },
   // Only the code knows whether steps are pending; it checks at each run.
   headOf: (state) => ({ status: (state as MigrateState).current ? 'failed' : 'stopped' }),
-  stands(state) {
+  statusLine(state) {
     const { applied, current } = state as MigrateState
     const steps = `${applied.length} ${applied.length === 1 ? 'step' : 'steps'} applied`
     if (!current) return { text: steps }
@@ -29,7 +29,7 @@ export const migrateKind: Model = {
     const text = `${steps}, ${error === null ? `${id} is under way` : `${id} failed: ${error}`}`
     return { text, ...(retryAt !== undefined && { at: retryAt }) }
   },
-  tells({ type, data }): JournalRow | null {
+  entryRow({ type, data }): JournalRow | null {
     const { id, error, n, at } = data as MigrateEntries['retry']
     if (type === 'began') return journalRow(id, 'step', 'begins')
     if (type === 'saved') return journalRow(id, 'step', 'beats')

@@ -1,15 +1,15 @@
 // One run of migrations: applies the pending steps one by one, records each, and stops at the first failure. The next run
 // resumes with that step.
 
-import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import type { Attribute, Sql } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
-import { Beginning } from '../../engine/base/beginning.ts'
+import { Beginning } from '../../engine/base/run-start.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -114,6 +114,7 @@ export class MigrateRun {
 
   /** Resolves when no other process migrates and this run begins; rejects if it failed before. */
   async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
+    checkOptions('started', options, knownResult)
     await this.#beginning.wait(this.#result, options.signal, this.timeline)
     return this
   }
@@ -345,7 +346,7 @@ function planMigration(name: string, steps: readonly CheckedStep[], state: Migra
   const byId = new Map(steps.map((step) => [step.id, step]))
   for (const { id, checksum } of state.applied) {
     const step = byId.get(id)
-    if (!step) throw drift(`step ${id} was applied and is not there any more`, id)
+    if (!step) throw drift(`step ${id} was applied and no longer exists`, id)
     if (checksum !== '' && step.checksum !== '' && checksum !== step.checksum) {
       throw drift(`step ${id} was applied with another content`, id)
     }

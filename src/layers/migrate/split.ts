@@ -1,8 +1,11 @@
 // Splits SQL text into statements: semicolons inside quotes, comments, dollar quotes, parentheses and the bodies of triggers
 // and functions do not count. It parses no more SQL than that.
 
+import { checkText } from '../../core/options.ts'
+
 /** @example splitSql("CREATE TABLE a (t TEXT); INSERT INTO a VALUES (';')") // two statements */
 export function splitSql(text: string): string[] {
+  if ((text as unknown) !== '') checkText('the text of splitSql()', text)
   const statements: string[] = []
   let start = 0
   let at = 0

@@ -4,11 +4,12 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkList, checkObject, checkOptions, checkText } from '../../core/options.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import type { Sql } from '../../core/store/ports.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
+import { unreadable } from '../../engine/storage/object-file.ts'
 
 export interface StepContext {
   /** The same for every attempt at this step. */
@@ -54,7 +55,10 @@ const idForm = /^\d+[\w.-]*$/
 
 export function checkSteps(name: string, steps: readonly Step[]): readonly CheckedStep[] {
   let before = ''
+  checkList(`migrations ${name}: steps`, steps)
   return steps.map((step) => {
+    checkObject(`migrations ${name}: a step`, step)
+    checkText(`migrations ${name}: the id of a step`, step.id)
     checkOptions(`migrations ${name}: step ${step.id}`, step, known)
     resolveRetry(step.retry)
     if (!idForm.test(step.id)) throw refuse(`step ${step.id} must begin with a number, as '001-create-users' does`)
@@ -74,8 +78,17 @@ export function checkSteps(name: string, steps: readonly Step[]): readonly Check
 }
 
 /** 001-name.sql and 002-name.js (or .mjs, .ts if Node supports it), ordered by number. The checksum is that of the file. */
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    throw unreadable(error, folder)
+  }
+}
+
 export function stepsFrom(folder: string): Step[] {
-  const files = readdirSync(folder)
+  checkText('the folder of stepsFrom()', folder)
+  const files = namesIn(folder)
     .filter((file) => /^\d+.*\.(sql|[cm]?[jt]s)$/.test(file) && !/\.d\.[cm]?ts$/.test(file))
     .sort((a, b) => numberOf(a) - numberOf(b))
   return files.map((file): Step => {

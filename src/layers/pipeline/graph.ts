@@ -2,6 +2,7 @@
 // once per run and checked; the flow then turns it into a chain of functions.
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkObject } from '../../core/options.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { checkName, type Engine } from '../../engine/model/definition.ts'
 import type { MakeOperator, OperatorResource } from './operator.ts'
@@ -119,6 +120,7 @@ export function draw(
   sides: readonly Outlet[] = [],
   how: Partial<Pick<OperatorNode, 'isExchange' | 'isSingle' | 'open'>> = {},
 ): Outlet {
+  for (const each of others) checkObject(`${name}: the other stream`, each)
   const { graph } = stream
   const outlet: Outlet = []
   const { isExchange = false, isSingle = false, open = null } = how

@@ -10,9 +10,9 @@ import { type JournalRow, journalRow } from '../../engine/model/journal-row.ts'
 import type { Actions, Model, Refusals, Target, Verb } from '../../engine/model/model.ts'
 import { withoutFailure } from '../../engine/storage/failure-notes.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { flowOf } from './run/flow-view.ts'
 import { readPipelineLetters } from './run/inspect.ts'
 import { lettersStay } from './run/letters.ts'
-import { flowOf } from './run/live.ts'
 import { discardKind, redriveKind, type StopWish, stopKind } from './run/mail.ts'
 import { readWhole } from './run/restore.ts'
 import { type PipelineState, pipelineFold, sharedAttribute, statusOfStage, usualCheckpoint } from './run/state.ts'
@@ -47,7 +47,7 @@ const actions: Actions = {
     checkNotDone(head)
     await ask(target, redriveKind, { ids: redriven.map(Number) })
     const when = head.owner && head.isOwnerAlive ? '' : ' when it is run again'
-    return { said: `${redriven.length} will be tried again${when}`, facts: { redriven, missing } }
+    return { text: `${redriven.length} will be tried again${when}`, facts: { redriven, missing } }
   },
 }
 
@@ -81,10 +81,10 @@ async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
   const { timeline, owner, isOwnerAlive } = target.head
   await refuse(target, 'stop')
   if (!owner || !isOwnerAlive) {
-    return { said: `no process runs ${timeline}: there is nothing to stop`, facts: { asked: [] } }
+    return { text: `no process runs ${timeline}: there is nothing to stop`, facts: { asked: [] } }
   }
   await ask(target, stopKind, { how, epoch: target.head.epoch } satisfies StopWish)
-  return { said: `requested ${timeline} ${what}; run it again at any time`, facts: { asked: [timeline] } }
+  return { text: `requested ${timeline} ${what}; run it again at any time`, facts: { asked: [timeline] } }
 }
 
 /**
@@ -97,8 +97,8 @@ async function cancel(target: Target) {
   await refuse(target, 'cancel')
   const taken = await StateTimeline.take(hostOf(target.engine).kernel, timeline)
   await taken.release({ status: 'cancelled', attributes: withoutFailure })
-  const said = `no process was running ${timeline}: it is cancelled; run it again at any time`
-  return { said, facts: { asked: [] } }
+  const text = `no process was running ${timeline}: it is cancelled; run it again at any time`
+  return { text, facts: { asked: [] } }
 }
 
 /** The model of all pipelines, which needs no code of a definition. */
@@ -117,12 +117,12 @@ export const pipelineKind: Model = {
     return { status: statusOfStage[stage], attributes: { records, dead: letters } }
   },
   readCheckpoint: readWhole,
-  stands,
+  statusLine,
   refuses,
   refuse,
   beginsUnwritten: true,
   redoes: 'input is read again',
-  tells,
+  entryRow,
   flows: ({ engine, head }) => flowOf(hostOf(engine), head),
   actions,
   letters: {
@@ -159,7 +159,7 @@ function refuses(state: unknown, head: Head): Refusals {
 }
 
 /** Describes an entry for people. History has one entry per checkpoint. */
-function tells({ type, data, seq }: Entry): JournalRow | null {
+function entryRow({ type, data, seq }: Entry): JournalRow | null {
   if (type !== 'checkpoint') return null
   const { checkpoint, kind, stage, records } = data as {
     readonly checkpoint: number
@@ -193,7 +193,7 @@ function summarize(state: unknown, { status }: Head) {
   }
 }
 
-function stands(state: unknown) {
+function statusLine(state: unknown) {
   const { checkpoint, records, recent, letters } = state as PipelineState
   const last = recent.at(-1)
   const parts = [`checkpoint ${checkpoint}`]

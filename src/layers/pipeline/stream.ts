@@ -1,10 +1,10 @@
 // The drawing API of a definition: streams of records, typed from source to sink.
 
-import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { PipelineKey } from '../../core/key-groups.ts'
-import { checkCount, checkOptions } from '../../core/options.ts'
+import { checkCount, checkGivenOptions, checkOptions } from '../../core/options.ts'
+import { type CallPolicy, checkCallPolicy } from '../../core/retry/call-policy.ts'
 import { checkFunction, checkFunctions, type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
 import { draw, type Graph, type Outlet } from './graph.ts'
@@ -158,13 +158,13 @@ export class Stream<T> {
    */
   broadcast<B, A, V, R>(
     name: string,
-    told: Stream<B>,
+    other: Stream<B>,
     aggregation: Aggregation<B, A, V>,
-    join: (value: T, told: V | undefined) => Synchronous<R>,
+    join: (value: T, known: V | undefined) => Synchronous<R>,
   ): Stream<R> {
     const make = broadcast(aggregateAtOnce(aggregation, name), atOnce(join, name))
     const kind = kindOf('broadcast', aggregation)
-    const outlet = draw(this, [told], this.graph.name('operator', name), kind, make, [], { isSingle: true })
+    const outlet = draw(this, [other], this.graph.name('operator', name), kind, make, [], { isSingle: true })
     return new Stream<R>(this.graph, outlet, this.hasTime)
   }
 
@@ -195,8 +195,8 @@ export class Stream<T> {
    * key: at least once. Without `ordered`, results are emitted as they arrive.
    */
   call<R>(name: string, call: (value: T, context: CallContext) => Promise<R>, options: CallOptions = {}): Stream<R> {
-    const { concurrency = 16, ordered: _, ...policy } = options
     checkOptions(`call ${name}`, options, new Set(['concurrency', 'ordered', 'retry', 'timeout', 'rate', 'breaker']))
+    const { concurrency = 16, ordered: _, ...policy } = options
     checkCallPolicy(policy as CallPolicy)
     checkCount(`call ${name}: concurrency`, concurrency)
     const outlet = draw(this, [], this.graph.name('operator', name), 'calls', called(call, options), [], {
@@ -272,7 +272,11 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     options: ProcessOptions<T, R, S, O>,
   ): ProcessedStream<R, O> {
-    checkOptions(`process ${name}`, options, new Set(['emits', 'state', 'sides', 'onRecord', 'onTimer', 'onClock']))
+    checkGivenOptions(
+      `process ${name}`,
+      options,
+      new Set(['emits', 'state', 'sides', 'onRecord', 'onTimer', 'onClock']),
+    )
     const sides = Object.keys(options.sides ?? {}).map((side) => [side, [] as Outlet] as const)
     const outlet = draw(
       this,
@@ -287,7 +291,7 @@ export class KeyedStream<T> extends Stream<T> {
 
   /** Passes the first record of a key, and no other within this time. */
   dedupe(name: string, options: { readonly within: Duration }): KeyedStream<T> {
-    checkOptions(`dedupe ${name}`, options, new Set(['within']))
+    checkGivenOptions(`dedupe ${name}`, options, new Set(['within']))
     return stateOf(this, name, 'dedupe', deduped(toMs(options.within, 'within'), this.hasTime))
   }
 

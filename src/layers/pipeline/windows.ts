@@ -2,6 +2,7 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { checkWindows, type FixedWindows, type SessionWindows } from './rules/windows.ts'
 
 export type Windows = FixedWindows | SessionWindows
@@ -16,6 +17,8 @@ export interface WindowPlacement {
   readonly offset?: Duration
 }
 
+const placement = namesOf<WindowPlacement>()('offset')
+
 /** Consecutive windows of one length. @example tumbling('1m') */
 export function tumbling(length: Duration, options: WindowPlacement = {}): FixedWindows {
   return sliding(length, length, options)
@@ -23,6 +26,7 @@ export function tumbling(length: Duration, options: WindowPlacement = {}): Fixed
 
 /** Windows of one length, one starting every `step`. @example sliding('1h', '5m') */
 export function sliding(length: Duration, step: Duration, options: WindowPlacement = {}): FixedWindows {
+  checkOptions('the options of windows', options, placement)
   const windows: FixedWindows = {
     kind: 'fixed',
     lengthMs: toMs(length, 'length'),

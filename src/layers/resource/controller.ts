@@ -2,11 +2,11 @@
 // to it or to an object it owns, after a requeue, and at every resync (`every`). It always receives the current object, never
 // the change. One process at a time does the work: the owner of controller/<name>. Reports of an earlier owner are refused.
 
-import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
+import { type RatePolicy, resolveRate } from '../../core/retry/rate.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'

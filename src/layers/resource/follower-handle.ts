@@ -18,6 +18,7 @@ export interface SettledOptions {
 }
 
 const knownSettled = namesOf<SettledOptions>()('signal timeout')
+const knownLed = namesOf<{ readonly signal?: AbortSignal }>()('signal')
 const lookMs = 5
 
 export abstract class FollowerHandle {
@@ -50,6 +51,7 @@ export abstract class FollowerHandle {
 
   /** Resolves once this process does the work. */
   async led(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    checkOptions('led', options, knownLed)
     if (this.#leading) await whileAwaited(this.#leading.led(options.signal))
   }
 
@@ -105,7 +107,7 @@ export abstract class FollowerHandle {
       if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
       if (signal?.aborted) throw new RepriseError('ABORTED', `${this.timeline}: aborted`, {}, signal.reason)
       if (clock.elapsed() >= until) {
-        throw new RepriseError('TIMEOUT', `${this.timeline} was not through in time`, { timeline: this.timeline })
+        throw new RepriseError('TIMEOUT', `${this.timeline} did not finish in time`, { timeline: this.timeline })
       }
       await sleep(clock, lookMs)
     }

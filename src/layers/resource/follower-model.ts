@@ -20,12 +20,12 @@ function kindOf(kind: 'informer' | 'controller'): Model {
     scope: `${kind}/`,
     fold: followerFold as Fold<unknown>,
     policy: 'fixed',
-    tells,
+    entryRow,
     summarize: (state) => {
       const { handled, letters } = state as FollowerState
       return { ...(kind === 'informer' && { handled: handled.size }), deadLetters: letters.size }
     },
-    stands: (state) => {
+    statusLine: (state) => {
       const { letters } = state as FollowerState
       return { text: letters.size === 0 ? 'nothing was given up' : `${letters.size} dead letters` }
     },
@@ -44,7 +44,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
         }
         const { found: redriven, missing } = chosen(await readLetters({ engine, head }), keys, head.timeline)
         await askFor(engine, head.timeline, 'redrive', keys ?? null, key)
-        return { said: `${redriven.length} will be tried again`, facts: { redriven, missing } }
+        return { text: `${redriven.length} will be tried again`, facts: { redriven, missing } }
       },
     },
     transfer: { stays: 'it follows objects of its own store: move the resource, and start it there' },
@@ -58,7 +58,7 @@ export function followerModel(kind: Model, name: string): Model {
   return { ...kind, name, scope: `${kind.scope}${name}` }
 }
 
-function tells({ type, seq, data }: Entry): JournalRow | null {
+function entryRow({ type, seq, data }: Entry): JournalRow | null {
   const row = (title: string, note = '') => journalRow(`~${seq}`, 'step', 'is', { title, note })
   switch (type) {
     case 'handled': {

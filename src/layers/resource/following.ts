@@ -2,8 +2,8 @@
 // object again if the watch fell too far behind. The callback receives only names; its owner reads the current object, so no
 // change is lost in between.
 
-import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { sleep } from '../../lib/waiting.ts'
 import type { ResourceHandle } from './handle.ts'
@@ -27,10 +27,10 @@ export class Following {
   /** Null during the initial list. */
   #watch: Watch | null = null
 
-  constructor(kernel: Kernel, handle: ResourceHandle, told: FollowListener) {
+  constructor(kernel: Kernel, handle: ResourceHandle, listener: FollowListener) {
     this.#kernel = kernel
     this.#handle = handle
-    this.#loop = this.#run(told)
+    this.#loop = this.#run(listener)
   }
 
   /** Every change up to this revision has been passed on; -1: the initial list or an event is still in progress. */
@@ -43,7 +43,7 @@ export class Following {
     await this.#loop
   }
 
-  async #run(told: FollowListener): Promise<void> {
+  async #run(listener: FollowListener): Promise<void> {
     const { signal } = this.#stopping
     for (let failures = 0; !signal.aborted; ) {
       try {
@@ -51,10 +51,10 @@ export class Following {
         let isInitial = true
         for await (const event of watch) {
           failures = 0
-          if (event.type !== 'bookmark') told.event(event, isInitial)
+          if (event.type !== 'bookmark') listener.event(event, isInitial)
           else if (event.isInitialEnd) {
             isInitial = false
-            told.listed()
+            listener.listed()
             this.#watch = watch
           }
         }
@@ -69,7 +69,7 @@ export class Following {
           this.#kernel.events.emit('report', { kind: 'resync', timeline, what })
         }
         if (!isReprise(error, 'REVISION_GONE')) {
-          told.failed(error)
+          listener.failed(error)
           this.#kernel.events.emit('problem', { where: this.#handle.timeline, error })
         }
         await sleep(this.#kernel.clock, growingPause(failures, 5, longestPauseMs), { signal, isAwaited: false })

@@ -2,9 +2,9 @@
 // object of the same name is not an owner. Several processes may run a collector at once: each deletion carries the uid it is
 // meant for.
 
-import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkList, checkOptions, namesOf } from '../../core/options.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 import type { ResourceHandle } from './handle.ts'
@@ -45,6 +45,7 @@ export function garbageCollector(
 ): GarbageCollector {
   checkOptions('garbageCollector', options, known)
   checkFunctions('garbageCollector', options, [], ['onProblem'])
+  checkList('the kinds of garbageCollector()', kinds)
   const handles = new Map(kinds.map((handle) => [handle.kind, handle as ResourceHandle]))
   if (handles.size === 0) throw new RepriseError('INVALID_ARGUMENT', 'garbageCollector: kinds to follow are required')
   const closing = new AbortController()

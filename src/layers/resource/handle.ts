@@ -3,7 +3,7 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, checkObject, checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { checkWith, type StandardSchema } from '../../engine/model/schema.ts'
@@ -20,7 +20,6 @@ import {
   type Reporting,
   type Updating,
 } from './requests.ts'
-import { otherHistory } from './revisions.ts'
 import { applyFields, type FieldOwners } from './rules/field-owners.ts'
 import { copyJson, equalJson } from './rules/json.ts'
 import type { GivenStatus } from './rules/kubernetes.ts'
@@ -104,13 +103,14 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   /** EXISTS if an object of this name already exists. */
   async create(object: NewObject<Spec>): Promise<ResourceObject<Spec, Status>> {
     this.#check()
-    checkOptions('create', object, knownNew)
+    checkGivenOptions('create', object, knownNew)
     return await this.#create(object)
   }
 
   /** Replaces the given fields if the object is still at this revision; CONFLICT otherwise. Other fields keep their values. */
   async update(change: Updating<Spec>): Promise<ResourceObject<Spec, Status>> {
     this.#check()
+    checkObject('the change of update()', change)
     const { name, revision, uid, ...rest } = pick(change)
     if (revision !== 'any' && !Number.isSafeInteger(revision)) {
       const what = `update of ${this.kind} ${String(name)} needs the revision that was read, or 'any'`
@@ -135,6 +135,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
       const object = await this.get(name)
       if (!object) throw new RepriseError('NOT_FOUND', `there is no ${this.kind} ${name}`, { kind: this.kind, name })
       const change = await by(object)
+      checkObject(`the result of change() of ${name}`, change)
       const { revision } = object
       if (at.revision !== undefined && at.revision !== revision) {
         return await this.#update(name, change, at)
@@ -171,7 +172,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
    * /
    */
   async apply(applying: Applying<Spec>): Promise<ResourceObject<Spec, Status>> {
-    checkOptions('apply', applying, knownApply)
+    checkGivenOptions('apply', applying, knownApply)
     const { name, by, force = false, ...wanted } = applying
     for (;;) {
       const object = await this.get(checkObjectName(name))
@@ -199,7 +200,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   /** @internal Reports as the owner of a controller: FENCED once the controller has a newer owner. */
   async reportAs(fence: Fence | undefined, status: Reporting<Status>): Promise<ResourceObject<Spec, Status>> {
     this.#check()
-    checkOptions('report', status, knownStatus)
+    checkGivenOptions('report', status, knownStatus)
     const { name, revision, uid } = status
     const value =
       status.status === undefined ? undefined : await this.#checked('status', this.#schemas.status, status.status)
@@ -209,9 +210,9 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
       decide: (before, now) =>
         reported(
           this.kind,
-          before,
+          this.#shown(before),
           { ...status, ...(value !== undefined && { status: value }) },
-          this.#inside({ name, revision, uid }),
+          { name, revision, uid },
           now,
         ),
     })
@@ -222,14 +223,14 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   async replaceStatus(change: GivenStatus & Precondition & { readonly name: string }) {
     this.#check()
     const { name, revision, uid, conditions } = change
-    const at = this.#inside({ name, revision, uid })
+    const at = { name, revision, uid }
     const value =
       change.status === undefined ? undefined : await this.#checked('status', this.#schemas.status, change.status)
     const made = await this.#resource.change({
       name: checkObjectName(name),
       decide: (before, now) => {
         const observedGeneration = change.observedGeneration ?? before?.observedGeneration ?? 1
-        const checked = reported(this.kind, before, { observedGeneration, conditions }, at, now)
+        const checked = reported(this.kind, this.#shown(before), { observedGeneration, conditions }, at, now)
         const { status: _, ...rest } = checked ?? draftOf(before!)
         const after = { ...rest, ...(value !== undefined && { status: copyJson(value, 'status') }), conditions }
         return equalJson(after, draftOf(before!)) ? null : after
@@ -248,7 +249,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     const change = await this.#resource.change({
       name: checkObjectName(name),
       decide: (before, now) => {
-        const after = deleted(this.kind, before, this.#inside({ name, ...at }), now)
+        const after = deleted(this.kind, this.#shown(before), { name, ...at }, now)
         return this.#resource.engine.planted.has('finalizers-ignored') ? 'gone' : after
       },
     })
@@ -324,7 +325,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     const made = await this.#resource.change({
       name: checkObjectName(name),
       decide: (before) =>
-        updated(kind, before, isDesired ? { ...change, spec } : change, this.#inside({ name, ...at }), applied),
+        updated(kind, this.#shown(before), isDesired ? { ...change, spec } : change, { name, ...at }, applied),
     })
     return made ? this.#given(made) : this.#unchanged(name)
   }
@@ -345,10 +346,9 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     })
   }
 
-  /** Converts the revision of a precondition to an internal one; a revision of another history matches none. */
-  #inside<At extends Precondition>(at: At): At {
-    if (at.revision === undefined) return at
-    return { ...at, revision: this.#resource.revisions.inside(at.revision) ?? otherHistory }
+  /** The object with its external revision, with which the revision of a precondition is compared. */
+  #shown(object: ResourceObject | undefined): ResourceObject | undefined {
+    return this.#resource.revisions.shown(object)
   }
 
   #given({ object }: Change): ResourceObject<Spec, Status> {

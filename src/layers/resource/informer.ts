@@ -3,14 +3,14 @@
 // that throws is retried under its policy; then its object becomes a dead letter. No event is lost: an object counts as
 // handled only once that is durable.
 
-import { growingPause } from '../../core/calls/pause.ts'
-import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
-import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { isReprise } from '../../core/errors.ts'
 import { checkCount, checkGivenOptions, namesOf } from '../../core/options.ts'
+import { growingPause } from '../../core/retry/pause.ts'
+import { type RatePolicy, resolveRate } from '../../core/retry/rate.ts'
+import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
-import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
+import { checkDefinition, checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
 import type { NewEntry, OpenTimeline, WriteOptions } from '../../engine/writing/timeline.ts'
 import { sleep } from '../../lib/waiting.ts'
@@ -68,6 +68,7 @@ export function informer<Spec = unknown, Status = unknown>(
   checkName('informer', name)
   checkGivenOptions(`informer ${name}`, options, known)
   checkFunctions(`informer ${name}`, options, [], ['handle'])
+  checkDefinition(options.of, opens, `informer ${name}: of`)
   const retry = resolveRetry(options.retry)
   const { concurrency = 1, rate } = options
   checkCount(`informer ${name}: concurrency`, concurrency)

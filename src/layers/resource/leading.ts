@@ -2,9 +2,9 @@
 // take over when the owner ends or dies. A process that loses ownership stops and waits like the others; its remaining writes
 // are refused.
 
-import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenOptions } from '../../engine/model/definition.ts'

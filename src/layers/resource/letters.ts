@@ -3,6 +3,7 @@
 
 import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkList } from '../../core/options.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { applyHere, readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'
@@ -19,6 +20,7 @@ export async function readLetters({ engine, head }: Target): Promise<FollowerLet
 
 /** The dead letters with these keys. Default: all of them. NOT_FOUND if none of the keys is a dead letter. */
 export function chosen(letters: readonly FollowerLetter[], keys: readonly string[] | undefined, timeline: string) {
+  if (keys !== undefined) checkList('the names of dead letters', keys)
   const held = letters.map(({ key }) => key)
   const missing = (keys ?? []).filter((key) => !held.includes(key))
   const found = keys ? keys.filter((key) => held.includes(key)) : held

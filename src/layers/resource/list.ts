@@ -54,7 +54,7 @@ export class Lists {
     if (token) await this.#resource.engine.identity.current()
     const era = revisions.number
     if (token && token.era !== era) {
-      const why = 'the previous page is older than a restore of the store, or than the kind'
+      const why = 'the store was restored, or the kind created again, since the previous page'
       throw revisionGone(this.#resource.timeline, token.revision, why, true)
     }
     const isLater = token?.revision === laterRevision

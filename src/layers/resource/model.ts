@@ -39,9 +39,9 @@ export const resourceKind: Model = {
   scope: resourcePrefix,
   fold: resourceFold() as Fold<unknown>,
   policy: 'declared',
-  tells,
+  entryRow,
   summarize: (state) => summaryOf(state as ResourceState),
-  stands: (state) => ({ text: standing(state as ResourceState) }),
+  statusLine: (state) => ({ text: statusText(state as ResourceState) }),
   actions: { rollback: forward, fork: alone },
 }
 
@@ -58,7 +58,7 @@ function summaryOf({ objects }: ResourceState): { objects: number; deleting: num
   return { objects: objects.size, deleting, outdated }
 }
 
-function standing(state: ResourceState): string {
+function statusText(state: ResourceState): string {
   const { objects, deleting, outdated } = summaryOf(state)
   const parts = [
     `${objects.toLocaleString('en')} ${objects === 1 ? 'object' : 'objects'}`,
@@ -68,7 +68,7 @@ function standing(state: ResourceState): string {
   return parts.join(', ')
 }
 
-function tells(entry: Entry): JournalRow | null {
+function entryRow(entry: Entry): JournalRow | null {
   const row = (title: string, note: string) => journalRow(`~${entry.seq}`, 'step', 'is', { title, note })
   if (entry.type === 'fence') {
     const { by, epoch } = entry.data as { readonly by: string; readonly epoch: number }

@@ -8,9 +8,9 @@ import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Point } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Entry } from '../../engine/model/entry.ts'
+import { isLost } from '../../engine/ownership/contest.ts'
 import { newId } from '../../engine/storage/kernel.ts'
-import { refuseNotHere } from '../../engine/storage/moved.ts'
-import { isLost } from '../../engine/writing/contest.ts'
+import { refuseNotHere } from '../../engine/storage/moved-mark.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
 import { TurnWriter } from '../../engine/writing/turn-writer.ts'
@@ -71,7 +71,7 @@ export class OpenResource implements SharedResource {
     this.#waitMs = waitMs
     this.#window = this.#newWindow()
     this.#seen = this.#point()
-    turns.watch((entries) => this.#told(entries))
+    turns.watch((entries) => this.#onEntries(entries))
   }
 
   get kind(): string {
@@ -332,7 +332,7 @@ export class OpenResource implements SharedResource {
     }
   }
 
-  #told(entries: readonly Entry[]): void {
+  #onEntries(entries: readonly Entry[]): void {
     if (entries.length === 0) {
       // The state was read anew: history may only have been trimmed beyond this process's position, or may be a different
       // one.

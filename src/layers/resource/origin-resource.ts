@@ -3,9 +3,9 @@
 // reports the differences as changes in order of revisions, so watchers of the cache see no gap and no duplicate.
 
 import { assert } from '../../core/assert.ts'
-import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { SharedRead, sleep } from '../../lib/waiting.ts'
 import { type ChangePage, type ReadPoint, revisionGone } from './history.ts'
@@ -94,7 +94,7 @@ export class OriginResource implements SharedResource {
       // No write is necessary: the object already has the requested value.
       if (after === null) return { type: 'modified', revision: before!.revision, object: before!, before }
       if (after !== 'gone' && Object.keys(after.fieldOwners ?? {}).length > 0) {
-        const what = `who owns which field is not kept for objects in ${this.#origin.where}: use update or patch`
+        const what = `field owners are not stored for objects in ${this.#origin.where}: use update or patch`
         throw new RepriseError('INVALID_ARGUMENT', what, { name })
       }
       try {
@@ -164,7 +164,7 @@ export class OriginResource implements SharedResource {
     if (options.revision !== undefined) {
       throw new RepriseError(
         'INVALID_ARGUMENT',
-        `${this.#origin.where} is listed as of now: leave out the revision`,
+        `${this.#origin.where} lists only current objects: omit the revision`,
         {},
       )
     }

@@ -1,8 +1,8 @@
 // The context a reconcile receives, and the options of the kinds a controller watches.
 
-import type { RateSettings } from '../../core/calls/rate.ts'
-import type { ResolvedRetry } from '../../core/calls/retry.ts'
 import type { Duration } from '../../core/duration.ts'
+import type { RateSettings } from '../../core/retry/rate.ts'
+import type { ResolvedRetry } from '../../core/retry/retry.ts'
 import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { ResourceDefinition } from './resource.ts'

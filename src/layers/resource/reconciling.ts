@@ -3,9 +3,11 @@
 import { toHex } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkObject, checkText } from '../../core/options.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { EffectCall, EffectOptions, KeyedBy } from '../../engine/history/effects.ts'
 import type { Host } from '../../engine/host/host.ts'
+import { checkDefinition, opens } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { letterOf } from './follower-handle.ts'
 import type { FollowerState } from './follower-state.ts'
@@ -152,6 +154,8 @@ export class Reconciling implements Session {
         return await primary.reportAs(fence, change)
       },
       effect: <T>(what: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}) => {
+        checkText('the name of an effect', what)
+        checkObject('the options of an effect', options)
         const { id, by } = this.#identify(name, object, options.id ?? what)
         return open.effects.run(what, call, { signal, ...options, id }, by)
       },
@@ -159,6 +163,7 @@ export class Reconciling implements Session {
         await open.write([{ type: 'event', data: { name, type, reason, message } }])
       },
       of: <S, T>(definition: ResourceDefinition<S, T>) => {
+        checkDefinition(definition, opens, 'ctx.of()')
         const at = watched.findIndex(({ of }) => of.name === definition.name)
         if (at >= 0) return handles[at] as unknown as ResourceHandle<S, T>
         const what = `the controller does not watch ${definition.name}: name it in watch`
@@ -173,7 +178,7 @@ export class Reconciling implements Session {
    * generation alone keep their ids.
    */
   #identify(name: string, object: ResourceObject | undefined, own: string): { id: string; by?: KeyedBy } {
-    const { hash, codec } = this.#engine
+    const { hash, codec, planted } = this.#engine
     const uid = object?.uid ?? this.#known.get(name)?.uid ?? this.#options.open.state.letters.get(name)?.uid
     if (!object) {
       const id = uid ? `${uid}/gone/${own}` : `${this.#primary.kind} ${name}/${own}`
@@ -183,7 +188,7 @@ export class Reconciling implements Session {
     const spec = toHex(hash(codec.encode(object.spec)))
     const former = `${place}/${own}`
     const id = this.#options.open.effects.get(former) ? former : `${place}.${spec.slice(0, specDigits)}/${own}`
-    return { id, by: { intent: [former], otherwise: ['spec', spec] } }
+    return { id, by: { intent: [former], otherwise: planted.has('spec-left-out') ? [] : ['spec', spec] } }
   }
 
   async #giveUp(name: string, attempts: number, error: unknown): Promise<void> {

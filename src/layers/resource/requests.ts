@@ -1,7 +1,7 @@
 // The requests that callers make of objects, and their conversion into changes: updates, patches, applies and reports.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkGivenOptions, checkOptions } from '../../core/options.ts'
 import type { JsonPatch } from './json-patch.ts'
 import type { ObjectChange, Precondition, ResourceObject, StatusChange } from './rules/object.ts'
 
@@ -45,10 +45,10 @@ export function fieldsIn({ labels, annotations, owners, finalizers, spec }: Reso
 }
 
 export function checkPatch(patch: Patch): { readonly merge?: object; readonly json?: JsonPatch } {
-  checkOptions('patch', patch, knownPatch)
+  checkGivenOptions('patch', patch, knownPatch)
   const { merge, json } = patch as { merge?: object; json?: JsonPatch }
   if ((merge === undefined) !== (json === undefined)) return { ...(merge && { merge }), ...(json && { json }) }
-  throw new RepriseError('INVALID_ARGUMENT', 'a patch must be { merge } or { json }, one of them', {})
+  throw new RepriseError('INVALID_ARGUMENT', 'a patch must be either { merge } or { json }', {})
 }
 
 /** A field removed by a patch becomes empty. An object always has a spec. */

@@ -2,7 +2,7 @@
 // era of the store and the life of the kind, so that a revision of another history is refused and never read as a position in
 // this one. In a store that was never restored both are the same number.
 
-import { type Era, revisionAt, seqOfRevision } from '../../core/history/identity.ts'
+import { type Era, revisionAt, seqOfRevision } from '../../core/identity.ts'
 import { freezeJson } from './rules/json.ts'
 import type { ResourceObject } from './rules/object.ts'
 
@@ -45,6 +45,3 @@ export class Revisions {
     return shown as Shown
   }
 }
-
-/** Equal to no sequence: represents a revision of another history in comparisons. */
-export const otherHistory = -1

@@ -1,8 +1,8 @@
 // Works through a queue of keys (layers/resource/rules/work-queue.ts), with bounds on concurrency and rate, and retries after
 // failures under the retry policy. Keys added while it is stopped need not be kept: the next start lists all objects.
 
-import { RateLimiter, type RateSettings } from '../../core/calls/rate.ts'
-import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
+import { RateLimiter, type RateSettings } from '../../core/retry/rate.ts'
+import { decideRetry, type ResolvedRetry } from '../../core/retry/retry.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { WorkQueue } from './rules/work-queue.ts'
 

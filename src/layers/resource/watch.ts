@@ -58,7 +58,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   /** The external revision of the last event returned. */
   #given: number
   #branch = 0
-  #toldAt: number
+  #reportedAt: number
   #isClosed = false
 
   /** @internal */
@@ -74,7 +74,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     this.#bookmarkMs = bookmarks === false ? null : bookmarks === true ? bookmarkMs : toMs(bookmarks, 'bookmarks')
     this.#from = from ?? null
     this.#given = from ?? 0
-    this.#toldAt = this.#kernel.clock.elapsed()
+    this.#reportedAt = this.#kernel.clock.elapsed()
     this.#unfollow = resource.follow()
     this.#signal = signal
     if (signal?.aborted) this.close()
@@ -149,7 +149,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   #give(event: WatchEvent<Spec, Status>): WatchEvent<Spec, Status> {
     // Before the last of the initial objects there is no revision to continue from.
     if (!this.#initial) this.#given = event.revision
-    this.#toldAt = this.#kernel.clock.elapsed()
+    this.#reportedAt = this.#kernel.clock.elapsed()
     return event
   }
 
@@ -181,7 +181,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     if (this.#branch === 0) this.#branch = resource.branch + 1
     const { seq } = this.#at
     if (this.#branch !== resource.branch + 1 || resource.revision < seq) {
-      const why = `history is another one by now, and ends at ${resource.revision}`
+      const why = `the resource now has another history, which ends at ${resource.revision}`
       throw revisionGone(resource.timeline, this.#outside(seq), why, true)
     }
     this.#events = []
@@ -220,7 +220,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
 
   #isBookmarkDue(at: number): boolean {
     if (this.#bookmarkMs === null || this.#given > this.#outside(at)) return false
-    return this.#kernel.clock.elapsed() - this.#toldAt >= this.#bookmarkMs
+    return this.#kernel.clock.elapsed() - this.#reportedAt >= this.#bookmarkMs
   }
 
   /** Waits until there are new changes, the watch is closed, or a bookmark is due. */
@@ -230,7 +230,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     this.#rests = true
     await whileAwaited(
       new Promise<void>((resolve) => {
-        const dueMs = this.#bookmarkMs === null ? null : this.#toldAt + this.#bookmarkMs - clock.elapsed()
+        const dueMs = this.#bookmarkMs === null ? null : this.#reportedAt + this.#bookmarkMs - clock.elapsed()
         const cancel = dueMs === null ? null : clock.after(Math.max(0, dueMs), () => this.#wakeUp?.())
         const stop = this.#resource.onNews(() => this.#wakeUp?.())
         this.#wakeUp = () => {

@@ -63,7 +63,7 @@ class EditedSaves extends SaveReader<unknown> {
     const value = editValue(before, edit)
     const reason = this.whyInvalid(value)
     if (reason === null) return { value, replaces: record.seq }
-    const what = `${timeline}@${seq}: nothing was forked, for the edited value is not valid: ${reason}`
+    const what = `${timeline}@${seq}: nothing was forked, because the edited value is not valid: ${reason}`
     throw new RepriseError('INVALID_STATE', what, { timeline, seq, reason })
   }
 }

@@ -8,11 +8,11 @@ import { forkSaves } from './fork.ts'
 import type { SaveModel } from './reader.ts'
 
 export const saveKind: Model = {
-  ...{ kind: 'save', name: null, scope: 'save/', fold: null, policy: 'declared', tells },
+  ...{ kind: 'save', name: null, scope: 'save/', fold: null, policy: 'declared', entryRow },
   edits: { names: 'field' },
 }
 
-function tells({ type, data, seq }: Entry): JournalRow | null {
+function entryRow({ type, data, seq }: Entry): JournalRow | null {
   if (type !== 'saved') return null
   const { bytes, by, replaces } = data as { readonly bytes: number; readonly by?: string; readonly replaces?: number }
   const edited = by === undefined ? '' : `, edited by ${by}, in place of entry ${replaces} of its parent`

@@ -268,7 +268,7 @@ export class SaveHandle<T> extends SaveReader<T> {
   #refuseInvalid(value: unknown): void {
     const reason = this.whyInvalid(value)
     if (reason === null) return
-    const what = `${this.timeline}: nothing was saved, for the value is not valid: ${reason}`
+    const what = `${this.timeline}: nothing was saved, because the value is not valid: ${reason}`
     throw new RepriseError('INVALID_STATE', what, { timeline: this.timeline, reason })
   }
 

@@ -36,7 +36,7 @@ export class Index<V> {
 
   /** Index positions and row keys, for one term in key order, or for a range of terms. */
   *find(term: Term | TermRange): IterableIterator<readonly [place: string, key: string]> {
-    if (typeof term !== 'object') {
+    if (typeof term !== 'object' || term === null) {
       yield* this.#keys.entries({ prefix: `${encodeTerm(term)}\u0000` })
       return
     }

@@ -6,7 +6,7 @@ import type { Ops } from './state.ts'
 
 const keysShown = 4
 
-export function tells({ type, data, seq }: Entry): JournalRow | null {
+export function entryRow({ type, data, seq }: Entry): JournalRow | null {
   const row = (title: string, note: string) => journalRow(`~${seq}`, 'step', 'is', { title, note })
   switch (type) {
     case 'w':

@@ -4,6 +4,7 @@
 // ended generation: it may no longer be written.
 
 import { timelineId } from '../../core/coordinate.ts'
+import { shapeOf } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/history/scope.ts'
 import { epochGuardOf } from '../../core/store/guard.ts'
@@ -150,6 +151,7 @@ export async function noteCount(engine: Host, timeline: string, partitions: numb
 
 /** FNV-1a over UTF-16 units: part of the stored layout, which must never change. */
 export function partitionOf(key: string, partitions: number): number {
+  if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', `a key must be text (got ${shapeOf(key)})`)
   let hash = 0x811c9dc5
   for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
   return (hash >>> 0) % partitions

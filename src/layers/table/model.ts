@@ -10,7 +10,7 @@ import type { EditedFork, ForkEdit } from '../../engine/model/fork-edit.ts'
 import type { HeadAgain, Model, Surroundings } from '../../engine/model/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
 import { abandonRescale } from './give-up-rescale.ts'
-import { tells } from './journal-rows.ts'
+import { entryRow } from './journal-rows.ts'
 import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
 
@@ -31,7 +31,7 @@ export const usualPolicy: Policy = {
 
 /** The kind of tables. Rows are the user's values, but all tables share one fold. */
 export const tableKind: Model = {
-  ...{ kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', tells },
+  ...{ kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', entryRow },
   edits: { names: 'row', of: editRows },
   abandons: { rescale: abandonRescale },
 }
@@ -45,7 +45,7 @@ export function tableModel(name: string, scope: string, fold: Fold<never>): Mode
     usual: usualPolicy,
     mayBeOther: (timeline) => isOfStore(name, timeline),
     summarize: (state) => ({ rows: (state as TableState<unknown>).rows.size }),
-    stands: (state) => ({ text: `${(state as TableState<unknown>).rows.size.toLocaleString('en')} rows` }),
+    statusLine: (state) => ({ text: `${(state as TableState<unknown>).rows.size.toLocaleString('en')} rows` }),
   }
 }
 

@@ -286,5 +286,5 @@ export class PagedRows<V> {
 }
 
 function elsewhere(): RepriseError {
-  return new RepriseError('CHECKPOINT_DAMAGED', 'a page has other keys than its directory says')
+  return new RepriseError('CHECKPOINT_DAMAGED', 'the keys of a page do not match its directory')
 }

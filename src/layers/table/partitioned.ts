@@ -4,7 +4,7 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
-import { checkGivenOptions, checkOptions, namesOf } from '../../core/options.ts'
+import { checkGivenOptions, checkObject, checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import {
@@ -177,27 +177,28 @@ export class PartitionedStore<V> {
     return this.tableOf(key).get(key)
   }
 
-  set(key: string, value: V, options: SetOptions = {}): Promise<void> {
-    return this.tableOf(key).set(key, value, options)
+  async set(key: string, value: V, options: SetOptions = {}): Promise<void> {
+    await this.tableOf(key).set(key, value, options)
   }
 
-  delete(key: string): Promise<boolean> {
-    return this.tableOf(key).delete(key)
+  async delete(key: string): Promise<boolean> {
+    return await this.tableOf(key).delete(key)
   }
 
   /** A transaction in the partition of this key; keys of other partitions are refused. */
-  transaction<R>(key: string, run: (tx: Transaction<V>) => R | Promise<R>): Promise<R> {
+  async transaction<R>(key: string, run: (tx: Transaction<V>) => R | Promise<R>): Promise<R> {
     checkFunction(run, 'transaction()')
     const mine = partitionOf(key, this.#tables.length)
     const check = (other: string) => {
       if (partitionOf(other, this.#tables.length) === mine) return
       throw new RepriseError('INVALID_ARGUMENT', `${other} must be in the same partition as ${key}`, { key, other })
     }
-    return this.tableOf(key).transaction((tx) => run(guarded(tx, check)))
+    return await this.tableOf(key).transaction((tx) => run(guarded(tx, check)))
   }
 
   /** In key order across all partitions. */
   *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
+    checkObject('a range of keys', range)
     const { limit, ...whole } = range
     const heads = this.#tables.map((table) => table.entries(whole)).map((walk) => ({ walk, step: walk.next() }))
     let left = limit ?? Number.POSITIVE_INFINITY

@@ -19,9 +19,9 @@ import type { Replica } from '../../engine/feed/follow.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
+import { giveBack, takeTimeline } from '../../engine/ownership/take-timeline.ts'
 import { endNote, underNote } from '../../engine/storage/store-change.ts'
 import { endedStatus, nextGeneration, note, swapGeneration } from '../../engine/tools/generations.ts'
-import { giveBack, takeTimeline } from '../../engine/writing/ownership.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { BatchWriter } from './batch.ts'
 import { giveUpRescale } from './give-up-rescale.ts'
@@ -53,6 +53,11 @@ export interface RescaleOptions {
   readonly signal?: AbortSignal
 }
 
+interface CopyOptions extends RescaleOptions {
+  /** Called after every batch, with the number of rows so far. */
+  readonly copied: (rows: number) => Promise<void>
+}
+
 export interface Rescalable<V> {
   readonly name: string
   readonly partitions: number
@@ -78,7 +83,8 @@ export async function rescale<V>(engine: Host, store: Rescalable<V>, options: Re
   }
   await underNote(engine.kernel, { kind: 'rescale', of: name }, async (change) => {
     change.began()
-    await rescaleFrom(engine, store, { ...layout, partitions: layout.partitions! }, options)
+    const copied = (rows: number) => change.progress(rows)
+    await rescaleFrom(engine, store, { ...layout, partitions: layout.partitions! }, { ...options, copied })
   })
 }
 
@@ -86,7 +92,7 @@ async function rescaleFrom<V>(
   engine: Host,
   store: Rescalable<V>,
   layout: Layout & { readonly partitions: number },
-  options: RescaleOptions,
+  options: CopyOptions,
 ): Promise<void> {
   const { name, partitions, fold } = store
   const { generation: from, builds } = layout
@@ -124,13 +130,13 @@ interface Target<V> {
 class Copy<V> {
   readonly #engine: Host
   readonly #store: Rescalable<V>
-  readonly #options: RescaleOptions
+  readonly #options: CopyOptions
   readonly #sources: Source<V>[] = []
   readonly #targets: Target<V>[] = []
   #rows = 0
   #isFinal = false
 
-  private constructor(engine: Host, store: Rescalable<V>, options: RescaleOptions) {
+  private constructor(engine: Host, store: Rescalable<V>, options: CopyOptions) {
     this.#engine = engine
     this.#store = store
     this.#options = options
@@ -142,7 +148,7 @@ class Copy<V> {
     partitions: number,
     from: number,
     to: number,
-    options: RescaleOptions,
+    options: CopyOptions,
   ): Promise<Copy<V>> {
     const { name, fold } = store
     const copy = new Copy<V>(engine, store, options)
@@ -188,7 +194,7 @@ class Copy<V> {
     let left: readonly Source<V>[] = this.#sources
     for (let round = 0; left.length > 0; round++) {
       if (round === takesMax) {
-        const what = `state store ${this.#store.name}: others keep taking its partitions over while they are being rescaled`
+        const what = `state store ${this.#store.name}: other processes keep taking its partitions over during the rescale`
         throw new RepriseError('CONTENDED', what, { name: this.#store.name })
       }
       const taken: { readonly source: Source<V>; readonly head: Head }[] = []
@@ -264,6 +270,7 @@ class Copy<V> {
     batches[at] = new Keyed()
     await this.#targets[at]!.writer.write({ writes, offsets: new Map() }, null)
     this.#rows += writes.size
+    await this.#options.copied(this.#rows)
     this.#options.onProgress?.({ rows: this.#rows, isFinal: this.#isFinal })
   }
 
@@ -296,10 +303,10 @@ class Copy<V> {
     if (offsets.length === 1) return offsets[0]!
     if (this.#options.offsets) return this.#options.offsets(source, offsets)
     const { name } = this.#store
-    const what = `state store ${name}: its partitions have read ${source} up to different places (${offsets.slice(0, 5).join(', ')})`
+    const what = `state store ${name}: its partitions have read ${source} up to different offsets (${offsets.slice(0, 5).join(', ')})`
     throw new RepriseError(
       'CONFLICT',
-      `${what}: let all of them reach the same offset, or choose one with { offsets }`,
+      `${what}: wait until all of them reach the same offset, or choose one with { offsets }`,
       { name, source, offsets },
     )
   }

@@ -89,7 +89,7 @@ export async function retryUpload({ engine, head }: Target): Promise<ActionRepor
   } finally {
     await writer.close()
   }
-  return { said: `onComplete of ${head.timeline} is called again`, facts: { timeline: head.timeline } }
+  return { text: `onComplete of ${head.timeline} is called again`, facts: { timeline: head.timeline } }
 }
 
 function notFailed(timeline: string, status: string): RepriseError {

@@ -2,8 +2,8 @@
 // expires unfinished uploads. The process that claims the timeline does it, under the epoch of that claim, so recorded work
 // is never repeated; if that process dies, the next one continues.
 
-import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { decideRetry, type ResolvedRetry } from '../../core/retry/retry.ts'
 import type { Head, Sql } from '../../core/store/ports.ts'
 import { stayAlive } from '../../engine/base/stay-alive.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -118,7 +118,7 @@ export class Completion {
   async #wasLastCall(writer: UploadWriter): Promise<boolean> {
     const { kernel } = this.#uploads
     const { attempts } = writer.state
-    const died = new Error('the process died in onComplete')
+    const died = new Error('the process died during onComplete')
     const odds = { chance: () => kernel.random.number(), now: kernel.worker.now() }
     if (decideRetry(this.#options.retry, attempts, died, odds).again) return false
     await this.#failed(writer, attempts, died)

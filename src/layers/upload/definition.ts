@@ -1,10 +1,10 @@
 // The definition of uploads: a name, limits, and the handling of complete files. A plain value; its handler answers requests
 // in any server with Request and Response, and any process that works for it completes received uploads.
 
-import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { checkName, type Engine, runs, type Workable, works } from '../../engine/model/definition.ts'

@@ -93,7 +93,7 @@ export function handlerOf(
     if (request.method === 'OPTIONS') return await answer({ ...asked, by: null })
     const by = id === null || !isUploadId(id) ? null : await byOf(id)
     const who = await authorize(request, { action: actionOf(request), id, by })
-    if (typeof who !== 'string' && who !== true) throw new RepriseError('FORBIDDEN', 'this is not allowed', {})
+    if (typeof who !== 'string' && who !== true) throw new RepriseError('FORBIDDEN', 'the request is not allowed', {})
     return await answer({ ...asked, by: who === true ? null : who })
   }
 }

@@ -20,7 +20,7 @@ export const uploadFold: Fold<unknown> = {
 }
 
 const forward = {
-  instead: 'its bytes were promised to a client, which only goes forward: delete it, and send it again',
+  instead: 'its bytes were acknowledged to a client, so it cannot go back: delete it, and send it again',
 }
 
 export const uploadKind: Model = {
@@ -31,8 +31,9 @@ export const uploadKind: Model = {
   policy: 'fixed',
   unfinished: ['receiving', 'received', 'starting', 'failed'],
   attention: ['failed'],
-  tells,
-  stands: (state) => (state ? standing(currentState(state as StoredState)) : { text: 'nothing was received yet' }),
+  entryRow,
+  statusLine: (state) =>
+    state ? statusLineOf(currentState(state as StoredState)) : { text: 'nothing was received yet' },
   summarize: (state) => (state ? summaryOf(currentState(state as StoredState)) : {}),
   headOf: (state) => (state ? headOf(currentState(state as StoredState)) : null),
   refuses: (state) => ((state as StoredState | null)?.status === 'failed' ? {} : { retry: 'it has not failed' }),
@@ -65,7 +66,7 @@ function summaryOf(state: StoredState): Readonly<Record<string, unknown>> {
   }
 }
 
-function standing(state: StoredState): StatusLine {
+function statusLineOf(state: StoredState): StatusLine {
   const { status, offset, length, attempts, error, endedBy, expiresAt } = state
   const bytes = `${offset.toLocaleString('en')}${length === null ? '' : ` of ${length.toLocaleString('en')}`} bytes`
   switch (status) {
@@ -83,7 +84,7 @@ function standing(state: StoredState): StatusLine {
   }
 }
 
-function tells({ type, data, seq }: Entry): JournalRow | null {
+function entryRow({ type, data, seq }: Entry): JournalRow | null {
   const { offset, error, by, from } = (data ?? {}) as { offset?: number; error?: string; by?: string; from?: string }
   const row = (title: string, note?: string, sort: JournalRow['sort'] = 'step', phase: JournalRow['phase'] = 'is') =>
     journalRow(`~${seq}`, sort, phase, { title, ...(note && { note }) })

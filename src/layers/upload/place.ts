@@ -8,7 +8,7 @@ export const retention = { checkpoints: 2 } as const
 
 export function queueOf(timeline: string): string {
   const [, name] = timeline.split('/')
-  if (!name) throw new RepriseError('BUG', `${timeline} is no upload`)
+  if (!name) throw new RepriseError('BUG', `${timeline} is not an upload`)
   return `upload/${name}`
 }
 

@@ -140,7 +140,7 @@ async function create(uploads: Uploads, accept: Accept | null, request: TusReque
     concat.kind === 'final'
       ? await uploads.concat(asked, concat.urls.map(partOf))
       : await uploads.create({ ...asked, length, isPart: concat.kind === 'part' }, incomingOf(request, true))
-  return tus(201, { location: request.base + made.id, ...standing(made.state) })
+  return tus(201, { location: request.base + made.id, ...stateHeaders(made.state) })
 }
 
 function partOf(url: string): string {
@@ -165,7 +165,7 @@ function lengthOf({ header }: TusRequest, concat: Concat): number | null {
     )
   }
   if ((length === null) === (isDeferred === null)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'give Upload-Length, or Upload-Defer-Length: 1', {})
+    throw new RepriseError('INVALID_ARGUMENT', 'send Upload-Length, or Upload-Defer-Length: 1', {})
   }
   return length
 }
@@ -179,7 +179,7 @@ async function patch(uploads: Uploads, request: TusRequest, id: string): Promise
   const from = byteCount('Upload-Offset', request.header('upload-offset'))
   if (from === null) throw new RepriseError('INVALID_ARGUMENT', 'Upload-Offset is required', {})
   const state = await uploads.append(id, from, incomingOf(request, false)!)
-  return tus(204, standing(state))
+  return tus(204, stateHeaders(state))
 }
 
 /** `isCreation`: null if the request has no bytes. */
@@ -203,7 +203,7 @@ async function stand(uploads: Uploads, request: TusRequest, id: string): Promise
         ? { 'upload-concat': `final;${state.parts.map((part) => request.base + part).join(' ')}` }
         : {}
   const headers = {
-    ...standing(state),
+    ...stateHeaders(state),
     ...(state.length === null ? { 'upload-defer-length': '1' } : { 'upload-length': String(state.length) }),
     ...(state.metadataHeader !== null && { 'upload-metadata': state.metadataHeader }),
     ...concat,
@@ -212,7 +212,7 @@ async function stand(uploads: Uploads, request: TusRequest, id: string): Promise
   return tus(200, headers)
 }
 
-function standing({ offset, status, expiresAt }: UploadState): Record<string, string> {
+function stateHeaders({ offset, status, expiresAt }: UploadState): Record<string, string> {
   const expires = (status === 'receiving' || status === 'part') && expiresAt !== null
   return {
     'upload-offset': String(offset),

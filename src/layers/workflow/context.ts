@@ -1,9 +1,9 @@
 // The context of workflow code. Every effect goes through it and is recorded; the rest of the code may run any number of
 // times.
 
-import type { CallPolicy } from '../../core/calls/call-policy.ts'
-import type { RetryPolicy } from '../../core/calls/retry.ts'
 import type { Duration } from '../../core/duration.ts'
+import type { CallPolicy } from '../../core/retry/call-policy.ts'
+import type { RetryPolicy } from '../../core/retry/retry.ts'
 import type { Attribute, Sql } from '../../core/store/ports.ts'
 import type { Nothing } from '../../core/synchronous.ts'
 import type { Logged } from '../../engine/base/log.ts'

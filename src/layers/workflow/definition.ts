@@ -1,18 +1,20 @@
 // A workflow definition: a name and a function. It is a plain value; the engine executes it, and any process that works
 // on the workflow can resume a run that another process left.
 
-import { resolveRetry } from '../../core/calls/retry.ts'
 import { checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { toMs } from '../../core/duration.ts'
 import { type Allowed, checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import { resolveRetry } from '../../core/retry/retry.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
+import { type Enlistable, type EnlistsMail, enlists, enlistsMail } from '../../engine/model/enlisting.ts'
 import { type Described, describes } from '../../engine/model/model.ts'
 import { isStandardSchema, type StandardSchema } from '../../engine/model/schema.ts'
 import { hasParameter } from '../../lib/parameters.ts'
 import type { WorkflowCode, WorkflowFunction } from './context.ts'
+import { enlistMail, enlistStart } from './handle/requests.ts'
 import type { WorkflowRun } from './handle/run.ts'
 import { hostOf } from './host.ts'
 import { workflowKind, workflowModel } from './model.ts'
@@ -23,6 +25,8 @@ export interface WorkflowDefinition<Input = unknown, Output = unknown>
   extends WorkflowCode<Input, Output>,
     Process<Input, WorkflowRun<Output>, StartOptions>,
     Workable,
+    Enlistable<Input, WorkflowRun<Output>, StartOptions & { readonly key?: string }>,
+    EnlistsMail,
     Described {
   readonly name: string
 }
@@ -79,6 +83,14 @@ export function workflow<Input = void, Output = unknown>(
       engine.declare(workflowKind)
       engine.declare(model)
       return hostOf(engine).run<Output>(definition, input, start)
+    },
+    [enlists](engine: Host, input: Input, start: StartOptions & { readonly key?: string }) {
+      engine.declare(workflowKind)
+      engine.declare(model)
+      return enlistStart<Output>(hostOf(engine), definition, input, start)
+    },
+    [enlistsMail](engine: Host, mail) {
+      return enlistMail(engine, definition, mail)
     },
     [works](engine: Host) {
       engine.declare(workflowKind)

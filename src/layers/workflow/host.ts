@@ -4,11 +4,11 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import type { Head } from '../../core/store/ports.ts'
+import type { Head, RequestRow } from '../../core/store/ports.ts'
 import { installGuard } from '../../engine/base/guard/install.ts'
 import type { UnderWay } from '../../engine/base/worker.ts'
 import { Yielder } from '../../engine/base/yielder.ts'
-import type { Host as EngineHost } from '../../engine/host/host.ts'
+import type { Host as EngineHost, HandedOver } from '../../engine/host/host.ts'
 import { validated } from '../../engine/model/schema.ts'
 import { type Kernel, newId } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
@@ -16,6 +16,7 @@ import { ResultsTable } from './commands/transaction.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { foldOf } from './fold-of.ts'
 import { beginCopy } from './handle/fork.ts'
+import { serveRequests } from './handle/requests.ts'
 import { ResultPoller } from './handle/result-poller.ts'
 import { WorkflowRun } from './handle/run.ts'
 import type { RunHost, RunInMemory } from './handle/run-view.ts'
@@ -60,6 +61,7 @@ export class Host implements InstanceHost, RunHost {
   readonly letGo = new RepriseError('CLOSED', 'the run was released')
   readonly results = new ResultsTable()
   callsStarted = 0
+  #adopting = 0
   #isClosed = false
 
   constructor(engine: EngineHost) {
@@ -68,9 +70,10 @@ export class Host implements InstanceHost, RunHost {
     this.looks = new ResultPoller(engine.kernel)
     this.breath = new Yielder(engine.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
-    engine.worker.watch(() => this.#underWay())
     const letGo = installGuard(currentScope)
-    engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(letGo))
+    const off = [engine.worker.watch(() => this.#underWay()), engine.watchBusy(() => this.#isBusy()), letGo]
+    engine.onHandOver((graceMs) => this.#handOver(graceMs))
+    engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(() => off.forEach((each) => void each())))
   }
 
   /** Registers the definition: this process executes its runs. */
@@ -86,6 +89,7 @@ export class Host implements InstanceHost, RunHost {
     const concurrency = definition.options.concurrency ?? 1000
     this.engine.serve(queueOf(definition), (head) => this.#claimed(head), { concurrency })
     this.engine.worker.describe(announcedAs(definition.name), announcementOf(definition))
+    serveRequests(this, definition)
     void reviveAside(this.engine, definition).catch((error) => this.#problem(definition.name, error))
   }
 
@@ -167,6 +171,19 @@ export class Host implements InstanceHost, RunHost {
     return await validated(options.input!, `the input of ${name}`, input)
   }
 
+  /** Starts the run of a request, and settles the request in the same commit. False: the run exists. */
+  async startRequested(
+    definition: AnyWorkflow,
+    { id, number }: RequestRow,
+    input: unknown,
+    options: StartOptions,
+  ): Promise<boolean> {
+    const start = { input, options, parent: null, isHere: true, settles: number }
+    const opened = await createRun(this.engine, definition, id, start)
+    if (opened !== null && opened !== 'released') this.#begin(definition, opened)
+    return opened !== null
+  }
+
   /** Not async: each async function allocates promises. */
   #create<Result>(
     definition: AnyWorkflow,
@@ -180,7 +197,7 @@ export class Host implements InstanceHost, RunHost {
     try {
       const start = { input, options, parent, isHere, life: 1 }
       return createRun(this.engine, definition, id, start).then((opened) => {
-        if (opened !== null && opened !== 'released') this.#run(definition, opened)
+        if (opened !== null && opened !== 'released') this.#begin(definition, opened)
         return resultOf(opened !== null, start.life, input)
       })
     } catch (error) {
@@ -203,7 +220,7 @@ export class Host implements InstanceHost, RunHost {
 
   async undoChild(definition: AnyWorkflow, id: string, reason: string): Promise<void> {
     this.work(definition)
-    await this.handle(definition, id).undo(reason)
+    await this.handle(definition, id).undo({ reason })
   }
 
   async cancelChild(timeline: string, reason: string, by: string): Promise<void> {
@@ -257,16 +274,27 @@ export class Host implements InstanceHost, RunHost {
 
   async #claimed(head: Head): Promise<void> {
     const definition = this.#definitions.get(nameOf(head.timeline))
-    if (!definition) throw new RepriseError('NOT_FOUND', `no workflow ${nameOf(head.timeline)} is known here`)
+    if (!definition)
+      throw new RepriseError('NOT_FOUND', `the workflow ${nameOf(head.timeline)} is not registered in this process`)
     let open: OpenTimeline<RunState>
+    this.#adopting += 1
     try {
       open = await this.engine.adopt(head, foldOf(definition))
       await beginCopy(this.kernel, open)
     } catch (error) {
       return await this.#setAside(head, error)
+    } finally {
+      this.#adopting -= 1
     }
+    if (this.#isClosed) return await open.shut({ wakeup: this.engine.now(open.id) })
     if (open.state.end) return await open.shut({ wakeup: null, queue: null })
     await this.#run(definition, open, head.mail > 0, isUntouched(head, open)).tenure.left
+  }
+
+  /** Executes a run that this process has just created. */
+  #begin(definition: AnyWorkflow, open: OpenTimeline<RunState>): void {
+    this.engine.dispatcher.began(open.id)
+    this.#run(definition, open)
   }
 
   #run(definition: AnyWorkflow, open: OpenTimeline<RunState>, mayHaveMail = false, isUntouched = false): Instance {
@@ -284,6 +312,7 @@ export class Host implements InstanceHost, RunHost {
   left(instance: Instance, left: Left): void {
     const { id } = instance.open
     if (this.#live.get(id) === instance) this.#live.delete(id)
+    this.engine.dispatcher.ended(id, left.because !== 'lost')
     if (left.because === 'diverged' || left.because === 'broken') {
       instance.open
         .shut(aside(left.because === 'diverged' ? 'diverged' : 'quarantined', left.error))
@@ -344,17 +373,38 @@ export class Host implements InstanceHost, RunHost {
     }
   }
 
+  /** A run is being read, or does more than wait. */
+  #isBusy(): boolean {
+    for (const instance of this.#live.values()) if (!instance.isAsleep) return true
+    return this.#adopting > 0
+  }
+
   async #close(graceMs: number): Promise<void> {
     this.#isClosed = true
     this.#mail.close()
+    await this.#letGoAll(graceMs)
+  }
+
+  /** Waiting runs keep their wakeup; the others are due at once. */
+  async #handOver(graceMs: number): Promise<HandedOver[]> {
+    await Promise.all([...this.#live.values()].map((run) => run.isAsleep && run.residency.letGoNow()))
+    return await this.#letGoAll(graceMs)
+  }
+
+  async #letGoAll(graceMs: number): Promise<HandedOver[]> {
     const live = [...this.#live.values()]
     await Promise.all(live.map((instance) => instance.residency.pause(graceMs)))
+    const cut = live.filter(({ tenure }) => !tenure.isLeaving)
+    const handedOver = cut.map(({ open, calls }) => {
+      return { timeline: open.id, inFlight: [...calls.inFlight].map(([id]) => `step ${readableId(id)}`) }
+    })
     await Promise.allSettled(
       live.map(async (instance) => {
         instance.tenure.leave({ because: 'closed' })
         await instance.open.shut({ wakeup: this.kernel.worker.now(instance.open.id) })
       }),
     )
+    return handedOver
   }
 
   #problem(where: string, error: unknown): void {

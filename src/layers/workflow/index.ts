@@ -1,9 +1,9 @@
 // reprise/workflow: durable workflows and sagas.
 
-export type { BreakerPolicy } from '../../core/calls/breaker.ts'
-export type { CallPolicy } from '../../core/calls/call-policy.ts'
-export type { RatePolicy } from '../../core/calls/rate.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export type { BreakerPolicy } from '../../core/retry/breaker.ts'
+export type { CallPolicy } from '../../core/retry/call-policy.ts'
+export type { RatePolicy } from '../../core/retry/rate.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry/retry.ts'
 export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
 export type { Probed } from '../../engine/history/effects.ts'
 export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
@@ -30,9 +30,14 @@ export type {
 export { type WorkflowDefinition, workflow } from './definition.ts'
 export type { WorkflowRuns, Workflows } from './handle/batch.ts'
 export { type BatchReport, type RunQuery, type RunSummary, workflows } from './handle/batch.ts'
-export type { UpdateOptions } from './handle/questions.ts'
-export type { RunCancelOptions, RunRollbackOptions } from './handle/rollback-options.ts'
-export { type RunForkOptions, WorkflowRun } from './handle/run.ts'
+export type { UpdateOptions } from './handle/query-update.ts'
+export type {
+  RunCancelOptions,
+  RunRollbackOptions,
+  RunTerminateOptions,
+  RunUndoOptions,
+} from './handle/rollback-options.ts'
+export { type RunForkOptions, type SettleOptions, WorkflowRun } from './handle/run.ts'
 export type { ResultOptions, RunStatus } from './handle/run-view.ts'
 export type { StepOutcome } from './handle/settle.ts'
 export type { End, Item, NotedWait, ParentLink, StandingStep, Started } from './history/entries.ts'

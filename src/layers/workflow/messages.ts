@@ -2,15 +2,11 @@
 // plain name works as well, without type checks.
 
 import { RepriseError } from '../../core/errors.ts'
+import type { SignalDefinition } from '../../engine/model/enlisting.ts'
+
+export type { Carried, SignalDefinition } from '../../engine/model/enlisting.ts'
 
 declare const carries: unique symbol
-
-/** A signal whose value is a T. */
-export interface SignalDefinition<T> {
-  readonly kind: 'signal'
-  readonly name: string
-  readonly [carries]?: (value: T) => T
-}
 
 /** A query with these arguments and this result. */
 export interface QueryDefinition<Args extends readonly unknown[], Result> {
@@ -25,9 +21,6 @@ export interface UpdateDefinition<Args, Result> {
   readonly name: string
   readonly [carries]?: (args: Args, result: Result) => [Args, Result]
 }
-
-/** The value of a signal; optional if its type allows undefined. */
-export type Carried<T> = undefined extends T ? [value?: T] : [value: T]
 
 /** @example const paid = signal<{ amount: number }>('paid') // ctx.signal(paid), run.signal(paid, { amount: 1 }) */
 export function signal<T = void>(name: string): SignalDefinition<T> {
@@ -47,7 +40,7 @@ export function update<Args = void, Result = unknown>(name: string): UpdateDefin
 }
 
 export function messageName(message: string | { readonly name: string }): string {
-  return typeof message === 'string' ? message : message.name
+  return checked('message', (typeof message === 'string' ? message : message?.name) as string)
 }
 
 function checked(what: string, name: string): string {

@@ -22,7 +22,7 @@ import { ChildMail } from './history/child-mail.ts'
 import type { Item } from './history/entries.ts'
 import { workflowFold } from './history/fold.ts'
 import { itemsOf } from './history/journal.ts'
-import { attention, refuses, stands, statusNow, tells } from './history/journal-rows.ts'
+import { attention, entryRow, refuses, statusLine, statusNow } from './history/journal-rows.ts'
 import { outsideOf } from './history/outside.ts'
 import { mailFault } from './history/shapes.ts'
 import { shownRun } from './history/shown-state.ts'
@@ -43,11 +43,11 @@ const actions: Actions = {
   decide: { instead: 'signal or settle it' },
   stop: { instead: 'it continues whenever a worker executes it: stop that worker, or cancel the run' },
   cancel: async (target, { reason, undo }) => {
-    await runOf(target).cancel(reason, { ...keyed(target), ...(undo && { undo }) })
-    return { said: `asked ${target.head.timeline} to end`, facts: { asked: [target.head.timeline] } }
+    await runOf(target).cancel({ reason, ...keyed(target), ...(undo && { undo }) })
+    return sent(target, `asked ${target.head.timeline} to end`, { asked: [target.head.timeline] })
   },
   terminate: async (target, { reason }) => {
-    await runOf(target).terminate(reason, keyed(target))
+    await runOf(target).terminate({ reason, ...keyed(target) })
     return done(target, `${target.head.timeline} ends without compensation`, {})
   },
   retry: async (target) => {
@@ -56,7 +56,7 @@ const actions: Actions = {
   },
   signal: async (target, { name, ...rest }) => {
     await runOf(target).signal(name, rest.value, keyed(target))
-    return done(target, `sent ${name} to ${target.head.timeline}`, { signal: name })
+    return sent(target, `sent ${name} to ${target.head.timeline}`, { timeline: target.head.timeline, signal: name })
   },
   settle: async (target, { step, outcome, by, ...rest }) => {
     const known = outcomes.find((each) => each === outcome)
@@ -68,7 +68,11 @@ const actions: Actions = {
       )
     }
     await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }), ...keyed(target) })
-    return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })
+    return sent(target, `${step} of ${target.head.timeline} counts as ${known}`, {
+      timeline: target.head.timeline,
+      step,
+      outcome: known,
+    })
   },
   rollback: rollBack,
   fork: ({ engine, head }, { seq, to, entries, edit, mark }) =>
@@ -93,10 +97,11 @@ export const workflowKind: Model = {
   summarize,
   shows: (state) => shownRun(state as RunState),
   headOf,
-  stands,
+  statusLine,
   statusNow,
+  storedAs: { running: ['waiting'] },
   refuses,
-  tells,
+  entryRow,
   did,
   outside: (state, hash, inherited) => outsideOf(state as RunState, hash, inherited),
   actions,
@@ -146,7 +151,7 @@ function headOf(state: unknown, head: Head, { worker }: Pick<Surroundings, 'work
 export function workflowModel(definition: AnyWorkflow): Model {
   const resume = async ({ engine, head }: Target) => {
     const result = await goOn(engineHostOf(engine), definition, head)
-    return { said: `${head.timeline} ended`, facts: { timeline: head.timeline, result } }
+    return { text: `${head.timeline} ended`, facts: { timeline: head.timeline, result } }
   }
   return {
     ...workflowKind,
@@ -200,11 +205,10 @@ async function rollBack(
   const engine = engineHostOf(target.engine)
   const { point, lineage } = await locate(engine.kernel, { timeline: head.timeline, seq })
   const { first, later } = await undoneBy(target, seq)
-  await runOf(target).rollbackDecided(first.id, consumed, {
-    ...(key !== undefined && { seq, key }),
-    ...(undo && { undo }),
-    consumed: 'force',
-  })
+  await runOf(target).rollbackDecided(
+    { to: first.id, ...(key !== undefined && { seq, key }), ...(undo && { undo }), consumed: 'force' },
+    consumed,
+  )
   const inherited = inheritedBy(lineage)
   const isUndone = (item: Item) => undo !== undefined || ownerOf(inherited, item.seq) === null
   return {
@@ -223,7 +227,7 @@ async function undoneBy(target: Target, seq: number) {
   const later = itemsOf((await runOf(target).state()).journal).filter((item) => item.seq > seq)
   const first = later.find((item) => 'id' in item)
   if (first && 'id' in first) return { first, later }
-  const what = `${timeline} has done nothing after ${seq} that could be undone`
+  const what = `${timeline} has no step after ${seq} to undo`
   throw new RepriseError('OUT_OF_RANGE', what, { timeline, seq })
 }
 
@@ -250,8 +254,16 @@ function stepOf(item: Item): string[] {
   return item.kind === 'done' ? [readableId(item.id)] : []
 }
 
-function done({ head }: Target, said: string, facts: Record<string, unknown>) {
-  return { said, facts: { timeline: head.timeline, ...facts } }
+/** The report of a message. A run that was set aside does not read its mail, which its sender must know. */
+function sent({ head }: Target, text: string, facts: Record<string, unknown>) {
+  const { status } = head
+  if (status !== 'diverged' && status !== 'quarantined') return { text, facts }
+  const notice = `the run is ${status}, and reads it once a worker whose code fits its history takes it`
+  return { text: `${text}; ${notice}`, facts: { ...facts, notice } }
+}
+
+function done({ head }: Target, text: string, facts: Record<string, unknown>) {
+  return { text, facts: { timeline: head.timeline, ...facts } }
 }
 
 function summarize(state: unknown, head: Head): Record<string, unknown> {

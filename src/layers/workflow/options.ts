@@ -1,10 +1,10 @@
 // Options of a definition, for all its runs, and options of a single start.
 
-import type { RetryPolicy } from '../../core/calls/retry.ts'
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { Duration } from '../../core/duration.ts'
 import { type Allowed, aNumber, namesOf } from '../../core/options.ts'
+import type { RetryPolicy } from '../../core/retry/retry.ts'
 import type { Attribute } from '../../core/store/ports.ts'
 import type { StandardSchema } from '../../engine/model/schema.ts'
 import type { QueueDefinition } from './queue/queue.ts'

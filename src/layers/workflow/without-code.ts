@@ -20,7 +20,7 @@ export function isWithoutCode({ run }: AnyWorkflow): boolean {
 }
 
 function notHere(): never {
-  throw new RepriseError('BUG', 'the code of this workflow is not here')
+  throw new RepriseError('BUG', 'the code of this workflow is not available in this process')
 }
 
 /** Everything that the first entry of a run takes from its definition, and the form of its input. */
@@ -41,13 +41,13 @@ export function announcedAs(name: string): string {
 
 export function announcementOf({ options }: AnyWorkflow): string {
   const { timeout, durability, queue: waitsIn, input } = options
-  const said: Announcement = {
+  const announced: Announcement = {
     ...(timeout !== undefined && { timeout }),
     ...(durability !== undefined && { durability }),
     ...(waitsIn && { queue: { name: waitsIn.name, options: waitsIn.options } }),
   }
-  const whole = JSON.stringify({ ...said, ...(input && { input: jsonSchemaOf(input) }) })
-  return whole.length <= announcedMax ? whole : JSON.stringify({ ...said, input: null })
+  const whole = JSON.stringify({ ...announced, ...(input && { input: jsonSchemaOf(input) }) })
+  return whole.length <= announcedMax ? whole : JSON.stringify({ ...announced, input: null })
 }
 
 export interface AnnouncedWorkflow {

@@ -11,7 +11,7 @@ import { hostOf } from '../../engine/host/host.ts'
 import type { ForkOptions } from '../../engine/model/fork-edit.ts'
 import { type ActionReport, modelsOf } from '../../engine/model/model.ts'
 import type { Consumer } from '../../engine/model/rollback-report.ts'
-import type { Before } from '../../engine/tools/before.ts'
+import type { Before } from '../../engine/tools/rollback-plan.ts'
 import { act, type PlainVerb } from '../../operations/act.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { forkAt } from '../../operations/fork.ts'
@@ -24,9 +24,9 @@ import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
 
-const said = shapes.named(
+const report = shapes.named(
   'ActionReport',
-  shapes.answer({ said: { type: 'string', description: 'the result, in words' }, facts: shapes.any }),
+  shapes.answer({ text: { type: 'string', description: 'the result, in words' }, facts: shapes.any }),
 )
 const undo: Schema = {
   type: 'string',
@@ -50,34 +50,35 @@ function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call)
     summary,
     role: 'operate',
     body,
-    answer: said,
+    answer: report,
     once: 'answer',
     async call(call) {
       const head = await call.head()
       await checkFamily(call, head)
       const report = await act(call.engine, head, name, args(call), keyFor(call, name))
-      return name === 'decide' ? resumed(call, report) : report
+      return name === 'decide' ? await resumed(call, report) : report
     },
   }
 }
 
 /**
- * A decision counts when its session resumes. A server that has the agent's code resumes it; a session that is open in another
- * process is read there.
+ * A decision counts when its session resumes: by a worker, in this process or in another one; else by this server, if it has
+ * the code of the agent. A session that is open in another process is read there.
  */
-function resumed({ engine, params, server }: Call, report: ActionReport): ActionReport {
+async function resumed({ engine, params, server }: Call, report: ActionReport): Promise<ActionReport> {
   const timeline = params.timeline!
-  const { models } = hostOf(engine)
+  const { models, dispatcher } = hostOf(engine)
   const isHere = server.definitions.some((each) => modelsOf(each).some(({ scope }) => isWithin(scope, timeline)))
   const resume = models.find(timeline)?.actions?.resume
   if (!isHere || server.readOnly || typeof resume !== 'function') return report
-  void (async () => {
-    const head = await engine.head(timeline)
-    if (head) await resume({ engine, head })
-  })().catch((error) => {
-    if (!isReprise(error, 'OWNED', 'CLOSED')) hostOf(engine).events.emit('problem', { where: timeline, error })
-  })
-  return { said: `${report.said.split(';')[0]}; the server resumes it`, facts: { ...report.facts, resumes: true } }
+  const head = await engine.head(timeline)
+  const isWorkedOn = dispatcher.queues.some((queue) => isWithin(queue, timeline))
+  if (head && !isWorkedOn) {
+    resume({ engine, head }).catch((error) => {
+      if (!isReprise(error, 'OWNED', 'CLOSED')) hostOf(engine).events.emit('problem', { where: timeline, error })
+    })
+  }
+  return { text: `${report.text.split(';')[0]}; the server resumes it`, facts: { ...report.facts, resumes: true } }
 }
 
 export const actionRoutes: readonly Route[] = [
@@ -99,7 +100,7 @@ export const actionRoutes: readonly Route[] = [
       reason: body.reason ?? 'terminated by hand',
     }),
   ),
-  verb('retry', 'Undo the last failure of a run, so that it resumes', shapes.object({}), () => ({})),
+  verb('retry', 'Resume a run that failed, or a job that stopped or failed', shapes.object({}), () => ({})),
   verb(
     'signal',
     'Send a signal to a run: durable when this is answered',
@@ -128,6 +129,10 @@ export const actionRoutes: readonly Route[] = [
         verdict: { type: 'string', enum: ['approve', 'refuse', 'replay', 'done', 'retry'] },
         by: shapes.by,
         reason: shapes.reason,
+        about: {
+          ...shapes.object({ seq: shapes.count, digest: shapes.text }, ['seq', 'digest']),
+          description: 'the end of the history that the person has seen; CONFLICT if the session has gone on since',
+        },
       },
       ['verdict'],
     ),
@@ -254,8 +259,8 @@ export const actionRoutes: readonly Route[] = [
       if (!known) throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}`, { effect })
       // An effect of the model itself is settled by the model.
       if (!('intendedSeq' in known)) {
-        const said = { step: effect, outcome, by, ...(result !== undefined && { result }) }
-        await act(call.engine, head, 'settle', said, keyFor(call, 'settle'))
+        const decision = { step: effect, outcome, by, ...(result !== undefined && { result }) }
+        await act(call.engine, head, 'settle', decision, keyFor(call, 'settle'))
         return { timeline, settled: effect, outcome, by }
       }
       await call.engine.settleEffect(timeline, effect, outcome, by, result)
@@ -343,12 +348,15 @@ export const actionRoutes: readonly Route[] = [
     once: 'answer',
     async call(call) {
       const { timeline, seq } = await call.head()
-      const { to, from, ...options } = call.body as unknown as { to: number; from: number } & RollbackOptions
+      const { to, from, ...options } = call.body as unknown as { to: number; from: number } & Omit<
+        RollbackOptions,
+        'to'
+      >
       if (from !== seq) {
         const what = `${timeline} is at ${seq}, and the plan was made at ${from}: plan again`
         throw new RepriseError('CONFLICT', what, { timeline, seq, from })
       }
-      const done = await call.engine.rollback({ timeline, seq: to }, options)
+      const done = await call.engine.rollback({ to: { timeline, seq: to }, ...options })
       const consumed = reachedConsumers(call, done.consumed ?? [])
       return { ...done, effects: reachedPlan(call, done.effects), consumed }
     },

@@ -179,8 +179,8 @@ async function awaitReached(call: Call) {
   } catch (error) {
     if (!isReprise(error, 'TIMEOUT')) throw error
     const { acked, clients, nacked } = error.data as { acked: number; clients: number; nacked: number }
-    const told = { fleet: clients, clients, acked, nacked, share: clients === 0 ? 0 : acked / clients }
-    return { version: wanted, isReached: false, ...told }
+    const counts = { fleet: clients, clients, acked, nacked, share: clients === 0 ? 0 : acked / clients }
+    return { version: wanted, isReached: false, ...counts }
   }
 }
 
@@ -198,7 +198,7 @@ async function poll(call: Call) {
 
 async function follow(call: Call): Promise<Reply> {
   const { push, client } = await clientOf(call)
-  const going = call.asked.header('last-event-id') ?? call.query.text('stream')
+  const going = call.request.header('last-event-id') ?? call.query.text('stream')
   const opening = await join(push, client, call.query.text('held') ?? call.query.number('has'), going)
   const headers = { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }
   return new Reply(new OfferSource(opening, call.signal), headers)

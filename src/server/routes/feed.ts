@@ -84,8 +84,8 @@ export const feedRoutes: readonly Route[] = [
 ]
 
 async function follow(call: Call): Promise<Reply> {
-  const { engine, server, asked, query, signal } = call
-  const given = asked.header('last-event-id') ?? query.text('after')
+  const { engine, server, request, query, signal } = call
+  const given = request.header('last-event-id') ?? query.text('after')
   const { positions, at } = await positionsFor(call, given ?? feedStart)
   const start = query.text('from') === 'start' ? feedStart : await feedEnd(engine)
   const after = given === undefined ? start : at

@@ -9,7 +9,6 @@ import { webdavRoutes } from './caches/webdav.ts'
 import { configRoutes } from './configs.ts'
 import { feedRoutes } from './feed.ts'
 import { kubernetesRoutes } from './kubernetes/index.ts'
-import { lookRoutes } from './look.ts'
 import { mcpRoutes } from './mcp.ts'
 import { remoteRoutes } from './remote.ts'
 import { runRoutes } from './runs.ts'
@@ -19,6 +18,7 @@ import { systemRoutes } from './system.ts'
 import { timelineRoutes } from './timelines.ts'
 import { transferRoutes } from './transfer.ts'
 import { uploadRoutes } from './uploads.ts'
+import { lookRoutes } from './views.ts'
 
 export const routes: readonly Route[] = [
   ...systemRoutes,

@@ -36,7 +36,7 @@ export const mcpRoutes: readonly Route[] = [
   },
 ]
 
-async function call({ server, asked: { request }, body }: Call): Promise<Reply> {
+async function call({ server, request: { request }, body }: Call): Promise<Reply> {
   if (!server.mcp) throw missing()
   const headers = new Headers()
   for (const [name, value] of request.headers) if (!own.test(name)) headers.set(name, value)

@@ -185,7 +185,8 @@ async function awaitResult(call: Call) {
     const head = await call.head()
     const { timeline, status } = head
     const unfinished = hostOf(engine).models.find(timeline)?.unfinished
-    if (!unfinished) throw new RepriseError('INVALID_ARGUMENT', `${timeline} is nothing that ends`, { timeline })
+    if (!unfinished)
+      throw new RepriseError('INVALID_ARGUMENT', `${timeline} is of a kind that does not end`, { timeline })
     if (!unfinished.includes(status)) return { timeline, status, isEnded: true, ...(await resultOf(engine, head)) }
     const leftMs = until - clock.elapsed()
     if (leftMs <= 0 || signal.aborted) return { timeline, status, isEnded: false }

@@ -3,7 +3,7 @@
 import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { StatusLine } from '../../engine/model/journal-row.ts'
-import { standsAt } from '../../operations/describe.ts'
+import { statusLineAt } from '../../operations/describe.ts'
 import { shownHead } from '../../operations/heads.ts'
 import { ownersAlive } from '../../operations/workers.ts'
 import { hideUnreached } from '../reach.ts'
@@ -27,7 +27,7 @@ const found: Schema = {
     isRun: flag,
     isUnfinished: flag,
     needsPerson: flag,
-    stands: { type: 'object', nullable: true, description: 'its current state: text, at, needsPerson' },
+    statusLine: { type: 'object', nullable: true, description: 'its current state: text, at, needsPerson' },
   },
 }
 
@@ -90,7 +90,7 @@ async function search({ engine, server, principal, query }: Call) {
     known.map(async (each) => {
       const head = { ...each, isOwnerAlive: isAlive(each) }
       const { kind, status, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
-      const stands = await standing(server, engine, head)
+      const statusLine = await statusLineOf(server, engine, head)
       return hideUnreached(principal, {
         ...shownHead(engine, head),
         kind,
@@ -98,27 +98,31 @@ async function search({ engine, server, principal, query }: Call) {
         isRun,
         isUnfinished,
         needsPerson,
-        stands,
+        statusLine,
       })
     }),
   )
   return { timelines, ...counted, now: kernel.worker.now() }
 }
 
-const keptBy = new WeakMap<Call['server'], Map<string, { readonly key: string; readonly stands: StatusLine | null }>>()
+const keptBy = new WeakMap<
+  Call['server'],
+  Map<string, { readonly key: string; readonly statusLine: StatusLine | null }>
+>()
 
 /** Cached while its history and owner are unchanged: dashboards request a page every second. */
-async function standing(server: Call['server'], engine: Call['engine'], head: Head): Promise<StatusLine | null> {
+async function statusLineOf(server: Call['server'], engine: Call['engine'], head: Head): Promise<StatusLine | null> {
   const kept = keptBy.get(server) ?? new Map()
   keptBy.set(server, kept)
-  const key = `${Buffer.from(head.digest).toString('hex')}:${head.isOwnerAlive}:${head.status}:${head.mail}`
+  const { digest, owner, isOwnerAlive, status, mail } = head
+  const key = `${Buffer.from(digest).toString('hex')}:${owner}:${isOwnerAlive}:${status}:${mail}`
   const before = kept.get(head.timeline)
-  if (before?.key === key) return before.stands
+  if (before?.key === key) return before.statusLine
   // An unreadable state is reported on the timeline's own page, not by an empty list.
-  const stands = await standsAt(engine, head).catch(() => null)
+  const statusLine = await statusLineAt(engine, head).catch(() => null)
   if (kept.size >= standsKept) kept.delete(kept.keys().next().value!)
-  kept.set(head.timeline, { key, stands })
-  return stands
+  kept.set(head.timeline, { key, statusLine })
+  return statusLine
 }
 
 function wantedOf(query: Call['query']): Wanted {

@@ -70,7 +70,7 @@ export const sidecarRoutes: readonly Route[] = [
     id: 'takeLease',
     tag: 'sidecar',
     summary:
-      'Own a timeline, made if it is not there; every lease has a new epoch, and writes under an older one are refused',
+      'Own a timeline, created if it does not exist; every lease has a new epoch, and writes under an older one are refused',
     role: 'write',
     body: shapes.object(
       {
@@ -179,10 +179,10 @@ export const sidecarRoutes: readonly Route[] = [
   },
 ]
 
-async function put({ engine, server, principal, params, query, body, bytes, asked, key }: Call) {
+async function put({ engine, server, principal, params, query, body, bytes, request, key }: Call) {
   const { timeline } = await reached(engine, principal, params.timeline!)
   const [seq, digest, epochGiven] = [query.number('seq'), query.text('digest'), query.number('epoch')]
-  const type = (asked.header('content-type') ?? 'application/octet-stream').slice(0, 200)
+  const type = (request.header('content-type') ?? 'application/octet-stream').slice(0, 200)
   const what: Put = bytes ? { kind: 'bytes', bytes, type } : { kind: 'json', value: body }
   return await server.sidecars.write(timeline, epochGiven, (epoch) =>
     putCheckpoint(engine, timeline, what, {

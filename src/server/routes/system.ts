@@ -10,13 +10,13 @@ import { packageVersion } from '../../operations/package.ts'
 import { queuesOf } from '../../operations/queues.ts'
 import { schedulesOf } from '../../operations/schedules.ts'
 import { describeWorkers } from '../../operations/workers.ts'
-import { type Access, loginPath, mayReach } from '../access.ts'
-import { reached } from '../reach.ts'
+import { type Access, loginPath } from '../access.ts'
+import { reached, scopesFor } from '../reach.ts'
 import type { Call, Route, ServerParts } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import { settingsOf } from '../settings.ts'
 import * as shapes from '../shapes.ts'
-import { within } from '../within.ts'
+import { within } from '../time-limit.ts'
 
 const readyWithinMs = 2000
 const timelines: Schema = {
@@ -151,13 +151,13 @@ export const systemRoutes: readonly Route[] = [
     status: 201,
     body: shapes.object({ code: shapes.text }),
     answer: shapes.answer({ session: shapes.text, until: shapes.millis }),
-    async call({ server, asked, body }) {
+    async call({ server, request, body }) {
       const access = accessOf(server)
       const { code } = body as { readonly code?: string }
       const isFirst = (id: string) => server.answers.isFirst(`link\n${id}`)
-      const session = code === undefined ? access.sessionOf(asked) : await access.redeem(code, isFirst)
+      const session = code === undefined ? access.sessionOf(request) : await access.redeem(code, isFirst)
       if (session) return session
-      if (code === undefined && asked.header('authorization') === null) {
+      if (code === undefined && request.header('authorization') === null) {
         throw new RepriseError('INVALID_ARGUMENT', 'pass the code of a link, or a token in the header', {})
       }
       const what = code === undefined ? 'only a token begins a session' : 'the link was already used, or has expired'
@@ -188,7 +188,7 @@ export const systemRoutes: readonly Route[] = [
     role: 'read',
     isWhole: true,
     answer: shapes.answer({ queues: shapes.list(shapes.answer({ queue: shapes.text, due: shapes.count })) }),
-    call: async ({ engine }) => ({ queues: await queuesOf(engine) }),
+    call: async ({ engine, server }) => ({ queues: await queuesOf(engine, await server.index.workable()) }),
   },
   {
     method: 'GET',
@@ -199,8 +199,7 @@ export const systemRoutes: readonly Route[] = [
     role: 'read',
     answer: shapes.answer({ schedules: shapes.list(shapes.answer({ schedule: shapes.text, timeline: shapes.text })) }),
     async call({ engine, principal }) {
-      const all = await schedulesOf(engine)
-      return { schedules: all.filter(({ timeline }) => mayReach(principal, timeline)) }
+      return { schedules: await schedulesOf(engine, (scope) => scopesFor(principal, scope)) }
     },
   },
   {
@@ -290,7 +289,7 @@ export const systemRoutes: readonly Route[] = [
     role: 'read',
     answer: shapes.answer({ letters: shapes.list(shapes.answer({ key: shapes.text, timeline: shapes.text })) }),
     async call({ engine, principal }) {
-      const heads = (await withLetters(engine)).filter(({ timeline }) => mayReach(principal, timeline))
+      const heads = await withLetters(engine, (scope) => scopesFor(principal, scope))
       return { letters: await lettersOf(engine, heads) }
     },
   },
@@ -338,10 +337,10 @@ export const systemRoutes: readonly Route[] = [
     }),
     answer: shapes.answer({ ok: { type: 'boolean' }, faults: shapes.list(shapes.any) }),
     async call(call) {
-      const asked = await named(call)
+      const verified = await named(call)
       const { resume } = call.body as { readonly resume?: boolean }
       // A caller that reaches a part of the store verifies only that part, without resuming.
-      return await call.engine.verify({ ...asked, ...(resume && !asked.timelines && { resume }) })
+      return await call.engine.verify({ ...verified, ...(resume && !verified.timelines && { resume }) })
     },
   },
   {
@@ -404,5 +403,5 @@ async function checkReady(engine: Call['engine']): Promise<void> {
 
 function accessOf({ access }: ServerParts): Access {
   if (access) return access
-  throw new RepriseError('INVALID_ARGUMENT', 'this server leaves access to its host', {})
+  throw new RepriseError('INVALID_ARGUMENT', 'the host application controls access to this server', {})
 }

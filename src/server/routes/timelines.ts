@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { TimelineQuery } from '../../core/store/ports.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
 import { type Entry, entriesOf, lineageOf, reachOf } from '../../engine/history/history.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { isOfStore } from '../../engine/model/first-segment.ts'
@@ -9,7 +10,7 @@ import { rowOf } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
-import { shownHead } from '../../operations/heads.ts'
+import { shownHead, storedStatuses } from '../../operations/heads.ts'
 import { entriesAfter, historyAfter, shownEntry } from '../../operations/history.ts'
 import { diffStates, stateAt } from '../../operations/state-at.ts'
 import { ownersAlive } from '../../operations/workers.ts'
@@ -72,6 +73,12 @@ export const timelineRoutes: readonly Route[] = [
     tag: 'timelines',
     summary: 'The status of one timeline',
     role: 'read',
+    query: {
+      brief: {
+        type: 'boolean',
+        description: 'without its state (summary, statusLine, verbs), which takes longer for a long history',
+      },
+    },
     answer: {
       ...shapes.head,
       name: 'Timeline',
@@ -90,7 +97,7 @@ export const timelineRoutes: readonly Route[] = [
       const known = await call.head()
       // A process that died on this machine is detected at once, and the status line reflects it.
       const head = { ...known, isOwnerAlive: (await ownersAlive(call.engine, [known]))(known) }
-      const { shown } = await describeTimeline(call.engine, head)
+      const { shown } = await describeTimeline(call.engine, head, { brief: call.query.flag('brief') })
       const isReached = (id: string) => mayReach(call.principal, id)
       const relatives = { lineage: shown.lineage.filter(isReached), forks: shown.forks.filter(isReached) }
       return hideUnreached(call.principal, { ...shown, ...relatives })
@@ -215,7 +222,6 @@ async function listTimelines({ engine, principal, query }: Call) {
   const prefix = query.text('prefix')
   const [status, owner, parent] = [query.text('status'), query.text('owner'), query.text('parent')]
   const asked = {
-    ...(status !== undefined && { status }),
     ...(owner !== undefined && { owner: owner as NonNullable<TimelineQuery['owner']> }),
     ...(parent !== undefined && { parent: parent as NonNullable<TimelineQuery['parent']> }),
     ...common(query),
@@ -223,11 +229,17 @@ async function listTimelines({ engine, principal, query }: Call) {
   // The forks of an unreachable timeline are hidden as well.
   if (parent !== undefined && !mayReach(principal, parent)) return { timelines: [], next: null }
   const scopes = scopesFor(principal, prefix ?? '')
-  const queries = scopes.map((scope) => ({ ...asked, ...(scope !== '' && { prefix: scope }) }))
+  const statuses = status === undefined ? [{}] : storedStatuses(engine, status).map((stored) => ({ status: stored }))
+  const queries = scopes.flatMap((scope) =>
+    statuses.map((stored) => ({ ...asked, ...stored, ...(scope !== '' && { prefix: scope }) })),
+  )
   const { heads, next } = await listPage(engine, queries, query.text('after'), query.number('limit') ?? 100)
   // The store's own timelines are listed only if requested by prefix.
-  const shown = prefix === undefined ? heads.filter(({ timeline }) => !isOfStore(timeline)) : heads
-  return { timelines: shown.map((head) => hideUnreached(principal, shownHead(engine, head))), next }
+  const listed = prefix === undefined ? heads.filter(({ timeline }) => !isOfStore(timeline)) : heads
+  const shown = listed
+    .map((head) => hideUnreached(principal, shownHead(engine, head)))
+    .filter((each) => status === undefined || each.status === status)
+  return { timelines: shown, next }
 }
 
 async function listRuns({ engine, principal, query }: Call) {
@@ -239,7 +251,7 @@ async function listRuns({ engine, principal, query }: Call) {
   const limit = Math.min(query.number('limit') ?? 100, withSummary ? summariesMax : pageMax)
   const queries = kinds.flatMap((kind) => {
     const name = query.text('name')
-    const statuses = statusesOf(kind, query)
+    const statuses = statusesOf(engine, kind, query)
     return scopesFor(principal, name === undefined ? kind.scope : kind.scope + name).flatMap((prefix) =>
       statuses.map((status) => ({ prefix, ...(status !== null && { status }), ...common(query) })),
     )
@@ -248,17 +260,19 @@ async function listRuns({ engine, principal, query }: Call) {
   const runs = await Promise.all(
     heads.map(async (head) => {
       const kind = hostOf(engine).models.find(head.timeline)
-      const isUnfinished = kind?.unfinished?.includes(head.status) ?? false
+      const shown = shownHead(engine, head)
+      const isUnfinished = kind?.unfinished?.includes(shown.status) ?? false
       const more = withSummary ? { summary: (await describeTimeline(engine, head)).shown.summary } : {}
-      return hideUnreached(principal, { kind: kind?.kind ?? null, isUnfinished, ...shownHead(engine, head), ...more })
+      return hideUnreached(principal, { kind: kind?.kind ?? null, isUnfinished, ...shown, ...more })
     }),
   )
-  return { runs, next }
+  const named = query.list('status')
+  return { runs: runs.filter(({ status }) => named.length === 0 || named.includes(status)), next }
 }
 
-/** Null: any status. */
-function statusesOf(kind: Model, query: Call['query']): readonly (string | null)[] {
-  const named = query.list('status')
+/** The statuses of heads; null: any. */
+function statusesOf(engine: Reprise, kind: Model, query: Call['query']): readonly (string | null)[] {
+  const named = [...new Set(query.list('status').flatMap((status) => storedStatuses(engine, status)))]
   if (!query.flag('unfinished')) return named.length > 0 ? named : [null]
   const unfinished = kind.unfinished ?? []
   return named.length > 0 ? unfinished.filter((status) => named.includes(status)) : unfinished
@@ -280,7 +294,7 @@ async function readHistory(call: Call) {
   const limit = query.number('limit') ?? 100
   const [after, before, type] = [query.number('after'), query.number('before'), query.text('type')]
   if (after !== undefined && before !== undefined) {
-    throw new RepriseError('INVALID_ARGUMENT', 'after and before do not go together', {})
+    throw new RepriseError('INVALID_ARGUMENT', 'after and before exclude each other', {})
   }
   const coordinate = { timeline, seq, epoch, digest: Buffer.from(digest).toString('hex') }
   // The history of a fork includes the entries inherited from its parent.
@@ -289,7 +303,7 @@ async function readHistory(call: Call) {
   const shown = (entry: Entry) => {
     if (!isJournal) return { ...shownEntry(entry), timeline }
     const { data: _, ...row } = shownEntry(entry)
-    return { ...row, timeline, told: rowOf(entry, model?.tells) }
+    return { ...row, timeline, told: rowOf(entry, model?.entryRow) }
   }
   const entries: ReturnType<typeof shown>[] = []
   if (before !== undefined) {

@@ -152,7 +152,7 @@ async function importFile({ engine, principal, query, bytes }: Call) {
 async function progress(call: Call): Promise<Reply> {
   const head = await call.head()
   if (hostOf(call.engine).models.find(head.timeline)?.kind !== 'job') {
-    throw new RepriseError('INVALID_ARGUMENT', `${head.timeline} is no job`, { timeline: head.timeline })
+    throw new RepriseError('INVALID_ARGUMENT', `${head.timeline} is not a job`, { timeline: head.timeline })
   }
   const family = await familyOf(call.engine, head)
   if (family.some(({ timeline }) => !mayReach(call.principal, timeline))) throw missing(head.timeline)

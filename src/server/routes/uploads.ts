@@ -9,7 +9,7 @@ import { mayDo } from '../access.ts'
 import { reachedId } from '../reach.ts'
 import { Reply } from '../reply.ts'
 import type { Call, Route } from '../route.ts'
-import { bodyOf, piecesOf } from './caches/door.ts'
+import { bodyOf, piecesOf } from './caches/artifact-requests.ts'
 
 const made = {
   path: '/v1/uploads/{name}',
@@ -73,22 +73,22 @@ export const uploadRoutes: readonly Route[] = [
   },
 ]
 
-async function answer({ engine, server, principal, asked, params }: Call): Promise<Reply> {
+async function answer({ engine, server, principal, request, params }: Call): Promise<Reply> {
   const { name = '', upload = null } = params
   const definition = server.definitions.filter(isUploadDefinition).find((each) => each.name === name)
   if (!definition) throw new RepriseError('NOT_FOUND', 'there is no such upload', {})
   // A token that reaches one upload may not create another.
-  if (asked.method !== 'OPTIONS') reachedId(principal, `upload/${name}/${upload ?? 'new'}`)
-  const told = await definition[answersTus](hostOf(engine), {
-    method: asked.method,
+  if (request.method !== 'OPTIONS') reachedId(principal, `upload/${name}/${upload ?? 'new'}`)
+  const uploadReply = await definition[answersTus](hostOf(engine), {
+    method: request.method,
     id: upload,
-    header: (each) => asked.header(each),
-    body: () => piecesOf(asked.request, server.limits.requestMs),
+    header: (each) => request.header(each),
+    body: () => piecesOf(request.request, server.limits.requestMs),
     base: `${server.basePath}/v1/uploads/${name}/`,
     by: principal.name,
     isReader: !mayDo(principal, 'write'),
   })
-  return replyOf(told)
+  return replyOf(uploadReply)
 }
 
 export function isUploadDefinition(value: unknown): value is UploadDefinition {

@@ -203,5 +203,5 @@ function owned(timeline: string, { holder, token: epoch }: Lease): RepriseError 
 }
 
 function full(max: number): RepriseError {
-  return new RepriseError('OVERLOADED', `there are ${max} leases already`, { max })
+  return new RepriseError('OVERLOADED', `too many leases (limit ${max})`, { max })
 }

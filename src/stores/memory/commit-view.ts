@@ -36,6 +36,7 @@ export function commitView(space: Space, hash: Hash, now: number): CommitView {
       if (!message) return null
       return message.consumedAt === null ? 'unread' : 'consumed'
     },
+    hasRequest: () => false,
     isRetired: (worker) => (space.workers.get(worker)?.retiredAt ?? null) !== null,
     isAlive: (worker) => isAlive(space.workers.get(worker), now),
   }

@@ -1,7 +1,7 @@
 // The lives of forgotten ids (ports.ts, past).
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { pastName } from '../../core/history/identity.ts'
+import { pastName } from '../../core/identity.ts'
 import { pastLives } from '../../core/limits.ts'
 import type { Hash, PastLife } from '../../core/store/ports.ts'
 import type { Space } from './world.ts'

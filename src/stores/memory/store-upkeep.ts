@@ -1,7 +1,7 @@
 // The upkeep of the memory store: the calls of tools and housekeeping.
 
 import { equalBytes, type MessageId, type TimelineId } from '../../core/coordinate.ts'
-import { isWrapped } from '../../core/history/wrapped.ts'
+import { isWrapped } from '../../core/history/wrapped-record.ts'
 import { isRedundancy } from '../../core/store/blobs.ts'
 import type {
   Change,

@@ -39,7 +39,7 @@ import { pastOf } from './past.ts'
 import { MemoryUpkeep } from './store-upkeep.ts'
 import { beat, compactFeed, retire } from './upkeep.ts'
 import { findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
-import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
+import { createWorld, type MemoryWorld, type Space, snapshot, spaceOf } from './world.ts'
 
 export interface MemoryOptions {
   readonly namespace: string
@@ -61,6 +61,7 @@ class MemoryStore implements Store {
   readonly lanes = 1
   readonly countsCheckpoints = false
   readonly shards = null
+  readonly requests = null
   readonly blobs: Blobs
   readonly upkeep: Upkeep
   readonly #namespace: string
@@ -210,6 +211,12 @@ class MemoryStore implements Store {
       space.sweepMark = Math.max(space.sweepMark, raiseTo)
       return space.sweepMark
     })
+  }
+
+  async freeze(): Promise<Store> {
+    this.#space()
+    const world = snapshot(this.#world)
+    return openMemory({ namespace: this.#namespace, hash: this.#hash, clock: this.#clock, world, readOnly: true })
   }
 
   async close(): Promise<void> {

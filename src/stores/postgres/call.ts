@@ -39,12 +39,12 @@ export class Call implements Submittable {
   submit(connection: DriverConnection): null {
     const { name, text } = this
     const { stream } = connection
-    stream.cork()
+    stream.cork?.()
     if (name === '' || connection.parsedStatements[name] === undefined) connection.parse({ name, text })
     connection.bind({ statement: name, values: this.#values })
     connection.execute({})
     connection.sync()
-    stream.uncork()
+    stream.uncork?.()
     return null
   }
 

@@ -91,7 +91,7 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string, mark: s
       throw error
     const { code } = error as { code?: string }
     if (code === '25P02')
-      throw new UserSqlFailure(new Error('a statement inside the commit failed, which ends its transaction'))
+      throw new UserSqlFailure(new Error('a statement inside the commit failed and ended its transaction'))
     if (code === 'RP001') throw new UserSqlFailure(ownTables(schema))
     if (code === 'RP003')
       throw new UserSqlFailure(new RepriseError('SQL_REFUSED', 'the SQL inside the commit ended its transaction'))

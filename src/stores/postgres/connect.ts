@@ -4,8 +4,8 @@
 // transaction mode works. Calls of our functions are prepared statements, and continue unprepared once one is missing,
 // or exists already, because a pooler shares sessions. Features that need a session have one of their own (session.ts).
 
-import { growingPause } from '../../core/calls/pause.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import { realTime, sleep, within } from '../../lib/waiting.ts'
 import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
@@ -47,12 +47,15 @@ export class Connections {
   readonly #options: ConnectionOptions
   /** For a pooler that accepts no settings at connect. */
   readonly #plainUrl: string
+  readonly #url: string
   readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
   /** The pool would count the wait for a busy connection as a server that does not answer. */
   readonly #slots: Slots
   /** User SQL may take any time: some connections are reserved, so that heartbeats and reads continue beside it. */
   readonly #userSlots: Slots
   #isPrepared: boolean
+  /** All statements use this connection, in one transaction. */
+  #frozen: DriverClient | null = null
   #isClosed = false
   /** Connections of the last statements, kept for the next ones: the pool takes a tenth of an append's time to lend one. */
   readonly #kept: DriverClient[] = []
@@ -60,6 +63,7 @@ export class Connections {
 
   constructor(driver: Driver, url: string, options: ConnectionOptions) {
     this.driver = driver
+    this.#url = url
     this.#options = options
     this.#isPrepared = options.isPrepared
     const session = { isReadOnly: options.isReadOnly ?? false, isRelaxed: options.isRelaxed ?? false }
@@ -78,6 +82,30 @@ export class Connections {
     this.#slots = new Slots(options.poolSize, options.connectTimeoutMs + options.statementTimeoutMs + graceMs)
     const { poolSize } = options
     this.#userSlots = new Slots(poolSize > 2 * reserved ? poolSize - reserved : poolSize, endlessMs)
+  }
+
+  /** Connections whose statements all see the current state of the database, until they are closed. */
+  async freeze(): Promise<Connections> {
+    const frozen = new Connections(this.driver, this.#url, { ...this.#options, poolSize: 1, isReadOnly: true })
+    try {
+      await frozen.#freeze()
+      return frozen
+    } catch (error) {
+      await frozen.close()
+      throw error
+    }
+  }
+
+  /** The transaction lasts for minutes, idle between statements: limits for either would end it. */
+  async #freeze(): Promise<void> {
+    const client = await this.#checkOut('freeze', performance.now() + this.#options.connectTimeoutMs)
+    this.#frozen = client
+    for (const text of [
+      'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY',
+      "SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')",
+    ]) {
+      await client.query({ text })
+    }
   }
 
   /** A client outside of the pool. */
@@ -208,6 +236,7 @@ export class Connections {
     work: (client: DriverClient, spend: () => void) => Promise<Result>,
     isRaw: boolean,
   ): Promise<Result> {
+    if (this.#frozen) return await this.#useFrozen(this.#frozen, doing, work)
     const until = performance.now() + this.#options.connectTimeoutMs
     for (let attempt = 1; ; attempt++) {
       const client = await this.#checkOut(doing, until)
@@ -232,9 +261,26 @@ export class Connections {
     }
   }
 
+  /** Not retried: another transaction would see another moment. */
+  async #useFrozen<Result>(
+    client: DriverClient,
+    doing: string,
+    work: (client: DriverClient, spend: () => void) => Promise<Result>,
+  ): Promise<Result> {
+    this.checkOpen()
+    try {
+      return await work(client, ignore)
+    } catch (error) {
+      throw toReprise(error, doing)
+    }
+  }
+
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
+    // Ends its transaction, too.
+    this.#frozen?.release(true)
+    this.#frozen = null
     this.#letGo()
     // A hanging server must not delay closing.
     await within(realTime, 2000, this.#pool.end().catch(ignore))

@@ -1,7 +1,7 @@
 // The part of the driver `pg` that this store uses. The driver is optional: it is imported only when a postgres URL is
 // opened, and its types are declared here so that ours do not depend on them.
 
-import { RepriseError } from '../../core/errors.ts'
+import { driverMissing } from '../../core/driver-missing.ts'
 
 export interface QueryResult {
   readonly rows: Record<string, unknown>[]
@@ -23,7 +23,8 @@ export interface QueryConfig {
 
 /** Messages of the protocol, as queries send them. */
 export interface DriverConnection {
-  readonly stream: { cork(): void; uncork(): void }
+  /** The socket that the driver uses on workerd cannot be corked. */
+  readonly stream: { cork?(): void; uncork?(): void }
   /** By name: the statements prepared in this session. */
   readonly parsedStatements: Record<string, string>
   parse(statement: { readonly name: string; readonly text: string }): void
@@ -73,7 +74,7 @@ export async function loadDriver(): Promise<Driver> {
     const module = (await import('pg')) as unknown as { default?: Driver } & Driver
     return module.default ?? module
   } catch (cause) {
-    throw new RepriseError('DRIVER_MISSING', 'opening a postgres URL needs the package pg: npm install pg', {}, cause)
+    throw driverMissing('opening a postgres URL', ['pg'], cause)
   }
 }
 

@@ -74,6 +74,7 @@ function encodeCommit(commit: Commit, blob: BlobWriter): Json {
   if (trim) json.trim = { seq: trim.seq, digest: toHex(trim.digest), restsOn: trim.restsOn.map(escapeText) }
   if (commit.publish || commit.marks || commit.drop || trim) json.catalog = true
   if (commit.consume) json.consume = commit.consume.map(escapeText)
+  if (commit.settles) json.settles = commit.settles
   if (commit.send) {
     json.send = commit.send.map(({ id, to, life, kind, data }) => {
       const only = life === undefined ? {} : { life }
@@ -111,10 +112,19 @@ export function encodeFields(commit: Commit): Json {
 
 /** These may be refused after the commit's first write. */
 function isRefusedLate(commit: Commit): boolean {
-  const { guard, branch, publish, drop, trim, consume, cursors, forget, take, send } = commit
+  const { guard, branch, publish, drop, trim, consume, settles, cursors, forget, take, send } = commit
   const mayHaveNoReceiver = guard === null && send?.some(({ life }) => life !== undefined)
   return Boolean(
-    branch || publish || drop || trim || consume || cursors || forget || take?.create?.base || mayHaveNoReceiver,
+    branch ||
+      publish ||
+      drop ||
+      trim ||
+      consume ||
+      settles ||
+      cursors ||
+      forget ||
+      take?.create?.base ||
+      mayHaveNoReceiver,
   )
 }
 

@@ -20,7 +20,7 @@ export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.be
 /** The operation that wrote a run. */
 export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
 
-/** The name under which a forgotten id is stored: core/history/identity.ts, pastName. */
+/** The name under which a forgotten id is stored: core/identity.ts, pastName. */
 export const pastName = (id: string) => `substr(encode(sha256(convert_to(${id}, 'UTF8')), 'hex'), 1, 32)`
 
 /** The prepared statement of commits with SQL, prepared again for each. */
@@ -40,11 +40,14 @@ END $$;`
 
 /**
  * The SQL of a file in the folder sql, for a store: there the schema is called `reprise`, and functions (the names right before
- * a parenthesis) have no version.
+ * a parenthesis) have no version. Functions that applications call have a space before the parenthesis, and keep their names;
+ * @schema@ is the schema's name in a text.
  * @example sqlFor('"shop"', 'SELECT reprise.head(…) FROM reprise.run') // 'SELECT "shop".head_v2(…) FROM "shop".run'
  */
 export function sqlFor(s: string, text: string): string {
-  return text.replaceAll(/\breprise\.(\w+)(\()?/g, (_, name: string, parenthesis?: string) =>
-    parenthesis ? `${functionName(s, name)}(` : `${s}.${name}`,
-  )
+  return text
+    .replaceAll(/\breprise\.(\w+)(\()?/g, (_, name: string, parenthesis?: string) =>
+      parenthesis ? `${functionName(s, name)}(` : `${s}.${name}`,
+    )
+    .replaceAll('@schema@', s.replaceAll('"', ''))
 }

@@ -1,6 +1,7 @@
 // Opens a PostgreSQL store: checks the server, creates or checks the schema, returns the store.
 
 import { RepriseError } from '../../core/errors.ts'
+import { forwardStore } from '../../core/store/forward.ts'
 import type { Hash, Store } from '../../core/store/ports.ts'
 import { refuseWrites } from '../../core/store/read-only.ts'
 import { Connections } from './connect.ts'
@@ -51,12 +52,25 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     // A reader cannot lose commits.
     await checkServer(connections, location.isRelaxed || readOnly)
     const number = await (readOnly ? findSchema : prepareSchema)(connections, s, namespace)
-    const session = new Session(connections)
-    const bell = new Bell(connections, session, channelName(hash, schema, namespace))
-    const presence = new Presence(connections, session, s, number)
-    const parts = { connections, session, bell, presence, schema: s, namespace: number }
     const shown = schema === 'reprise' ? location.shown : `${location.shown}?schema=${schema}`
-    const store = new PostgresStore({ ...parts, location: shown, isRelaxed: location.isRelaxed })
+    const make = (over: Connections): Store => {
+      const session = new Session(over)
+      const bell = new Bell(over, session, channelName(hash, schema, namespace))
+      const presence = new Presence(over, session, s, number)
+      const parts = {
+        connections: over,
+        session,
+        bell,
+        presence,
+        schema: s,
+        namespace: number,
+        namespaceName: namespace,
+      }
+      return new PostgresStore({ ...parts, location: shown, isRelaxed: location.isRelaxed, freeze })
+    }
+    // A query of the user's tables ends its transaction, and the frozen moment with it.
+    const freeze = async () => forwardStore(refuseWrites(make(await connections.freeze())), { query: refuseQuery })
+    const store = make(connections)
     return readOnly ? refuseWrites(store) : store
   } catch (error) {
     await connections.close()
@@ -68,4 +82,8 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
 function channelName(hash: Hash, schema: string, namespace: string): string {
   const digest = hash(new TextEncoder().encode(`${schema}\n${namespace}`))
   return `reprise_${Buffer.from(digest).toString('hex').slice(0, 24)}`
+}
+
+async function refuseQuery(): Promise<never> {
+  throw new RepriseError('STORE_UNSUPPORTED', 'a frozen PostgreSQL store does not query your own tables')
 }

@@ -12,12 +12,16 @@ const pollMs = 500
 const probeMs = 2000
 /** The payload of a notification if nothing has become due. */
 const nothingDue = 'nothing due'
+/** The payload of a notification that travels with a request (sql/request-functions.sql). */
+const newRequest = 'request'
+
+type Wake = (mayBeDue: boolean, mayHaveRequests: boolean) => void
 
 export class Bell implements Guest {
   readonly #connections: Connections
   readonly #session: Session
   readonly #channel: string
-  readonly #wakes = new Set<(mayBeDue: boolean) => void>()
+  readonly #wakes = new Set<Wake>()
   readonly #wired = new WeakSet<SessionClient>()
   #client: SessionClient | null = null
   #isHeard = false
@@ -35,9 +39,9 @@ export class Bell implements Guest {
     this.#channel = channel
   }
 
-  listen(wake: (mayBeDue?: boolean) => void): () => void {
+  listen(wake: (mayBeDue?: boolean, mayHaveRequests?: boolean) => void): () => void {
     // A wrapper, so that the same function may listen twice.
-    const own = (mayBeDue: boolean) => wake(mayBeDue)
+    const own: Wake = (mayBeDue, mayHaveRequests) => wake(mayBeDue, mayHaveRequests)
     this.#wakes.add(own)
     this.#startPolling()
     if (!this.#client && !this.#isDeaf) this.#session.join(this)
@@ -50,7 +54,7 @@ export class Bell implements Guest {
   /** Immediate for the listeners of this store; for other processes at most every few milliseconds. */
   ring(mayBeDue: boolean): void {
     if (this.#isClosed) return
-    queueMicrotask(() => this.#wakeAll(mayBeDue))
+    queueMicrotask(() => this.#wakeAll(mayBeDue, false))
     if (this.#quiet) {
       this.#untold = this.#untold === true || mayBeDue
       return
@@ -67,7 +71,7 @@ export class Bell implements Guest {
 
   async settle(client: SessionClient): Promise<void> {
     if (!this.#wired.has(client))
-      client.onNotification(({ payload }) => this.#client === client && this.#heard(payload !== nothingDue))
+      client.onNotification(({ payload }) => this.#client === client && this.#heard(payload))
     this.#wired.add(client)
     this.#client = client
     await client.query({ text: `LISTEN ${this.#channel}` })
@@ -89,9 +93,9 @@ export class Bell implements Guest {
     this.#hangUp()
   }
 
-  #wakeAll(mayBeDue: boolean): void {
+  #wakeAll(mayBeDue: boolean, mayHaveRequests: boolean): void {
     if (this.#isClosed) return
-    for (const wake of [...this.#wakes]) wake(mayBeDue)
+    for (const wake of [...this.#wakes]) wake(mayBeDue, mayHaveRequests)
   }
 
   #checkHearing(client: SessionClient): void {
@@ -101,10 +105,11 @@ export class Bell implements Guest {
     this.unsettle()
   }
 
-  #heard(mayBeDue: boolean): void {
+  #heard(payload: string | undefined): void {
     this.#isHeard = true
     this.#stopPolling()
-    this.#wakeAll(mayBeDue)
+    const isRequest = payload === newRequest
+    this.#wakeAll(!isRequest && payload !== nothingDue, isRequest)
   }
 
   #hangUp(): void {
@@ -119,7 +124,7 @@ export class Bell implements Guest {
 
   #startPolling(): void {
     if (this.#isHeard) return
-    this.#poll ??= setInterval(() => this.#wakeAll(true), pollMs)
+    this.#poll ??= setInterval(() => this.#wakeAll(true, true), pollMs)
     this.#poll.unref()
   }
 

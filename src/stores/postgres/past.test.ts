@@ -37,6 +37,7 @@ const lived = async (id: string, lives: number) => {
 it('G16: lives that an older version wrote get their checksum with the upgrade', async () => {
   await lived('older', 4)
   await query(shared, `ALTER TABLE ${past} DROP COLUMN checksum`)
+  await query(shared, `DROP TABLE "${schema}".request CASCADE`)
   await query(shared, upgradeTables(`"${schema}"`, 9))
   expect((await store.past([asTimeline('older')]))[0]!.life).toBe(4)
   expect(await store.upkeep.inspect()).toEqual([])

@@ -4,7 +4,16 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Connections, RunSql } from './connect.ts'
 import { dropFunctions, nowMs, sqlFor } from './functions.ts'
-import { appendFunctions, commitFunctions, lifeFunctions, readFunctions, tables } from './sql.ts'
+import {
+  appendFunctions,
+  commitFunctions,
+  lifeFunctions,
+  pastTable,
+  readFunctions,
+  requestFunctions,
+  requestTable,
+  tables,
+} from './sql.ts'
 import { schemaVersion, upgradeTables } from './tables.ts'
 
 /** @example quoteSchema('reprise') // '"reprise"' */
@@ -39,7 +48,7 @@ export async function findSchema(connections: Connections, s: string, namespace:
   if (version < schemaVersion) {
     throw new RepriseError(
       'INCOMPATIBLE_VERSION',
-      `the store has schema version ${version}: opening it for writing brings it up to ${schemaVersion}`,
+      `the store has schema version ${version}: open it for writing to upgrade it to ${schemaVersion}`,
       { found: version, known: schemaVersion },
     )
   }
@@ -58,7 +67,7 @@ function checkVersion(version: number): number {
   if (version > schemaVersion) {
     throw new RepriseError(
       'INCOMPATIBLE_VERSION',
-      `the store has schema version ${version}, this Reprise knows up to ${schemaVersion}`,
+      `the store has schema version ${version}, this Reprise supports up to ${schemaVersion}`,
       {
         found: version,
         known: schemaVersion,
@@ -81,7 +90,7 @@ async function migrate(connections: Connections, s: string): Promise<void> {
       await retireAll(run, s)
       await run(upgradeTables(s, version) + dropFunctions(s, version))
     }
-    await run(sqlFor(s, appendFunctions + readFunctions + lifeFunctions + commitFunctions))
+    await run(sqlFor(s, appendFunctions + readFunctions + lifeFunctions + requestFunctions + commitFunctions))
     await run(`UPDATE ${s}.meta SET version = ${schemaVersion}`)
   }
   await connections.transaction('making the schema', work, migrateTimeoutMs)
@@ -102,7 +111,7 @@ async function retireAll(run: RunSql, s: string): Promise<void> {
 async function makeTables(run: RunSql, s: string): Promise<void> {
   const { rows } = await run('SELECT 1 FROM pg_namespace WHERE nspname = $1', [s.slice(1, -1)])
   if (rows.length === 0) await run(`CREATE SCHEMA ${s}`)
-  await run(sqlFor(s, tables))
+  await run(sqlFor(s, pastTable + requestTable + tables))
   await run(`INSERT INTO ${s}.meta (version) VALUES (0)`)
 }
 

@@ -13,9 +13,8 @@ import { dueSince, hasStatus, isFree, isSoundPast } from './tables.ts'
 
 const folder = new URL('sql/', import.meta.url)
 // Tables first: the functions name their types.
-const files = readdirSync(folder).sort(
-  (a, b) => Number(b === 'tables.sql') - Number(a === 'tables.sql') || (a < b ? -1 : 1),
-)
+const isTable = (file: string) => /tables?\.sql$/.test(file)
+const files = readdirSync(folder).sort((a, b) => Number(isTable(b)) - Number(isTable(a)) || (a < b ? -1 : 1))
 const textOf = (file: string) => readFileSync(new URL(file, folder), 'utf8')
 
 async function load(texts: readonly string[]): Promise<string[]> {
@@ -38,7 +37,7 @@ describe('the SQL files', () => {
   it('are read by PostgreSQL without a complaint', async () => {
     const texts = files.map(textOf)
     const named = texts.flatMap((text) =>
-      [...text.matchAll(/^CREATE FUNCTION reprise\.(\w+)\(/gm)].map(([, name]) => name!),
+      [...text.matchAll(/^CREATE (?:OR REPLACE )?FUNCTION reprise\.(\w+) ?\(/gm)].map(([, name]) => name!),
     )
     expect(await load(texts)).toEqual(named.sort())
     expect(named).toContain('commit_one')
@@ -50,7 +49,7 @@ describe('the SQL files', () => {
     ['a variable that hides a parameter', 'DECLARE p_a integer; BEGIN END'],
   ])('would not be with %s', async (_name, body) => {
     const broken = `CREATE FUNCTION reprise.broken(p_a integer) RETURNS void LANGUAGE plpgsql AS $$ ${body} $$;`
-    await expect(load([textOf('tables.sql'), broken])).rejects.toThrow()
+    await expect(load([...files.filter(isTable).map(textOf), broken])).rejects.toThrow()
   })
 
   it('are embedded: run `npm run build` after a change', () => {
@@ -72,10 +71,13 @@ describe('the SQL files', () => {
   it('use the expressions of the queries', () => {
     const s = 'reprise'
     const alike = {
+      'past-table.sql': [],
+      'request-table.sql': [],
       'tables.sql': [dueSince('timeline'), isFree('timeline'), hasStatus('timeline')],
       'append-functions.sql': [nowMs, operationOf('r'), pastName('m.id'), riderStatement],
       'commit-functions.sql': [nowMs, headColumns, headTables(s), isAlive('p_now')],
       'life-functions.sql': [pastName('t.id'), isSoundPast('v_past'), damagedPast],
+      'request-functions.sql': [nowMs, isAlive('v_now')],
       'read-functions.sql': [
         nowMs,
         headColumns,

@@ -17,6 +17,7 @@ import type {
   ManifestRecord,
   Outcome,
   PastLife,
+  RequestBox,
   Store,
   TimelineQuery,
   Upkeep,
@@ -36,6 +37,7 @@ import type { Bell } from './listen.ts'
 import { pastOf } from './past.ts'
 import type { Presence } from './presence.ts'
 import { type Reading, readCatalogs, readHistories } from './read.ts'
+import { PostgresRequests } from './requests.ts'
 import {
   type CursorDbRow,
   type HeadRow,
@@ -48,9 +50,9 @@ import {
   toInbox,
 } from './rows.ts'
 import type { Session } from './session.ts'
+import { Together } from './statement-batcher.ts'
 import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
-import { Together } from './together.ts'
 import { PostgresUpkeep } from './upkeep.ts'
 import { queryUser } from './user-query.ts'
 import { beat, listWorkers, retire } from './workers.ts'
@@ -63,9 +65,11 @@ export interface StoreParts {
   readonly presence: Presence
   readonly schema: string
   readonly namespace: number
+  readonly namespaceName: string
   readonly location: string
   /** A server that may lose acknowledged commits is accepted. */
   readonly isRelaxed: boolean
+  readonly freeze: () => Promise<Store>
 }
 
 /** A larger cache would only save an occasional slower commit. */
@@ -75,8 +79,10 @@ export class PostgresStore implements Store {
   readonly lanes = 2
   readonly countsCheckpoints = false
   readonly shards = null
+  readonly freeze: () => Promise<Store>
   readonly blobs: Blobs
   readonly upkeep: Upkeep
+  readonly requests: RequestBox
   readonly #connections: Connections
   readonly #session: Session
   readonly #bell: Bell
@@ -89,8 +95,11 @@ export class PostgresStore implements Store {
   readonly #reads: Together<Reading, EntryRun[]>
   readonly #catalogs: Together<TimelineId, ManifestRecord[]>
 
-  constructor({ connections, session, bell, presence, schema, namespace, location, isRelaxed }: StoreParts) {
+  constructor(parts: StoreParts) {
+    const { connections, session, bell, presence, schema, namespace, namespaceName, location, isRelaxed, freeze } =
+      parts
     this.#isRelaxed = isRelaxed
+    this.freeze = freeze
     this.#connections = connections
     this.#session = session
     this.#bell = bell
@@ -100,6 +109,7 @@ export class PostgresStore implements Store {
     this.#port = { connections, schema, namespace, lastRuns: new LastRuns(lastRunsMax) }
     this.blobs = postgresBlobs(connections, schema, namespace)
     this.upkeep = new PostgresUpkeep(connections, schema, namespace, location)
+    this.requests = new PostgresRequests(connections, schema, namespace, namespaceName)
     this.#reads = new Together((asked) => readHistories(connections, schema, namespace, asked))
     this.#catalogs = new Together((asked) => readCatalogs(connections, schema, namespace, asked))
   }
@@ -249,7 +259,7 @@ export class PostgresStore implements Store {
     this.#bell.ring(true)
   }
 
-  listen(wake: (mayBeDue?: boolean) => void): () => void {
+  listen(wake: Parameters<Store['listen']>[0]): () => void {
     this.#connections.checkOpen()
     return this.#bell.listen(wake)
   }

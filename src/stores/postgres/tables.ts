@@ -4,8 +4,10 @@
 // reader stays below the oldest running transaction, so nothing can appear behind it. Inside one transaction the run's
 // id decides, which follows the order of the batch.
 
+import { pastTable, requestTable } from './sql.ts'
+
 /** The version of tables and functions together. Function names contain it: code of another version finds none. */
-export const schemaVersion = 10
+export const schemaVersion = 12
 
 /** The changes of each version to the previous one. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -30,10 +32,17 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   // Functions, and lives of timelines.
   9: (s) =>
     `ALTER TABLE ${s}.timeline ADD COLUMN life bigint NOT NULL DEFAULT 1;
-ALTER TABLE ${s}.namespace ADD COLUMN identity text;${pastTable(s)}`,
+ALTER TABLE ${s}.namespace ADD COLUMN identity text;
+${created(s, pastTable)}`,
   // Functions, and a checksum of the lives of forgotten ids.
   10: pastChecksum,
+  // Functions, and the requests of applications.
+  11: (s) => created(s, requestTable),
+  // Functions only: commands and appends that SQL sends are taken by the workers of their definition.
+  12: () => '',
 }
+
+const created = (s: string, table: string) => table.replaceAll('reprise.', `${s}.`)
 
 /** When it became due; mail sorts first. */
 export const dueSince = (t: string) => `(CASE WHEN ${t}.mail > 0 THEN 0 ELSE ${t}.wakeup END)`
@@ -54,19 +63,6 @@ export const hasStatus = (t: string) => `${t}.status >= ''`
 
 function statusIndex(s: string): string {
   return `CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id) WHERE ${hasStatus('timeline')};`
-}
-
-/** The lives of forgotten ids (ports.ts, past). name '': the life above which ids without a past start. */
-function pastTable(s: string): string {
-  return `
-CREATE TABLE ${s}.past (
-  ns integer NOT NULL,
-  name text COLLATE "C" NOT NULL,
-  life bigint NOT NULL,
-  epoch bigint NOT NULL,
-  forgotten_at double precision NOT NULL,
-  PRIMARY KEY (ns, name)
-);`
 }
 
 /**

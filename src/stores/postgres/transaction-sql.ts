@@ -75,7 +75,7 @@ function runPrepared(
   let used: DriverConnection | undefined
   query.submit = (connection) => {
     used = connection
-    connection.stream.cork()
+    connection.stream.cork?.()
     try {
       connection.close({ type: 'S', name: riderStatement })
       connection.parse({ name: '', text: prefix + text })
@@ -85,7 +85,7 @@ function runPrepared(
       connection.parsedStatements[riderStatement] = text
       return submit(connection)
     } finally {
-      connection.stream.uncork()
+      connection.stream.uncork?.()
     }
   }
   return new Promise((resolve, reject) => {
@@ -114,10 +114,10 @@ function parseOnly(client: DriverClient, text: string): Promise<void> {
     client.query({
       callback: (error: unknown) => (error ? reject(error) : resolve()),
       submit(connection: DriverConnection) {
-        connection.stream.cork()
+        connection.stream.cork?.()
         connection.parse({ name: '', text })
         connection.sync()
-        connection.stream.uncork()
+        connection.stream.uncork?.()
         return null
       },
       handleReadyForQuery() {

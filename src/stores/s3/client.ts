@@ -3,7 +3,7 @@
 // growing pause; a slow read is hedged by a second one. The error after the last attempt has the details for people.
 
 import { createHash, randomUUID } from 'node:crypto'
-import { RepriseError } from '../../core/errors.ts'
+import { driverMissing } from '../../core/driver-missing.ts'
 import { realTime, Slots, sleep, within } from '../../lib/waiting.ts'
 import { Credentials } from './credentials.ts'
 import { HttpFailure, isTransient, toStoreError } from './failure.ts'
@@ -375,7 +375,6 @@ async function loadSigner(): Promise<SigningDriver> {
   try {
     return (await import('aws4fetch')) as unknown as SigningDriver
   } catch (cause) {
-    const what = 'an s3 address needs the package aws4fetch: npm install aws4fetch'
-    throw new RepriseError('DRIVER_MISSING', what, {}, cause)
+    throw driverMissing('an s3 address', ['aws4fetch'], cause)
   }
 }

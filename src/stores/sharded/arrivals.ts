@@ -14,9 +14,9 @@ import {
   isArriving,
   moveKey,
   remnantKey,
-  type Standing,
+  type Scheduling,
+  schedulingKey,
   seqKey,
-  standingKey,
 } from '../../core/store/shards.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
@@ -85,22 +85,22 @@ export async function noteArrival(
 
 /** The head that the activation of this copy would leave, for a store that does not write. */
 export function activated(head: Head): Head {
-  const { status, queue, wakeup, operation } = standingIn(head)
+  const { status, queue, wakeup, operation } = schedulingIn(head)
   return { ...head, status, queue, wakeup, operation }
 }
 
 /** The checkpoints that this copy keeps pinned once it is activated. */
 export function pinnedOn(head: Head): readonly ManifestId[] {
-  return head.attributes[standingKey] === undefined ? [] : standingIn(head).pinned
+  return head.attributes[schedulingKey] === undefined ? [] : schedulingIn(head).pinned
 }
 
-function standingIn({ attributes }: Head): Standing {
-  return JSON.parse(String(attributes[standingKey])) as Standing
+function schedulingIn({ attributes }: Head): Scheduling {
+  return JSON.parse(String(attributes[schedulingKey])) as Scheduling
 }
 
 /** Idempotent: it has the operation of the last commit before the move, so two processes apply it once. */
 export function activation(head: Head, newOperation: () => OperationId): Commit {
-  const { status, queue, wakeup, operation, pinned } = standingIn(head)
+  const { status, queue, wakeup, operation, pinned } = schedulingIn(head)
   return {
     operation: operation ?? newOperation(),
     guard: { timeline: head.timeline, epoch: head.epoch },
@@ -109,7 +109,7 @@ export function activation(head: Head, newOperation: () => OperationId): Commit 
     status,
     queue,
     wakeup,
-    attributes: { [moveKey]: null, [standingKey]: null },
+    attributes: { [moveKey]: null, [schedulingKey]: null },
     ...(pinned.length > 0 && { marks: pinned.map((id) => ({ id, isPinned: true })) }),
   }
 }

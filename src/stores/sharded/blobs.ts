@@ -12,16 +12,16 @@ import { byShard, type ShardMap } from './shard-map.ts'
 const copies = 2
 
 export class ShardedBlobs implements Blobs {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
   readonly #growth: Pick<Growth, 'check'>
 
-  constructor(places: ShardMap, growth: Pick<Growth, 'check'>) {
-    this.#places = places
+  constructor(shardMap: ShardMap, growth: Pick<Growth, 'check'>) {
+    this.#shardMap = shardMap
     this.#growth = growth
   }
 
   get batchBytes(): number | undefined {
-    return this.#places.shards[0]!.store?.blobs.batchBytes
+    return this.#shardMap.shards[0]!.store?.blobs.batchBytes
   }
 
   async put(chunks: readonly StoredChunk[], at?: number): Promise<void> {
@@ -46,7 +46,7 @@ export class ShardedBlobs implements Blobs {
     if (failed.size === 0) return
     // Two copies each, even while a shard is away.
     const again = chunks.filter((chunk) => placed.some((one) => one.chunk === chunk && failed.has(one.shard)))
-    if (this.#places.shards.every((shard) => shard.isAway)) throw awayError(this.#shard([...failed][0]!))
+    if (this.#shardMap.shards.every((shard) => shard.isAway)) throw awayError(this.#shard([...failed][0]!))
     await this.put(again, at)
   }
 
@@ -93,7 +93,7 @@ export class ShardedBlobs implements Blobs {
   }
 
   async rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten> {
-    return await inTurn(this.#places, after, limit, async (shard, rest, some) => {
+    return await inTurn(this.#shardMap, after, limit, async (shard, rest, some) => {
       return await shard.ask((store) => store.blobs.rewrite(change, rest, some))
     })
   }
@@ -104,7 +104,7 @@ export class ShardedBlobs implements Blobs {
 
   of(timeline: TimelineId): Blobs {
     const ask = async <T>(call: (blobs: Blobs) => Promise<T>): Promise<T> => {
-      const shard = this.#shard(await this.#places.locate(timeline))
+      const shard = this.#shard(await this.#shardMap.locate(timeline))
       return await shard.ask((store) => call(store.blobs))
     }
     return {
@@ -122,19 +122,19 @@ export class ShardedBlobs implements Blobs {
   }
 
   #shard(index: number): Shard {
-    return this.#places.shards[index]!
+    return this.#shardMap.shards[index]!
   }
 
   /** The first two in rank, without shards that are away. */
   #placesOf(digest: Digest): number[] {
-    const order = ranked(hashOf(digest), this.#places.count)
+    const order = ranked(hashOf(digest), this.#shardMap.count)
     const there = order.filter((shard) => !this.#shard(shard).isAway)
     return (there.length > 0 ? there : order).slice(0, copies)
   }
 
   /** Calls the reachable shards; any other failure counts. */
   async #everywhere<T>(ask: (blobs: Blobs) => Promise<T>): Promise<T[]> {
-    const there = this.#places.shards.filter((shard) => !shard.isAway)
+    const there = this.#shardMap.shards.filter((shard) => !shard.isAway)
     const answers = await Promise.allSettled(
       there.map(async (shard) => await shard.askNow((store) => ask(store.blobs))),
     )
@@ -157,10 +157,10 @@ export class ShardedBlobs implements Blobs {
     ask: (blobs: Blobs, some: readonly Digest[]) => Promise<readonly T[]>,
   ): Promise<T[]> {
     const found = new Array<T>(digests.length).fill(none)
-    const orders = digests.map((digest) => ranked(hashOf(digest), this.#places.count))
+    const orders = digests.map((digest) => ranked(hashOf(digest), this.#shardMap.count))
     let lacking = digests.map((_, i) => i)
     let failure: unknown
-    for (let rank = 0; rank < this.#places.count && lacking.length > 0; rank++) {
+    for (let rank = 0; rank < this.#shardMap.count && lacking.length > 0; rank++) {
       await Promise.all(
         [...byShard(lacking, (i) => orders[i]![rank]!)].map(async ([shard, some]) => {
           try {
@@ -190,7 +190,7 @@ function hashOf(digest: Digest): number {
 
 /** One shard after another: `after` contains the shard. */
 export async function inTurn(
-  places: ShardMap,
+  shardMap: ShardMap,
   after: string | null,
   limit: number,
   go: (shard: Shard, rest: string | null, limit: number) => Promise<Rewritten>,
@@ -200,12 +200,12 @@ export async function inTurn(
   let next: string | null = rest === '' ? null : rest
   const sum = { seen: 0, changed: 0, left: 0 }
   for (;;) {
-    const done = await go(places.shards[at]!, next, limit - sum.seen)
+    const done = await go(shardMap.shards[at]!, next, limit - sum.seen)
     for (const what of ['seen', 'changed', 'left'] as const) sum[what] += done[what]
     if (done.next !== null) return { ...sum, next: `${at}:${done.next}` }
     at += 1
     next = null
-    if (at === places.count) return { ...sum, next: null }
+    if (at === shardMap.count) return { ...sum, next: null }
     if (sum.seen >= limit) return { ...sum, next: `${at}:` }
   }
 }

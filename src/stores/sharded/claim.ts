@@ -11,19 +11,19 @@ import { isUnreachable, type Shard } from './shard.ts'
 import type { ShardMap } from './shard-map.ts'
 
 export class Claims {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
   readonly #relay: Relay
   /** By shard: the queues for which a claim got no answer, so that its timelines may be claimed without a worker knowing. */
   readonly #lost = new Map<number, Set<string | undefined>>()
   #turn = 0
 
-  constructor(places: ShardMap, relay: Relay) {
-    this.#places = places
+  constructor(shardMap: ShardMap, relay: Relay) {
+    this.#shardMap = shardMap
     this.#relay = relay
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {
-    const { shards, count } = this.#places
+    const { shards, count } = this.#shardMap
     this.#turn = (this.#turn + 1) % count
     const order = shards.map((_, i) => shards[(this.#turn + i) % count]!)
     const there = order.filter((shard) => !shard.isAway && !shard.isSettling)
@@ -60,7 +60,7 @@ export class Claims {
 
   /** Timelines claimed from a shard that was away are searched for once it is back. */
   get hasLost(): boolean {
-    return [...this.#lost.keys()].some((index) => !this.#places.shards[index]!.isAway)
+    return [...this.#lost.keys()].some((index) => !this.#shardMap.shards[index]!.isAway)
   }
 
   #lose(shard: Shard, queues: readonly (string | undefined)[]): void {
@@ -74,9 +74,9 @@ export class Claims {
    * queue: a shard that returns in the middle of several queries gets the first of them again.
    */
   async ofOwner(query: TimelineQuery): Promise<Head[]> {
-    const there = this.#places.shards.filter((shard) => !shard.isAway)
-    for (const shard of this.#places.shards) if (shard.isAway) this.#lose(shard, [query.queue, signpostQueue])
-    const found = await findTimelines(this.#places, query, there)
+    const there = this.#shardMap.shards.filter((shard) => !shard.isAway)
+    for (const shard of this.#shardMap.shards) if (shard.isAway) this.#lose(shard, [query.queue, signpostQueue])
+    const found = await findTimelines(this.#shardMap, query, there)
     for (const shard of there) {
       const lost = this.#lost.get(shard.index)
       if (lost?.has(signpostQueue)) await this.#findSignposts(shard, query.owner!)
@@ -105,7 +105,7 @@ export class Claims {
     for (const head of heads) {
       const target = targetOf(head)
       if (target === null) {
-        this.#places.note(head.timeline, shard.index)
+        this.#shardMap.note(head.timeline, shard.index)
         own.push(plainHead(head))
       } else void this.#relay.forward(shard.index, head, target).catch(() => this.#lose(shard, [signpostQueue]))
     }

@@ -18,12 +18,12 @@ interface Placed extends Plan {
 const redirectsMax = 8
 
 export class Commits {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
   readonly #holds: Holds
   readonly #relay: Relay
 
-  constructor(places: ShardMap, holds: Holds, relay: Relay) {
-    this.#places = places
+  constructor(shardMap: ShardMap, holds: Holds, relay: Relay) {
+    this.#shardMap = shardMap
     this.#holds = holds
     this.#relay = relay
   }
@@ -32,7 +32,7 @@ export class Commits {
     for (const commit of commits) checkCommit(commit)
     const plans: Placed[] = []
     for (const [at, commit] of commits.entries()) {
-      const planned = planAtOnce(this.#places, commit)
+      const planned = planAtOnce(this.#shardMap, commit)
       if (!planned) return this.#commitSlowly(commits)
       plans.push({ ...planned, at })
     }
@@ -64,7 +64,7 @@ export class Commits {
   /** Only a commit that needs a shard that is away waits for it. */
   async #plan(commit: Commit): Promise<Plan | { readonly refusal: Outcome }> {
     try {
-      return await plan(this.#places, this.#holds, commit)
+      return await plan(this.#shardMap, this.#holds, commit)
     } catch (error) {
       if (!isUnreachable(error)) throw error
       return { refusal: away(error) }
@@ -104,7 +104,7 @@ export class Commits {
   }
 
   #ask(shard: number, plans: readonly Plan[]): Outcome[] | Promise<Outcome[]> {
-    return this.#places.shard(shard).askNow((store) => store.commit(plans.map(({ commit }) => commit)))
+    return this.#shardMap.shard(shard).askNow((store) => store.commit(plans.map(({ commit }) => commit)))
   }
 
   #settle(
@@ -119,9 +119,9 @@ export class Commits {
       outcomes[planned.at] = outcome.ok ? outcome : readable(outcome, planned.cursorOwner)
       const { guard } = planned.commit
       if (outcome.ok) {
-        if (guard && !planned.commit.forget) this.#places.note(guard.timeline, planned.shard)
+        if (guard && !planned.commit.forget) this.#shardMap.note(guard.timeline, planned.shard)
         if (planned.sendsTo.length > 0 || planned.after || planned.confirm) isSettled = false
-      } else if (planned.undo || this.#places.redirect(outcome) !== null) isSettled = false
+      } else if (planned.undo || this.#shardMap.redirect(outcome) !== null) isSettled = false
     }
     return isSettled ? outcomes : this.#finish(commits, plans, given, outcomes)
   }
@@ -138,7 +138,7 @@ export class Commits {
       const outcome = given[i]!
       if (!outcome.ok) {
         await undo?.()
-        if (this.#places.redirect(outcome) !== null) outcomes[at] = await this.#redirected(commits[at]!, outcome)
+        if (this.#shardMap.redirect(outcome) !== null) outcomes[at] = await this.#redirected(commits[at]!, outcome)
         continue
       }
       if (confirm && !outcome.isDuplicate && !(await confirm(outcome.epoch))) {
@@ -160,14 +160,14 @@ export class Commits {
   async #redirected(commit: Commit, refused: Outcome): Promise<Outcome> {
     let outcome = refused
     for (let hops = 0; hops < redirectsMax; hops++) {
-      const target = this.#places.redirect(outcome)
+      const target = this.#shardMap.redirect(outcome)
       if (target === null || !commit.guard) break
-      this.#places.note(commit.guard.timeline, target)
-      const planned = await plan(this.#places, this.#holds, commit)
+      this.#shardMap.note(commit.guard.timeline, target)
+      const planned = await plan(this.#shardMap, this.#holds, commit)
       if ('refusal' in planned) return planned.refusal
       const [answer] = await this.#ask(planned.shard, [planned])
       outcome = answer!
-      if (this.#places.redirect(outcome) === null) {
+      if (this.#shardMap.redirect(outcome) === null) {
         const outcomes = [outcome]
         await this.#settle([commit], [{ ...planned, at: 0 }], [outcome], outcomes)
         return outcomes[0]!

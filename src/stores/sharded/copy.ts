@@ -3,7 +3,8 @@
 import type { MessageId, OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
-import type { Commit, EntryRun, Head, Outcome, OutgoingMessage, Store } from '../../core/store/ports.ts'
+import type { Commit, EntryRun, Head, Outcome, Store } from '../../core/store/ports.ts'
+import { storeAsRead } from '../../core/store/read-mail.ts'
 import { shardsWorker } from './shards-worker.ts'
 
 const readBytes = 4 * 1024 * 1024
@@ -63,16 +64,10 @@ async function copyMail(
   { timeline, epoch }: Head,
   newOperation: () => OperationId,
 ): Promise<void> {
-  const nothing = new Uint8Array()
   for (let after: MessageId | null = null; ; ) {
     const ids: MessageId[] = await source.upkeep.consumed(timeline, after, atOnce)
     if (ids.length === 0) break
-    const send = ids.map((id): OutgoingMessage => ({ id, to: timeline, kind: '$read', data: nothing }))
-    const guard = { timeline, epoch }
-    const mail = [
-      { operation: newOperation(), guard: null, send },
-      { operation: newOperation(), guard, consume: ids },
-    ]
+    const mail = storeAsRead(timeline, epoch, ids).map((commit) => ({ ...commit, operation: newOperation() }))
     check(timeline, await target.commit(mail))
     after = ids.at(-1)!
   }

@@ -9,23 +9,23 @@ import { awayError, isUnreachable, type Shard } from './shard.ts'
 import type { ShardMap } from './shard-map.ts'
 
 export async function readFeed(
-  places: ShardMap,
+  shardMap: ShardMap,
   after: FeedPosition,
   filter: FeedFilter,
   limit: number,
 ): Promise<FeedPage> {
-  const parts = splitPosition(after, places.count)
+  const parts = splitPosition(after, shardMap.count)
   if (!parts) throw notAPosition(after)
   const items: FeedItem[] = []
   const away: unknown[] = []
-  let open = [...places.shards]
+  let open = [...shardMap.shards]
   // A full shard first leaves room for the others, and then takes the rest.
   do {
     const share = limit === 0 ? 0 : Math.max(1, Math.floor((limit - items.length) / open.length))
     const pages = await Promise.all(
       open.map(async (shard) => {
         const page = await pageOf(shard, parts[shard.index]!, filter, share, away)
-        return page && (await moved(places, shard, page, parts, away))
+        return page && (await moved(shardMap, shard, page, parts, away))
       }),
     )
     const reached = [...parts]
@@ -53,15 +53,15 @@ export async function readFeed(
 
 /** Reads of a shard that is away are not retried at once. */
 async function moved(
-  places: ShardMap,
+  shardMap: ShardMap,
   shard: Shard,
   page: FeedPage,
   parts: readonly FeedPosition[],
   away: unknown[],
 ): Promise<FeedPage | null> {
   try {
-    const { waitsFor, ...rest } = await asMoved(places, shard, page, parts)
-    const other = waitsFor === null ? null : places.shard(waitsFor)
+    const { waitsFor, ...rest } = await asMoved(shardMap, shard, page, parts)
+    const other = waitsFor === null ? null : shardMap.shard(waitsFor)
     if (!other?.isAway) return rest
     away.push(awayError(other))
     return { ...rest, isEnd: true }

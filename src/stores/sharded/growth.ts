@@ -37,21 +37,21 @@ const freshMs = 1000
 const shardsMax = 64
 
 export class Growth {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
   readonly #holds: Holds
   readonly #relay: Relay
   readonly #open: ((url: string) => ShardSource) | null
   #lookedAt = 0
 
-  constructor(places: ShardMap, holds: Holds, relay: Relay, open: ((url: string) => ShardSource) | null) {
-    this.#places = places
+  constructor(shardMap: ShardMap, holds: Holds, relay: Relay, open: ((url: string) => ShardSource) | null) {
+    this.#shardMap = shardMap
     this.#holds = holds
     this.#relay = relay
     this.#open = open
   }
 
   async list(): Promise<ShardRow[]> {
-    const { shards, first } = this.#places
+    const { shards, first } = this.#shardMap
     const members = await Promise.all(
       shards.map((shard) => unlessAway(() => shard.ask((store) => membershipOf(store)))),
     )
@@ -79,15 +79,15 @@ export class Growth {
   /** Reads the stored map now. Throws SHARDS_GREW if this process lacks a shard of the set. */
   async check(): Promise<void> {
     this.#lookedAt = Date.now()
-    const [head] = await this.#places.shards[0]!.askNow((store) => store.head([mapTimeline]))
-    if (head) this.#places.learn(membershipIn(head).count)
-    this.#places.refuseOutdated()
+    const [head] = await this.#shardMap.shards[0]!.askNow((store) => store.head([mapTimeline]))
+    if (head) this.#shardMap.learn(membershipIn(head).count)
+    this.#shardMap.refuseOutdated()
   }
 
   /** The same, at most once a second. */
   async checkNowAndThen(): Promise<void> {
-    const isDue = Date.now() - this.#lookedAt >= freshMs && !this.#places.shards[0]!.isAway
-    if (!isDue) return this.#places.refuseOutdated()
+    const isDue = Date.now() - this.#lookedAt >= freshMs && !this.#shardMap.shards[0]!.isAway
+    if (!isDue) return this.#shardMap.refuseOutdated()
     await this.check().catch((error) => {
       if (!isUnreachable(error)) throw error
     })
@@ -95,9 +95,9 @@ export class Growth {
 
   /** Settles copies whose mover died between the two commits of their move. */
   async settle(): Promise<void> {
-    const { shards, first } = this.#places
+    const { shards, first } = this.#shardMap
     for (const shard of shards.slice(first)) {
-      if (!shard.isAway) await settleOn(this.#places, shard)
+      if (!shard.isAway) await settleOn(this.#shardMap, shard)
     }
   }
 
@@ -106,10 +106,10 @@ export class Growth {
     try {
       await this.check()
       if (request.url !== undefined) await this.#join(request.url)
-      const { shards, count, first } = this.#places
-      if (!this.#places.hasGrown) throw new RepriseError('INVALID_ARGUMENT', 'no shard was added to this set', {})
+      const { shards, count, first } = this.#shardMap
+      if (!this.#shardMap.hasGrown) throw new RepriseError('INVALID_ARGUMENT', 'no shard was added to this set', {})
       for (const shard of shards) await shard.ask(() => undefined)
-      if (!this.#places.isOpen) {
+      if (!this.#shardMap.isOpen) {
         await this.#waitForAll(request)
         for (const shard of shards.slice(first)) await this.#holds.cover(shard.index)
         const { version } = (await shards.at(-1)!.ask((store) => membershipOf(store)))!
@@ -117,9 +117,9 @@ export class Growth {
         for (const shard of [...shards].reverse()) {
           const member = (await shard.ask((store) => membershipOf(store)))!
           const wanted = { ...member, count, first, version }
-          await shard.ask((store) => renumber(store, wanted, this.#places.newOperation))
+          await shard.ask((store) => renumber(store, wanted, this.#shardMap.newOperation))
         }
-        this.#places.isOpen = true
+        this.#shardMap.isOpen = true
       }
       return await this.#moveAll(request)
     } finally {
@@ -129,12 +129,12 @@ export class Growth {
 
   /** One at a time: two would take families from each other. */
   async #lock(worker: WorkerId): Promise<number> {
-    const shard = this.#places.shards[0]!
+    const shard = this.#shardMap.shards[0]!
     const [head] = await shard.ask((store) => store.head([moverTimeline]))
     const [outcome] = await shard.ask((store) =>
       store.commit([
         {
-          operation: this.#places.newOperation(),
+          operation: this.#shardMap.newOperation(),
           guard: { timeline: moverTimeline, epoch: head?.epoch ?? 0 },
           take: { worker, from: 'dead', create: { digest: noDigest } },
         },
@@ -146,15 +146,15 @@ export class Growth {
 
   async #unlock(epoch: number): Promise<void> {
     const guard = { timeline: moverTimeline, epoch }
-    const operation = this.#places.newOperation()
-    await this.#places.shards[0]!.ask((store) => store.commit([{ operation, guard, release: true }]))
+    const operation = this.#shardMap.newOperation()
+    await this.#shardMap.shards[0]!.ask((store) => store.commit([{ operation, guard, release: true }]))
   }
 
   /** Makes the store at this address the next shard, unless it is one already. */
   async #join(url: string): Promise<void> {
-    const { shards, count, first, newOperation } = this.#places
+    const { shards, count, first, newOperation } = this.#shardMap
     if (!this.#open)
-      throw new RepriseError('STORE_UNSUPPORTED', 'this set was opened without a way to open another', {})
+      throw new RepriseError('STORE_UNSUPPORTED', 'this set was opened without a function that opens another shard', {})
     const { name, open } = this.#open(url)
     const shard = new Shard(count, name, open)
     let isKept = false
@@ -165,17 +165,17 @@ export class Growth {
       if (member && member.index < count) return
       if (member && member.index > count)
         throw differ(`${name} is shard ${member.index}, and ${count} shards were named`)
-      if (!this.#places.isOpen) throw differ('another shard is being added: add its address, and finish that first')
+      if (!this.#shardMap.isOpen) throw differ('another shard is being added: add its address, and finish that first')
       if (count >= shardsMax)
         throw new RepriseError('INVALID_ARGUMENT', `a set must have at most ${shardsMax} shards`, {})
       if (!member) {
         await this.#reserve(name)
         const wanted = { set: own.set, index: count, count: count + 1, first, version: own.version + 1, isWhole: true }
         const made = await shard.ask((store) => join(store, wanted, newOperation))
-        if (made.set !== own.set) throw differ(`${name} just became one of another set`)
+        if (made.set !== own.set) throw differ(`${name} has just become part of another set`)
       }
-      this.#places.add(shard)
-      this.#places.isOpen = false
+      this.#shardMap.add(shard)
+      this.#shardMap.isOpen = false
       isKept = true
     } finally {
       if (!isKept) await shard.close()
@@ -184,7 +184,7 @@ export class Growth {
 
   /** Two addresses never get the same number, even if the process that reserved the first died. */
   async #reserve(name: string): Promise<void> {
-    const { shards, count, newOperation } = this.#places
+    const { shards, count, newOperation } = this.#shardMap
     const [head] = await shards[0]!.ask((store) => store.head([mapTimeline]))
     const reserved = head!.attributes[joiningKey]
     const wanted = `${count} ${name}`
@@ -201,11 +201,11 @@ export class Growth {
   /** Workers report the number of their shards with each heartbeat. */
   async #waitForAll({ worker, signal, onProgress }: GrowRequest): Promise<void> {
     for (;;) {
-      const rows = await workers(this.#places)
+      const rows = await workers(this.#shardMap)
       const others = rows.filter(
         ({ id, isAlive, isRetired, isGone }) => id !== worker && isAlive && !isRetired && !isGone,
       )
-      const waitsFor = others.filter(({ info }) => Number(info[knownShards] ?? 0) < this.#places.count)
+      const waitsFor = others.filter(({ info }) => Number(info[knownShards] ?? 0) < this.#shardMap.count)
       if (waitsFor.length === 0) return
       onProgress?.({
         stage: 'waiting',
@@ -219,7 +219,7 @@ export class Growth {
 
   /** Families without an owner move first; those in use are waited for, and then taken over. */
   async #moveAll({ worker, waitMs, signal, onProgress }: GrowRequest): Promise<Grown> {
-    const mover = new Mover(this.#places, this.#relay, worker)
+    const mover = new Mover(this.#shardMap, this.#relay, worker)
     const until = Date.now() + waitMs
     let moved = 0
     for (;;) {
@@ -234,7 +234,7 @@ export class Growth {
         else stays.push({ timeline: root.timeline, reason: verdict.stays })
         onProgress?.({ stage: 'moving', moved, stays: stays.length, waitsFor: [] })
       }
-      if (again === 0) return { shards: this.#places.count, moved, stays }
+      if (again === 0) return { shards: this.#shardMap.count, moved, stays }
       await pause(signal)
     }
   }

@@ -11,10 +11,10 @@ import { shardsWorker } from './shards-worker.ts'
 const attemptsMax = 30
 
 export class Holds {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
 
-  constructor(places: ShardMap) {
-    this.#places = places
+  constructor(shardMap: ShardMap) {
+    this.#shardMap = shardMap
   }
 
   /** Null: they are put. Otherwise the owner of the name. */
@@ -38,14 +38,14 @@ export class Holds {
   async follow(name: string, owner: TimelineId, home: number, parts: readonly FeedPosition[] | null): Promise<void> {
     await Promise.allSettled(
       this.#others(home)
-        .filter((shard) => !this.#places.shards[shard]!.isAway)
+        .filter((shard) => !this.#shardMap.shards[shard]!.isAway)
         .map((shard) => this.#change(shard, name, owner, parts === null ? null : parts[shard]!)),
     )
   }
 
   /** For a new shard: entries that cursors have not read there are kept from the start. */
   async cover(shard: number): Promise<void> {
-    const own = await this.#places.shards[shard]!.ask((store) => store.cursors())
+    const own = await this.#shardMap.shards[shard]!.ask((store) => store.cursors())
     for (const { name, owner } of await this.list()) {
       if (!own.some((row) => row.name === name)) await this.#change(shard, name, owner, '')
     }
@@ -53,14 +53,14 @@ export class Holds {
 
   /** True if this shard will refuse the name to this owner. */
   async isOfAnother(name: string, owner: TimelineId, shard: number): Promise<boolean> {
-    const rows = await this.#places.shards[shard]!.askNow((store) => store.cursors())
+    const rows = await this.#shardMap.shards[shard]!.askNow((store) => store.cursors())
     const row = rows.find((one) => one.name === name)
     return row !== undefined && row.owner !== owner
   }
 
   /** Every cursor with its whole position. */
   async list(): Promise<CursorRow[]> {
-    const { shards, count } = this.#places
+    const { shards, count } = this.#shardMap
     const rows = await Promise.all(
       shards.map(async (shard) => {
         const all = await shard.ask((store) => store.cursors())
@@ -79,7 +79,7 @@ export class Holds {
 
   /** Removes holds without a cursor: their process died between the two steps. */
   async tidy(before: number): Promise<void> {
-    for (const shard of this.#places.shards) {
+    for (const shard of this.#shardMap.shards) {
       const rows = await shard.ask((store) => store.cursors())
       const holds = rows.filter(({ owner, movedAt }) => owner === holdsTimeline && movedAt < before)
       if (holds.length === 0) continue
@@ -87,7 +87,7 @@ export class Holds {
       for (const { name } of holds) {
         const owner = own?.attributes[holdKey(name)]
         if (typeof owner !== 'string') continue
-        const [found] = await this.#places.find([owner as TimelineId])
+        const [found] = await this.#shardMap.find([owner as TimelineId])
         if (found?.head?.attributes[cursorKey(name)] === undefined) {
           await this.#change(shard.index, name, owner as TimelineId, null)
         }
@@ -96,12 +96,12 @@ export class Holds {
   }
 
   #others(home: number): number[] {
-    return this.#places.shards.map(({ index }) => index).filter((index) => index !== home)
+    return this.#shardMap.shards.map(({ index }) => index).filter((index) => index !== home)
   }
 
   /** Each change takes the timeline of the holds again, so that two processes that want the same name see each other. */
   async #change(shard: number, name: string, owner: TimelineId, position: FeedPosition | null): Promise<string | null> {
-    const { shards, newOperation } = this.#places
+    const { shards, newOperation } = this.#shardMap
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
       const [head] = await shards[shard]!.askNow((store) => store.head([holdsTimeline]))
       if (!head) return null

@@ -61,13 +61,13 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
     const known = members.filter((member): member is Membership => member !== null && member !== 'away')
     const first = Math.min(shards.length, ...known.map((member) => member.first))
     const isOpen = known.every((member) => member.count === shards.length)
-    const places = new ShardMap(shards, newOperation, {
+    const shardMap = new ShardMap(shards, newOperation, {
       first,
       isOpen,
       isReadOnly: options.readOnly ?? false,
       home: options.place,
     })
-    const store = new ShardedStore(places, options)
+    const store = new ShardedStore(shardMap, options)
     return options.readOnly ? refuseWrites(store) : store
   } catch (error) {
     await Promise.allSettled(given.map((shard) => shard.close()))
@@ -101,7 +101,7 @@ async function settle(
   // While a shard that may have a number does not answer, the remaining numbers are unknown.
   const isWhole = members.some((member) => member !== null && member !== 'away' && member.isWhole)
   if (away && (!arranged || !isWhole)) {
-    const what = `shard ${away.index} (${away.name}) is away, and the set is not made yet`
+    const what = `shard ${away.index} (${away.name}) is unavailable, and the set has not been created yet`
     throw new RepriseError('STORE_UNREACHABLE', what)
   }
   const order = arranged?.places ?? given.map((_, i) => i)
@@ -115,7 +115,10 @@ async function settle(
       )
       if (index === 0 && !arranged) ({ set } = member)
       if (member.set !== set || member.index !== index || member.count !== count) {
-        throw new RepriseError('SHARDS_DIFFER', `shard ${index} (${given[at]!.name}) just became one of another set`)
+        throw new RepriseError(
+          'SHARDS_DIFFER',
+          `shard ${index} (${given[at]!.name}) has just become part of another set`,
+        )
       }
     }
     if (!away) {

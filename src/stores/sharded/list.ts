@@ -12,22 +12,22 @@ import type { ShardMap } from './shard-map.ts'
 
 /** On these shards. Default: on all. */
 export async function findTimelines(
-  places: ShardMap,
+  shardMap: ShardMap,
   query: TimelineQuery,
-  shards: readonly Shard[] = places.shards,
+  shards: readonly Shard[] = shardMap.shards,
 ): Promise<Head[]> {
   checkTimelineQuery(query)
   // Families move to later shards only: a family that left an earlier shard meanwhile is on one that is read after it.
-  const first = shards.filter(({ index }) => index < places.first)
-  const lists = await Promise.all(first.map((shard) => ofShard(places, shard, query)))
+  const first = shards.filter(({ index }) => index < shardMap.first)
+  const lists = await Promise.all(first.map((shard) => ofShard(shardMap, shard, query)))
   for (const shard of shards) {
-    if (shard.index < places.first) continue
-    const arrived = await settleOn(places, shard)
+    if (shard.index < shardMap.first) continue
+    const arrived = await settleOn(shardMap, shard)
     lists.push(arrived.filter((head) => isWanted(query, head.timeline, head)).map(plainHead))
-    lists.push(await ofShard(places, shard, query))
+    lists.push(await ofShard(shardMap, shard, query))
   }
   const all = lists.length === 1 ? lists[0]! : lists.flat().sort((a, b) => compareText(a.timeline, b.timeline))
-  const each = places.hasGrown ? withoutTwice(all) : all
+  const each = shardMap.hasGrown ? withoutTwice(all) : all
   return each.slice(0, query.limit)
 }
 
@@ -40,23 +40,23 @@ function withoutTwice(heads: readonly Head[]): Head[] {
  * Copies whose signpost exists already are timelines, even if their mover died before activating them. Returns those
  * that a read-only store leaves inactive.
  */
-export async function settleOn(places: ShardMap, shard: Shard): Promise<Head[]> {
+export async function settleOn(shardMap: ShardMap, shard: Shard): Promise<Head[]> {
   const arrived: Head[] = []
   for await (const page of shard.heads({ status: arrivingStatus })) {
-    const settled = await places.settle(shard.index, page)
-    if (places.isReadOnly) arrived.push(...settled)
+    const settled = await shardMap.settle(shard.index, page)
+    if (shardMap.isReadOnly) arrived.push(...settled)
   }
   return arrived
 }
 
-async function ofShard(places: ShardMap, shard: Shard, query: TimelineQuery): Promise<Head[]> {
+async function ofShard(shardMap: ShardMap, shard: Shard, query: TimelineQuery): Promise<Head[]> {
   const found: Head[] = []
   for (let { after } = query; ; ) {
     const limit = query.limit - found.length
     const page = await shard.ask((store) => store.timelines({ ...query, ...(after !== undefined && { after }), limit }))
     for (const head of page) {
       if (isHidden(head)) continue
-      places.note(head.timeline, shard.index)
+      shardMap.note(head.timeline, shard.index)
       found.push(plainHead(head))
     }
     if (limit === 0 || page.length < limit || found.length >= query.limit) return found
@@ -64,9 +64,9 @@ async function ofShard(places: ShardMap, shard: Shard, query: TimelineQuery): Pr
   }
 }
 
-export async function names(places: ShardMap): Promise<readonly TimelineId[]> {
+export async function names(shardMap: ShardMap): Promise<readonly TimelineId[]> {
   const lists = await Promise.all(
-    places.shards.map((shard) =>
+    shardMap.shards.map((shard) =>
       shard.ask(async (store) => {
         const { salvage } = store.upkeep
         if (salvage) return await salvage.names()
@@ -78,8 +78,8 @@ export async function names(places: ShardMap): Promise<readonly TimelineId[]> {
 }
 
 /** One row for each worker, which has a row on every shard. A shard that is away contributes nothing. */
-export async function workers(places: ShardMap): Promise<WorkerRow[]> {
-  const there = places.shards.filter((shard) => !shard.isAway)
+export async function workers(shardMap: ShardMap): Promise<WorkerRow[]> {
+  const there = shardMap.shards.filter((shard) => !shard.isAway)
   const answers = await Promise.allSettled(there.map((shard) => shard.askBriefly((store) => store.workers())))
   const lists = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
   const failed = answers.find((answer) => answer.status === 'rejected')

@@ -16,15 +16,15 @@ export interface MovedPage extends FeedPage {
 
 /** `parts`: the reader's position on each shard. */
 export async function asMoved(
-  places: ShardMap,
+  shardMap: ShardMap,
   shard: Shard,
   page: FeedPage,
   parts: readonly FeedPosition[],
 ): Promise<MovedPage> {
   const items = page.items.filter(({ timeline }) => !isOfShards(timeline))
-  if (!places.hasGrown || items.length === 0) return { ...page, items, waitsFor: null }
+  if (!shardMap.hasGrown || items.length === 0) return { ...page, items, waitsFor: null }
   const ids = [...new Set(items.map(({ timeline }) => timeline))]
-  const isLater = shard.index >= places.first
+  const isLater = shard.index >= shardMap.first
   const [heads, arrivals] = await Promise.all([
     shard.ask((store) => store.head(ids)),
     isLater ? shard.ask((store) => arrivalsOn(store, ids)) : [],
@@ -33,7 +33,7 @@ export async function asMoved(
   for (const [i, id] of ids.entries()) {
     const head = heads[i]
     const isRemnant = head && targetOf(head) !== null
-    names.set(id, isRemnant ? await new Remnants(places).nameOf(id) : id)
+    names.set(id, isRemnant ? await new Remnants(shardMap).nameOf(id) : id)
   }
   const shown: FeedItem[] = []
   for (const item of items) {

@@ -14,16 +14,16 @@ import {
   madeKey,
   moveKey,
   movingKey,
-  type Standing,
+  type Scheduling,
+  schedulingKey,
   signpostQueue,
   signpostStatus,
-  standingKey,
   targetKey,
   targetOf,
 } from '../../core/store/shards.ts'
 import { arrivalsOn, discard, noteArrival } from './arrivals.ts'
 import { copyTimeline } from './copy.ts'
-import { Moments } from './moment.ts'
+import { Moments } from './feed-end.ts'
 import type { Relay } from './relay.ts'
 import type { Shard } from './shard.ts'
 import type { ShardMap } from './shard-map.ts'
@@ -41,21 +41,21 @@ interface Member {
 const membersMax = 10_000
 
 export class Mover {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
   readonly #relay: Relay
   readonly #worker: WorkerId
   readonly #moments: Moments
 
-  constructor(places: ShardMap, relay: Relay, worker: WorkerId) {
-    this.#places = places
+  constructor(shardMap: ShardMap, relay: Relay, worker: WorkerId) {
+    this.#shardMap = shardMap
     this.#relay = relay
     this.#worker = worker
-    this.#moments = new Moments(places.newOperation)
+    this.#moments = new Moments(shardMap.newOperation)
   }
 
   /** The roots of families that belong on another shard, with their current shard. */
   async *candidates(): AsyncGenerator<{ readonly root: Head; readonly from: Shard; readonly to: number }> {
-    for (const from of this.#places.shards) {
+    for (const from of this.#shardMap.shards) {
       for await (const page of from.heads()) {
         for (const root of page) {
           const to = isHidden(root) ? null : await this.#target(from, root)
@@ -71,10 +71,10 @@ export class Mover {
       const [parent] = await from.ask((store) => store.head([base.timeline]))
       return parent ? targetOf(parent) : null
     }
-    const to = this.#places.placement(timeline)
+    const to = this.#shardMap.placement(timeline)
     // Only to shards that were added, and never back: the feed of a shard waits for that of an earlier one
     // (moved-feed.ts).
-    return to > from.index && to >= this.#places.first ? to : null
+    return to > from.index && to >= this.#shardMap.first ? to : null
   }
 
   async move(root: Head, from: Shard, to: number, isTakeover: boolean): Promise<Verdict> {
@@ -84,12 +84,12 @@ export class Mover {
     if (!isTakeover && family.some((head) => isOfAnother(head, this.#worker))) return 'again'
     const members = await this.#take(from, family, isTakeover)
     if (!members) return 'again'
-    const target = this.#places.shard(to)
+    const target = this.#shardMap.shard(to)
     const move = randomUUID()
     const parent = await this.#parent(target, root)
     try {
       for (const { timeline } of family)
-        await target.ask((store) => discard(store, timeline, this.#places.newOperation))
+        await target.ask((store) => discard(store, timeline, this.#shardMap.newOperation))
       await this.#copy(from, target, members, move)
       const grown = await this.#family(from, root)
       const isSame = grown?.length === family.length && (await this.#parent(target, root)) === parent
@@ -140,12 +140,12 @@ export class Mover {
       return 'it was rolled back after it had moved before'
     }
     const { base } = family[0]!
-    const [parent] = base ? await this.#places.shard(to).ask((store) => store.head([base.timeline])) : [null]
-    if (base && (!parent || isHidden(parent))) return 'its parent is not there'
+    const [parent] = base ? await this.#shardMap.shard(to).ask((store) => store.head([base.timeline])) : [null]
+    if (base && (!parent || isHidden(parent))) return 'its parent is missing'
     if (parent?.base && base && parent.base.seq < base.seq && (await this.#isRolledBack(from, to, base))) {
       return 'its parent was rolled back after it had moved'
     }
-    const [there] = await this.#places.shard(to).ask((store) => store.head([family[0]!.timeline]))
+    const [there] = await this.#shardMap.shard(to).ask((store) => store.head([family[0]!.timeline]))
     return there && !isHidden(there) ? `there is a timeline of that id on shard ${to}` : null
   }
 
@@ -156,7 +156,7 @@ export class Mover {
     { timeline, seq }: { timeline: TimelineId; seq: number },
   ): Promise<boolean> {
     const [here, there] = await Promise.all(
-      [from, this.#places.shard(to)].map((shard) => shard.ask((store) => store.read(timeline, seq - 1, 1))),
+      [from, this.#shardMap.shard(to)].map((shard) => shard.ask((store) => store.read(timeline, seq - 1, 1))),
     )
     const [a, b] = [here?.[0], there?.[0]]
     return !a || !b || a.first !== b.first || toHex(a.digest) !== toHex(b.digest)
@@ -169,7 +169,7 @@ export class Mover {
       const { timeline, epoch, seq, digest } = before
       const take = { worker: this.#worker, from: isTakeover ? ('anyone' as const) : ('dead' as const) }
       const guard = { timeline, epoch, seq, digest }
-      const operation = this.#places.newOperation()
+      const operation = this.#shardMap.newOperation()
       const attributes = { [movingKey]: true }
       const [outcome] = await from.ask((store) => store.commit([{ operation, guard, take, attributes }]))
       if (!outcome!.ok) {
@@ -182,7 +182,7 @@ export class Mover {
   }
 
   async #letGo(from: Shard, members: readonly Member[]): Promise<void> {
-    const { newOperation } = this.#places
+    const { newOperation } = this.#shardMap
     for (const { before, epoch } of members) {
       const guard = { timeline: before.timeline, epoch }
       // It had an owner: it is due.
@@ -193,7 +193,7 @@ export class Mover {
   }
 
   async #copy(from: Shard, target: Shard, members: readonly Member[], move: string): Promise<void> {
-    const { newOperation } = this.#places
+    const { newOperation } = this.#shardMap
     const notes = members.map(({ before: { timeline, seq, digest } }) => {
       return { id: timeline, from: from.index, remnant: timeline, seq, digest: toHex(digest) }
     })
@@ -202,7 +202,7 @@ export class Mover {
     }
     let hasRuns = false
     for (const { before, epoch } of members) {
-      const attributes = { [moveKey]: move, [standingKey]: JSON.stringify(await standing(from, before)) }
+      const attributes = { [moveKey]: move, [schedulingKey]: JSON.stringify(await schedulingOf(from, before)) }
       const made = { [madeKey]: before.attributes[madeKey] ?? before.createdAt }
       const first: Partial<Commit> = {
         status: arrivingStatus,
@@ -223,7 +223,7 @@ export class Mover {
 
   /** The root first. After a refusal the rest stays, and follows later, as forks whose parent has moved. */
   async #handOver(from: Shard, to: number, members: readonly Member[], move: string): Promise<boolean> {
-    const { newOperation } = this.#places
+    const { newOperation } = this.#shardMap
     for (const [i, { before, epoch }] of members.entries()) {
       const { timeline, seq, digest } = before
       const records = await from.ask((store) => store.checkpoints(timeline))
@@ -253,8 +253,8 @@ export class Mover {
 
   /** Activates it at its new place; mail that arrived meanwhile follows it. */
   async #settle(from: Shard, to: number, timeline: TimelineId): Promise<void> {
-    this.#places.forget(timeline)
-    await this.#places.find([timeline])
+    this.#shardMap.forget(timeline)
+    await this.#shardMap.find([timeline])
     for (;;) {
       const [head] = await from.ask((store) => store.head([timeline]))
       if (!head || head.mail === 0 || targetOf(head) !== to) return
@@ -272,7 +272,10 @@ function isRenamed(family: readonly Head[], arrivals: readonly ({ readonly remna
 }
 
 /** Its queue, wakeup and pins. If it had an owner, it is due at its new place. */
-async function standing(from: Shard, { timeline, owner, status, queue, wakeup, operation }: Head): Promise<Standing> {
+async function schedulingOf(
+  from: Shard,
+  { timeline, owner, status, queue, wakeup, operation }: Head,
+): Promise<Scheduling> {
   const { now } = await from.ask((store) => store.inbox(timeline, 0))
   const records = await from.ask((store) => store.checkpoints(timeline))
   const pinned = records.flatMap(({ id, isPinned }) => (isPinned ? [id] : []))

@@ -10,43 +10,43 @@ import type { ShardMap } from './shard-map.ts'
 import { shardsWorker } from './shards-worker.ts'
 
 /** The epoch of a parent that is not being moved. Null: it is being moved. A dead mover is fenced. */
-export async function parentAtRest(places: ShardMap, shard: number, head: Head): Promise<number | null> {
+export async function parentAtRest(shardMap: ShardMap, shard: number, head: Head): Promise<number | null> {
   if (head.attributes[movingKey] === undefined) return head.epoch
   if (head.owner !== null && head.isOwnerAlive) return null
   const { timeline, epoch } = head
   const take = { worker: shardsWorker, from: 'dead' as const }
   const commit = { guard: { timeline, epoch }, take, release: true, attributes: { [movingKey]: null } }
-  const [outcome] = await places
+  const [outcome] = await shardMap
     .shard(shard)
-    .ask((store) => store.commit([{ operation: places.newOperation(), ...commit }]))
+    .ask((store) => store.commit([{ operation: shardMap.newOperation(), ...commit }]))
   return outcome!.ok ? outcome!.epoch : null
 }
 
 /** After the fork was made: if its parent was taken meanwhile, it may have left, and the fork is removed. */
 export async function isParentSame(
-  places: ShardMap,
+  shardMap: ShardMap,
   shard: number,
   parent: TimelineId,
   epoch: number,
   fork: { readonly timeline: TimelineId; readonly epoch: number },
 ): Promise<boolean> {
-  const [head] = await places.shard(shard).ask((store) => store.head([parent]))
+  const [head] = await shardMap.shard(shard).ask((store) => store.head([parent]))
   if (head && !isHidden(head) && head.epoch === epoch) return true
-  await places.shard(shard).ask(async (store) => {
+  await shardMap.shard(shard).ask(async (store) => {
     const [made] = await store.head([fork.timeline])
     if (made?.epoch !== fork.epoch) return
-    await store.commit([{ operation: places.newOperation(), guard: guardOf(made), forget: 'moved' }])
+    await store.commit([{ operation: shardMap.newOperation(), guard: guardOf(made), forget: 'moved' }])
   })
-  places.forget(fork.timeline)
+  shardMap.forget(fork.timeline)
   return false
 }
 
 /** A copy that has a signpost by now is a fork like any other. */
-export async function arrivingFork(places: ShardMap, shard: number, parent: TimelineId): Promise<TimelineId | null> {
-  const forks = () => places.shard(shard).ask((store) => store.timelines({ parent, limit: 10_000 }))
+export async function arrivingFork(shardMap: ShardMap, shard: number, parent: TimelineId): Promise<TimelineId | null> {
+  const forks = () => shardMap.shard(shard).ask((store) => store.timelines({ parent, limit: 10_000 }))
   const arriving = (await forks()).filter(isArriving)
   if (arriving.length === 0) return null
-  await places.settle(shard, arriving)
+  await shardMap.settle(shard, arriving)
   return (await forks()).find(isArriving)?.timeline ?? null
 }
 

@@ -22,7 +22,7 @@ export interface ShardedStoreOptions {
 }
 
 export class OpenShards {
-  readonly places: ShardMap
+  readonly shardMap: ShardMap
   readonly relay: Relay
   readonly holds: Holds
   readonly commits: Commits
@@ -32,27 +32,27 @@ export class OpenShards {
   readonly clocks: Clocks
   #isClosed = false
 
-  constructor(places: ShardMap, { readOnly = false, openAnother, timers }: ShardedStoreOptions) {
+  constructor(shardMap: ShardMap, { readOnly = false, openAnother, timers }: ShardedStoreOptions) {
     this.clocks = new Clocks(timers ?? systemTimers)
-    this.places = places
-    this.relay = new Relay(places)
-    this.holds = new Holds(places)
-    this.commits = new Commits(places, this.holds, this.relay)
-    this.claims = new Claims(places, this.relay)
-    this.growth = new Growth(places, this.holds, this.relay, openAnother ?? null)
-    this.settings = new Settings(places, readOnly)
+    this.shardMap = shardMap
+    this.relay = new Relay(shardMap)
+    this.holds = new Holds(shardMap)
+    this.commits = new Commits(shardMap, this.holds, this.relay)
+    this.claims = new Claims(shardMap, this.relay)
+    this.growth = new Growth(shardMap, this.holds, this.relay, openAnother ?? null)
+    this.settings = new Settings(shardMap, readOnly)
   }
 
   async at<T>(timeline: TimelineId, call: (store: Store) => T | Promise<T>): Promise<T> {
     this.check()
     if (isOfShards(timeline)) throw new RepriseError('INVALID_ID', 'ids below $shards belong to the shards themselves')
-    const shard = this.places.shards[await this.places.locate(timeline)]!
+    const shard = this.shardMap.shards[await this.shardMap.locate(timeline)]!
     return await shard.ask(call)
   }
 
   /** Calls the reachable shards, or all if none is. An unreachable shard is an error only if no other shard answered. */
   async everywhere<T>(call: (store: Store, shard: Shard) => T | Promise<T>): Promise<T[]> {
-    const { shards } = this.places
+    const { shards } = this.shardMap
     const there = shards.filter((shard) => !shard.isAway)
     const asked: readonly Shard[] = there.length > 0 ? there : shards
     const answers = await Promise.allSettled(asked.map((shard) => shard.askBriefly((store) => call(store, shard))))
@@ -72,6 +72,6 @@ export class OpenShards {
     if (this.#isClosed) return
     this.#isClosed = true
     await this.relay.close()
-    await Promise.all(this.places.shards.map((shard) => shard.close()))
+    await Promise.all(this.shardMap.shards.map((shard) => shard.close()))
   }
 }

@@ -29,24 +29,26 @@ export interface Plan {
 }
 
 /** Null: something must be read or written on another shard first. */
-export function planAtOnce(places: ShardMap, commit: Commit): Plan | null {
+export function planAtOnce(shardMap: ShardMap, commit: Commit): Plan | null {
   if (namesLife(commit.send)) return null
-  return planLocally(places, commit)
+  return planLocally(shardMap, commit)
 }
 
-function planLocally(places: ShardMap, commit: Commit): Plan | null {
+function planLocally(shardMap: ShardMap, commit: Commit): Plan | null {
   const { guard, send } = commit
-  if (reachesOut(commit) || (places.hasGrown && commit.trim)) return null
-  if (guard === null) return addressed(places, commit, places.guess(send![0]!.to))
+  if (reachesOut(commit) || (shardMap.hasGrown && commit.trim)) return null
+  if (guard === null) return addressed(shardMap, commit, shardMap.guess(send![0]!.to))
   const shard =
-    guard.epoch === 0 && !isMadeElsewhere(places, commit) ? places.guess(guard.timeline) : places.seen(guard.timeline)
-  return shard === undefined ? null : addressed(places, commit, shard)
+    guard.epoch === 0 && !isMadeElsewhere(shardMap, commit)
+      ? shardMap.guess(guard.timeline)
+      : shardMap.seen(guard.timeline)
+  return shard === undefined ? null : addressed(shardMap, commit, shard)
 }
 
 /** A new family goes to a shard that was added later: its signpost is put first. */
-function isMadeElsewhere(places: ShardMap, { guard, take }: Commit): boolean {
-  if (!places.hasGrown || !take?.create) return false
-  return places.placement(guard!.timeline) !== places.home(guard!.timeline)
+function isMadeElsewhere(shardMap: ShardMap, { guard, take }: Commit): boolean {
+  if (!shardMap.hasGrown || !take?.create) return false
+  return shardMap.placement(guard!.timeline) !== shardMap.home(guard!.timeline)
 }
 
 /** It may concern other shards besides the receivers of its messages. */
@@ -56,61 +58,61 @@ export function reachesOut({ take, branch, cursors, forget }: Commit): boolean {
 
 /** May return a refusal without a request to the shard. */
 export async function plan(
-  places: ShardMap,
+  shardMap: ShardMap,
   holds: Holds,
   asked: Commit,
 ): Promise<Plan | { readonly refusal: Outcome }> {
   let commit = asked
   if (namesLife(asked.send)) {
-    const { reachable, lost } = await byReceiver(places, asked.send!)
+    const { reachable, lost } = await byReceiver(shardMap, asked.send!)
     if (lost.length > 0 && asked.guard === null) {
       return { refusal: { ok: false, code: 'NOT_FOUND', reason: lifeOver(lost[0]!), head: null } }
     }
     commit = { ...asked, send: reachable }
   }
-  const quick = planLocally(places, commit)
+  const quick = planLocally(shardMap, commit)
   if (quick) return quick
   const { timeline } = commit.guard!
-  const [found] = await places.find([timeline], 'askNow')
+  const [found] = await shardMap.find([timeline], 'askNow')
   const { head } = found!
   let { shard } = found!
   const isDecided = head !== null && (head.operation === commit.operation || head.epoch !== commit.guard!.epoch)
   const base = commit.take?.create?.base
   let confirm: Plan['confirm']
   if (base && !head) {
-    const [parent] = await places.find([base.timeline], 'askNow')
-    if (parent!.head && places.hasGrown) {
-      const epoch = await parentAtRest(places, parent!.shard, parent!.head)
+    const [parent] = await shardMap.find([base.timeline], 'askNow')
+    if (parent!.head && shardMap.hasGrown) {
+      const epoch = await parentAtRest(shardMap, parent!.shard, parent!.head)
       if (epoch === null) return { refusal: moving(base.timeline) }
-      confirm = (made) => isParentSame(places, parent!.shard, base.timeline, epoch, { timeline, epoch: made })
+      confirm = (made) => isParentSame(shardMap, parent!.shard, base.timeline, epoch, { timeline, epoch: made })
     }
-    if (parent!.head) shard = await places.point(timeline, parent!.shard)
+    if (parent!.head) shard = await shardMap.point(timeline, parent!.shard)
   }
-  if (!base && !head && isMadeElsewhere(places, commit) && shard === places.home(timeline)) {
-    shard = await places.point(timeline, places.placement(timeline))
-    await places.bringPast(timeline, shard)
+  if (!base && !head && isMadeElsewhere(shardMap, commit) && shard === shardMap.home(timeline)) {
+    shard = await shardMap.point(timeline, shardMap.placement(timeline))
+    await shardMap.bringPast(timeline, shard)
   }
-  const remnants = new Remnants(places)
+  const remnants = new Remnants(shardMap)
   if (commit.branch && head && !isDecided) {
-    const refusal = await placeArchive(places, commit.branch.archive, shard, head)
+    const refusal = await placeArchive(shardMap, commit.branch.archive, shard, head)
     if (refusal) return { refusal }
-    const follower = shard >= places.first ? await arrivingFork(places, shard, timeline) : null
+    const follower = shard >= shardMap.first ? await arrivingFork(shardMap, shard, timeline) : null
     if (follower) {
       const reason = `the fork ${follower} of ${timeline} has not moved yet: wait for reprise shards add`
       return { refusal: { ok: false, code: 'PINNED', reason, head: plainHead(head) } }
     }
-    if (shard >= places.first) await remnants.share(timeline, commit.branch.archive, shard)
+    if (shard >= shardMap.first) await remnants.share(timeline, commit.branch.archive, shard)
   }
-  const planned = addressed(places, commit, shard)
+  const planned = addressed(shardMap, commit, shard)
   if (commit.forget) {
-    if (shard >= places.first) await arrivingFork(places, shard, timeline)
+    if (shard >= shardMap.first) await arrivingFork(shardMap, shard, timeline)
     const names = head ? cursorNames(head.attributes) : []
     const isErased = commit.forget === 'erase'
     const left = await remnants.of(timeline, shard, head === null)
     // It was forgotten before, by a process that died then.
     if (left && !head) await remnants.forgotten(timeline, left, isErased)
     const after = async () => {
-      places.forget(timeline)
+      shardMap.forget(timeline)
       if (left) await remnants.forgotten(timeline, left, isErased)
       for (const name of names) await holds.follow(name, timeline, shard, null)
     }
@@ -121,17 +123,17 @@ export async function plan(
     const left = await remnants.of(timeline, shard)
     return left ? { ...planned, after: () => remnants.trim(left, trim) } : planned
   }
-  if (confirm) return { ...withLocalCursors(places, planned), confirm }
-  if (!commit.cursors || !head || isDecided) return withLocalCursors(places, planned)
-  return await planCursors(places, holds, planned, head)
+  if (confirm) return { ...withLocalCursors(shardMap, planned), confirm }
+  if (!commit.cursors || !head || isDecided) return withLocalCursors(shardMap, planned)
+  return await planCursors(shardMap, holds, planned, head)
 }
 
-function addressed(places: ShardMap, commit: Commit, shard: number): Plan {
+function addressed(shardMap: ShardMap, commit: Commit, shard: number): Plan {
   const { send } = commit
-  if (!send?.some(({ to }) => places.guess(to) !== shard)) return { shard, commit, sendsTo: [] }
+  if (!send?.some(({ to }) => shardMap.guess(to) !== shard)) return { shard, commit, sendsTo: [] }
   const sendsTo = new Set<number>()
   const posted = send.map((message): OutgoingMessage => {
-    const target = places.guess(message.to)
+    const target = shardMap.guess(message.to)
     if (target === shard) return message
     sendsTo.add(target)
     return toOutbox(message, target)
@@ -140,24 +142,29 @@ function addressed(places: ShardMap, commit: Commit, shard: number): Plan {
 }
 
 /** An archive stays with its family, whatever its id. */
-async function placeArchive(places: ShardMap, archive: TimelineId, shard: number, head: Head): Promise<Outcome | null> {
-  const at = await places.point(archive, shard)
+async function placeArchive(
+  shardMap: ShardMap,
+  archive: TimelineId,
+  shard: number,
+  head: Head,
+): Promise<Outcome | null> {
+  const at = await shardMap.point(archive, shard)
   if (at === shard) return null
   return { ok: false, code: 'EXISTS', reason: `there is a timeline ${archive} already`, head: plainHead(head) }
 }
 
 /** It will be refused, or was applied before: only the part for its own shard matters. */
-function withLocalCursors(places: ShardMap, planned: Plan): Plan {
+function withLocalCursors(shardMap: ShardMap, planned: Plan): Plan {
   const { cursors } = planned.commit
   if (!cursors) return planned
   const local = Object.entries(cursors).map(([name, position]) => {
-    return [name, position == null ? position : partsOf(places, position)[planned.shard]!]
+    return [name, position == null ? position : partsOf(shardMap, position)[planned.shard]!]
   })
   return { ...planned, commit: { ...planned.commit, cursors: Object.fromEntries(local) } }
 }
 
 async function planCursors(
-  places: ShardMap,
+  shardMap: ShardMap,
   holds: Holds,
   planned: Plan,
   head: Head,
@@ -177,11 +184,11 @@ async function planCursors(
       if (before !== undefined) moves.push([name, null])
       continue
     }
-    const parts = partsOf(places, position)
+    const parts = partsOf(shardMap, position)
     if (typeof before === 'string') {
-      const from = partsOf(places, before)
+      const from = partsOf(shardMap, before)
       // Its own shard refuses it, unless it refuses something else first.
-      if (parts[shard]! < from[shard]!) return withLocalCursors(places, planned)
+      if (parts[shard]! < from[shard]!) return withLocalCursors(shardMap, planned)
       if (goesBack(from, parts)) {
         const reason = `cursor ${name} is at ${before} and does not move back to ${position}`
         return { refusal: { ok: false, code: 'CONFLICT', reason, head: plainHead(head) } }
@@ -190,7 +197,7 @@ async function planCursors(
       const taken = await holds.put(name, owner, shard, parts)
       if (taken !== null) {
         if (await holds.isOfAnother(name, owner, shard))
-          return { ...withLocalCursors(places, planned), cursorOwner: taken }
+          return { ...withLocalCursors(shardMap, planned), cursorOwner: taken }
         return { refusal: cursorTaken(name, taken, head) }
       }
       put.push(name)
@@ -213,8 +220,8 @@ async function planCursors(
   }
 }
 
-function partsOf(places: ShardMap, position: FeedPosition): FeedPosition[] {
-  const parts = splitPosition(position, places.count)
+function partsOf(shardMap: ShardMap, position: FeedPosition): FeedPosition[] {
+  const parts = splitPosition(position, shardMap.count)
   if (!parts) throw notAPosition(position)
   return parts
 }

@@ -15,16 +15,16 @@ export function namesLife(send: readonly OutgoingMessage[] = []): boolean {
  * before.
  */
 export async function byReceiver(
-  places: ShardMap,
+  shardMap: ShardMap,
   send: readonly OutgoingMessage[],
 ): Promise<{ readonly reachable: OutgoingMessage[]; readonly lost: OutgoingMessage[] }> {
   const reachable: OutgoingMessage[] = []
   const lost: OutgoingMessage[] = []
   for (const message of send) {
     const { life, ...anyLife } = message
-    const [found] = life === undefined ? [] : await places.find([message.to], 'askNow')
+    const [found] = life === undefined ? [] : await shardMap.find([message.to], 'askNow')
     const isReachable = life === undefined || found?.head?.life === life
-    if (isReachable) reachable.push(places.hasGrown ? anyLife : message)
+    if (isReachable) reachable.push(shardMap.hasGrown ? anyLife : message)
     else lost.push(message)
   }
   return { reachable, lost }

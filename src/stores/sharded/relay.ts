@@ -15,13 +15,13 @@ const atOnce = 500
 const waitMs = 2000
 
 export class Relay {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
   readonly #running = new Map<string, Promise<void>>()
   readonly #next = new Map<string, Promise<void>>()
   #isClosed = false
 
-  constructor(places: ShardMap) {
-    this.#places = places
+  constructor(shardMap: ShardMap) {
+    this.#shardMap = shardMap
   }
 
   /** Everything that was in the outbox at the time of the call has arrived when it resolves. */
@@ -46,7 +46,7 @@ export class Relay {
   /** The same with a time limit: a shard that is away does not stop the others. */
   async carryPatiently(from: number, to: number): Promise<void> {
     // Processes that know a newly added shard carry its messages.
-    if (this.#places.shards[to]?.isAway !== false) return
+    if (this.#shardMap.shards[to]?.isAway !== false) return
     await within(
       realTime,
       waitMs,
@@ -56,7 +56,7 @@ export class Relay {
 
   /** Carries messages that dead processes left in their outboxes. */
   async sweep(): Promise<void> {
-    const { shards, count } = this.#places
+    const { shards, count } = this.#shardMap
     await Promise.all(
       shards.map(async (shard, from) => {
         if (shard.isAway || count === 1) return
@@ -71,7 +71,7 @@ export class Relay {
 
   /** True if all outboxes are empty. */
   async isIdle(): Promise<boolean> {
-    const { shards } = this.#places
+    const { shards } = this.#shardMap
     const mail = await Promise.all(
       shards.map(async (shard, from) => {
         const others = shards.filter(({ index }) => index !== from)
@@ -85,8 +85,8 @@ export class Relay {
   /** When the oldest message of any outbox was sent. Null: there is none. */
   async waitingSince(): Promise<number | null> {
     let oldest: number | null = null
-    for (const [from, shard] of this.#places.shards.entries()) {
-      for (const { index } of this.#places.shards) {
+    for (const [from, shard] of this.#shardMap.shards.entries()) {
+      for (const { index } of this.#shardMap.shards) {
         if (index === from) continue
         const { messages } = await shard.askNow((store) => store.inbox(outboxFor(index), 1))
         for (const { sentAt } of messages) oldest = Math.min(oldest ?? sentAt, sentAt)
@@ -97,12 +97,12 @@ export class Relay {
 
   /** Forwards mail at a signpost, from a sender that did not know that it is one. `head` is claimed. */
   async forward(shard: number, head: Head, target: number): Promise<void> {
-    const { shards, newOperation } = this.#places
+    const { shards, newOperation } = this.#shardMap
     const { timeline, epoch } = head
     const { messages } = await shards[shard]!.askNow((store) => store.inbox(timeline, atOnce))
     if (messages.length > 0) {
       const send = messages.map(({ sentAt: _, ...message }) => message)
-      await this.#places
+      await this.#shardMap
         .shard(target)
         .askNow((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
     }
@@ -125,7 +125,7 @@ export class Relay {
   }
 
   async #carry(from: number, to: number): Promise<void> {
-    const { shards, newOperation } = this.#places
+    const { shards, newOperation } = this.#shardMap
     const timeline = outboxFor(to)
     const ask = <T>(call: (store: Store) => T | Promise<T>) => Promise.resolve(shards[from]!.askNow(call))
     while (!this.#isClosed) {
@@ -135,7 +135,7 @@ export class Relay {
       ])
       if (!head || messages.length === 0) return
       const letters = messages.map(fromOutbox).filter((message) => !isOfShards(message.to))
-      const { reachable: send } = await byReceiver(this.#places, letters)
+      const { reachable: send } = await byReceiver(this.#shardMap, letters)
       if (send.length > 0) {
         const [carried] = await shards[to]!.askNow((store) =>
           store.commit([{ operation: newOperation(), guard: null, send }]),

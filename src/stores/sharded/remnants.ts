@@ -13,10 +13,10 @@ import { shardsWorker } from './shards-worker.ts'
 const attemptsMax = 10
 
 export class Remnants {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
 
-  constructor(places: ShardMap) {
-    this.#places = places
+  constructor(shardMap: ShardMap) {
+    this.#shardMap = shardMap
   }
 
   /**
@@ -24,7 +24,7 @@ export class Remnants {
    * `shard`: its current shard.
    */
   async of(id: TimelineId, shard: number, isGone = false): Promise<Arrival | null> {
-    if (shard < this.#places.first) return null
+    if (shard < this.#shardMap.first) return null
     const [arrival] = await this.#arrivals(shard, [id])
     if (!arrival) return null
     const name = await this.nameOf(arrival.remnant)
@@ -37,17 +37,17 @@ export class Remnants {
    * Null: they were forgotten.
    */
   async nameOf(id: TimelineId): Promise<TimelineId | null> {
-    const [found] = await this.#places.find([id])
+    const [found] = await this.#shardMap.find([id])
     const { shard } = found!
     const [arrival] = await this.#arrivals(shard, [id])
     if (!arrival) return null
-    return await this.#places.shard(shard).ask(async (store) => {
+    return await this.#shardMap.shard(shard).ask(async (store) => {
       const query = { prefix: arrivalsScope, attributes: { [remnantKey]: id }, limit: 1000 }
       const noted = (await store.timelines(query)).map(
         ({ timeline }) => timeline.slice(arrivalsScope.length) as TimelineId,
       )
       // An inactive copy that a signpost points to is the timeline (ShardMap).
-      const found = await this.#places.find([...new Set([id, ...noted])])
+      const found = await this.#shardMap.find([...new Set([id, ...noted])])
       const there = found.flatMap(({ head, shard: at }) => (head && at === shard ? head : []))
       let perhaps: TimelineId | null = null
       for (const head of there) {
@@ -63,8 +63,8 @@ export class Remnants {
   async share(id: TimelineId, archive: TimelineId, shard: number): Promise<void> {
     const [arrival] = await this.#arrivals(shard, [id])
     if (!arrival) return
-    const { newOperation } = this.#places
-    await this.#places.shard(shard).ask((store) => noteArrival(store, archive, arrival, newOperation))
+    const { newOperation } = this.#shardMap
+    await this.#shardMap.shard(shard).ask((store) => noteArrival(store, archive, arrival, newOperation))
   }
 
   /**
@@ -76,7 +76,7 @@ export class Remnants {
     if (isErased && left.remnant === id) {
       for (let at: Arrival | null = left; at; ) {
         await this.#renew(at.from, id)
-        const [earlier]: (Arrival | null)[] = at.from < this.#places.first ? [] : await this.#arrivals(at.from, [id])
+        const [earlier]: (Arrival | null)[] = at.from < this.#shardMap.first ? [] : await this.#arrivals(at.from, [id])
         at = earlier ?? null
       }
     } else await this.trim(left, null)
@@ -84,8 +84,8 @@ export class Remnants {
 
   /** Creates it again without its runs, under an unused epoch. */
   async #renew(at: number, id: TimelineId): Promise<void> {
-    const { newOperation } = this.#places
-    const shard = this.#places.shard(at)
+    const { newOperation } = this.#shardMap
+    const shard = this.#shardMap.shard(at)
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
       const [head] = await shard.ask((store) => store.head([id]))
       const target = head ? targetOf(head) : null
@@ -95,7 +95,7 @@ export class Remnants {
         const take = { worker: shardsWorker, from: 'anyone' as const }
         return { operation: newOperation(), guard: { timeline: id, epoch: i + 1 }, take, release: true }
       })
-      const commits = [forget, this.#places.signpost(id, target), ...takes]
+      const commits = [forget, this.#shardMap.signpost(id, target), ...takes]
       const outcomes = await shard.ask((store) => store.commit(commits))
       if (outcomes[0]!.ok) return
     }
@@ -103,9 +103,9 @@ export class Remnants {
 
   /** After the timeline was trimmed; null: all of it. Entries that a cursor still needs stay. */
   async trim({ from, remnant }: Arrival, trim: Pick<Head, 'seq' | 'digest'> | null): Promise<void> {
-    const { newOperation } = this.#places
-    const store = this.#places.shard(from)
-    const [earlier] = from < this.#places.first ? [] : await this.#arrivals(from, [remnant])
+    const { newOperation } = this.#shardMap
+    const store = this.#shardMap.shard(from)
+    const [earlier] = from < this.#shardMap.first ? [] : await this.#arrivals(from, [remnant])
     if (earlier) await this.trim(earlier, trim)
     const [head] = await store.ask((one) => one.head([remnant]))
     if (head?.status !== signpostStatus || head.seq <= head.floor) return
@@ -115,7 +115,7 @@ export class Remnants {
   }
 
   async #arrivals(shard: number, ids: readonly TimelineId[]): Promise<(Arrival | null)[]> {
-    return await this.#places.shard(shard).ask((store) => arrivalsOn(store, ids))
+    return await this.#shardMap.shard(shard).ask((store) => arrivalsOn(store, ids))
   }
 }
 

@@ -10,20 +10,20 @@ import type { ShardMap } from './shard-map.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export class Settings {
-  readonly #places: ShardMap
+  readonly #shardMap: ShardMap
   readonly #isReadOnly: boolean
   #copying: Promise<void> = Promise.resolve()
   #copied = -1
 
-  constructor(places: ShardMap, isReadOnly: boolean) {
-    this.#places = places
+  constructor(shardMap: ShardMap, isReadOnly: boolean) {
+    this.#shardMap = shardMap
     this.#isReadOnly = isReadOnly
   }
 
   /** The head of `reprise/store`, or its newest copy on the reachable shards. */
   async head(): Promise<Head | null> {
     try {
-      const [found] = await this.#places.find([storeTimeline], 'askNow')
+      const [found] = await this.#shardMap.find([storeTimeline], 'askNow')
       const head = found!.head && plainHead(found!.head)
       if (head && head.epoch !== this.#copied) await this.copy()
       return head
@@ -35,18 +35,18 @@ export class Settings {
 
   /** Called after a change, and for a shard that is back. One at a time, so that none overtakes a newer one. */
   copy(): Promise<void> {
-    if (this.#isReadOnly || this.#places.count === 1) return Promise.resolve()
+    if (this.#isReadOnly || this.#shardMap.count === 1) return Promise.resolve()
     this.#copying = this.#copying.then(() => this.#copy()).catch(() => undefined)
     return this.#copying
   }
 
   async #copy(): Promise<void> {
-    const [found] = await this.#places.find([storeTimeline], 'askNow')
+    const [found] = await this.#shardMap.find([storeTimeline], 'askNow')
     const head = found!.head
     if (!head) return
-    const others = this.#places.shards.filter((shard) => shard.index !== found!.shard && !shard.isAway)
+    const others = this.#shardMap.shards.filter((shard) => shard.index !== found!.shard && !shard.isAway)
     const done = await Promise.allSettled(others.map((shard) => this.#copyTo(shard, head)))
-    if (others.length === this.#places.count - 1 && done.every(({ status }) => status === 'fulfilled'))
+    if (others.length === this.#shardMap.count - 1 && done.every(({ status }) => status === 'fulfilled'))
       this.#copied = head.epoch
   }
 
@@ -59,7 +59,7 @@ export class Settings {
     await shard.askNow((store) =>
       store.commit([
         {
-          operation: this.#places.newOperation(),
+          operation: this.#shardMap.newOperation(),
           guard: { timeline: settingsTimeline, epoch: old?.epoch ?? 0 },
           take: { worker: shardsWorker, from: 'anyone', create: { digest: noDigest } },
           release: true,
@@ -71,7 +71,7 @@ export class Settings {
 
   /** From the reachable shards. Null: nothing was ever stored. */
   async #newestCopy(reason: unknown): Promise<Head | null> {
-    const there = this.#places.shards.filter((shard) => !shard.isAway)
+    const there = this.#shardMap.shards.filter((shard) => !shard.isAway)
     const answers = await Promise.allSettled(
       there.map(async (shard) => (await shard.askNow((store) => store.head([settingsTimeline])))[0] ?? null),
     )

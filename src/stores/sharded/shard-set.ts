@@ -17,11 +17,11 @@ export class OpenShardSet implements ShardSet {
   }
 
   placeOf(timeline: TimelineId): number {
-    return this.#set.places.guess(timeline)
+    return this.#set.shardMap.guess(timeline)
   }
 
   aheadMs(timeline: TimelineId): number {
-    return this.#set.clocks.ahead(this.#set.places.shards[this.#set.places.guess(timeline)])
+    return this.#set.clocks.ahead(this.#set.shardMap.shards[this.#set.shardMap.guess(timeline)])
   }
 
   hasLostClaims(): boolean {
@@ -38,11 +38,11 @@ export class OpenShardSet implements ShardSet {
 
   async headsInReach(timelines: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
     this.#set.check()
-    const groups = [...byShard([...timelines.keys()], (i) => this.#set.places.guess(timelines[i]!))]
+    const groups = [...byShard([...timelines.keys()], (i) => this.#set.shardMap.guess(timelines[i]!))]
     const found = new Array<Head | null | undefined>(timelines.length)
     const answers = await Promise.allSettled(
       groups.map(async ([, some]) => {
-        const heads = await this.#set.places.find(
+        const heads = await this.#set.shardMap.find(
           some.map((i) => timelines[i]!),
           'askNow',
         )

@@ -213,12 +213,12 @@ export class Shard {
     this.#isSettling = true
     this.#cancelProbe = this.#timers.after(settleMs, () => {
       this.#isSettling = false
-      this.#tellBack()
+      this.#reportBack()
     })
-    this.#tellBack()
+    this.#reportBack()
   }
 
-  #tellBack(): void {
+  #reportBack(): void {
     for (const call of [...this.#onBack]) call()
   }
 
@@ -232,7 +232,7 @@ export class Shard {
     this.#isClosed = true
     this.#cancelProbe?.()
     this.#whenOpen.clear()
-    this.#tellBack()
+    this.#reportBack()
     await this.#opening?.catch(() => undefined)
     await this.#store?.close()
   }

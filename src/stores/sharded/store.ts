@@ -38,15 +38,16 @@ import { ShardedUpkeep } from './upkeep.ts'
 export class ShardedStore implements Store {
   readonly blobs: Blobs
   readonly upkeep: Upkeep
+  readonly requests = null
   readonly shards: ShardSet
   readonly #set: OpenShards
   /** This process's worker, as of its last heartbeat. */
   #worker: WorkerRecord | null = null
 
-  constructor(places: ShardMap, options: ShardedStoreOptions = {}) {
-    this.#set = new OpenShards(places, options)
+  constructor(shardMap: ShardMap, options: ShardedStoreOptions = {}) {
+    this.#set = new OpenShards(shardMap, options)
     const { clocks, relay, settings, growth } = this.#set
-    places.eachShard((shard) => {
+    shardMap.eachShard((shard) => {
       // A worker that could not send heartbeats there must not be retired first.
       shard.beforeBack(async (store) => {
         const worker = this.#worker
@@ -57,18 +58,18 @@ export class ShardedStore implements Store {
         void settings.copy()
       })
     })
-    this.blobs = guarded(new ShardedBlobs(places, growth), () => this.#set.check())
+    this.blobs = guarded(new ShardedBlobs(shardMap, growth), () => this.#set.check())
     this.upkeep = new ShardedUpkeep(this.#set)
     this.shards = new OpenShardSet(this.#set, (timelines) => this.head(timelines))
   }
 
   /** The lanes of one shard: each shard has batches of its own (ShardSet.placeOf). */
   get lanes(): number {
-    return Math.max(...this.#set.places.shards.map(({ store }) => store?.lanes ?? 1))
+    return Math.max(...this.#set.shardMap.shards.map(({ store }) => store?.lanes ?? 1))
   }
 
   get countsCheckpoints(): boolean {
-    return this.#set.places.shards.every(({ store }) => store?.countsCheckpoints === true)
+    return this.#set.shardMap.shards.every(({ store }) => store?.countsCheckpoints === true)
   }
 
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
@@ -84,15 +85,15 @@ export class ShardedStore implements Store {
   async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
     this.#set.check()
     if (timelines.length === 1 && timelines[0] === storeTimeline) return [await this.#set.settings.head()]
-    return (await this.#set.places.find(timelines)).map(({ head }) => head && plainHead(head))
+    return (await this.#set.shardMap.find(timelines)).map(({ head }) => head && plainHead(head))
   }
 
   async past(timelines: readonly TimelineId[]): Promise<PastLife[]> {
     this.#set.check()
-    const places = await this.#set.places.find(timelines)
+    const shardMap = await this.#set.shardMap.find(timelines)
     return await Promise.all(
       timelines.map(async (id, i) => {
-        const [past] = await this.#set.places.shard(places[i]!.shard).ask((store) => store.past([id]))
+        const [past] = await this.#set.shardMap.shard(shardMap[i]!.shard).ask((store) => store.past([id]))
         return past!
       }),
     )
@@ -100,7 +101,7 @@ export class ShardedStore implements Store {
 
   async identity(proposed?: string, replaces = false): Promise<string | null> {
     this.#set.check()
-    return await identityOf(this.#set.places.shards, proposed, replaces)
+    return await identityOf(this.#set.shardMap.shards, proposed, replaces)
   }
 
   async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
@@ -115,21 +116,21 @@ export class ShardedStore implements Store {
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
     this.#set.check()
     await this.#set.growth.checkNowAndThen()
-    return await readFeed(this.#set.places, after, filter, limit)
+    return await readFeed(this.#set.shardMap, after, filter, limit)
   }
 
   async timelines(query: TimelineQuery): Promise<Head[]> {
     this.#set.check()
     if (query.owner === undefined) await this.#set.growth.checkNowAndThen()
-    if (query.owner === undefined) return await findTimelines(this.#set.places, query)
+    if (query.owner === undefined) return await findTimelines(this.#set.shardMap, query)
     // Requested by a worker for its own timelines (ShardSet.hasLostClaims).
     return await this.#set.claims.ofOwner(query)
   }
 
   async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
     const records = await this.#set.at(timeline, (store) => store.checkpoints(timeline))
-    if (!this.#set.places.isReadOnly || !this.#set.places.hasGrown) return records
-    const [found] = await this.#set.places.find([timeline])
+    if (!this.#set.shardMap.isReadOnly || !this.#set.shardMap.hasGrown) return records
+    const [found] = await this.#set.shardMap.find([timeline])
     const pinned = found!.head ? pinnedOn(found!.head) : []
     return records.map((record) => (pinned.includes(record.id) ? { ...record, isPinned: true } : record))
   }
@@ -148,18 +149,18 @@ export class ShardedStore implements Store {
 
   async workers(): Promise<WorkerRow[]> {
     this.#set.check()
-    const rows = await workers(this.#set.places)
+    const rows = await workers(this.#set.shardMap)
     return rows.map(({ info: { [knownShards]: _, ...info }, ...row }) => ({ ...row, info }))
   }
 
   /** On every reachable shard. Returns the earliest of their times (aheadMs): an age measured by it is valid everywhere. */
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#set.check()
-    const told = { ...worker, info: { ...worker.info, [knownShards]: this.#set.places.count } }
-    this.#worker = told
+    const known = { ...worker, info: { ...worker.info, [knownShards]: this.#set.shardMap.count } }
+    this.#worker = known
     const before = this.#set.clocks.elapsed()
     const answers = await this.#set.everywhere((store, shard) =>
-      this.#set.clocks.measure(shard, () => store.beat(told)),
+      this.#set.clocks.measure(shard, () => store.beat(known)),
     )
     const now = Math.min(...answers.map((answer) => answer.now))
     this.#set.clocks.answered(now, before)
@@ -181,7 +182,7 @@ export class ShardedStore implements Store {
   listen(wake: (mayBeDue?: boolean) => void): () => void {
     this.#set.check()
     const ends: (() => void)[] = []
-    const waits = this.#set.places.shards.flatMap((shard) => [
+    const waits = this.#set.shardMap.shards.flatMap((shard) => [
       shard.whenOpen((store) => ends.push(store.listen(wake))),
       shard.onBack(() => wake()),
     ])
@@ -192,13 +193,18 @@ export class ShardedStore implements Store {
 
   async sweepMark(raiseTo?: number): Promise<number> {
     this.#set.check()
-    const { shards } = this.#set.places
+    const { shards } = this.#set.shardMap
     // A chunk may be swept on any shard once all have the mark: so all must answer.
     if (raiseTo !== undefined) {
       await this.#set.growth.check()
       return Math.min(...(await Promise.all(shards.map((shard) => shard.ask((store) => store.sweepMark(raiseTo))))))
     }
     return Math.max(...(await this.#set.everywhere((store) => store.sweepMark())))
+  }
+
+  async freeze(): Promise<null> {
+    this.#set.check()
+    return null
   }
 
   async close(): Promise<void> {

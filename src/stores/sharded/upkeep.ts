@@ -38,16 +38,16 @@ export class ShardedUpkeep implements Upkeep {
     this.#set.check()
     const all = await this.#set.everywhere((store) => store.upkeep.facts())
     const sizes = all.map(({ sizeBytes }) => sizeBytes)
-    const away = this.#set.places.shards.filter((shard) => shard.isAway)
+    const away = this.#set.shardMap.shards.filter((shard) => shard.isAway)
     const kept = [...new Set(all.flatMap(({ keepsErased = [] }) => keepsErased))]
     const damage = all.flatMap((facts) => facts.damage ?? [])
     return {
       kind: `sharded ${[...new Set(all.map(({ kind }) => kind))].join(' and ')}`,
-      location: this.#set.places.shards.map(({ name }) => name).join(', '),
+      location: this.#set.shardMap.shards.map(({ name }) => name).join(', '),
       schemaVersion: Math.min(...all.map(({ schemaVersion }) => schemaVersion)),
       durability: {
         ...all[0]!.durability,
-        shards: String(this.#set.places.count),
+        shards: String(this.#set.shardMap.count),
         ...(away.length > 0 && { 'shards away': away.map(({ reason }) => reason!.message).join('; ') }),
       },
       isReadOnly: all.some(({ isReadOnly }) => isReadOnly),
@@ -59,18 +59,18 @@ export class ShardedUpkeep implements Upkeep {
   }
 
   async namespaces(): Promise<readonly string[]> {
-    return await this.#set.places.shards[0]!.ask((store) => store.upkeep.namespaces())
+    return await this.#set.shardMap.shards[0]!.ask((store) => store.upkeep.namespaces())
   }
 
   async inspect(inspection: Inspection = {}): Promise<StoreFault[]> {
     this.#set.check()
-    return await inspectShards(this.#set.places.shards, inspection)
+    return await inspectShards(this.#set.shardMap.shards, inspection)
   }
 
   async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
     this.#set.check()
     const inside = kind === 'messages' ? changeInside(change) : change
-    return await inTurn(this.#set.places, after, limit, async (shard, rest, some) => {
+    return await inTurn(this.#set.shardMap, after, limit, async (shard, rest, some) => {
       return await shard.ask((store) => store.upkeep.rewrite(kind, inside, rest, some))
     })
   }
@@ -84,7 +84,7 @@ export class ShardedUpkeep implements Upkeep {
   }
 
   async hasCheckpoints(): Promise<boolean> {
-    const asked = this.#set.places.shards.map((shard) => shard.ask((store) => store.upkeep.hasCheckpoints()))
+    const asked = this.#set.shardMap.shards.map((shard) => shard.ask((store) => store.upkeep.hasCheckpoints()))
     return (await Promise.all(asked)).includes(true)
   }
 
@@ -111,7 +111,7 @@ export class ShardedUpkeep implements Upkeep {
     this.#set.check()
     await this.#set.growth.check()
     await this.#set.relay.sweep().catch(() => undefined)
-    const isComplete = this.#set.places.shards.every((shard) => !shard.isAway)
+    const isComplete = this.#set.shardMap.shards.every((shard) => !shard.isAway)
     const waiting = isComplete ? await this.#set.relay.waitingSince() : 0
     if (isComplete) await this.#set.holds.tidy(before)
     const done = await this.#set.everywhere((store) => store.upkeep.tidy(Math.min(before, waiting ?? before)))
@@ -124,7 +124,7 @@ export class ShardedUpkeep implements Upkeep {
   async scrub(how?: Scrubbing): Promise<readonly string[]> {
     this.#set.check()
     const lists = await Promise.all(
-      this.#set.places.shards.map((shard) => shard.ask((store) => store.upkeep.scrub(how))),
+      this.#set.shardMap.shards.map((shard) => shard.ask((store) => store.upkeep.scrub(how))),
     )
     return lists.flat()
   }
@@ -139,7 +139,7 @@ class ShardedSalvage implements Salvage {
 
   async names(): Promise<readonly TimelineId[]> {
     this.#set.check()
-    return await names(this.#set.places)
+    return await names(this.#set.shardMap)
   }
 
   async legible(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]> {

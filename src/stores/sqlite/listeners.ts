@@ -4,19 +4,21 @@
 const pollMs = 50
 
 export class Listeners {
-  readonly #wakes = new Set<{ readonly wake: (mayBeDue: boolean) => void }>()
+  readonly #wakes = new Set<{ readonly wake: (mayBeDue: boolean, mayHaveRequests: boolean) => void }>()
   readonly #version: () => number | null
   #timer: ReturnType<typeof setInterval> | null = null
   #seen: number | null = null
   #isTelling = false
   #mayBeDue = false
+  /** Another connection has written, perhaps a request. */
+  #isForeign = false
 
   /** `version` changes when another connection has written; null if it is unknown now. */
   constructor(version: () => number | null) {
     this.#version = version
   }
 
-  add(wake: (mayBeDue: boolean) => void): () => void {
+  add(wake: (mayBeDue: boolean, mayHaveRequests: boolean) => void): () => void {
     const listener = { wake }
     this.#wakes.add(listener)
     if (!this.#timer) {
@@ -38,9 +40,11 @@ export class Listeners {
     this.#isTelling = true
     setImmediate(() => {
       const isDue = this.#mayBeDue
+      const isForeign = this.#isForeign
       this.#isTelling = false
       this.#mayBeDue = false
-      for (const listener of [...this.#wakes]) if (this.#wakes.has(listener)) listener.wake(isDue)
+      this.#isForeign = false
+      for (const listener of [...this.#wakes]) if (this.#wakes.has(listener)) listener.wake(isDue, isForeign)
     })
   }
 
@@ -54,6 +58,7 @@ export class Listeners {
     const version = this.#version()
     if (version === null || version === this.#seen) return
     this.#seen = version
+    this.#isForeign = true
     this.notify(true)
   }
 }

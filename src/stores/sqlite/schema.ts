@@ -12,9 +12,10 @@
 //   chunk      the existing chunks; their bytes are in one table per stripe (blobs.ts), those of older versions in one
 //   identity   the external identity of a namespace (identity.ts)
 //   past       the last life of each forgotten id, twice (past.ts)
+//   request    starts and messages that applications wrote in transactions of their own, three times (requests.ts)
 //   sweep      trimmed or forgotten history whose space is not freed yet
 //
-// Rows that are not packed have `crc` over their other columns (seal.ts). `space` is the number of a namespace.
+// Rows that are not packed, except requests, have `crc` over their other columns (seal.ts). `space` is the number of a namespace.
 
 import { stripes } from '../../core/checkpoint/parity.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -22,11 +23,12 @@ import type { Connection } from './file/connection.ts'
 import { damaged } from './file/failure.ts'
 import { identityTable } from './rows/identity.ts'
 import { pastCopy, pastTable } from './rows/past.ts'
+import { requestCopies } from './rows/request-copies.ts'
 import { copyAndSeal, witnessAll } from './rows/row-counts.ts'
 import { checkSeal, seal } from './rows/seal.ts'
 import { tallyAll, tallyStatus } from './rows/tally.ts'
 
-export const schemaVersion = 7
+export const schemaVersion = 9
 
 const version1 = `
 CREATE TABLE reprise_meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -110,6 +112,18 @@ ALTER TABLE reprise_head_mark ADD COLUMN state BLOB;
 ALTER TABLE reprise_witness ADD COLUMN crc INTEGER;
 `
 
+/** Requests of applications: a row that could never be read is refused in the transaction that writes it (requests.ts). */
+const version8 = `
+CREATE TABLE reprise_request (number INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL DEFAULT 'default',
+  verb TEXT NOT NULL CHECK (verb IN ('start', 'signal', 'send', 'cancel')),
+  target TEXT NOT NULL CHECK (length(target) BETWEEN 1 AND 512),
+  id TEXT NOT NULL DEFAULT (lower(hex(randomblob(8)))) CHECK (length(id) BETWEEN 1 AND 512), topic TEXT,
+  data CHECK (CASE typeof(data) WHEN 'null' THEN 1 WHEN 'text' THEN json_valid(data) ELSE typeof(data) = 'blob' END),
+  key TEXT, options TEXT CHECK (options IS NULL OR json_valid(options)),
+  sent_at INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER) * 1000), taken_by TEXT, problem TEXT);
+CREATE INDEX reprise_request_waiting ON reprise_request (namespace, target, number) WHERE problem IS NULL;
+`
+
 /** Migrations from version to version; the first creates the tables. */
 const steps: readonly ((connection: Connection) => void)[] = [
   (connection) => connection.exec(version1),
@@ -128,6 +142,9 @@ const steps: readonly ((connection: Connection) => void)[] = [
   },
   // The lives of forgotten ids have a second copy.
   (connection) => connection.exec(pastCopy),
+  (connection) => connection.exec(version8),
+  // Requests have two more copies.
+  (connection) => connection.exec(requestCopies),
 ]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */

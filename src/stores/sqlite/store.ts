@@ -21,6 +21,7 @@ import type {
   Outcome,
   PastLife,
   Renewal,
+  RequestBox,
   Store,
   StoreFacts,
   StoreFault,
@@ -50,6 +51,7 @@ import { findTimelines } from './rows/list.ts'
 import { readInbox } from './rows/mail.ts'
 import { pastOf } from './rows/past.ts'
 import { claim, retire } from './rows/query.ts'
+import { SqliteRequests } from './rows/requests.ts'
 import { raiseSweepMark, readSweepMark } from './rows/sweep-mark.ts'
 import { renewFile } from './salvage/renew.ts'
 import { schemaVersion } from './schema.ts'
@@ -110,6 +112,7 @@ class SqliteStore implements Store {
   readonly shards = null
   readonly blobs: Blobs
   readonly upkeep: Upkeep
+  readonly requests: RequestBox
   readonly #file: string
   readonly #clock: () => number
   readonly #busyMs: number
@@ -149,6 +152,11 @@ class SqliteStore implements Store {
     this.blobs = new SqliteBlobs({
       read: (work) => this.#read(({ connection, space }) => work(connection, space)),
       write: (work) => this.#transact('write chunks to', work),
+    })
+    this.requests = new SqliteRequests({
+      namespace: options.namespace,
+      read: (work) => this.#read(work),
+      transact: (doing, work) => this.#transact(doing, work),
     })
     this.upkeep = new SqliteUpkeep({
       busyMs: options.busyMs,
@@ -260,7 +268,7 @@ class SqliteStore implements Store {
     this.#listeners.notify(true)
   }
 
-  listen(wake: (mayBeDue?: boolean) => void): () => void {
+  listen(wake: (mayBeDue?: boolean, mayHaveRequests?: boolean) => void): () => void {
     this.#checkOpen()
     return this.#listeners.add(wake)
   }
@@ -287,6 +295,21 @@ class SqliteStore implements Store {
       sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
       keepsErased: ['the write-ahead log of the file (-wal), if another process reads it then, until that one ends'],
     }
+  }
+
+  /** On a connection of its own: the write-ahead log keeps growing until it is closed. */
+  async freeze(): Promise<Store> {
+    if (this.#renewing) await this.#renewing
+    this.#checkOpen()
+    const opened = { file: this.#file, writer: null }
+    const frozen = new SqliteStore(this.#driver, opened, async () => opened, { ...this.#options, isReadOnly: true })
+    try {
+      await frozen.#reader.freeze()
+    } catch (error) {
+      await frozen.close()
+      throw error
+    }
+    return frozen
   }
 
   async #inspect(inspection: Inspection): Promise<StoreFault[]> {

@@ -1,7 +1,7 @@
 // Lives: an id that is used again is another timeline, and nothing that was meant for the previous one reaches it.
 
 import assert from 'node:assert/strict'
-import { pastName } from '../../core/history/identity.ts'
+import { pastName } from '../../core/identity.ts'
 import { asTimeline, expectOk, expectRefused, hash, message, type Test } from './kit.ts'
 
 export function lifeTests(test: Test): void {

@@ -68,7 +68,7 @@ for (const [i, step] of JSON.parse(steps).entries()) {
   if (step.turn) await settle(await session.turn(step.turn, { key: `step ${i}` }))
   else {
     const to = Math.max(0, session.state.turn - step.back)
-    await session.rollback(to, { settings: { parameters: { done: i + 1 } } })
+    await session.rollback({ to: to, settings: { parameters: { done: i + 1 } } })
   }
 }
 console.log(commits)

@@ -29,7 +29,7 @@ export function installGuard(find?: FindZone): () => void {
     finders += 1
     setFinder(find)
   }
-  if (guardModules(find !== undefined)) syncBuiltinESMExports()
+  if (guardModules(find !== undefined)) publishModules()
   let isHeld = true
   return () => {
     if (!isHeld) return
@@ -40,7 +40,17 @@ export function installGuard(find?: FindZone): () => void {
     if (holders > 0) return
     restoreAll()
     forgetModules()
+    publishModules()
+  }
+}
+
+/** Makes replaced functions of built-in modules visible to their importers. */
+function publishModules(): void {
+  try {
     syncBuiltinESMExports()
+  } catch (error) {
+    // workerd has no such call: there, only functions reached through the module object are guarded.
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_METHOD_NOT_IMPLEMENTED') throw error
   }
 }
 
@@ -58,8 +68,8 @@ function hop(owner: object, name: string): void {
   const guarded = function (this: unknown, call: unknown, ...args: unknown[]) {
     if (typeof call !== 'function' || zoneNow() === null) return Reflect.apply(original, this, [call, ...args])
     const line = userLine()
-    const told = (...given: unknown[]) => inTickOf(line, () => Reflect.apply(call, undefined, given))
-    return Reflect.apply(original, this, [told, ...args])
+    const wrapped = (...given: unknown[]) => inTickOf(line, () => Reflect.apply(call, undefined, given))
+    return Reflect.apply(original, this, [wrapped, ...args])
   }
   replace(owner, name, dress(guarded, original))
 }

@@ -5,8 +5,16 @@ import { fileURLToPath } from 'node:url'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Zone } from './zone.ts'
 
-/** Our own files, which appear on the stack between the user's code and this function. */
-const ownFolder = fileURLToPath(new URL('../../../', import.meta.url))
+/** Our own files, which appear on the stack between the user's code and this function. Null: a bundle has one file for all. */
+const ownFolder = folderOfPackage()
+
+function folderOfPackage(): string | null {
+  try {
+    return fileURLToPath(new URL('../../../', import.meta.url))
+  } catch {
+    return null
+  }
+}
 
 /** Null: the caller is the module loader, which runs an import. */
 export function refusal(zone: Zone, call: string): RepriseError | null {
@@ -48,7 +56,7 @@ function lineOf(lines: readonly string[]): string {
 }
 
 function isOurs(line: string): boolean {
-  return line.includes(ownFolder) && !/\.test\.[tj]s/.test(line)
+  return ownFolder !== null && line.includes(ownFolder) && !/\.test\.[tj]s/.test(line)
 }
 
 function stackOf(): string[] {

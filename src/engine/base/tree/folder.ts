@@ -25,9 +25,10 @@ import { homedir } from 'node:os'
 import { join, sep } from 'node:path'
 import { assert } from '../../../core/assert.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { checkText } from '../../../core/options.ts'
 import { shown, temporaryName, unsafe } from '../../../core/tree-path.ts'
-import { codeOf } from '../../../lib/durable-file.ts'
-import type { Planted } from '../planted.ts'
+import { codeOf, makeFolders } from '../../../lib/durable-file.ts'
+import type { Planted } from '../planted-bugs.ts'
 
 export interface FolderOptions {
   /** Creates the directory if it is missing. */
@@ -76,9 +77,9 @@ const noBlock = constants.O_NONBLOCK ?? 0
  */
 export async function openRoot(directory: string, options: FolderOptions = {}): Promise<Folder> {
   const { create = false, isHeld = canHold(), planted } = options
-  if (directory === '') throw new RepriseError('INVALID_ARGUMENT', 'the directory of a tree must be named')
+  checkText('the directory of a tree', directory)
   return await telling(directory, async () => {
-    if (create) await mkdir(directory, { recursive: true })
+    if (create) makeFolders(directory)
     // The root itself may be reached through links, because the caller named it. It is resolved once.
     const path = await realpath(directory)
     refuseHome(path)
@@ -409,8 +410,8 @@ function kindOf(entry: { isFile(): boolean; isSymbolicLink(): boolean; isDirecto
 
 export function blocked(path: string, why: string, cause?: unknown): RepriseError {
   // The path through /proc means nothing to the reader of the message.
-  const told = why.replaceAll(/\/proc\/self\/fd\/\d+\//g, '')
-  return new RepriseError('TREE_BLOCKED', `${shown(path)}: ${told}`, { path }, cause)
+  const reason = why.replaceAll(/\/proc\/self\/fd\/\d+\//g, '')
+  return new RepriseError('TREE_BLOCKED', `${shown(path)}: ${reason}`, { path }, cause)
 }
 
 /** The name is missing, or has become something else meanwhile. */
@@ -437,7 +438,7 @@ async function telling<T>(where: string, work: () => Promise<T>): Promise<T> {
       case 'EIO':
         throw new RepriseError('STORE_IO', `${shown(where)}: ${(error as Error).message}`, {}, error)
       case 'ENOENT':
-        throw new RepriseError('NOT_FOUND', `${shown(where)} is not there`, {}, error)
+        throw new RepriseError('NOT_FOUND', `${shown(where)} does not exist`, {}, error)
       default:
         throw blocked(where, (error as Error).message, error)
     }

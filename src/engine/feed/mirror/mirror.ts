@@ -93,14 +93,14 @@ export class Mirror {
       this.#round = this.#round
         .then(() => this.#catchUp())
         .then(
-          () => this.#told(null),
-          (error: unknown) => this.#told(error),
+          () => this.#settled(null),
+          (error: unknown) => this.#settled(error),
         )
       void this.#round.then(() => this.#soon(everyMs))
     })
   }
 
-  #told(error: unknown): void {
+  #settled(error: unknown): void {
     const problem = error === null ? null : String((error as Error).message ?? error)
     if (problem === this.#problem) return
     this.#problem = problem

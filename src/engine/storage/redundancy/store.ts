@@ -85,7 +85,7 @@ class RedundantCatalog {
   readonly #hash: Hash
   readonly #lines: CatalogLines
   readonly #tell: (mended: MendedLine) => void
-  readonly #told = new Set<string>()
+  readonly #damageReported = new Set<string>()
   #queue: { readonly timeline: TimelineId; readonly records: readonly ManifestRecord[] }[] = []
   isOn = true
   #putting: Promise<void> = Promise.resolve()
@@ -269,8 +269,8 @@ class RedundantCatalog {
 
   #noteMended(timeline: TimelineId, id: ManifestId, from = 'copy'): void {
     const name = `${timeline} ${id} ${from}`
-    if (this.#told.has(name)) return
-    this.#told.add(name)
+    if (this.#damageReported.has(name)) return
+    this.#damageReported.add(name)
     this.#tell({ timeline, id, from })
   }
 }

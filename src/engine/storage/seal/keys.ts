@@ -3,6 +3,7 @@
 
 import { createHmac, createSecretKey, type KeyObject, randomFillSync } from 'node:crypto'
 import { RepriseError } from '../../../core/errors.ts'
+import { checkObject } from '../../../core/options.ts'
 
 export interface KeyRing {
   /** The id of the key that seals. All keys of the ring open. */
@@ -46,6 +47,7 @@ export class DerivedKeys {
   #session: Session | null = null
 
   constructor(ring: KeyRing) {
+    checkObject('the keys of the option keys', ring.keys)
     for (const [id, key] of Object.entries(ring.keys)) {
       checkId(id)
       if (!(key instanceof Uint8Array) || key.length !== keyBytes) throw invalid(`key ${id} is not ${keyBytes} bytes`)

@@ -12,7 +12,7 @@ import { createCipheriv, createDecipheriv, createHmac, type KeyObject, randomFil
 import * as zlib from 'node:zlib'
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { isWrapped } from '../../../core/history/wrapped.ts'
+import { isWrapped } from '../../../core/history/wrapped-record.ts'
 import { defaultLimits, type Limits } from '../../../core/limits.ts'
 import { compress, decompress } from './compression.ts'
 import { Hasher } from './hashing.ts'

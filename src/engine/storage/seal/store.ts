@@ -2,7 +2,7 @@
 // digests cover, and records brought from elsewhere under an older key are wrapped. Everything else is forwarded.
 
 import { isReprise } from '../../../core/errors.ts'
-import { isWrapped } from '../../../core/history/wrapped.ts'
+import { isWrapped } from '../../../core/history/wrapped-record.ts'
 import { forwardBlobs, forwardSalvage, forwardStore, forwardUpkeep } from '../../../core/store/forward.ts'
 import type { Blobs, Commit, EntryRun, LegibleRun, ManifestRecord, Store } from '../../../core/store/ports.ts'
 import type { Sealer } from './seal.ts'

@@ -3,7 +3,7 @@
 // the digest chain and the names of chunks cover bytes that must not change, so those bytes go inside, together with
 // the derived keys that open them, and their original key can leave the ring. A record is wrapped at most once: under
 // the next key it is unwrapped and wrapped again.
-//   wrapped = start(core/history/wrapped.ts) key id(text) salt(12) nonce(12) AES-256-GCM(inside) tag(16)
+//   wrapped = start(core/history/wrapped-record.ts) key id(text) salt(12) nonce(12) AES-256-GCM(inside) tag(16)
 //   inside  = count(integer) key* record(rest)
 //   key     = key id(text) kind(byte: 0 of chunks, 1 of records) [salt(12)] derived key(32)
 // The associated data is everything before the nonce's end. The checksum distinguishes damage from a missing key: bytes
@@ -15,7 +15,7 @@ import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
 import { type Content, decodeManifest } from '../../../core/checkpoint/manifest.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { visitEntries } from '../../../core/history/entry-run.ts'
-import { isWrapped, wrappedCrc, wrappedStartBytes, writeWrappedStart } from '../../../core/history/wrapped.ts'
+import { isWrapped, wrappedCrc, wrappedStartBytes, writeWrappedStart } from '../../../core/history/wrapped-record.ts'
 import type { Rewritable } from '../../../core/store/ports.ts'
 import { type DerivedKeys, saltBytes } from './keys.ts'
 import { type SealName, sealNameOf } from './name.ts'

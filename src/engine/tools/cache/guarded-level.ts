@@ -1,8 +1,8 @@
 // A level with its bounds: how long it may take, when it is skipped, how many uploads wait for it. Any failure there is
 // a miss or a skipped upload, reported once, and never an error for the caller.
 
-import { Breaker } from '../../../core/calls/breaker.ts'
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
+import { Breaker } from '../../../core/retry/breaker.ts'
 import type { Clock } from '../../../core/store/ports.ts'
 import { unlessAborted } from '../../base/aborting.ts'
 import { type CacheLevel, type LevelAccess, LevelError } from './level.ts'
@@ -46,7 +46,7 @@ export class GuardedLevel {
   /** Its credentials are refused: for everything, or for writing. */
   #isOff = false
   #isReadOnly = false
-  readonly #told = new Set<string>()
+  readonly #reasonsReported = new Set<string>()
 
   constructor(level: CacheLevel, timeoutMs: number, ports: GuardPorts) {
     this.#level = level
@@ -96,8 +96,8 @@ export class GuardedLevel {
 
   /** Reported once per reason, until the level works again. */
   tell(reason: string, code: ErrorCode, why: string, cause?: unknown): void {
-    if (this.#told.has(reason)) return
-    this.#told.add(reason)
+    if (this.#reasonsReported.has(reason)) return
+    this.#reasonsReported.add(reason)
     this.#ports.problem(new RepriseError(code, `the cache ${this.name}: ${why}`, { cache: this.name }, cause))
   }
 
@@ -166,7 +166,7 @@ export class GuardedLevel {
   #settled(what: 'read' | 'write', breaker: Breaker, call: object, error: unknown): void {
     if (error === null) {
       breaker.succeeded()
-      this.#told.delete(what)
+      this.#reasonsReported.delete(what)
     } else if (error instanceof LevelError && error.kind === 'unfit') {
       this.tell('unfit', error.code, error.message, error)
     } else if (error instanceof LevelError && error.kind === 'refused') {
@@ -178,7 +178,7 @@ export class GuardedLevel {
       // One timeout is enough to skip the level.
       breaker.failed(this.#ports.clock.elapsed(), call, code === 'TIMEOUT')
       // The failure of reads was reported already, which implies that nothing is sent.
-      const isKnown = what === 'write' && this.#told.has('read')
+      const isKnown = what === 'write' && this.#reasonsReported.has('read')
       const so = what === 'read' ? 'continuing without it' : 'some results are not sent'
       if (!isKnown) this.tell(what, code, `${why}: ${so}`, error)
     }

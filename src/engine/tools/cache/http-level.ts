@@ -25,10 +25,10 @@ export class HttpLevel implements CacheLevel {
   async access(signal: AbortSignal): Promise<LevelAccess> {
     const answer = await this.#ask('GET', '/cache/status', signal)
     if (answer.status !== 200) throw await faultOf(answer)
-    const told = (await answer.json()) as { readonly scope?: unknown; readonly mayWrite?: unknown }
-    if (typeof told.scope !== 'string') throw new LevelError('fault', 'it is no server of Reprise')
+    const grant = (await answer.json()) as { readonly scope?: unknown; readonly mayWrite?: unknown }
+    if (typeof grant.scope !== 'string') throw new LevelError('fault', 'it is no server of Reprise')
     // A server that omits this refuses the first upload, and none follows.
-    return { scope: told.scope, mayWrite: told.mayWrite !== false }
+    return { scope: grant.scope, mayWrite: grant.mayWrite !== false }
   }
 
   async get(key: string, signal: AbortSignal): Promise<LevelEntry | null> {

@@ -11,14 +11,14 @@
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { isEffectType } from '../../../core/history/effects.ts'
-import { checkIn } from '../../../core/history/redacted.ts'
+import { checkIn } from '../../../core/history/redacted-run.ts'
 import type { Commit, Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { mirrorRemains } from '../../feed/mirror/policy.ts'
 import { erasureMark, recordErasure } from '../../history/erasures.ts'
 import { existing } from '../../history/locate.ts'
+import { takeTimeline } from '../../ownership/take-timeline.ts'
 import { type Kernel, newId, submit } from '../../storage/kernel.ts'
-import { takeTimeline } from '../../writing/ownership.ts'
 import { chunksLeft, collect } from '../housekeeping/collect.ts'
 import { type AffectedTimeline, type EraseEntriesOptions, type ErasePlan, planErasure } from './plan.ts'
 import { redact } from './redaction.ts'
@@ -55,10 +55,10 @@ export async function eraseEntries(
   options: EraseEntriesOptions,
 ): Promise<EraseEntriesReport> {
   const plan = await planErasure(kernel, id, options)
-  const said = { ...pick(plan), remains: await remainsOf(kernel, plan) }
+  const report = { ...pick(plan), remains: await remainsOf(kernel, plan) }
   if (options.dryRun) {
     const { keepsErased = [] } = await kernel.store.upkeep.facts()
-    return { ...said, remains: [...keepsErased, ...said.remains], isDryRun: true, id: null, chunks: 0 }
+    return { ...report, remains: [...keepsErased, ...report.remains], isDryRun: true, id: null, chunks: 0 }
   }
   const [first] = plan.refusals
   if (first) {
@@ -70,14 +70,14 @@ export async function eraseEntries(
   // Also if there was nothing to erase: an earlier attempt may have stopped before this.
   const { chunks } = await collect(kernel, { chunksOnly: true })
   await kernel.store.blobs.compact?.(true)
-  const remains = [...(await kernel.store.upkeep.scrub({ whole: true, mayLock: true })), ...said.remains]
+  const remains = [...(await kernel.store.upkeep.scrub({ whole: true, mayLock: true })), ...report.remains]
   remains.unshift(...chunksLeft(chunks))
   const count = countOf(plan)
   if (erasure) {
     const what = `${count} entries erased${options.reason ? `: ${options.reason}` : ''}`
     kernel.events.emit('report', { kind: 'erase', timeline: id, what, data: { erasure, types: plan.types } })
   }
-  return { ...said, remains, isDryRun: false, id: erasure, chunks: chunks.swept }
+  return { ...report, remains, isDryRun: false, id: erasure, chunks: chunks.swept }
 }
 
 async function carryOut(

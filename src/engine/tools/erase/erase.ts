@@ -5,7 +5,7 @@
 // single entries of a history that continues, see entries.ts.
 
 import { isReprise } from '../../../core/errors.ts'
-import { checkIn } from '../../../core/history/redacted.ts'
+import { checkIn } from '../../../core/history/redacted-run.ts'
 import { mirrorRemains } from '../../feed/mirror/policy.ts'
 import { recordErasure } from '../../history/erasures.ts'
 import { entriesOf, readHistory } from '../../history/history.ts'

@@ -3,7 +3,7 @@
 
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { checkIn } from '../../../core/history/redacted.ts'
+import { checkIn } from '../../../core/history/redacted-run.ts'
 import { forwardStore } from '../../../core/store/forward.ts'
 import type { EntryRun, Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { erasingFrom, supposeErased } from '../../history/erasures.ts'
@@ -130,7 +130,7 @@ async function refusalOf(
     return refuse('INVALID_ARGUMENT', `single entries of a ${model.kind} cannot be erased: erase the timeline`)
   }
   if (head.owner !== null && head.isOwnerAlive && !options.takeover && !model.entries.inTurns) {
-    return refuse('OWNED', `${head.owner} works on it: close or stop it first, or pass { takeover: true }`)
+    return refuse('OWNED', `${head.owner} owns it: close or stop it first, or pass { takeover: true }`)
   }
   if (savepoints.length > 0 && !options.savepoints) {
     const why = `it has savepoints that hold it (${savepoints.join(', ')}): release them, or pass { savepoints: true }`

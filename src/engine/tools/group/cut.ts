@@ -6,7 +6,8 @@
 import type { Coordinate, TimelineId } from '../../../core/coordinate.ts'
 import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { formatMs } from '../../../core/duration.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isReprise, noTimeline, RepriseError } from '../../../core/errors.ts'
+import { checkList } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { headsOfMoment } from '../../../core/store/shard-set.ts'
 import { sleep, within } from '../../../lib/waiting.ts'
@@ -16,9 +17,9 @@ import { releaseSavepoint } from '../../checkpoint/savepoint.ts'
 import { existing } from '../../history/locate.ts'
 import type { Host } from '../../host/host.ts'
 import { refuseOfStore } from '../../model/first-segment.ts'
-import { holdOf } from '../../storage/held.ts'
 import type { Kernel } from '../../storage/kernel.ts'
-import { refuseNotHere } from '../../storage/moved.ts'
+import { refuseNotHere } from '../../storage/moved-mark.ts'
+import { holdOf } from '../../storage/restore-hold.ts'
 import type { NewEntry, OpenTimeline } from '../../writing/timeline.ts'
 import { type CutState, cutFold, cutScope } from './records.ts'
 
@@ -68,6 +69,7 @@ export async function captureCut(
 
 /** Reports everything that would keep the cut from completing, before it begins. */
 export async function checkMembers(engine: Host, members: readonly string[]): Promise<TimelineId[]> {
+  checkList('the members of a group', members)
   const ids = [...new Set(members)].map((member) => timelineId(member))
   if (ids.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'a group must have at least one member')
   for (const id of ids) {
@@ -157,7 +159,7 @@ export async function momentOf(
   if (!seen) return { restless: members[0]! }
   const heads = seen.map((head, i) => {
     if (head) return head
-    throw new RepriseError('NOT_FOUND', `there is no timeline ${members[i]}`, { timeline: members[i] })
+    throw noTimeline(members[i]!)
   })
   const withMail = heads.filter((head) => head.mail > 0)
   const mail = await unreadMail(kernel, withMail)

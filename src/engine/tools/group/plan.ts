@@ -13,6 +13,7 @@ import {
   type RecoveryLine,
   recoveryLine,
 } from '../../../core/history/recovery-line.ts'
+import { checkObject } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { consumersOf } from '../../branch/consumers.ts'
 import { type CapturedMail, firstId, mailKey, readExchanges, unreadMail } from '../../branch/exchanges.ts'
@@ -37,6 +38,7 @@ export async function cutOf(kernel: Kernel, name: string): Promise<CutState> {
 
 /** The members of a target, checked. */
 export async function membersOf(engine: Host, target: GroupTarget): Promise<readonly string[]> {
+  checkObject('the target of a restore', target)
   if ('cut' in target) {
     const { status, members, because } = await cutOf(engine.kernel, target.cut)
     if (status === 'completed') return members
@@ -60,7 +62,7 @@ export async function planGroup(engine: Host, target: GroupTarget): Promise<Grou
   let moment = await momentOf(kernel, members)
   for (let tries = 1; 'restless' in moment; tries++) {
     if (tries >= triesMax) {
-      throw new RepriseError('CONFLICT', `${moment.restless} keeps taking in mail: stop it first`, {})
+      throw new RepriseError('CONFLICT', `${moment.restless} keeps receiving mail: stop it first`, {})
     }
     moment = await momentOf(kernel, members)
   }
@@ -157,7 +159,7 @@ async function planMember(
   if (place) {
     const located = await locate(kernel, place)
     if (located.head.timeline !== timeline) {
-      const what = `${timeline} was rolled back to before its place ${place.seq} in the cut, and went another way`
+      const what = `${timeline} was rolled back to before its place ${place.seq} in the cut, and has another history since`
       throw new RepriseError('NOT_ON_BRANCH', what, { timeline, seq: place.seq })
     }
   }

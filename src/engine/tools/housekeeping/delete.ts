@@ -3,7 +3,7 @@
 // chunks that no checkpoint names any more.
 
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isReprise, isSignal, noTimeline, RepriseError } from '../../../core/errors.ts'
 import { archivesStart, isAmongArchives, liveIdOf } from '../../../core/history/scope.ts'
 import { guardOf } from '../../../core/store/guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
@@ -71,7 +71,7 @@ export async function deleteTimeline(kernel: Kernel, id: string, options: Deleti
   refuseOfStore(id)
   const [first] = options.seen ? [options.seen] : await kernel.store.head([timelineId(id)])
   for (let look = 1, head = first; ; look++) {
-    if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+    if (!head) throw noTimeline(id)
     if (head.life !== first!.life) {
       throw new RepriseError('NOT_FOUND', `${id} was deleted and created again meanwhile`, { timeline: id })
     }
@@ -102,7 +102,9 @@ async function deleteAsSeen(kernel: Kernel, head: Head, options: Deletion): Prom
   // 2. Delete forks first: their parents are needed until then.
   for (const { head: gone } of members) {
     const { savepoints } = timelines.find((each) => each.timeline === gone.timeline)!
-    await forget(kernel, gone, savepoints, options.erase ? 'erase' : true, options.seen !== undefined)
+    // Mail moves no sequence: an expiry that saw no mail is refused once there is some.
+    const unlessMail = options.seen !== undefined && gone.mail === 0
+    await forget(kernel, gone, savepoints, options.erase ? 'erase' : true, unlessMail)
   }
   return { isDryRun: false, timelines, refusals: [] }
 }
@@ -155,7 +157,7 @@ function refusalsOf(
   const { timeline } = head
   const refusals: DeleteReport['refusals'][number][] = []
   if (head.owner !== null && head.isOwnerAlive) {
-    refusals.push({ timeline, code: 'OWNED', why: `${head.owner} works on it: close or stop it first` })
+    refusals.push({ timeline, code: 'OWNED', why: `${head.owner} owns it: close or stop it first` })
   }
   const isUnfinished = head.wakeup !== null || isUnfinishedStatus(kernel, head, options)
   if (isUnfinished && head.status !== 'archived' && !options.unfinished) {
@@ -189,20 +191,26 @@ async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<De
     })
     if (needing.length === 0) continue
     const names = needing.map((fork) => fork.timeline).join(', ')
-    refusals.push({ timeline, code: 'PINNED', why: `forks share its history (${names}): delete them too (forks)` })
+    refusals.push({
+      timeline,
+      code: 'PINNED',
+      why: `forks share its history (${names}): delete them too with { forks: true }`,
+    })
   }
   return refusals
 }
 
-/** Deletes it with everything it has, including unreleased savepoints. */
-export async function forgetTimeline(kernel: Kernel, head: Head): Promise<void> {
+/** Deletes it with everything it has, including unreleased savepoints. False: it has mail, and stays. */
+export async function forgetUnlessMail(kernel: Kernel, head: Head): Promise<boolean> {
   const catalog = await kernel.store.checkpoints(head.timeline)
-  await forget(
-    kernel,
-    head,
-    catalog.filter(({ isPinned }) => isPinned).map(({ id }) => id),
-    true,
-  )
+  const savepoints = catalog.filter(({ isPinned }) => isPinned).map(({ id }) => id)
+  try {
+    await forget(kernel, head, savepoints, true, true)
+    return true
+  } catch (error) {
+    if (isSignal(error, 'MAIL_WAITING')) return false
+    throw error
+  }
 }
 
 async function forget(
@@ -210,7 +218,7 @@ async function forget(
   head: Head,
   savepoints: readonly string[],
   how: true | 'erase',
-  isExpiry = false,
+  unlessMail: boolean,
 ): Promise<void> {
   const sizes = (await kernel.store.checkpoints(head.timeline)).map((record) => record.addedBytes)
   const guard = guardOf(head)
@@ -219,8 +227,6 @@ async function forget(
     const released = await submit(kernel, { guard, marks })
     if (!released.ok) throw refusalError(head.timeline, released)
   }
-  // Mail moves no sequence: an expiry that saw no mail is refused once there is some.
-  const unlessMail = isExpiry && head.mail === 0
   const outcome = await submit(kernel, { guard, forget: how, ...(unlessMail && { unlessMail }) })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
   const freedBytes = sizes.reduce((sum, bytes) => sum + bytes, 0)

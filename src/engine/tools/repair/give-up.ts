@@ -11,7 +11,7 @@ import { type Digest, equalBytes, type TimelineId, timelineId } from '../../../c
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { lastSeq, readStart, unpackEntries, verifyEntries } from '../../../core/history/entry-run.ts'
 import { erasedType, lostRun, reboundRun } from '../../../core/history/redact.ts'
-import { checkIn } from '../../../core/history/redacted.ts'
+import { checkIn } from '../../../core/history/redacted-run.ts'
 import { forwardStore } from '../../../core/store/forward.ts'
 import { epochGuardOf } from '../../../core/store/guard.ts'
 import type { EntryRun, Head, LegibleRun } from '../../../core/store/ports.ts'
@@ -20,10 +20,10 @@ import { erasureMark, recordErasure, supposeErased } from '../../history/erasure
 import { existing } from '../../history/locate.ts'
 import { recover } from '../../history/recover.ts'
 import { refuseOfStore } from '../../model/first-segment.ts'
+import { takeTimeline } from '../../ownership/take-timeline.ts'
 import { forksOf } from '../../storage/heads.ts'
 import { type Kernel, newId, submit } from '../../storage/kernel.ts'
 import { sealEntry } from '../../storage/seal/entries.ts'
-import { takeTimeline } from '../../writing/ownership.ts'
 import { ownStart } from '../erase/select.ts'
 import { soundRuns } from './history.ts'
 
@@ -63,8 +63,8 @@ const replacesMax = 50
 /** @example await giveUp(kernel, 'notes/ann', { by: 'ops', reason: 'bad disk', dryRun: true }) */
 export async function giveUp(kernel: Kernel, id: string, options: GiveUpOptions): Promise<GiveUpReport> {
   const { by, reason, dryRun = false } = options
-  for (const [name, said] of Object.entries({ by, reason })) {
-    if (typeof said !== 'string' || said.trim() === '') {
+  for (const [name, value] of Object.entries({ by, reason })) {
+    if (typeof value !== 'string' || value.trim() === '') {
       throw new RepriseError('INVALID_ARGUMENT', `${name} is required: it is recorded with the loss`, { timeline: id })
     }
   }
@@ -76,10 +76,10 @@ export async function giveUp(kernel: Kernel, id: string, options: GiveUpOptions)
       ? 'its history is intact: there is nothing to give up'
       : await refusalOf(kernel, timeline, planned)
   const unknown = planned.lost.length === 0 ? [] : unknowns
-  const said = { timeline: id, isDryRun: dryRun, lost: planned.lost, unknown, refusal, id: null }
-  if (dryRun) return said
+  const report = { timeline: id, isDryRun: dryRun, lost: planned.lost, unknown, refusal, id: null }
+  if (dryRun) return report
   if (refusal !== null) throw new RepriseError('CONFLICT', `${id}: ${refusal}`, { timeline: id, lost: planned.lost })
-  return { ...said, id: await carryOut(kernel, timeline, options) }
+  return { ...report, id: await carryOut(kernel, timeline, options) }
 }
 
 export const unknownDefinition = 'its definition is unknown: name the module that exports it'

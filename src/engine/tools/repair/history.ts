@@ -4,7 +4,7 @@
 import { equalBytes } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { lastSeq, verifyEntries } from '../../../core/history/entry-run.ts'
-import { isRedacted } from '../../../core/history/redacted.ts'
+import { isRedacted } from '../../../core/history/redacted-run.ts'
 import type { EntryRun, Head } from '../../../core/store/ports.ts'
 import { confirmErased, erasureOf } from '../../history/erasures.ts'
 import type { Point } from '../../history/history.ts'
@@ -45,7 +45,7 @@ export async function planMending(kernel: Kernel, head: Head, sources: readonly 
     }
     if (unjoined.length === 0) firstUnjoined = at
     const next = await fromSources(kernel, head, at, sources)
-    if (!next) return { missingAfter: at, why: 'no sound copy of it was found' }
+    if (!next) return { missingAfter: at, why: 'no intact copy of it was found' }
     unjoined.push(next)
     at = { seq: lastSeq(next.run), digest: next.run.digest }
   }

@@ -126,7 +126,7 @@ class FileState {
     await this.#writeParts(base)
     const { why } = this
     const again = await this.#apply(start, digest, whole.reached.number)
-    this.why = why || 'it is part of a transaction whose end is not there'
+    this.why = why || 'it is part of a transaction whose end is missing'
     return again.reached
   }
 

@@ -26,7 +26,7 @@ export interface ShipRun {
 const idleAfterMs = 5000
 const idleLookMs = 100
 const pauseMsMax = 30_000
-const tellEveryMs = 1000
+const reportEveryMs = 1000
 
 /** Retried: the place, the disk or the network fails, and may recover. */
 const passing = ['STORE_UNREACHABLE', 'STORE_IO', 'STORE_FULL', 'STORE_BUSY', 'STORE_DENIED', 'TIMEOUT'] as const
@@ -46,7 +46,7 @@ class Loop {
   readonly #run: ShipRun
   #shipper: Shipper | null = null
   #status: ShipStatus
-  #toldAt = 0
+  #reportedAt = 0
 
   constructor(run: ShipRun) {
     this.#run = run
@@ -116,8 +116,8 @@ class Loop {
 
   async #tell(change: Partial<ShipStatus>, isNews: boolean): Promise<void> {
     this.#status = { ...this.#status, ...change, updatedAt: Date.now() }
-    if (!isNews && Date.now() - this.#toldAt < tellEveryMs) return
-    this.#toldAt = Date.now()
+    if (!isNews && Date.now() - this.#reportedAt < reportEveryMs) return
+    this.#reportedAt = Date.now()
     // A full disk is no reason to stop shipping from it.
     await writeShipStatus(this.#run.source.file, this.#status).catch(() => undefined)
     this.#run.onStatus?.(this.#status)

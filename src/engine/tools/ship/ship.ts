@@ -1,10 +1,11 @@
 // Ships a store, and restores it on an empty machine, for the command line and for programs.
 
 import { existsSync } from 'node:fs'
-import { mkdir, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { makeFolder } from '../../../lib/durable-file.ts'
 import { sha256, systemRandom } from '../../base/platform.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { requireWriterKeys } from '../../storage/key-notes.ts'
@@ -99,12 +100,12 @@ export async function restoreShipped(
   }
   const there = beside.find((each) => existsSync(file + each))
   if (there !== undefined) {
-    const what = `${file}${there} is there already: move it away, or restore into another file`
+    const what = `${file}${there} already exists: move it away, or restore into another file`
     throw new RepriseError('EXISTS', what, { file: file + there })
   }
   const sealer = new Sealer(options.keys ? { keys: options.keys } : {})
   const log = new ShipLog(await openShipPlace(place, { mustExist: true }), sealer, sha256)
-  await mkdir(dirname(resolve(file)), { recursive: true })
+  await makeFolder(dirname(resolve(file)))
   // Files of an earlier attempt that was killed while it changed the complete file.
   const drop = async (ends: readonly string[]) => {
     for (const end of ends) await rm(`${file}.part${end}`, { force: true })

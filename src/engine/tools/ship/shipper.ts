@@ -256,7 +256,11 @@ export class Shipper {
     const added = await this.#log.append(this.#tip, { head: { ...head, at }, pages })
     if (!added) {
       await this.#meetTaken()
-      throw new RepriseError('STORE_IO', 'a record was written whose answer was lost: it is gone on from there', {})
+      throw new RepriseError(
+        'STORE_IO',
+        'the answer to the write of a record was lost: shipping resumes after that record',
+        {},
+      )
     }
     this.#adopt(added)
     this.#shipped.records += 1

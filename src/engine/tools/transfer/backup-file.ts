@@ -1,13 +1,13 @@
 // The backup file: many export files in one, each with a description and a digest. It grows record by record, so that an
-// interrupted backup resumes after its last whole record.
+// interrupted backup resumes: its whole records that still apply are kept.
 //
 //   file   = "REPRISE-BACKUP" version(byte 1) record* end
 //   record = sizeOf(description) (4 bytes) description (JSON) sizeOf(export) (8 bytes) export, SHA-256 of all of this record
 //   end    = a record whose description has `isEnd` and whose export is empty
 
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { type FileHandle, open as openFile } from 'node:fs/promises'
+import { type FileHandle, open as openFile, rename, rm, stat } from 'node:fs/promises'
 import { RepriseError } from '../../../core/errors.ts'
 
 const start = Buffer.concat([Buffer.from('REPRISE-BACKUP'), Buffer.from([1])])
@@ -17,6 +17,8 @@ const pieceBytes = 1024 * 1024
 
 export interface BackupRecord<Description> {
   readonly description: Description
+  /** The offset of the record in the file. */
+  readonly at: number
   /** The offset of the export in the file. */
   readonly from: number
   readonly bytes: number
@@ -25,28 +27,54 @@ export interface BackupRecord<Description> {
 }
 
 export class BackupWriter {
+  readonly #path: string
   readonly #file: FileHandle
   #at: number
 
-  private constructor(file: FileHandle, at: number) {
+  private constructor(path: string, file: FileHandle, at: number) {
+    this.#path = path
     this.#file = file
     this.#at = at
   }
 
-  /** Opens a new file, or an interrupted one: an incomplete record at its end is cut off. */
+  /** Opens a new file, or an interrupted one: its whole records to which `applies` are kept, in their order. */
   static async open<Description>(
     path: string,
-  ): Promise<{ readonly writer: BackupWriter; readonly records: BackupRecord<Description>[] }> {
-    const file = await openFile(path, 'a+')
-    const { size } = await file.stat()
-    const records: BackupRecord<Description>[] = []
-    if (size >= start.length) {
-      for await (const record of readRecords<Description>(file, path)) records.push(record)
+    applies: (description: Description) => Promise<boolean>,
+  ): Promise<{ readonly writer: BackupWriter; readonly kept: Description[] }> {
+    const kept: Description[] = []
+    const fresh = `${path}.${randomUUID()}.new`
+    const file = await openFile(fresh, 'wx+')
+    const writer = new BackupWriter(path, file, start.length)
+    try {
+      await file.appendFile(start)
+      const old = await openFile(path, 'a+')
+      try {
+        // A file without its whole start was interrupted before its first record.
+        const { size } = await old.stat()
+        for await (const record of size < start.length ? [] : readRecords<Description>(old, path)) {
+          if (!(await applies(record.description))) continue
+          await writer.#copy(old, record)
+          kept.push(record.description)
+        }
+      } finally {
+        await old.close()
+      }
+      await file.sync()
+      await rename(fresh, path)
+      return { writer, kept }
+    } catch (error) {
+      await file.close()
+      await rm(fresh, { force: true })
+      throw error
     }
-    const at = records.at(-1)?.next ?? start.length
-    await file.truncate(size >= start.length ? at : 0)
-    if (size < start.length) await file.appendFile(start)
-    return { writer: new BackupWriter(file, at), records }
+  }
+
+  async #copy(from: FileHandle, { at, next }: BackupRecord<unknown>): Promise<void> {
+    for (let done = at; done < next; done += pieceBytes) {
+      await this.#file.appendFile((await readAt(from, done, Math.min(pieceBytes, next - done)))!)
+    }
+    this.#at += next - at
   }
 
   get bytes(): number {
@@ -77,6 +105,22 @@ export class BackupWriter {
     } finally {
       await exported?.close()
     }
+  }
+
+  /** Gives the finished file its name. CONFLICT: another backup to the same name has begun since, and replaced the file. */
+  async give(name: string): Promise<void> {
+    const { ino, dev } = await this.#file.stat()
+    const isAt = async (path: string) => {
+      const found = await stat(path).catch(() => null)
+      return found?.ino === ino && found.dev === dev
+    }
+    if (await isAt(this.#path)) {
+      await rename(this.#path, name)
+      // The other one may have replaced it between the two.
+      if (await isAt(name)) return
+    }
+    const what = `another backup to ${name} has begun since: wait for it, or choose another name`
+    throw new RepriseError('CONFLICT', what, { file: name })
   }
 
   async close(): Promise<void> {
@@ -125,7 +169,7 @@ async function readRecord<Description>(
   const digest = await readAt(file, next - digestBytes, digestBytes)
   if (!digest?.equals(hash.digest())) return null
   const description = JSON.parse(rest.subarray(0, textBytes).toString('utf8')) as Description
-  return { description, from, bytes, next }
+  return { description, at, from, bytes, next }
 }
 
 async function readAt(file: FileHandle, at: number, length: number): Promise<Buffer | null> {

@@ -1,16 +1,14 @@
 // A backup of a whole store as one file, and its restore into an empty store of any kind. Both resume after an interruption.
-// Each timeline is exported in its current state, with its head and its unread mail; for one moment over all of them, stop all
-// writers. Timelines with a position in the feed of this very store (consumers, projections) are excluded and listed: they
-// begin anew in the other store.
+// All timelines are exported as of one moment, with their heads and their unread mail; from a set of databases, which has no
+// such moment, each as of the moment when it is read. Timelines with a position in the feed of this very store (consumers,
+// projections) are excluded and listed: they begin anew in the other store.
 
-import { createReadStream, createWriteStream } from 'node:fs'
-import { open as openFile, rename, rm } from 'node:fs/promises'
+import { open as openFile, rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { pipeline } from 'node:stream/promises'
 import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
-import type { Head, LossRecord, PastLife } from '../../../core/store/ports.ts'
+import type { Head, LossRecord, PastLife, RequestRow } from '../../../core/store/ports.ts'
 import { syncFolder } from '../../../lib/durable-file.ts'
 import { warnOnReject } from '../../../lib/listener.ts'
 import { throwIfAborted } from '../../base/aborting.ts'
@@ -45,6 +43,8 @@ export interface BackupReport {
   /** The number of those that were in the file when this attempt began. */
   readonly before: number
   readonly leftOut: readonly { readonly timeline: string; readonly why: string }[]
+  /** The time of the moment that the backup shows. Null: the store is several databases, and each timeline has its own moment. */
+  readonly moment: number | null
 }
 
 export interface RestoreReport {
@@ -55,7 +55,14 @@ export interface RestoreReport {
 }
 
 type Description =
-  | { readonly timeline: string; readonly seq: number; readonly digest: string }
+  | {
+      readonly timeline: string
+      readonly seq: number
+      readonly digest: string
+      /** The store, and the rest of the state (head and unread mail). Missing in older files. */
+      readonly store?: string
+      readonly state?: string
+    }
   | {
       readonly isEnd: true
       readonly timelines: number
@@ -67,23 +74,34 @@ type Description =
       readonly pasts?: readonly PastLife[]
       /** Losses of the store that were not accepted. */
       readonly losses?: readonly LossRecord[]
+      /** Requests of applications that were not carried out. Bytes are written in base64. */
+      readonly requests?: readonly StoredRequest[]
     }
+
+type StoredRequest = Omit<RequestRow, 'data'> & { readonly json: string | null; readonly bytes: string | null }
 
 /** @example await rp.backup('store.rpb') */
 export async function backup(kernel: Kernel, path: string, options: BackupOptions = {}): Promise<BackupReport> {
+  const frozen = await kernel.freeze()
+  const moment = frozen ? kernel.clock.now() : null
+  try {
+    return { ...(await backupFrom(frozen ?? kernel, path, options)), moment }
+  } finally {
+    await frozen?.store.close()
+  }
+}
+
+/** Backups of this process so far: two of them may have the same name. */
+let attempts = 0
+
+async function backupFrom(kernel: Kernel, path: string, options: BackupOptions): Promise<Omit<BackupReport, 'moment'>> {
   const part = `${path}.part`
-  const one = `${part}.one`
-  const { writer, records } = await BackupWriter.open<Description>(part)
-  const done = new Set(records.flatMap(({ description }) => ('timeline' in description ? [description.timeline] : [])))
+  const one = `${part}.${process.pid}-${++attempts}.one`
+  const { id: store } = await kernel.identity.load()
+  const { writer, kept } = await BackupWriter.open<Description>(part, (record) => applies(kernel, store, part, record))
+  const done = new Set(kept.flatMap((description) => ('timeline' in description ? [description.timeline] : [])))
   const before = done.size
   const leftOut: { timeline: string; why: string }[] = []
-  const ended = records.at(-1)?.description
-  if (ended && 'isEnd' in ended) {
-    // The backup was interrupted between its last record and the rename.
-    await writer.close()
-    await giveName(part, path)
-    return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut: ended.leftOut }
-  }
   try {
     const owners = new Map((await kernel.store.cursors()).map((cursor) => [cursor.owner as string, cursor.name]))
     for await (const head of headsOf(kernel)) {
@@ -91,22 +109,73 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
       const why = whyLeftOut(kernel, head, owners)
       if (why !== null) leftOut.push({ timeline: head.timeline, why })
       if (why !== null || done.has(head.timeline)) continue
-      const added = await addTimeline(kernel, writer, head, one)
+      const added = await addTimeline(kernel, writer, head, one, store)
       if (!added) continue
       done.add(head.timeline)
       warnOnReject(options.onProgress?.({ timeline: head.timeline, timelines: done.size }), 'onProgress')
     }
-    const { id: store } = await kernel.identity.load()
     const { namespace } = kernel.identity
     const pasts = await allPasts(kernel)
     const losses = await storeLosses(kernel)
-    await writer.add({ isEnd: true, timelines: done.size, leftOut, store, namespace, pasts, losses }, null)
+    const requests = await waitingRequests(kernel)
+    const rest = { store, namespace, pasts, losses, ...(requests.length > 0 && { requests }) }
+    await writer.add({ isEnd: true, timelines: done.size, leftOut, ...rest }, null)
+    await writer.give(path)
   } finally {
     await writer.close()
     await rm(one, { force: true })
   }
-  await giveName(part, path)
+  // A reported backup survives a power loss: each record was synced, and so is its name.
+  await syncFolder(dirname(resolve(path)))
   return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut }
+}
+
+const requestsMax = 1_000_000
+
+async function waitingRequests({ store }: Kernel): Promise<StoredRequest[]> {
+  const rows = (await store.requests?.list({ limit: requestsMax })) ?? []
+  return rows.map(({ data, ...row }) => ({
+    ...row,
+    json: typeof data === 'string' ? data : null,
+    bytes: data instanceof Uint8Array ? Buffer.from(data).toString('base64') : null,
+  }))
+}
+
+/** Requests may be there from an earlier attempt with the same file. */
+async function checkNoRequests({ store }: Kernel, [first]: readonly StoredRequest[]): Promise<void> {
+  const [found] = (await store.requests?.list({ limit: 1 })) ?? []
+  const isOurs = found?.verb === first?.verb && found?.id === first?.id && found?.sentAt === first?.sentAt
+  if (!found || isOurs) return
+  throw new RepriseError('EXISTS', 'the store is not empty: it has requests that are not in this backup', {})
+}
+
+/** After the timelines: a request may be for one of them. */
+async function fillRequests({ store }: Kernel, stored: readonly StoredRequest[]): Promise<void> {
+  const rows = stored.map(({ json, bytes, ...row }) => ({
+    ...row,
+    data: bytes === null ? json : new Uint8Array(Buffer.from(bytes, 'base64')),
+  }))
+  if (rows.length > 0) await store.requests!.fill(rows)
+}
+
+/** Whether a record of an interrupted backup shows the timeline as it is at this backup's moment. Throws CONFLICT. */
+async function applies(kernel: Kernel, store: string, part: string, record: Description): Promise<boolean> {
+  if (!('timeline' in record) || record.state === undefined) return false
+  if (record.store !== store) {
+    const what = `${part} is the unfinished backup of another store: remove that file, or choose another name`
+    throw new RepriseError('CONFLICT', what, { file: part })
+  }
+  const [head] = await kernel.store.head([timelineId(record.timeline)])
+  return head !== null && head !== undefined && (await stateOf(kernel, head)) === record.state
+}
+
+/** Equal texts: the same history, head and unread mail. Its owner and its checkpoints may differ. */
+async function stateOf({ store, hash, codec }: Kernel, head: Head): Promise<string> {
+  const { timeline, seq, life, digest, floor, status, queue, priority, wakeup, attributes, owner } = head
+  const { messages } = head.mail > 0 ? await store.inbox(timeline, head.mail) : { messages: [] }
+  const mail = messages.map(({ id }) => id)
+  const state = { seq, life, digest, floor, status, queue, priority, wakeup, attributes, isOwned: owner !== null, mail }
+  return toHex(hash(codec.encode(state)))
 }
 
 const pastsAtOnce = 10_000
@@ -120,12 +189,6 @@ async function allPasts({ store }: Kernel): Promise<PastLife[]> {
   }
 }
 
-/** A reported backup survives a power loss: each record was synced, and so is its name. */
-async function giveName(part: string, path: string): Promise<void> {
-  await rename(part, path)
-  await syncFolder(dirname(resolve(path)))
-}
-
 /** The reason why its model keeps it in its store: a position in the feed has a meaning only there. */
 function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, string>): string | null {
   if (isOfStore(head.timeline)) return 'it is what that store notes about itself'
@@ -137,18 +200,25 @@ function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, stri
 }
 
 /** False: the timeline was removed meanwhile. */
-async function addTimeline(kernel: Kernel, writer: BackupWriter, listed: Head, one: string): Promise<boolean> {
+async function addTimeline(
+  kernel: Kernel,
+  writer: BackupWriter,
+  listed: Head,
+  one: string,
+  store: string,
+): Promise<boolean> {
   const [head] = await kernel.store.head([listed.timeline])
   if (!head) return false
   const { coordinate } = await exportTimeline(kernel, { timeline: head.timeline, seq: head.seq }, one).catch(
     (error) => {
-      // The timeline was rolled back or trimmed at this very moment: export its new state.
+      // Without a common moment, the timeline may have been rolled back or trimmed since: export its new state.
       if (!isReprise(error, 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) throw error
       return exportTimeline(kernel, { timeline: head.timeline, seq: listed.seq }, one)
     },
   )
   const { seq, digest } = coordinate
-  const description: Description = { timeline: head.timeline, seq, digest: String(digest) }
+  const state = await stateOf(kernel, head)
+  const description: Description = { timeline: head.timeline, seq, digest: String(digest), store, state }
   await writer.add(description, one)
   return true
 }
@@ -172,8 +242,14 @@ export async function restoreBackup(
     if (!last || !('isEnd' in last) || last.timelines !== records.length) {
       throw new RepriseError('NOT_A_SAVEPOINT', `${path} is damaged or incomplete: make the backup again`, { path })
     }
+    const { requests = [] } = last
+    if (requests.length > 0 && !kernel.store.requests) {
+      const what = `${path} has ${requests.length} requests of applications, which this kind of store cannot hold: restore into SQLite or PostgreSQL`
+      throw new RepriseError('STORE_UNSUPPORTED', what, { requests: requests.length })
+    }
     // 2. Restore only into an empty store, or one that an earlier attempt with this very file has begun to fill.
     await checkEmpty(kernel, records)
+    await checkNoRequests(kernel, requests)
     // 3. Once the note is written, no process opens the store until it is whole; a write just before the note is detected here.
     const isCopy = options.copy ?? false
     const request: ChangeRequest = {
@@ -190,6 +266,7 @@ export async function restoreBackup(
       }
       await copyLosses(kernel, losses)
       const { timelines, before } = await restoreAll(kernel, path, records, note, options)
+      await fillRequests(kernel, requests)
       return { timelines, before, leftOut: last.leftOut }
     })
   } finally {
@@ -204,12 +281,15 @@ interface StateBefore {
   readonly namespace: string
   /** Losses that were not accepted. */
   readonly losses: readonly string[]
+  /** When the restore began: older requests are of the backup. Missing in older notes. */
+  readonly at?: number
 }
 
 async function stateBefore(kernel: Kernel): Promise<string> {
   const { id } = await kernel.identity.load()
   const losses = (await storeLosses(kernel)).map((loss) => loss.id)
-  return JSON.stringify({ id, namespace: kernel.identity.namespace, losses } satisfies StateBefore)
+  const { namespace } = kernel.identity
+  return JSON.stringify({ id, namespace, losses, at: kernel.clock.now() } satisfies StateBefore)
 }
 
 /**
@@ -218,9 +298,12 @@ async function stateBefore(kernel: Kernel): Promise<string> {
  */
 export async function putBack(kernel: Kernel, text: string | undefined): Promise<void> {
   if (text === undefined) return void (await kernel.identity.reincarnate({ isCopy: true }))
-  const { id, namespace, losses } = JSON.parse(text) as StateBefore
+  const { id, namespace, losses, at = 0 } = JSON.parse(text) as StateBefore
   await kernel.identity.reincarnate({ id, namespace })
   await dropLosses(kernel, new Set(losses))
+  for (const { number, sentAt } of (await kernel.store.requests?.list({ limit: requestsMax })) ?? []) {
+    if (sentAt < at) await kernel.store.requests!.mark(number, 'removed')
+  }
 }
 
 async function restoreAll(
@@ -260,7 +343,7 @@ async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Descrip
     const isOurs =
       known && (head.status === importingStatus || (known.seq === head.seq && known.digest === toHex(head.digest)))
     if (isOurs) continue
-    const what = `the store is not empty: ${head.timeline} is not of this backup, or has gone on since`
+    const what = `the store is not empty: ${head.timeline} is not in this backup, or was written to since`
     throw new RepriseError('EXISTS', what, { timeline: head.timeline })
   }
 }
@@ -277,13 +360,8 @@ async function restoreOne(
   const [there] = await kernel.store.head([id])
   const isThere = there !== undefined && there !== null && there.status !== importingStatus
   if (isThere) return false
-  const one = `${path}.one`
-  try {
-    await pipeline(createReadStream(path, { start: from, end: from + bytes - 1 }), createWriteStream(one))
-    // Nothing is sent, and all mail arrives: all timelines that know of it are restored too.
-    await importTimelines(kernel, one, {}, async () => ({ send: [], takes: () => true }), undefined, 'restore', isCopy)
-  } finally {
-    await rm(one, { force: true })
-  }
+  const source = { path, start: from, end: from + bytes - 1 }
+  // Nothing is sent, and all mail arrives: all timelines that know of it are restored too.
+  await importTimelines(kernel, source, {}, async () => ({ send: [], takes: () => true }), undefined, 'restore', isCopy)
   return true
 }

@@ -9,9 +9,9 @@ import type { Host } from '../../host/host.ts'
 import type { Engine } from '../../model/definition.ts'
 import { isOfStore } from '../../model/first-segment.ts'
 import { submit } from '../../storage/kernel.ts'
-import { movedAttribute, movedStatus } from '../../storage/moved.ts'
+import { type Mark, movedAttribute, movedStatus } from '../../storage/moved-mark.ts'
 import { changeOf, importedBy, importingAttribute, type NotedChange, removeNote } from '../../storage/store-change.ts'
-import { deleteTimeline, forgetTimeline } from '../housekeeping/delete.ts'
+import { deleteTimeline, forgetUnlessMail } from '../housekeeping/delete.ts'
 import { putBack } from './backup.ts'
 import { type MoveOptions, move, moveBack } from './move.ts'
 
@@ -83,7 +83,7 @@ async function undo(host: Host, change: NotedChange): Promise<number> {
     case 'restore':
       return await undoRestore(host, change)
     case 'import':
-      return await undoImport(host, change.id)
+      return await undoImport(host, change)
     case 'move':
       if (detail.arriving !== undefined)
         throw elsewhere(
@@ -128,21 +128,25 @@ async function undoRestore(host: Host, { startedAt, detail }: NotedChange): Prom
   return restored.length
 }
 
-/** Timelines that had been moved away and came back are moved away again. */
-async function undoImport({ kernel }: Host, id: string): Promise<number> {
+/**
+ * Timelines that had been moved away and came back are moved away again. So is a timeline that has mail by now: senders count
+ * on the message, and it waits for the next import of the timeline.
+ */
+async function undoImport({ kernel }: Host, { id, of, detail }: NotedChange): Promise<number> {
   let timelines = 0
   for await (const head of importedBy(kernel, id)) {
-    if (head.attributes[movedAttribute] === undefined) await forgetTimeline(kernel, head)
-    else {
-      const outcome = await submit(kernel, {
-        guard: { timeline: head.timeline, epoch: head.epoch },
-        status: movedStatus,
-        attributes: { [importingAttribute]: null },
-        release: true,
-      })
-      if (!outcome.ok) throw refusalError(head.timeline, outcome)
-    }
     timelines += 1
+    const { [movedAttribute]: before } = head.attributes
+    if (before === undefined && (await forgetUnlessMail(kernel, head))) continue
+    const place = { to: detail?.from ?? of, namespace: detail?.namespace ?? kernel.namespace, arrival: 'done' as const }
+    const mark: Mark = { at: kernel.worker.now(), was: { status: 'open', queue: null, wakeup: null }, ...place }
+    const outcome = await submit(kernel, {
+      guard: { timeline: head.timeline, epoch: head.epoch },
+      status: movedStatus,
+      attributes: { [importingAttribute]: null, [movedAttribute]: before ?? JSON.stringify(mark) },
+      release: true,
+    })
+    if (!outcome.ok) throw refusalError(head.timeline, outcome)
   }
   return timelines
 }

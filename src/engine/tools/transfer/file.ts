@@ -1,9 +1,10 @@
 // The export file: one timeline, or several that belong together, self-contained, portable between stores and versions.
 //
-//   file  = "REPRISE-EXPORT" version(byte 1) frame* end
-//   frame = kind(byte 1…5) size(integer) bytes
+//   file  = "REPRISE-EXPORT" version(byte 1…3) frame* end
+//   frame = kind(byte 1…6) size(integer) bytes
 //           1 header: an encoded value (codec)   2 run: first, count, digest, bytes   3 chunk: bytes as stored
 //           4 checkpoint: an encoded value (codec)          5 unread message: an encoded value (codec)
+//           6 ids of messages that were read: an encoded list (codec)
 //           (a header begins the next timeline)
 //   end   = byte 0, then the SHA-256 of everything before it
 // The last 32 bytes are the digest of the whole file, which is verified before any of it is used.
@@ -14,18 +15,19 @@ import { type FileHandle, link, lstat, open as openFile, rename, rm } from 'node
 import { dirname, resolve } from 'node:path'
 import { ByteWriter } from '../../../core/bytes.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { codeOf, syncFolder } from '../../../lib/durable-file.ts'
+import { codeOf, isExisting, syncFolder } from '../../../lib/durable-file.ts'
+import { unwritable } from '../../storage/object-file.ts'
 
 const magic = new TextEncoder().encode('REPRISE-EXPORT')
-const formatVersion = 2
-/** Format 1 had no messages. */
-const readable = [1, 2]
+const formatVersion = 3
+/** Format 1 had no messages, format 2 no ids of messages that were read. */
+const readable = [1, 2, 3]
 const digestBytes = 32
 const pieceBytes = 256 * 1024
 const frameBytesMax = 256 * 1024 * 1024
 
-export type FrameKind = 'header' | 'run' | 'chunk' | 'checkpoint' | 'message'
-const kinds: readonly FrameKind[] = ['header', 'run', 'chunk', 'checkpoint', 'message']
+export type FrameKind = 'header' | 'run' | 'chunk' | 'checkpoint' | 'message' | 'read'
+const kinds: readonly FrameKind[] = ['header', 'run', 'chunk', 'checkpoint', 'message', 'read']
 
 export interface Frame {
   readonly kind: FrameKind
@@ -40,7 +42,7 @@ export interface Frame {
 export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, onlyNew = false): Promise<number> {
   const aside = `${path}.${randomUUID()}.partial`
   const file = await openFile(aside, 'wx').catch((error: unknown) => {
-    throw toFileError(error, path)
+    throw isExisting(error) ? exists(path, error) : unwritable(error, path)
   })
   try {
     const writer = new DigestedWriter(file)
@@ -64,7 +66,7 @@ export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, 
   } catch (error) {
     await file.close().catch(() => undefined)
     await rm(aside, { force: true })
-    throw toFileError(error, path)
+    throw isExisting(error) ? exists(path, error) : unwritable(error, path)
   }
 }
 
@@ -81,7 +83,7 @@ async function give(aside: string, path: string): Promise<void> {
 }
 
 function exists(path: string, cause: unknown): RepriseError {
-  return new RepriseError('EXISTS', `${path} exists already, and is not replaced`, { path }, cause)
+  return new RepriseError('EXISTS', `${path} already exists and is not replaced`, { path }, cause)
 }
 
 /** Buffers small pieces, counts bytes, and writes the digest of everything at the end. */
@@ -123,35 +125,17 @@ class DigestedWriter {
   }
 }
 
-function toFileError(error: unknown, path: string): unknown {
-  switch (codeOf(error)) {
-    case 'EEXIST':
-      return exists(path, error)
-    case 'ENOENT':
-      return new RepriseError(
-        'NOT_FOUND',
-        `there is no directory ${dirname(resolve(path))} to write to`,
-        { path },
-        error,
-      )
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return new RepriseError('STORE_FULL', `no space left to write ${path}`, { path }, error)
-    case 'EISDIR':
-    case 'ENOTDIR':
-    case 'EACCES':
-    case 'EPERM':
-    case 'EROFS':
-      return new RepriseError('INVALID_ARGUMENT', `${path} cannot be written: name another file`, { path }, error)
-    default:
-      return error
-  }
+/** An export: a file, or a part of one (its first and last byte). */
+export type TransferSource = string | { readonly path: string; readonly start: number; readonly end: number }
+
+function streamOf(source: TransferSource) {
+  return typeof source === 'string' ? createReadStream(source) : createReadStream(source.path, source)
 }
 
-/** Verifies the whole file first, then yields its frames. */
-export async function* readTransfer(path: string): AsyncGenerator<Frame> {
-  await checkTransfer(path)
-  const reader = new StreamReader(createReadStream(path))
+/** Verifies the whole export first, then yields its frames. */
+export async function* readTransfer(source: TransferSource): AsyncGenerator<Frame> {
+  await checkTransfer(source)
+  const reader = new StreamReader(streamOf(source))
   await reader.exactly(magic.length + 1)
   for (;;) {
     const kind = (await reader.exactly(1))[0]!
@@ -165,11 +149,11 @@ export async function* readTransfer(path: string): AsyncGenerator<Frame> {
   }
 }
 
-async function checkTransfer(path: string): Promise<void> {
+async function checkTransfer(source: TransferSource): Promise<void> {
   const hasher: Hasher = createHash('sha256')
   let tail = new Uint8Array(0)
   let start = new Uint8Array(0)
-  for await (const piece of createReadStream(path)) {
+  for await (const piece of streamOf(source)) {
     const bytes = piece as Uint8Array
     if (start.length < magic.length + 1) start = join(start, bytes.subarray(0, magic.length + 1 - start.length))
     const all = join(tail, bytes)

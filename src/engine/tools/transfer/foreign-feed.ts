@@ -38,7 +38,8 @@ export async function refuseForeignFeed(
   if (feed === undefined && !readsFeed(timeline, attributes)) return
   if (feed === (await feedHere(kernel))) return
   const what = `${timeline} reads the feed of the store that it was exported from, and its position means nothing here: run its definition here, and it starts from the beginning`
-  throw new RepriseError('POSITION_GONE', what, { timeline })
+  const hint = 'Export and import the timelines that it reads, and run its definition in the new store.'
+  throw new RepriseError('POSITION_GONE', what, { timeline }, undefined, hint)
 }
 
 /** Partitions of a projection have neither a cursor nor the attribute. */

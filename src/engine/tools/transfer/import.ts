@@ -20,8 +20,9 @@ import {
   inheritedAttribute,
   originalAttribute,
 } from '../../../core/history/inheritance.ts'
-import { checkIn, isRedacted } from '../../../core/history/redacted.ts'
+import { checkIn, isRedacted } from '../../../core/history/redacted-run.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/store/ports.ts'
+import { storeAsRead } from '../../../core/store/read-mail.ts'
 import { checkAttributes } from '../../../core/store/shapes.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { recordErasure } from '../../history/erasures.ts'
@@ -34,15 +35,15 @@ import { checkChunkSize, stateIo } from '../../snapshot/kernel-io.ts'
 import { restoreState, verifyChunks } from '../../snapshot/restore.ts'
 import { identityAttribute } from '../../storage/carried-identity.ts'
 import { ChunkHold } from '../../storage/chunk-hold.ts'
-import { heldAttribute } from '../../storage/held.ts'
 import { type Kernel, newId, newOperation, submit } from '../../storage/kernel.ts'
 import { messageContext } from '../../storage/message.ts'
-import { movedAttribute, movedStatus } from '../../storage/moved.ts'
+import { markIn, movedAttribute, movedStatus } from '../../storage/moved-mark.ts'
+import { heldAttribute } from '../../storage/restore-hold.ts'
 import { importingAttribute, importingStatus } from '../../storage/store-change.ts'
-import { forgetTimeline } from '../housekeeping/delete.ts'
-import { type Frame, firstFrame, readTransfer } from './file.ts'
+import { forgetUnlessMail } from '../housekeeping/delete.ts'
+import { type Frame, firstFrame, readTransfer, type TransferSource } from './file.ts'
 import { refuseForeignFeed } from './foreign-feed.ts'
-import { checkOpens, decodeRun, headerOf, messageOf, recordOf } from './shape.ts'
+import { checkOpens, decodeRun, headerOf, messageOf, readIdsOf, recordOf } from './shape.ts'
 import { type Header, inheritanceBeside, type TransferredMessage } from './transfer.ts'
 
 export interface ImportOptions {
@@ -50,6 +51,11 @@ export interface ImportOptions {
   readonly as?: string
   /** A timeline that already exists with the same history counts as imported. */
   readonly orSame?: boolean
+}
+
+export interface ArrivalOptions extends ImportOptions {
+  /** A moved timeline that already exists receives the unread messages of the file, which were sent to its old place. */
+  readonly takesLateMail?: boolean
 }
 
 export interface Imported extends Coordinate {
@@ -74,8 +80,8 @@ export type Admission = (id: TimelineId, isSameAs: (head: Head) => Promise<boole
 /** All timelines of the file, in its order. @example await rp.import('orders.reprise', { as: 'counter/restored' }) */
 export async function importTimelines(
   kernel: Kernel,
-  path: string,
-  options: ImportOptions,
+  source: TransferSource,
+  options: ArrivalOptions,
   arrive: Arrival,
   admit: Admission = async () => undefined,
   /** The id of the change that includes this import (store-change.ts). */
@@ -85,7 +91,7 @@ export async function importTimelines(
 ): Promise<Imported[]> {
   const filled: Filled[] = []
   try {
-    await fillAll(kernel, path, { ...options, change, isCopy }, arrive, admit, filled, stored)
+    await fillAll(kernel, source, { ...options, change, isCopy }, arrive, admit, filled, stored)
     await show(kernel, filled)
   } catch (error) {
     for (const each of filled) await leave(kernel, each, error)
@@ -104,14 +110,14 @@ export async function timelinesIn({ codec }: Pick<Kernel, 'codec'>, path: string
 
 async function fillAll(
   kernel: Kernel,
-  path: string,
+  source: TransferSource,
   options: FillOptions,
   arrive: Arrival,
   admit: Admission,
   filled: Filled[],
   stored: (timelines: number) => Promise<void>,
 ): Promise<void> {
-  const frames = readTransfer(path)
+  const frames = readTransfer(source)
   let next = await firstFrame(frames)
   while (!next.done) {
     const header = headerOf(kernel.codec.decode(next.value.bytes))
@@ -134,13 +140,13 @@ async function fillAll(
   }
 }
 
-type FillOptions = ImportOptions & { readonly change: string; readonly isCopy: boolean }
+type FillOptions = ArrivalOptions & { readonly change: string; readonly isCopy: boolean }
 
 /** A timeline of the file that is stored and not visible yet. */
 interface Filled {
   readonly imported: Imported
   readonly begun: Begun | null
-  /** Makes it visible; null: it existed before. */
+  /** Makes it visible. Null: it existed before. */
   readonly last: Commit | null
 }
 
@@ -149,7 +155,7 @@ async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<v
   const commits = filled.flatMap(({ last }) => (last ? [last] : []))
   const outcomes = await Promise.all(commits.map((commit) => committer.submit(commit)))
   for (const [i, outcome] of outcomes.entries()) {
-    if (!outcome.ok) throw refusalError(commits[i]!.guard!.timeline, outcome)
+    if (!outcome.ok) throw refusalError(commits[i]!.guard?.timeline ?? commits[i]!.send![0]!.to, outcome)
   }
 }
 
@@ -169,7 +175,7 @@ async function leave(
     const [head] = await kernel.store.head([timeline])
     // Another process owns it by now.
     if (head?.epoch !== begun.epoch) return
-    if (!begun.isReturn && !isWorthKeeping) return await forgetTimeline(kernel, head)
+    if (!begun.isReturn && !isWorthKeeping && (await forgetUnlessMail(kernel, head))) return
     await submit(kernel, {
       guard: { timeline, epoch: begun.epoch },
       release: true,
@@ -217,14 +223,16 @@ async function importOne(
     begun = await begin(kernel, id, header, options.change)
   } catch (error) {
     if (options.orSame && isReprise(error, 'EXISTS') && (await isSame(kernel, id, header))) {
-      return { imported: { ...imported, isSame: true }, begun: null, last: null }
+      const last = options.takesLateMail ? await lateMail(kernel, id, frames) : null
+      return { imported: { ...imported, isSame: true }, begun: null, last }
     }
     throw error
   }
   try {
-    const last = await fill({ kernel, id, begun, header, frames, arrive })
+    const isRestored = options.change === 'restore'
+    const last = await fill({ kernel, id, begun, header, frames, arrive, isRestored })
     // Under its old id, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
-    const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
+    const how = { isBeside: options.isCopy || id !== header.timeline, isRestored }
     const identity = await kernel.identity.arriving(await existing(kernel, id), header.carried, how)
     const inherited = how.isBeside && { [inheritedAttribute]: inheritanceBeside(kernel, header) }
     const arrived = { ...last.attributes, [identityAttribute]: identity, ...inherited }
@@ -234,6 +242,15 @@ async function importOne(
     await leave(kernel, { begun, imported }, error)
     throw error
   }
+}
+
+async function lateMail(kernel: Kernel, id: TimelineId, frames: AsyncIterable<Frame>): Promise<Commit | null> {
+  const send: OutgoingMessage[] = []
+  for await (const { kind, bytes } of frames) {
+    if (kind === 'message')
+      send.push(within(send, messagesMax, readdress(kernel, id, messageOf(kernel.codec.decode(bytes)))))
+  }
+  return send.length === 0 ? null : { operation: newOperation(kernel.random), guard: null, send }
 }
 
 export async function isSame(kernel: Kernel, id: TimelineId, header: Pick<Header, 'seq' | 'digest'>): Promise<boolean> {
@@ -263,7 +280,13 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header, change: str
   const isReturn = wasMoved && header.floor <= left!.seq && header.seq >= left!.seq
   if (isLeft && left.isOwnerAlive) await kernel.worker.retireGone()
   const isOurs = isReturn || (isLeft && left.floor === floor.seq && equalBytes(left.floorDigest, floor.digest))
-  if (isLeft && !isOurs && !left.isOwnerAlive) await forgetTimeline(kernel, left)
+  if (isLeft && !isOurs && !left.isOwnerAlive && !(await forgetUnlessMail(kernel, left))) {
+    const what = `mail waits for ${id}, which another import has begun: resume that one, or abandon it (reprise changes)`
+    throw new RepriseError('CHANGE_UNFINISHED', what, {
+      timeline: id,
+      change: left.attributes[importingAttribute] ?? null,
+    })
+  }
   // A restored timeline is the one that was backed up: its previous owner is fenced by the epoch.
   const copyOf = change === 'restore' ? { life: header.life ?? 1, epoch: header.epoch } : null
   const { epoch } = isOurs ? left! : (copyOf ?? (await kernel.identity.past(id)))
@@ -293,6 +316,8 @@ interface Incoming {
   readonly header: Header
   readonly frames: AsyncIterable<Frame>
   readonly arrive: Arrival
+  /** It belongs to a backup of a whole store. */
+  readonly isRestored: boolean
 }
 
 /** Stores the content of the file, and returns the commit that opens the timeline. */
@@ -300,7 +325,7 @@ async function fill(incoming: Incoming): Promise<Commit> {
   const { kernel, id, begun, header } = incoming
   const hold = await ChunkHold.begin(kernel)
   try {
-    const { at, chunks, records, messages } = await receive(incoming, hold)
+    const { at, chunks, records, messages, read } = await receive(incoming, hold)
     if (at.seq !== header.seq || !equalBytes(at.digest, header.digest)) {
       const what = `the history in the file ends at ${at.seq}, its header contains ${header.seq}`
       throw new RepriseError('NOT_A_SAVEPOINT', what)
@@ -308,7 +333,7 @@ async function fill(incoming: Incoming): Promise<Commit> {
     checkOpens(header, records)
     const guard = { epoch: begun.epoch, ...at }
     await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
-    return await opening(incoming, guard, messages)
+    return await opening(incoming, guard, messages, read.unread)
   } finally {
     hold.end()
   }
@@ -319,9 +344,11 @@ interface Received {
   readonly chunks: readonly Digest[]
   readonly records: readonly ManifestRecord[]
   readonly messages: readonly TransferredMessage[]
+  readonly read: ReadElsewhere
 }
 
 async function receive({ kernel, id, begun, header, frames }: Incoming, hold: ChunkHold): Promise<Received> {
+  const read = new ReadElsewhere(kernel, id, begun.epoch)
   const chunks: Digest[] = []
   const records: ManifestRecord[] = []
   const messages: TransferredMessage[] = []
@@ -340,9 +367,9 @@ async function receive({ kernel, id, begun, header, frames }: Incoming, hold: Ch
     else if (kind === 'run') {
       at = await receiveRun(kernel, id, begun, at, bytes)
       checkSame(id, at, begun.at)
-    }
+    } else if (kind === 'read' && id === header.timeline) await read.add(readIdsOf(kernel.codec.decode(bytes)))
   }
-  return { at, chunks, records, messages }
+  return { at, chunks, records, messages, read }
 }
 
 async function receiveRun(kernel: Kernel, id: TimelineId, begun: Begun, at: Point, bytes: Uint8Array): Promise<Point> {
@@ -360,6 +387,48 @@ async function receiveRun(kernel: Kernel, id: TimelineId, begun: Begun, at: Poin
   return { seq: lastSeq(run), digest: run.digest }
 }
 
+/** Ids of messages that the timeline read where it comes from: a message that is sent again has no effect here. */
+class ReadElsewhere {
+  /**
+   * Messages with such an id that are unread here: they left with the timeline, or are repeated. The commit that opens the
+   * timeline consumes them, since the mark of a move counts unread messages until then.
+   */
+  readonly unread: MessageId[] = []
+  readonly #kernel: Kernel
+  readonly #id: TimelineId
+  readonly #epoch: number
+  #known: Promise<ReadonlyMap<string, 'read' | 'unread'>> | null = null
+
+  constructor(kernel: Kernel, id: TimelineId, epoch: number) {
+    this.#kernel = kernel
+    this.#id = id
+    this.#epoch = epoch
+  }
+
+  async add(ids: readonly MessageId[]): Promise<void> {
+    this.#known ??= knownMail(this.#kernel, this.#id)
+    const known = await this.#known
+    this.unread.push(...ids.filter((id) => known.get(id) === 'unread'))
+    const missing = ids.filter((id) => !known.has(id))
+    if (missing.length === 0) return
+    // In one batch: an interrupted import leaves no unread message that only stands for a read one.
+    const commits = storeAsRead(this.#id, this.#epoch, missing).map((commit) => submit(this.#kernel, commit))
+    for (const outcome of await Promise.all(commits)) if (!outcome.ok) throw refusalError(this.#id, outcome)
+  }
+}
+
+async function knownMail({ store }: Kernel, id: TimelineId): Promise<ReadonlyMap<string, 'read' | 'unread'>> {
+  const known = new Map<string, 'read' | 'unread'>()
+  for (let after: MessageId | null = null; ; ) {
+    const ids: MessageId[] = await store.upkeep.consumed(id, after, messagesMax)
+    for (const each of ids) known.set(each, 'read')
+    if (ids.length < messagesMax) break
+    after = ids.at(-1)!
+  }
+  for (const message of (await store.inbox(id, Number.MAX_SAFE_INTEGER)).messages) known.set(message.id, 'unread')
+  return known
+}
+
 /** Attributes that are true only where the timeline was exported: it has no base here. */
 const notHere = {
   [movedAttribute]: null,
@@ -369,29 +438,62 @@ const notHere = {
 }
 
 async function opening(
-  { kernel, id, header, arrive }: Incoming,
+  { kernel, id, header, arrive, isRestored }: Incoming,
   guard: { readonly epoch: number } & Point,
   messages: readonly TransferredMessage[],
+  read: readonly MessageId[],
 ): Promise<Commit> {
   const now = kernel.worker.now(id)
+  const { status, queue, wakeup, moved } = standingOf(header, isRestored)
   const here = { ...(await existing(kernel, id)), priority: header.priority ?? 0 }
-  const { send: told, head: changed, takes } = await arrive(here, id !== header.timeline)
+  const { send: notices, head: changed, takes } = await arrive(here, id !== header.timeline)
   const mail = messages.filter(({ kind }) => takes(kind)).map((message) => readdress(kernel, id, message))
-  const send = [...mail, ...told]
+  const send = [...mail, ...notices]
+  const consume = [...new Set([...read, ...(await carriedAndRead(kernel, here, messages))])]
   return {
     operation: newOperation(kernel.random),
     guard: { timeline: id, ...guard },
-    status: header.status ?? 'open',
-    queue: header.queue ?? null,
+    status: status ?? 'open',
+    queue: queue ?? null,
     priority: header.priority ?? 0,
     // Its owner is not here: it is due at once.
-    wakeup: header.wasOwned && header.queue ? now : (header.wakeup ?? null),
+    wakeup: header.wasOwned && queue ? now : (wakeup ?? null),
     // A file from an earlier sequence has no head.
-    ...(header.status !== undefined && changed),
-    attributes: { ...header.attributes, ...changed?.attributes, ...notHere },
+    ...(status !== undefined && changed),
+    attributes: { ...header.attributes, ...changed?.attributes, ...notHere, ...moved },
+    ...(consume.length > 0 && { consume }),
     ...(send.length > 0 && { send }),
     release: true,
   }
+}
+
+/**
+ * A timeline that had moved away when its store was backed up continues elsewhere: restored, it is marked as moved again.
+ * Messages that had arrived there are not in the file, so the mark counts none. An import of such a timeline alone revives it.
+ */
+function standingOf(
+  header: Header,
+  isRestored: boolean,
+): Pick<Header, 'status' | 'queue' | 'wakeup'> & { readonly moved?: Header['attributes'] } {
+  const mark = header.status === movedStatus ? markIn(header) : null
+  if (!mark) return header
+  if (!isRestored) return mark.was
+  const { carried: _, ...rest } = mark
+  const kept = mark.arrival === 'done' ? rest : mark
+  return { status: movedStatus, queue: null, wakeup: null, moved: { [movedAttribute]: JSON.stringify(kept) } }
+}
+
+/** Messages that left with a timeline that returns now, and are not unread in its file: they were read where it was. */
+async function carriedAndRead(
+  { store }: Kernel,
+  here: Head,
+  messages: readonly TransferredMessage[],
+): Promise<MessageId[]> {
+  const { carried = 0 } = markIn(here) ?? {}
+  if (carried === 0) return []
+  const unread = new Set(messages.map(({ id }) => id))
+  const left = (await store.inbox(here.timeline, carried)).messages
+  return left.flatMap(({ id }) => (unread.has(id) ? [] : [id]))
 }
 
 /** Checkpoints published by an interrupted import exist already. */

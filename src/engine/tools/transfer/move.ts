@@ -3,7 +3,8 @@
 // exported. A crash leaves it marked: repeating the move resumes from there; `moveBack` removes the mark. The mark also records
 // whether the timeline may have arrived: one that has is never revived here, nor moved to a second place.
 //
-// Messages sent to the old place after the move wait there. Repeating the same move carries them over.
+// Messages sent to the old place after the move wait there. A repeated move to the same store takes them along. Messages that
+// have left stay at the old place too, counted in the mark: the return of the timeline decides which of them were read.
 
 import { randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
@@ -26,9 +27,10 @@ import type { Host } from '../../host/host.ts'
 import type { Engine } from '../../model/definition.ts'
 import { refuseOfStore } from '../../model/first-segment.ts'
 import type { Model } from '../../model/model.ts'
-import { arrivingAt, knownForMs } from '../../storage/coming.ts'
-import { submit } from '../../storage/kernel.ts'
-import { type Mark, markOf, movedAttribute, movedStatus } from '../../storage/moved.ts'
+import { takeTimeline } from '../../ownership/take-timeline.ts'
+import { arrivingAt, knownForMs } from '../../storage/arriving-timeline.ts'
+import { type Kernel, submit } from '../../storage/kernel.ts'
+import { type Mark, markOf, movedAttribute, movedStatus } from '../../storage/moved-mark.ts'
 import {
   type ChangeNote,
   type ChangeRequest,
@@ -37,9 +39,16 @@ import {
   importingStatus,
   underNote,
 } from '../../storage/store-change.ts'
-import { takeTimeline } from '../../writing/ownership.ts'
-import { type Arrival, type Imported, type ImportOptions, importTimelines, isSame, timelinesIn } from './import.ts'
-import { exportFamily, type Standing } from './transfer.ts'
+import {
+  type Arrival,
+  type ArrivalOptions,
+  type Imported,
+  type ImportOptions,
+  importTimelines,
+  isSame,
+  timelinesIn,
+} from './import.ts'
+import { exportFamily, type Scheduling } from './transfer.ts'
 
 export interface MoveOptions {
   /** Takes it also from a live owner that does not release it: its work in flight is repeated where the timeline arrives. */
@@ -77,7 +86,9 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   const how = JSON.stringify({ takeover: options.takeover, wait: options.wait })
   if (typeof to === 'string') {
     return await leaveUnderNote(engine, head, ids, to, { to, file: resolve(to), how }, async (note) => {
-      return await leave(engine, ids, model, to, to, options, note)
+      const { carried, ...moved } = await leave(engine, ids, model, to, to, options, note)
+      await noteCarried(engine, carried)
+      return moved
     })
   }
   const { kernel } = to
@@ -105,12 +116,12 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
           // A process there that read the notes just before this one may still have created a timeline under the id.
           await sleep(kernel.clock, 2 * knownForMs)
           for (const id of ids) await refuseTaken(engine, to, timelineId(id))
-          const moved = await leave(engine, ids, model, where, path, options, note)
+          const { carried, ...moved } = await leave(engine, ids, model, where, path, options, note)
           // From here on it may have arrived: an abandoned move would duplicate it.
           await note.detail({ arriving: where })
           await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'begun' })
-          await importUnder(to, path, { orSame: true }, arrival)
-          await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'done' })
+          await importUnder(to, path, { orSame: true, takesLateMail: true }, arrival)
+          await noteArrival(engine, ids, { to: where, namespace: kernel.namespace, arrival: 'done' }, carried)
           return moved
         } finally {
           await rm(path, { force: true })
@@ -132,6 +143,9 @@ async function leaveUnderNote<Result>(
   return await underNote(kernel, request, work)
 }
 
+/** How many unread messages of each timeline have left. */
+type CarriedMail = ReadonlyMap<string, number>
+
 /** Stops all of them and exports them to the file. */
 async function leave(
   engine: Host,
@@ -141,18 +155,21 @@ async function leave(
   path: string,
   options: MoveOptions,
   note: ChangeNote,
-): Promise<Moved> {
-  const members: { head: Head; standing: Standing }[] = []
+): Promise<Moved & { readonly carried: CarriedMail }> {
+  const members: { head: Head; scheduling: Scheduling }[] = []
   for (const each of ids) {
     members.push(await stop(engine, timelineId(each), model, to, options))
     // None has arrived yet: they arrive together.
     await note.progress(0)
   }
+  // Counted first: a message that is sent meanwhile is in the file or not, and stays unread here.
+  const carried = new Map<string, number>()
+  for (const { head } of members) carried.set(head.timeline, (await existing(engine.kernel, head.timeline)).mail)
   const bytes = await exportFamily(engine.kernel, members, path)
   const timelines = members.map(({ head: { timeline, seq, epoch, digest } }) => {
     return { timeline, seq, epoch, digest: toHex(digest) }
   })
-  return { timelines, bytes }
+  return { timelines, bytes, carried }
 }
 
 /**
@@ -186,7 +203,7 @@ export async function importHere(
   return await underNote(host.kernel, request, (note) => importUnder(host, path, options, note))
 }
 
-async function importUnder(host: Host, path: string, options: ImportOptions, note: ChangeNote): Promise<Imported> {
+async function importUnder(host: Host, path: string, options: ArrivalOptions, note: ChangeNote): Promise<Imported> {
   const arrive: Arrival = async (head, isCopy) => {
     const { arrives, headOfCopy, copiesMail } = host.models.find(head.timeline)?.transfer ?? {}
     const target = { engine: host, head }
@@ -213,7 +230,7 @@ async function admit(host: Host, id: TimelineId, isSameAs: (head: Head) => Promi
   if (!fork || typeof fork === 'function') return
   for await (const head of host.each({ prefix: id.slice(0, id.indexOf('/') + 1) })) {
     if (head.timeline === id || markOf(head) || !(await isSameAs(head))) continue
-    const what = `${head.timeline} is here, and cannot be ${id} as well: ${fork.instead}`
+    const what = `${head.timeline} exists here and cannot also be ${id}: ${fork.instead}`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline, as: id })
   }
 }
@@ -245,18 +262,31 @@ async function noteArrival(
   { kernel }: Host,
   ids: readonly string[],
   place: Required<Pick<Mark, 'to' | 'namespace' | 'arrival'>>,
+  carried?: CarriedMail,
 ): Promise<void> {
   for (const id of ids) {
-    const head = await existing(kernel, timelineId(id))
-    const mark = markOf(head)
-    // A repeated move carries late mail of a timeline that has arrived.
-    if (!mark || mark.arrival === 'done' || mark.arrival === place.arrival) continue
-    const outcome = await submit(kernel, {
-      guard: epochGuardOf(head),
-      attributes: { [movedAttribute]: JSON.stringify({ ...mark, ...place }) },
+    await noteInMark(kernel, id, (mark) => {
+      // A repeated move carries late mail of a timeline that has arrived.
+      const arrival = mark.arrival === 'done' ? mark.arrival : place.arrival
+      const left = carried?.get(id)
+      return { ...place, arrival, ...(left !== undefined && { carried: left }) }
     })
-    if (!outcome.ok) throw refusalError(head.timeline, outcome)
   }
+}
+
+/** Any file of a move may be the one that was imported: only the mail of the first file is in all of them. */
+async function noteCarried({ kernel }: Host, carried: CarriedMail): Promise<void> {
+  for (const [id, count] of carried) await noteInMark(kernel, id, (mark) => ({ carried: mark.carried ?? count }))
+}
+
+async function noteInMark(kernel: Kernel, id: string, change: (mark: Mark) => Partial<Mark>): Promise<void> {
+  const head = await existing(kernel, timelineId(id))
+  const mark = markOf(head)
+  if (!mark) return
+  const text = JSON.stringify({ ...mark, ...change(mark) })
+  if (text === head.attributes[movedAttribute]) return
+  const outcome = await submit(kernel, { guard: epochGuardOf(head), attributes: { [movedAttribute]: text } })
+  if (!outcome.ok) throw refusalError(head.timeline, outcome)
 }
 
 /** A timeline that is, or may be, in one store is not moved to another one: both would work. */
@@ -339,11 +369,11 @@ async function stop(
   model: Model | null,
   to: string,
   options: MoveOptions,
-): Promise<{ head: Head; standing: Standing }> {
+): Promise<{ head: Head; scheduling: Scheduling }> {
   const { kernel } = engine
   const before = await existing(kernel, id)
   const marked = markOf(before)
-  if (marked) return { head: before, standing: marked.was }
+  if (marked) return { head: before, scheduling: marked.was }
   await refuseToLeave(engine, before, model)
   await model?.transfer?.stop?.({ engine, head: before })
   await engine.letGo(id)
@@ -351,8 +381,8 @@ async function stop(
   // The timeline is taken only to be released: its previous owner is fenced, and its queue and wakeup no longer change.
   const { status, queue } = taken
   const isDue = before.owner !== null && queue !== null
-  const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
-  const mark: Mark = { at: kernel.worker.now(), to, was: standing }
+  const scheduling: Scheduling = { status, queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
+  const mark: Mark = { at: kernel.worker.now(), to, was: scheduling }
   const send = (await model?.transfer?.leaves?.({ engine, head: taken })) ?? []
   const outcome = await submit(kernel, {
     guard: { timeline: id, epoch: taken.epoch },
@@ -369,7 +399,7 @@ async function stop(
   if (fold && taken.seq > 0 && fold.authority !== 'state') {
     await checkpointAside(kernel, { timeline: id, seq: taken.seq }, fold, { pin: false })
   }
-  return { head: await existing(kernel, id), standing }
+  return { head: await existing(kernel, id), scheduling }
 }
 
 async function refuseToLeave(engine: Host, head: Head, model: Model | null): Promise<void> {

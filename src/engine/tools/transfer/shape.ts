@@ -2,11 +2,12 @@
 // NOT_A_SAVEPOINT and names the field.
 
 import { ByteReader } from '../../../core/bytes.ts'
-import { equalBytes } from '../../../core/coordinate.ts'
+import { equalBytes, type MessageId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { inheritedAttribute, isInheritance } from '../../../core/history/inheritance.ts'
 import type { EntryRun, ManifestRecord } from '../../../core/store/ports.ts'
 import type { Carried } from '../../storage/carried-identity.ts'
+import { markIn, movedAttribute } from '../../storage/moved-mark.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
 
 type Check = (value: unknown) => boolean
@@ -19,8 +20,14 @@ const isBytes: Check = (value) => value instanceof Uint8Array
 const isFlag: Check = (value) => typeof value === 'boolean'
 const isAttributes: Check = (value) => {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
-  const { [inheritedAttribute]: inherited } = value as Header['attributes']
-  return inherited === undefined || isInheritance(inherited)
+  const { [inheritedAttribute]: inherited, [movedAttribute]: moved } = value as Header['attributes']
+  return (inherited === undefined || isInheritance(inherited)) && (moved === undefined || isMoved(value))
+}
+const isMoved: Check = (value) => {
+  const { to, at, was } = markIn({ attributes: value as Header['attributes'] }) ?? {}
+  return (
+    isText(to) && isNumber(at) && isText(was?.status) && orNull(isText)(was?.queue) && orNull(isNumber)(was?.wakeup)
+  )
 }
 const orNull =
   (check: Check): Check =>
@@ -113,6 +120,11 @@ export function recordOf(value: unknown): ManifestRecord {
 
 export function messageOf(value: unknown): TransferredMessage {
   return pick<TransferredMessage>(value, message, 'message')
+}
+
+export function readIdsOf(value: unknown): MessageId[] {
+  if (Array.isArray(value) && value.every(message.id)) return value
+  throw wrong('list of read messages', 'id', 'has an invalid shape')
 }
 
 export function decodeRun(bytes: Uint8Array): EntryRun {

@@ -1,8 +1,9 @@
-// Exports timelines as one file, with their history, checkpoints and chunks, waiting mail and wakeup; or only a savepoint.
+// Exports timelines as one file, with their history, checkpoints and chunks, waiting mail, ids of read mail, and wakeup; or
+// only a savepoint.
 // import.ts reads the file.
 
 import { ByteWriter } from '../../../core/bytes.ts'
-import { type Coordinate, toHex } from '../../../core/coordinate.ts'
+import { type Coordinate, type MessageId, toHex } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import {
   importedInheritance,
@@ -13,13 +14,14 @@ import {
 import { liveIdOf } from '../../../core/history/scope.ts'
 import type { Attribute, EntryRun, Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { lineageOf, type Point, reachOf, readHistory } from '../../history/history.ts'
-import { locate, type Where } from '../../history/locate.ts'
+import { locate, type TimelinePoint } from '../../history/locate.ts'
 import { readManifest } from '../../history/recover.ts'
 import { stateIo } from '../../snapshot/kernel-io.ts'
 import { liveChunks } from '../../snapshot/restore.ts'
 import { ChunkInput } from '../../snapshot/restore-input.ts'
 import type { Carried } from '../../storage/carried-identity.ts'
 import type { Kernel } from '../../storage/kernel.ts'
+import { markIn } from '../../storage/moved-mark.ts'
 import { type Frame, writeTransfer } from './file.ts'
 import { feedReadBy } from './foreign-feed.ts'
 
@@ -64,13 +66,13 @@ export interface TransferredMessage {
 }
 
 /** The head of a timeline for the importer: current, or as it was before the move. */
-export type Standing = Pick<Head, 'status' | 'queue' | 'wakeup'>
+export type Scheduling = Pick<Head, 'status' | 'queue' | 'wakeup'>
 
-const messagesMax = 100_000
+export const messagesMax = 100_000
 
 export async function exportTimeline(
   kernel: Kernel,
-  where: Where,
+  where: TimelinePoint,
   path: string,
   options: ExportOptions = {},
 ): Promise<{ readonly coordinate: Coordinate; readonly bytes: number }> {
@@ -91,20 +93,20 @@ export async function exportTimeline(
   return { coordinate: { timeline: head.timeline, seq: end.seq, epoch: head.epoch, digest: toHex(end.digest) }, bytes }
 }
 
-/** Exports several timelines to one file, each whole, with the heads in `standing`. */
+/** Exports several timelines to one file, each whole, with the scheduling of each. */
 export async function exportFamily(
   kernel: Kernel,
-  members: readonly { readonly head: Head; readonly standing: Standing }[],
+  members: readonly { readonly head: Head; readonly scheduling: Scheduling }[],
   path: string,
 ): Promise<number> {
   return await writeTransfer(
     path,
     (async function* () {
-      for (const { head, standing } of members) {
+      for (const { head, scheduling } of members) {
         const records = (await kernel.store.checkpoints(head.timeline)).filter(
           (record) => record.invalid === null && record.verifiedAt !== null,
         )
-        yield* frames(kernel, { ...head, ...standing }, records, { seq: head.seq, digest: head.digest }, {})
+        yield* frames(kernel, { ...head, ...scheduling }, records, { seq: head.seq, digest: head.digest }, {})
       }
     })(),
   )
@@ -156,7 +158,9 @@ async function* frames(
     // (engine/storage/seal/wrap.ts).
     yield { kind: 'run', bytes: encodeRun({ ...run, bytes: kernel.sealer.wrap('runs', run.bytes) }) }
   }
-  if (end.seq === head.seq) yield* messageFrames(kernel, head)
+  if (end.seq !== head.seq) return
+  yield* messageFrames(kernel, head)
+  yield* readFrames(kernel, head)
 }
 
 /** A file contains the whole history of a fork: its inheritance is stored beside it. */
@@ -187,11 +191,27 @@ async function* messageFrames(kernel: Kernel, head: Head): AsyncGenerator<Frame>
   const { messages } = await kernel.store.inbox(head.timeline, messagesMax)
   if (messages.length === messagesMax) {
     const what = `${head.timeline} has more than ${messagesMax} unread messages`
-    throw new RepriseError('LIMIT_EXCEEDED', what, { timeline: head.timeline })
+    const hint = 'Run a process that reads the messages of this timeline, and export it afterwards.'
+    throw new RepriseError('LIMIT_EXCEEDED', what, { timeline: head.timeline }, undefined, hint)
   }
-  for (const { id, to, kind, data } of messages) {
+  const mark = markIn(head)
+  // Messages that have arrived where the timeline continues: there they may be read, and their ids forgotten, by now.
+  const arrived = mark?.arrival === 'done' ? (mark.carried ?? 0) : 0
+  for (const { id, to, kind, data } of messages.slice(arrived)) {
     const message: TransferredMessage = { id, to, kind, data: kernel.sealer.wrap('messages', data) }
     yield { kind: 'message', bytes: kernel.codec.encode(message) }
+  }
+}
+
+const idsAtOnce = 500
+
+/** As many as the store has not forgotten: a message that is sent again with such an id has no effect. */
+async function* readFrames({ store, codec }: Kernel, { timeline }: Head): AsyncGenerator<Frame> {
+  for (let after: MessageId | null = null; ; ) {
+    const ids: MessageId[] = await store.upkeep.consumed(timeline, after, idsAtOnce)
+    if (ids.length === 0) return
+    yield { kind: 'read', bytes: codec.encode(ids) }
+    after = ids.at(-1)!
   }
 }
 

@@ -153,7 +153,7 @@ function isDamagedLine(kernel: Kernel): (record: ManifestRecord) => boolean {
 function watching(
   kernel: Kernel,
   { repair, source, breath }: CatalogCheck,
-  told: (digest: Uint8Array, from: string, isPutRight: boolean) => void,
+  onMended: (digest: Uint8Array, from: string, isPutRight: boolean) => void,
 ): StateIo {
   const io = stateIo(kernel)
   const { blobs } = io
@@ -167,11 +167,11 @@ function watching(
       },
       async mend(digest) {
         const mended = (await blobs.mend?.(digest, repair)) ?? null
-        if (mended) told(digest, 'parity', repair && (await isInPlace(kernel, digest)))
+        if (mended) onMended(digest, 'parity', repair && (await isInPlace(kernel, digest)))
         if (mended || !source) return mended
         const found = await source.chunk(digest)
         if (!found || !(await kernel.redundancy?.blobs.restore(digest, found, source.name))) return null
-        told(digest, source.name, true)
+        onMended(digest, source.name, true)
         return found
       },
     }),

@@ -14,6 +14,7 @@ import { entriesOf, floorOf, lineageOf, readHistory } from '../../history/histor
 import { cannotTell } from '../../history/recover.ts'
 import { retryWithFreshHead } from '../../history/retry-with-fresh-head.ts'
 import { editWords } from '../../model/fork-edit.ts'
+import { headLost, madeAgain } from '../../ownership/lost-head.ts'
 import type { VerifyReport } from '../../storage/fault.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { lacking, lackingKeys } from '../../storage/key-notes.ts'
@@ -21,7 +22,6 @@ import { lossesOf, noteLosses, storeLosses } from '../../storage/losses.ts'
 import type { OpenUrl } from '../../storage/open-store.ts'
 import { headsOf, inspected, legibleHeads, renewed } from '../../storage/sound-page.ts'
 import { storeChanges } from '../../storage/store-change.ts'
-import { headLost, madeAgain } from '../../writing/lost-head.ts'
 import { mend, planMending } from '../repair/history.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from '../repair/mirror-source.ts'
 import { openSource, type RepairSource } from '../repair/source.ts'
@@ -66,7 +66,9 @@ export async function verify(
   if (from === undefined || !places) return await verifyWith(kernel, options, null)
   // The types forbid this as well.
   if (!repair) {
-    throw new RepriseError('INVALID_ARGUMENT', 'from is the source of copies for a repair: set repair', { from })
+    throw new RepriseError('INVALID_ARGUMENT', 'from names the source of copies for a repair: set repair, too', {
+      from,
+    })
   }
   const source = await openSource(kernel, from, places)
   try {
@@ -165,7 +167,7 @@ async function concluded(
   const ok = isSound && tally.cannotTell.length === 0 && isWhole && areEnded
   if (repair && (tally.healed.length > 0 || faults.length > 0)) {
     const right = tally.healed.filter((fault) => fault.isPutRight && !fault.isIncomplete).length
-    const what = `${right} of ${tally.healed.length + faults.length} damaged places were put right`
+    const what = `${right} of ${tally.healed.length + faults.length} damaged places were repaired`
     kernel.events.emit('report', { kind: 'repair', timeline: null, what, data: { healed: tally.healed, faults } })
   }
   return {
@@ -255,7 +257,7 @@ async function countVerified(kernel: Kernel, head: Head, breath: Yielder): Promi
     point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
   }
   if (!equalBytes(point.digest, head.digest)) {
-    throw new RepriseError('HISTORY_DAMAGED', `history leads to another digest than the head has`, { seq: head.seq })
+    throw new RepriseError('HISTORY_DAMAGED', `history does not lead to the digest of the head`, { seq: head.seq })
   }
   return entries
 }

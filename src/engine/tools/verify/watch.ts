@@ -95,7 +95,7 @@ export class VerifyWatch {
       throw new RepriseError('INVALID_ARGUMENT', what, {})
     }
     if (isReadOnly) {
-      const what = 'verify keeps its mark in the store, which is only read here: leave resume out'
+      const what = 'verify stores its progress, and this store is read-only: omit resume'
       throw new RepriseError('STORE_READ_ONLY', what, { location })
     }
     const mark = toMark(await readNote(kernel, name))

@@ -1,7 +1,7 @@
 // A model behind Anthropic's Messages API, or a compatible service: streams, tool calls, usage, and continuation of an
 // interrupted answer. No package needed. Thinking is kept as a note; its blocks are not sent back.
 
-import { checkOptions } from '../../../core/options.ts'
+import { checkGivenOptions } from '../../../core/options.ts'
 import type { LanguageModel, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
 import {
   cutOff,
@@ -63,7 +63,7 @@ const known = new Set([...httpModelOptions, 'maxTokens', 'version'])
  * @example agent('support', { model: anthropicModel({ model: 'claude-sonnet-4-5', apiKey: process.env.ANTHROPIC_API_KEY }) })
  */
 export function anthropicModel<Data = unknown>(options: AnthropicModelOptions): LanguageModel<Data> {
-  checkOptions('anthropicModel', options, known)
+  checkGivenOptions('anthropicModel', options, known)
   const url = `${(options.url ?? 'https://api.anthropic.com').replace(/\/$/, '')}/v1/messages`
   const send = async (call: ModelCall<Data>): Promise<Response> => {
     const headers = {
@@ -133,9 +133,9 @@ function userBlocks(content: unknown): object[] {
 }
 
 function assistantBlocks({ text, calls }: Extract<SessionTimeline, { kind: 'assistant' }>): object[] {
-  const said = text.trim() === '' ? [] : [{ type: 'text', text: text.trimEnd() }]
+  const texts = text.trim() === '' ? [] : [{ type: 'text', text: text.trimEnd() }]
   return [
-    ...said,
+    ...texts,
     ...calls.map(({ id, tool, args }) => ({
       type: 'tool_use',
       id: wireId(id),

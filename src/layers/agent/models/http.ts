@@ -52,6 +52,7 @@ export class ModelHttpError extends Error {
 
 const errorBytesMax = 64 * 1024
 const lineLengthMax = 16 * 1024 * 1024
+const lineHint = 'This is no answer of a model service: check the URL, and the proxies on the way to it.'
 
 export async function post(
   url: string,
@@ -81,7 +82,14 @@ export async function* readEvents(response: Response): AsyncGenerator<string> {
     rest += decoder.decode(piece, { stream: true })
     const lines = rest.split(/\r\n|\n|\r(?!$)/)
     rest = lines.pop()!
-    if (rest.length > lineLengthMax) throw new RepriseError('LIMIT_EXCEEDED', 'the model service sent too long a line')
+    if (rest.length > lineLengthMax)
+      throw new RepriseError(
+        'LIMIT_EXCEEDED',
+        'the model service sent a line that is too long',
+        {},
+        undefined,
+        lineHint,
+      )
     for (const line of lines) {
       if (line === '') {
         if (data.length > 0) yield data.join('\n')

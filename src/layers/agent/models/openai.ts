@@ -2,7 +2,7 @@
 // llama.cpp, gateways). Streams, tool calls and usage. No package needed.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkGivenOptions } from '../../../core/options.ts'
 import type { LanguageModel, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
 import {
   cutOff,
@@ -45,7 +45,7 @@ interface ChatChunk {
  * @example agent('support', { model: openAIModel({ model: 'gpt-5', apiKey: process.env.OPENAI_API_KEY }) })
  */
 export function openAIModel<Data = unknown>(options: HttpModelOptions): LanguageModel<Data> {
-  checkOptions('openAIModel', options, httpModelOptions)
+  checkGivenOptions('openAIModel', options, httpModelOptions)
   const url = `${(options.url ?? 'https://api.openai.com/v1').replace(/\/$/, '')}/chat/completions`
   const send = async (call: ModelCall<Data>): Promise<Response> => {
     if (call.isContinued) {

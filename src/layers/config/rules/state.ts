@@ -51,7 +51,7 @@ export interface ClientRecord {
   readonly rejected: Rejection | null
 }
 
-/** The history that streams belong to (core/history/identity.ts, historyMark). */
+/** The history that streams belong to (core/identity.ts, historyMark). */
 export interface History {
   readonly mark: string
   /** True if the store was never restored and the configuration was created once. */

@@ -6,7 +6,7 @@ import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
-import { checkCount, checkOptions, namesOf } from '../../../core/options.ts'
+import { checkCount, checkList, checkOptions, namesOf } from '../../../core/options.ts'
 import type { ManifestRecord } from '../../../core/store/ports.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
@@ -68,6 +68,7 @@ export async function checkPipelines(
   checkOptions('check', options, known)
   const { records = 10_000 } = options
   checkCount('records', records)
+  checkList('the definitions to check', definitions)
   checkNames(definitions, options)
   const engine = hostOf(rp)
   const checked: CheckedPipeline[] = []

@@ -113,7 +113,7 @@ class Replay {
     this.#connect()
     // Sources resume from their positions, so operators get the current watermark again.
     this.#outside.watch(() => {
-      for (const source of this.#sources.values()) source.tellWatermark()
+      for (const source of this.#sources.values()) source.reportWatermark()
     })
   }
 
@@ -277,7 +277,7 @@ class ScriptedSource {
     this.#running.end()
   }
 
-  tellWatermark(): void {
+  reportWatermark(): void {
     if (this.#running.watermark > Number.NEGATIVE_INFINITY) this.next.watermark(this.#running.watermark)
   }
 }

@@ -11,7 +11,7 @@ const only = 'told'
 
 export function broadcast<T, B, A, V, R>(
   aggregation: Aggregation<B, A, V>,
-  join: (value: T, told: V | undefined) => R,
+  join: (value: T, known: V | undefined) => R,
 ): MakeOperator {
   return keepsOrder(([next], context) => {
     const state = new StateTable<A>()
@@ -33,10 +33,10 @@ export function broadcast<T, B, A, V, R>(
       const poisoned: number[] = []
       const values: R[] = []
       const space = state.space(0)
-      const told = space.slots.has(only) ? result(state.get(space, only)!) : undefined
+      const current = space.slots.has(only) ? result(state.get(space, only)!) : undefined
       for (let i = 0; i < batch.values.length; i++) {
         try {
-          values.push(join(batch.values[i] as T, told))
+          values.push(join(batch.values[i] as T, current))
         } catch (error) {
           context.poison(recordOf(batch, i), error)
           poisoned.push(i)

@@ -2,9 +2,9 @@
 // call is repeated: at least once, each time with the same key. Watermarks do not overtake records.
 
 import { assert } from '../../../core/assert.ts'
-import type { CallPolicy } from '../../../core/calls/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { formerCallKey } from '../../../core/history/identity.ts'
+import { formerCallKey } from '../../../core/identity.ts'
+import type { CallPolicy } from '../../../core/retry/call-policy.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/base/caller.ts'
 import { type Logged, logPlace } from '../../../engine/base/log.ts'

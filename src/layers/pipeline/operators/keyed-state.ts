@@ -4,6 +4,7 @@
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
+import { checkList, checkOptions, namesOf } from '../../../core/options.ts'
 import { synchronous } from '../../../core/synchronous.ts'
 import { TimeQueue } from '../../../core/time-queue.ts'
 import { Before, Watch } from '../in-place.ts'
@@ -13,6 +14,8 @@ export interface StateOptions {
   /** The value is removed when it has not been written for this long. */
   readonly ttl?: Duration
 }
+
+const knownState = namesOf<StateOptions>()('ttl')
 
 /** A state declaration for `process`, made by `valueState` and its siblings. `Handle` is the type that its functions get. */
 export interface StateSpec<Handle> {
@@ -76,7 +79,10 @@ export function listState<T>(options: StateOptions = {}): StateSpec<ListState<T>
         },
       )
     },
-    set: (values) => cell.write([...values]),
+    set: (values) => {
+      checkList('the values of a list state', values)
+      cell.write([...values])
+    },
     clear: () => cell.clear(),
   }))
 }
@@ -136,7 +142,9 @@ function putBack<T>(map: Map<string, T>, key: string): () => void {
   return () => void map.set(key, before)
 }
 
-function spec<Handle>(kind: string, { ttl }: StateOptions, handle: (cell: StateCell) => Handle): StateSpec<Handle> {
+function spec<Handle>(kind: string, options: StateOptions, handle: (cell: StateCell) => Handle): StateSpec<Handle> {
+  checkOptions('the options of a state', options, knownState)
+  const { ttl } = options
   return { kind, ttlMs: ttl === undefined ? null : toMs(ttl, 'ttl'), handle }
 }
 

@@ -237,7 +237,8 @@ interface Attempted {
 
 function checkTimer(time: unknown): number {
   if (typeof time === 'number' && !Number.isNaN(time)) return time
-  throw new TypeError(`a timer needs a number of milliseconds (got ${String(time).slice(0, 40)})`)
+  const what = `a timer needs a number of milliseconds (got ${String(time).slice(0, 40)})`
+  throw new RepriseError('INVALID_ARGUMENT', what)
 }
 
 /** Collects the results of a batch, so that the next operator gets a batch too. */

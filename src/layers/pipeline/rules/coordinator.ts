@@ -78,10 +78,6 @@ export class CheckpointCoordinator<Snapshot> {
     this.#nextId = lastId + 1
   }
 
-  get pendingId(): number | null {
-    return this.#pending?.id ?? null
-  }
-
   get failures(): number {
     return this.#failures
   }

@@ -14,8 +14,8 @@ import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import type { Graph } from '../graph.ts'
 import { type CheckpointAction, CheckpointCoordinator, type CheckpointKind } from '../rules/coordinator.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
-import { CallOff } from './call-off.ts'
 import { namedParts } from './changes.ts'
+import { CallOff } from './checkpoint-bounds.ts'
 import {
   type CheckpointBase,
   isDueInFull,

@@ -3,9 +3,9 @@
 import type { FlowPart } from '../../../engine/model/flow-metrics.ts'
 import type { Edge, Graph } from '../graph.ts'
 import type { Operator } from '../operator.ts'
+import type { Waits } from './backpressure.ts'
 import { type Counts, watermarkOf } from './busy.ts'
 import type { RunningSource } from './running-source.ts'
-import type { Waits } from './waits.ts'
 
 const sampleEveryMs = 1000
 /** Counters are compared with the oldest sample. */

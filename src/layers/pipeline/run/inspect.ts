@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
+import { checkObject } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
@@ -43,6 +44,7 @@ export async function readPipelineState(
   key: PipelineKey,
   options: { readonly checkpoint?: string } = {},
 ): Promise<PipelineCell[]> {
+  checkObject('the options of readPipelineState()', options)
   return await cellsOf(rp, timeline, operator, options.checkpoint, key)
 }
 
@@ -62,6 +64,7 @@ export async function comparePipelineState(
   operator: string,
   options: { readonly before: string; readonly after?: string; readonly key?: PipelineKey },
 ): Promise<PipelineCellChange[]> {
+  checkObject('the options of comparePipelineState()', options)
   const place = ({ table, space, key }: PipelineCell) => JSON.stringify([table, space, key])
   const was = await cellsOf(rp, timeline, operator, options.before, options.key)
   const is = new Map(

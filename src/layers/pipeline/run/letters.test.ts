@@ -1,7 +1,7 @@
 // Records that are set aside: dead letters, and records that wait for a retry.
 
 import { describe, expect, it } from 'vitest'
-import { RetryLater } from '../../../core/calls/retry.ts'
+import { RetryLater } from '../../../core/retry/retry.ts'
 import { Letters } from './letters.ts'
 
 const record = (value: number, input?: number) => ({

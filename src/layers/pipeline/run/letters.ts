@@ -3,11 +3,12 @@
 // here too until their time; they are not dead letters.
 
 import { assert } from '../../../core/assert.ts'
-import { isRetryLater } from '../../../core/calls/retry.ts'
 import { toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isPathError } from '../../../core/history/fold.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
+import { checkList } from '../../../core/options.ts'
+import { isRetryLater } from '../../../core/retry/retry.ts'
 import { ChangedInPlace } from '../in-place.ts'
 import type { PoisonRecord, RecordOrigin } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
@@ -110,6 +111,7 @@ export class Letters {
 
   /** Removes letters, for a retry or for good. Unknown ids are skipped. */
   take(ids: readonly number[]): SetAside[] {
+    checkList('the ids of dead letters', ids)
     const wanted = new Set(ids)
     return this.#takeIf((letter, id) => letter.retryAt === undefined && wanted.has(id))
   }

@@ -9,7 +9,7 @@
 // A pipeline without these sinks and operators has no origins, and its records flow unchanged.
 
 import { timelineId, toHex } from '../../../core/coordinate.ts'
-import { intentKey } from '../../../core/history/identity.ts'
+import { intentKey } from '../../../core/identity.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { Identified } from '../../../engine/storage/store-identity.ts'

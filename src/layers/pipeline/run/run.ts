@@ -5,7 +5,7 @@
 import { timelineId } from '../../../core/coordinate.ts'
 import { toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import type { Clock } from '../../../core/store/ports.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import { unlessAborted } from '../../../engine/base/aborting.ts'
 import { whileAwaited } from '../../../engine/base/stay-alive.ts'
 import { checkStop, type StopOptions } from '../../../engine/base/stop-options.ts'
@@ -14,17 +14,17 @@ import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { openedAs } from '../../../engine/model/model.ts'
 import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
-import { sleep } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import type { OperatorResource } from '../operator.ts'
 import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
+import { CheckpointTrigger, untilMade } from './checkpoint-trigger.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
-import { type Candidate, chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
+import { type Candidate, chooseCheckpoint, fillTables, isLeftBy } from './choose-checkpoint.ts'
 import { whyEnded } from './displaced.ts'
 import { Flow } from './flow.ts'
+import { liveRuns, neighboursOf, viewOf } from './flow-view.ts'
 import type { PipelineLetter } from './letters.ts'
-import { liveRuns, neighboursOf, viewOf } from './live.ts'
 import { listenForMail } from './mail.ts'
 import { closeAll, commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
@@ -36,18 +36,13 @@ import { tracePipeline } from './trace.ts'
 /** The stored positions of each source, by partition. */
 type Positions = Map<string, ReadonlyMap<string, unknown>>
 
-/** With more records than this in one sink, sources wait for the next checkpoint. */
-const pendingMax = 50_000
-/** This many records in one sink make a checkpoint due. */
-const pendingDue = 10_000
-
-/** With a policy that counts records, a checkpoint is also made when no record arrived for this long. */
-const quietMs = 1000
-
 /** A run without a checkpoint counts as steady too once records have flowed for this long. */
 const steadyMs = 10_000
 
 type Ending = 'stopped' | 'cancelled'
+
+const knownWait = namesOf<PipelineWaitOptions>()('signal')
+const knownSavepoint = namesOf<PipelineWaitOptions & { readonly label?: string }>()('signal label')
 
 export class PipelineRun {
   readonly name: string
@@ -68,8 +63,10 @@ export class PipelineRun {
   #restored: PipelineState | null = null
   #stopping: { readonly ending: Ending; readonly label: string | undefined } | null = null
   #isEnded = false
+  /** True: the call is refused, and the pipeline itself did not fail. */
+  #isShared = false
+  #seenRecords = 0
   #endedAs: PipelineStatus['status'] = 'failed'
-  #quietSince = 0
   #stopMs: number | null = null
   #stopLimit: () => void = () => undefined
   #trace: RunTrace | null = null
@@ -103,12 +100,14 @@ export class PipelineRun {
   }
 
   /** Resolves when the run has ended or was stopped or cancelled; rejects if it failed. */
-  result(options: PipelineWaitOptions = {}): Promise<PipelineReport> {
-    return unlessAborted(whileAwaited(this.#result), options.signal, `waiting for ${this.timeline}`)
+  async result(options: PipelineWaitOptions = {}): Promise<PipelineReport> {
+    checkOptions('result', options, knownWait)
+    return await unlessAborted(whileAwaited(this.#result), options.signal, `waiting for ${this.timeline}`)
   }
 
   /** Settles when records flow. */
   async started(options: PipelineWaitOptions = {}): Promise<this> {
+    checkOptions('started', options, knownWait)
     await unlessAborted(this.#ready, options.signal, `waiting for ${this.timeline} to start`)
     return this
   }
@@ -147,7 +146,9 @@ export class PipelineRun {
     return await unlessAborted(this.#stop(options), options.signal, `waiting for ${this.timeline} to stop`)
   }
 
-  async #make(kind: 'manual' | 'savepoint', { signal, ...rest }: PipelineWaitOptions & { readonly label?: string }) {
+  async #make(kind: 'manual' | 'savepoint', options: PipelineWaitOptions & { readonly label?: string }) {
+    checkOptions(kind === 'manual' ? 'checkpoint' : kind, options, kind === 'manual' ? knownWait : knownSavepoint)
+    const { signal, ...rest } = options
     const made = this.#running().then((checkpoints) => checkpoints.make(kind, rest))
     return await unlessAborted(made, signal, `waiting for a checkpoint of ${this.timeline}`)
   }
@@ -203,7 +204,7 @@ export class PipelineRun {
 
   async #flowing(): Promise<Flow> {
     await this.#ready
-    if (!this.#flow) throw new RepriseError('CLOSED', `${this.timeline} is done, and nothing flows any more`)
+    if (!this.#flow) throw new RepriseError('CLOSED', `${this.timeline} has ended`)
     return this.#flow
   }
 
@@ -217,6 +218,7 @@ export class PipelineRun {
     const { kernel } = this.#engine
     const { wait, takeover = false, signal } = this.#options
     const forget = this.#engine.onClose(() => this.#leave())
+    const offBusy = this.#engine.watchBusy(() => this.#hasMoved())
     const seen = { view: () => viewOf(this.#flow, this.#checkpoints) }
     liveRuns(this.#engine).set(this.timeline, seen)
     const onAbort = () => void this.stop().catch(() => undefined)
@@ -228,9 +230,9 @@ export class PipelineRun {
       const report = await this.#runTaken(this.#taken).catch(async (thrown) => {
         const error = await whyEnded(kernel, this.#taken!, thrown)
         const ending = this.#endedBy(error)
-        if (ending === null) await kernel.failures.failed(this.timeline, error)
-        // Other processes must see a true status: the run has stopped.
-        if (ending === 'stopped') await this.#taken!.release()
+        if (ending === null && !this.#isShared) await kernel.failures.failed(this.timeline, error)
+        // Other processes must see a true status: the run has stopped. A shared pipeline keeps the status of its workers.
+        if (ending === 'stopped' || this.#isShared) await this.#taken!.release()
         else await this.#taken!.release({ status: ending ?? 'failed', ...(await notBegun(kernel, this.timeline)) })
         throw error
       })
@@ -251,8 +253,17 @@ export class PipelineRun {
       this.#isNotReady(new RepriseError('CLOSED', `${this.timeline} has ended`))
       this.#checkpoints?.end(new RepriseError('CLOSED', `${this.timeline} has ended`))
       signal?.removeEventListener('abort', onAbort)
+      offBusy()
       forget()
     }
+  }
+
+  /** Whether records were read since the last call. */
+  #hasMoved(): boolean {
+    const { records } = this.status()
+    const before = this.#seenRecords
+    this.#seenRecords = records
+    return records !== before
   }
 
   /** The requested ending, if it is the reason for the end; null: the run failed. */
@@ -264,7 +275,8 @@ export class PipelineRun {
     const { kernel } = this.#engine
     const { policy, from, changes } = this.#options
     const [head] = await kernel.store.head([taken.id])
-    if (head?.attributes[sharedAttribute] === true) throw sharedError(taken.id)
+    this.#isShared = head?.attributes[sharedAttribute] === true
+    if (this.#isShared) throw sharedError(taken.id)
     const timing = new CheckpointTiming(kernel.clock, policy, head?.attributes ?? {}, () => kernel.worker.now())
     const askedMs = kernel.clock.elapsed()
     const candidate = await chooseCheckpoint(kernel, taken, from ?? null)
@@ -331,11 +343,14 @@ export class PipelineRun {
     parts: Pick<ConstructorParameters<typeof Flow>[2], 'scale' | 'resources' | 'trace' | 'origins'>,
   ): Flow {
     const { clock, random } = this.#engine
+    const trigger = new CheckpointTrigger(clock, this.#options.policy, timing)
     return new Flow(this.#graph, writers, {
       pipeline: this.timeline,
       lettersMax: this.#options.lettersMax,
       ...{ clock, random, neighbours: neighboursOf(this.#engine), ...parts },
-      onRecords: (count) => this.#decide(timing, count),
+      onRecords: (count) => {
+        if (this.#flow && this.#checkpoints) trigger.onRecords(this.#flow, this.#checkpoints, count)
+      },
     })
   }
 
@@ -422,7 +437,7 @@ export class PipelineRun {
     failing.catch(() => undefined)
     const stage = isAtEnd ? 'done' : 'suspended'
     const again = () => checkpoints.make(isAtEnd ? 'manual' : 'savepoint', { stage })
-    await Promise.race([insist(this.#engine.clock, made, again), failing])
+    await Promise.race([untilMade(this.#engine.clock, made, again), failing])
     const attributes = timing.releasing(this.#taken!.head.epoch)
     if (Object.keys(attributes).length > 0) await this.#taken!.write({ attributes })
     return this.#report(isAtEnd ? 'completed' : 'stopped')
@@ -435,37 +450,6 @@ export class PipelineRun {
       () => checkpoints.giveUp(),
       true,
     )
-  }
-
-  #decide(timing: CheckpointTiming, count: number): void {
-    const checkpoints = this.#checkpoints
-    const flow = this.#flow
-    if (!checkpoints || !flow) return
-    checkpoints.tick()
-    if (count > 0) this.#quietSince = this.#engine.clock.elapsed()
-    // Windows that end by the clock emit results without a record: they count as one record, so that the policy notices them.
-    timing.wrote(count === 0 && flow.pending > 0 && timing.entries === 0 ? 1 : count, 0)
-    if (checkpoints.isUnderWay) {
-      // Memory is bounded: sources that outrun checkpoints wait for them.
-      if (flow.pending > pendingMax) flow.wait(checkpoints.settled())
-      return
-    }
-    if (
-      flow.isDue ||
-      flow.pending > pendingDue ||
-      (timing.entries > 0 && timing.decide().isDue) ||
-      this.#isQuiet(flow)
-    ) {
-      checkpoints.periodic()
-    }
-    if (flow.pending > pendingMax && !checkpoints.isUnderWay) flow.wait(sleep(this.#engine.clock, 100))
-  }
-
-  /** A policy that counts records never triggers while none arrives, so results in sinks are published when it is quiet. */
-  #isQuiet(flow: Flow): boolean {
-    const { each, recoverWithin } = this.#options.policy
-    if (each !== undefined || recoverWithin !== undefined || flow.pending === 0) return false
-    return this.#engine.clock.elapsed() - this.#quietSince >= quietMs
   }
 
   /** The engine closes: makes a checkpoint, so that few records are read again, and releases the timeline. */
@@ -486,24 +470,5 @@ export class PipelineRun {
   #reportOf(status: PipelineReport['status'], state: PipelineState | null, checkpoint: string | null): PipelineReport {
     const { records = 0, letters = 0 } = state ?? {}
     return { status, records, deadLetters: letters, coordinate: this.#taken?.coordinate ?? null, checkpoint }
-  }
-}
-
-const attemptsMax = 10
-
-/** Retries the last checkpoint while it can still succeed. */
-async function insist(
-  clock: Clock,
-  made: Promise<MadeCheckpoint>,
-  again: () => ReturnType<Checkpoints['make']>,
-): Promise<MadeCheckpoint> {
-  for (let attempt = 1, next = made; ; attempt++) {
-    try {
-      return await next
-    } catch (error) {
-      if (attempt >= attemptsMax || !isReprise(error, 'RUN_FAILED')) throw error
-      await sleep(clock, Math.min(5000, 50 * 2 ** attempt))
-      next = again()
-    }
   }
 }

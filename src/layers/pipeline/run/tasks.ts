@@ -2,18 +2,18 @@
 // epoch. A process takes free tasks, including those of dead processes, up to its fair share, and releases tasks above the
 // share when another process joins; its other tasks continue meanwhile. New partitions become tasks.
 
-import { growingPause } from '../../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { growingPause } from '../../../core/retry/pause.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { fairShare } from '../../../engine/feed/fair-share.ts'
 import { lookEvery } from '../../../engine/feed/wake-up.ts'
 import type { Host } from '../../../engine/host/host.ts'
-import { giveBack } from '../../../engine/writing/ownership.ts'
+import { giveBack } from '../../../engine/ownership/take-timeline.ts'
 import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import { Latch } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
-import { liveRuns } from './live.ts'
+import { liveRuns } from './flow-view.ts'
 import type { ResolvedPipelineOptions } from './options.ts'
 import { PipelineRun } from './run.ts'
 import { partitionsAttribute, sharedAttribute } from './state.ts'
@@ -97,7 +97,7 @@ export class PipelineTasks {
   stop(): void {
     this.#stopLooking()
     this.#of.engine.worker.describe(this.#key, null)
-    this.#abort.abort(new RepriseError('ABORTED', `${this.#of.timeline} is no longer worked on here`))
+    this.#abort.abort(new RepriseError('ABORTED', `this process no longer works on ${this.#of.timeline}`))
   }
 
   get #key(): string {

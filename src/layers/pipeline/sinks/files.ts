@@ -1,12 +1,12 @@
 // Results as files in a folder, one per checkpoint: written under a temporary name, made durable, and renamed when the
 // checkpoint is published. A file with its final name is therefore whole and final, and each result is in exactly one file.
 
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkGivenOptions, checkText } from '../../../core/options.ts'
 import { checkFunctions, synchronous } from '../../../core/synchronous.ts'
-import { codeOf, isMissing, syncFolder } from '../../../lib/durable-file.ts'
+import { codeOf, isMissing, makeFolders, syncFolder } from '../../../lib/durable-file.ts'
 import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -30,12 +30,13 @@ interface PreparedFile {
 
 /** @example fileSink<Total>({ folder: 'out' }) // out/totals@revenue-00000001-00000003.jsonl, … */
 export function fileSink<T>(options: FilesOptions<T>): Sink<T> {
-  checkOptions('fileSink', options, new Set(['folder', 'line', 'extension']))
+  checkGivenOptions('fileSink', options, new Set(['folder', 'line', 'extension']))
+  checkText('fileSink: folder', options.folder)
   checkFunctions('fileSink', options, [], ['line'])
   const { folder, extension = '.jsonl' } = options
   return {
     async open({ pipeline, name }, listed) {
-      await mkdir(folder, { recursive: true })
+      makeFolders(folder)
       // Neither name contains an @.
       const prefix = [name, ...pipeline.split('/').slice(1)].join('@')
       const writer = new FilesWriter<T>({ ...options, folder, extension, prefix })
@@ -128,6 +129,6 @@ async function exists(path: string): Promise<boolean> {
 
 function lost(path: string, error: unknown): unknown {
   if (isReprise(error)) return error
-  const what = `${path} cannot be put in its place: ${(error as Error).message}; its checkpoint is published, so it must not be lost`
+  const what = `${path} cannot be moved to its final name: ${(error as Error).message}; its checkpoint is published, so it must not be lost`
   return new RepriseError('STORE_IO', what, { path }, error)
 }

@@ -2,7 +2,7 @@
 // each result once.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions, namesOf } from '../../../core/options.ts'
+import { checkGivenOptions, namesOf } from '../../../core/options.ts'
 import { checkFunctions } from '../../../core/synchronous.ts'
 import type { Sink } from '../sink.ts'
 import { type SendOptions, sendSink } from './send.ts'
@@ -21,7 +21,7 @@ const known = namesOf<HttpSinkOptions<unknown>>()('url method headers body concu
 
 /** @example httpSink<Total>({ url: 'https://example.com/totals', headers: { authorization } }) */
 export function httpSink<T>(options: HttpSinkOptions<T>): Sink<T> {
-  checkOptions('httpSink', options, known)
+  checkGivenOptions('httpSink', options, known)
   checkFunctions('httpSink', options, [], ['body'])
   const { url, method = 'POST', headers = {}, body = (value: T) => JSON.stringify(value), ...policy } = options
   if (typeof url !== 'string' && typeof url !== 'function') {

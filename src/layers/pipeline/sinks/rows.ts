@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkGivenOptions } from '../../../core/options.ts'
 import type { Sql } from '../../../core/store/ports.ts'
 import { checkFunctions, refuseThenable } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
@@ -18,7 +18,7 @@ export interface SqlSinkOptions<T> {
 
 /** @example sqlSink<Total>({ write: async (sql, totals) => { for (const t of totals) await sql.run('…', t.key) } }) */
 export function sqlSink<T>(options: SqlSinkOptions<T>): Sink<T> {
-  checkOptions('sqlSink', options, new Set(['setup', 'write']))
+  checkGivenOptions('sqlSink', options, new Set(['setup', 'write']))
   checkFunctions('sqlSink', options, ['write'], typeof options.setup === 'string' ? [] : ['setup'])
   const { setup } = options
   return {
@@ -46,7 +46,7 @@ const valuesPerDelete = 200
 
 /** @example rowSink<Total>({ table: 'totals', row: (t) => ({ customer: t.key, cents: t.value }) }) */
 export function rowSink<T>(options: RowsOptions<T>): Sink<T> {
-  checkOptions('rowSink', options, new Set(['table', 'row', 'key', 'deletes', 'setup']))
+  checkGivenOptions('rowSink', options, new Set(['table', 'row', 'key', 'deletes', 'setup']))
   checkFunctions('rowSink', options, ['row'], ['deletes'])
   const { table, key = [], setup } = options
   for (const name of [table, ...key]) checkIdentifier(name)

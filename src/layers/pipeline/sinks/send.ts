@@ -6,32 +6,24 @@
 // checkpoints. A checkpoint stores the number of records of each partition, since these numbers are part of keys.
 
 import { assert } from '../../../core/assert.ts'
-import type { CallPolicy } from '../../../core/calls/call-policy.ts'
-import { checkCallPolicy } from '../../../core/calls/call-policy.ts'
 import { timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkCount, checkOptions } from '../../../core/options.ts'
+import type { CallPolicy } from '../../../core/retry/call-policy.ts'
+import { checkCallPolicy } from '../../../core/retry/call-policy.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/base/caller.ts'
-import { type Logged, logPlace } from '../../../engine/base/log.ts'
+import { logPlace } from '../../../engine/base/log.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { Batch } from '../batch.ts'
 import { recordOf, recordPlace } from '../operator.ts'
+import type { CallContext } from '../operators/calls.ts'
 import { Origins } from '../run/origins.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
 
-export interface SendContext extends Logged {
-  /** The same if this result is sent again: pass it on as the idempotency key. */
-  readonly key: string
-  readonly attempt: number
-  readonly pipeline: string
-  /** The sink's name in the pipeline. */
-  readonly operator: string
-  /** The W3C Trace Context of this attempt, if it is traced (reprise/otel). */
-  readonly traceparent?: string | undefined
-  readonly signal: AbortSignal
-}
+/** The context of a delivery: `key` is the same if this result is sent again, and `operator` names the sink. */
+export interface SendContext extends CallContext {}
 
 export interface SendOptions extends CallPolicy {
   /** The maximum number of concurrent sends. Default: 16. */
@@ -43,8 +35,8 @@ export function sendSink<T>(
   call: (value: T, context: SendContext) => Promise<unknown>,
   options: SendOptions = {},
 ): Sink<T> {
-  const { concurrency = 16, ...policy } = options
   checkOptions('sendSink', options, new Set(['concurrency', 'retry', 'timeout', 'rate', 'breaker']))
+  const { concurrency = 16, ...policy } = options
   checkCallPolicy(policy)
   checkFunction(call, 'sendSink()')
   checkCount('sendSink: concurrency', concurrency)

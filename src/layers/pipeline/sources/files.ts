@@ -65,7 +65,7 @@ export function csvSource(path: string, options: CsvSourceOptions = {}): Source<
 function fileSource<T>(path: string, { follow, gzip }: FileSourceOptions, separator?: string): Source<T> {
   const followMs = follow === undefined || follow === false ? null : follow === true ? 1000 : toMs(follow, 'follow')
   if (followMs !== null && (gzip ?? path.endsWith('.gz'))) {
-    throw new RepriseError('INVALID_ARGUMENT', `${path} is gzipped and cannot be followed: leave out follow`, { path })
+    throw new RepriseError('INVALID_ARGUMENT', `${path} is gzipped and cannot be followed: omit follow`, { path })
   }
   return {
     kind: fileKind,

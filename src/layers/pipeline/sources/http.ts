@@ -112,7 +112,9 @@ async function take(
 async function within<R>(ms: number, work: (signal: AbortSignal) => Promise<R>): Promise<R> {
   const late = new AbortController()
   const aborted = new Promise<never>((_, reject) => {
-    late.signal.addEventListener('abort', () => reject(new RepriseError('ABORTED', `not taken within ${ms} ms`)))
+    late.signal.addEventListener('abort', () =>
+      reject(new RepriseError('ABORTED', `the pipeline did not take the records within ${ms} ms`)),
+    )
   })
   aborted.catch(() => undefined)
   const timer = setTimeout(() => late.abort(), ms)

@@ -1,9 +1,9 @@
 // An API that returns its records page by page, each with the cursor of the next. A position is the cursor of a page and the
 // number of its records already returned, so a page must return the same records when it is requested again.
 
-import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/calls/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/retry/call-policy.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/base/caller.ts'
 import { hostOf } from '../../../engine/host/host.ts'
@@ -35,7 +35,7 @@ export function pageSource<T, Cursor>(page: AskPage<T, Cursor>, options: CallPol
       if (typeof place !== 'object' || !Number.isSafeInteger(place.given)) {
         throw new RepriseError(
           'INVALID_ARGUMENT',
-          'the position of this source must be a page: another source had its name before',
+          'the position of this source must be a page: another source used its name before',
         )
       }
       const { clock, random } = hostOf(engine)

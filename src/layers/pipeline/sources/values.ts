@@ -2,7 +2,7 @@
 // is the number of values returned.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkCount, checkOptions } from '../../../core/options.ts'
+import { checkCount, checkList, checkOptions } from '../../../core/options.ts'
 import { checkFunction, refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
 import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
@@ -11,6 +11,7 @@ import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
  * @example p.from('orders', valueSource([{ cents: 5 }, { cents: 7 }]))
  */
 export function valueSource<T>(all: readonly T[]): Source<T> {
+  checkList('the values of valueSource()', all)
   return { ...generatedSource((n) => all[n] as Synchronous<T>, { count: all.length }), kind: 'values' }
 }
 
@@ -149,7 +150,7 @@ export function positionOf(position: unknown): number {
   if (Number.isSafeInteger(position) && (position as number) >= 0) return position as number
   throw new RepriseError(
     'INVALID_ARGUMENT',
-    'the position of this source must be a count: another source had its name before',
+    'the position of this source must be a count: another source used its name before',
     {
       position,
     },

@@ -159,7 +159,7 @@ function ownersFrom(held: readonly (readonly [string, readonly string[]])[]): Fi
 
 function checkOwner(by: unknown): void {
   if (typeof by === 'string' && by.length >= 1 && by.length <= ownerLengthMax) return
-  const what = `apply: by must name who applies, in 1 to ${ownerLengthMax} characters`
+  const what = `apply: by must name the applying owner in 1 to ${ownerLengthMax} characters`
   throw new RepriseError('INVALID_ARGUMENT', what, { by: String(by).slice(0, 80) })
 }
 

@@ -92,7 +92,7 @@ export function encodeStatus(
 /** Decodes an object sent by a client. INVALID_ARGUMENT if it is not an object. */
 export function decodeGiven(value: unknown, collection: Collection): GivenObject {
   const { api } = collection
-  if (!isJsonObject(value)) throw refuse('an object must be sent')
+  if (!isJsonObject(value)) throw refuse('an object is required')
   const unknown = Object.keys(value).find((name) => !knownFields.has(name))
   if (unknown !== undefined) throw refuse(`strict decoding error: unknown field "${unknown.slice(0, 80)}"`)
   const { apiVersion, kind, metadata = {}, spec } = value
@@ -110,7 +110,7 @@ export function decodeGiven(value: unknown, collection: Collection): GivenObject
 /** Decodes an object sent by a server. INVALID_ARGUMENT if it is not an object. */
 export function decodeObject(value: unknown, collection: Collection): ResourceObject {
   const { metadata, spec = null, status } = (isJsonObject(value) ? value : {}) as Partial<KubernetesObject>
-  if (!isJsonObject(metadata)) throw refuse('the server sent something that is no object')
+  if (!isJsonObject(metadata)) throw refuse('the server sent a value that is not an object')
   const { name, namespace, uid, revision, labels, annotations, owners, finalizers } = decodeMetadata(
     metadata,
     collection,

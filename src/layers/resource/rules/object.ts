@@ -110,7 +110,7 @@ export function created(
 ): Draft {
   const name = checkObjectName(given.name)
   if (before) {
-    const what = `${kind} ${name} is there already, at revision ${before.revision}`
+    const what = `${kind} ${name} already exists, at revision ${before.revision}`
     throw new RepriseError('EXISTS', what, { kind, name, revision: before.revision })
   }
   return {
@@ -163,11 +163,11 @@ export function reported(
   const observed = change.observedGeneration
   const seen = object.observedGeneration ?? 0
   if (!Number.isSafeInteger(observed) || observed < 1 || observed > object.generation) {
-    const what = `${kind} ${at.name} is at generation ${object.generation}: a status cannot be about ${observed}`
+    const what = `${kind} ${at.name} is at generation ${object.generation}: a status cannot describe ${observed}`
     throw new RepriseError('INVALID_ARGUMENT', what, { kind, name: at.name, observedGeneration: observed })
   }
   if (observed < seen) {
-    const what = `the status of ${kind} ${at.name} is about generation ${seen} already, not ${observed}`
+    const what = `the status of ${kind} ${at.name} already describes generation ${seen}, which is newer than ${observed}`
     throw new RepriseError('CONFLICT', what, { kind, name: at.name, observedGeneration: seen, given: observed })
   }
   const after: Draft = {
@@ -208,7 +208,7 @@ function mustBe(
   const { name } = at
   if (!object) throw new RepriseError('NOT_FOUND', `there is no ${kind} ${name}`, { kind, name })
   if (at.uid !== undefined && at.uid !== object.uid) {
-    const what = `${kind} ${name} is another object by now: ${object.uid}, not ${at.uid}`
+    const what = `${kind} ${name} was replaced: its uid is ${object.uid}, not ${at.uid}`
     throw new RepriseError('CONFLICT', what, { kind, name, uid: object.uid })
   }
   if (at.revision !== undefined && at.revision !== object.revision) {

@@ -2,6 +2,7 @@
 // the name. The grammar is that of Kubernetes, so a selector means the same here as there.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { checkObject } from '../../../core/options.ts'
 import type { ResourceObject } from './object.ts'
 
 export interface SelectorText {
@@ -23,7 +24,9 @@ export interface Selector {
 type Test = (object: ResourceObject) => boolean
 
 /** INVALID_ARGUMENT: the selector cannot be parsed. */
-export function selectorOf({ labels, fields, prefix = '' }: SelectorText): Selector {
+export function selectorOf(given: SelectorText): Selector {
+  checkObject('a selector', given)
+  const { labels, fields, prefix = '' } = given
   const tests = [...labelTests(labels), ...fieldTests(fields)]
   return {
     prefix,

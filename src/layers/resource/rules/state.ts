@@ -120,6 +120,6 @@ export function checkRaised(
 }
 
 function fencedOut(fence: { readonly by: string; readonly epoch: number }, newest: number): RepriseError {
-  const what = `${fence.by} has a newer owner (epoch ${newest}): what epoch ${fence.epoch} writes is refused`
+  const what = `${fence.by} has a newer owner (epoch ${newest}): writes of epoch ${fence.epoch} are refused`
   return new RepriseError('FENCED', what, { by: fence.by, epoch: newest, given: fence.epoch })
 }

@@ -102,7 +102,7 @@ export function applyUpload(state: UploadState, event: UploadEvent): UploadState
       return created(event)
     case 'received':
       assert(state.status === 'receiving' && event.offset >= state.offset, 'bytes of an upload are only added')
-      assert(state.length === null || state.length === event.length, 'the length of an upload is said once')
+      assert(state.length === null || state.length === event.length, 'the length of an upload is set once')
       return { ...state, offset: event.offset, length: event.length, expiresAt: event.expiresAt }
     case 'filled': {
       assert(state.status === 'receiving' && state.offset === state.length, 'a whole upload has all of its bytes')
@@ -186,7 +186,7 @@ export function refuseAppend(
     return { code: 'CONFLICT', what: `this upload is at byte ${state.offset}, not at ${from}` }
   }
   if (length !== null && state.length !== null && length !== state.length) {
-    return { code: 'INVALID_ARGUMENT', what: `the length of this upload is ${state.length} bytes, and stays so` }
+    return { code: 'INVALID_ARGUMENT', what: `the length of this upload is ${state.length} bytes and cannot change` }
   }
   const whole = state.length ?? length
   if (whole !== null && whole < state.offset) {

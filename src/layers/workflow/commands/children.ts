@@ -1,8 +1,9 @@
 // Children: runs that a run starts. A child that its parent waits for reports its end by mail; a detached child is only
 // started.
 
-import { isPassingStoreFailure } from '../../../core/errors.ts'
+import { isPassingStoreFailure, isReprise } from '../../../core/errors.ts'
 import type { Clock, Head } from '../../../core/store/ports.ts'
+import type { Events } from '../../../engine/base/events.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import type { AnyWorkflow, ChildOptions, StepCall } from '../context.ts'
 import { namesDetached, namesParent, type ParentLink } from '../history/entries.ts'
@@ -10,7 +11,7 @@ import { fromFailure, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
 import type { RunState } from '../history/state.ts'
 import { commandAttribute, endings, nameOf, workflowPrefix } from '../names.ts'
-import type { CommandRun } from '../run/asking.ts'
+import type { CommandRun } from '../run/command-host.ts'
 import type { Scope } from '../run/scope.ts'
 import type { Saga } from './saga.ts'
 
@@ -37,7 +38,7 @@ export interface ParentRun extends CommandRun {
   readonly open: { readonly id: string }
   readonly code: CommandRun['code'] & { readonly saga: Pick<Saga, 'add'> }
   readonly host: ChildHost
-  readonly kernel: CommandRun['kernel'] & { readonly clock: Clock }
+  readonly kernel: CommandRun['kernel'] & { readonly clock: Clock; readonly events: Events }
 }
 
 /**
@@ -86,17 +87,21 @@ export function askChild(
 
 /**
  * An unavailable database does not fail the child, which may be stored in another database than its parent: the start
- * is retried. Returns false if this process releases the parent meanwhile; the parent's next owner starts the child.
+ * is retried. So is the start under an id that an unfinished import brings, until the import is resumed or abandoned.
+ * Returns false if this process releases the parent meanwhile; the parent's next owner starts the child.
  */
 async function started(run: ParentRun, start: () => Promise<void>): Promise<boolean> {
+  const { clock, events } = run.kernel
   for (;;) {
     try {
       await start()
       return true
     } catch (error) {
-      if (!isPassingStoreFailure(error)) throw error
+      const isComing = isReprise(error, 'CHANGE_UNFINISHED')
+      if (!isPassingStoreFailure(error) && !isComing) throw error
       if (run.tenure.isLeaving) return false
-      await sleep(run.kernel.clock, againMs, { isAwaited: false })
+      if (isComing) events.emit('problem', { where: run.open.id, error })
+      await sleep(clock, againMs, { isAwaited: false })
       if (run.tenure.isLeaving) return false
     }
   }

@@ -6,8 +6,8 @@ import { RepriseError } from '../../../core/errors.ts'
 import { checkFunction, refuseThenable } from '../../../core/synchronous.ts'
 import type { Item } from '../history/entries.ts'
 import { toFailure } from '../history/failure.ts'
-import type { CommandRun } from '../run/asking.ts'
 import type { Command, CommandKind } from '../run/command.ts'
+import type { CommandRun } from '../run/command-host.ts'
 import { enterScope } from '../run/scope.ts'
 
 type UpdateItem = Extract<Item, { kind: 'update' }>

@@ -4,9 +4,9 @@
 // were not undone. A fork undoes its own steps; inherited steps are undone only by choice, after the undo is recorded
 // in the original's history (history/inherited.ts).
 
-import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../../core/calls/retry.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { type Inherited, ownerOf } from '../../../core/history/inheritance.ts'
+import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../../core/retry/retry.ts'
 import { behind } from '../../../engine/model/definition.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { StepCall } from '../context.ts'
@@ -15,8 +15,8 @@ import { type Failure, toFailure } from '../history/failure.ts'
 import { type ClaimHost, claimUndo } from '../history/inherited.ts'
 import { itemsOf } from '../history/journal.ts'
 import { noUndo, own, type RunState } from '../history/state.ts'
-import type { CommandRun } from '../run/asking.ts'
 import type { Command } from '../run/command.ts'
+import type { CommandRun } from '../run/command-host.ts'
 import { undoKeyOf } from '../run/key.ts'
 import { enterStep, readableId } from '../run/scope.ts'
 import type { Tenure } from '../run/tenure.ts'

@@ -2,28 +2,28 @@
 // attempt that will be retried is an entry too, so that the count of attempts survives a restart. A crash is not a
 // failed attempt.
 
-import { CallGate, type CallPolicy, callPolicyNames } from '../../../core/calls/call-policy.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
+import { CallGate, type CallPolicy, callPolicyNames } from '../../../core/retry/call-policy.ts'
 import {
   decideRetry,
   patientRetry,
   type ResolvedRetry,
   type RetryPolicy,
   resolveRetry,
-} from '../../../core/calls/retry.ts'
-import { RepriseError } from '../../../core/errors.ts'
-import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
+} from '../../../core/retry/retry.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import type { SharedFrom } from '../../../engine/model/memo-protocol.ts'
 import type { StepCall, StepOptions } from '../context.ts'
 import type { Item } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
 import { noCommand, type OpenCommand, own, type RunState } from '../history/state.ts'
-import type { CommandRun } from '../run/asking.ts'
 import { Attempt, type AttemptingRun } from '../run/attempt.ts'
 import type { Calls } from '../run/calls.ts'
 import type { Command, CommandSpec } from '../run/command.ts'
+import type { CommandRun } from '../run/command-host.ts'
 import { inputDigest } from '../run/key.ts'
-import type { Digester } from '../run/observed.ts'
+import type { Digester } from '../run/observations.ts'
 import type { Recorder } from '../run/recorder.ts'
 import { commandName, type Scope } from '../run/scope.ts'
 import type { Tenure } from '../run/tenure.ts'

@@ -2,10 +2,10 @@
 // SQL's result is stored in a table, in the same transaction, until history has it. The rows are encrypted with a
 // secret that the entry holds: the table is in the user's database, where other namespaces and any SQL can read it.
 
-import { decideRetry, type RetryPolicy, resolveRetry } from '../../../core/calls/retry.ts'
 import { toHex } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
+import { decideRetry, type RetryPolicy, resolveRetry } from '../../../core/retry/retry.ts'
 import type { Sql } from '../../../core/store/ports.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
@@ -15,8 +15,8 @@ import type { Item } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
 import { noCommand, own } from '../history/state.ts'
-import type { CommandRun } from '../run/asking.ts'
 import type { Command } from '../run/command.ts'
+import type { CommandRun } from '../run/command-host.ts'
 import type { Recorder } from '../run/recorder.ts'
 import type { RunTimeline } from '../run/run-timeline.ts'
 import { commandName, leaveScope, type Scope } from '../run/scope.ts'

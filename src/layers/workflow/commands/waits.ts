@@ -3,8 +3,8 @@
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Item } from '../history/entries.ts'
-import type { CommandRun } from '../run/asking.ts'
 import type { Command } from '../run/command.ts'
+import type { CommandRun } from '../run/command-host.ts'
 import { commandName, type Scope } from '../run/scope.ts'
 
 type WaitingRun = Pick<CommandRun, 'code' | 'alarms' | 'recorder'>

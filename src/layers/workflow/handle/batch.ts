@@ -1,5 +1,6 @@
 // Queries over runs by attribute, and bulk operations on the runs that match.
 
+import { checkGivenOptions, namesOf } from '../../../core/options.ts'
 import type { Attribute, Head } from '../../../core/store/ports.ts'
 import { hostOf as engineHostOf, type Host } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
@@ -8,6 +9,7 @@ import { hostOf } from '../host.ts'
 import { type Carried, messageName, type SignalDefinition } from '../messages.ts'
 import { workflowKind } from '../model.ts'
 import { nameOf, workflowPrefix } from '../names.ts'
+import type { RunRollbackOptions } from './rollback-options.ts'
 import { WorkflowRun } from './run.ts'
 
 export interface RunQuery {
@@ -32,7 +34,7 @@ export interface BatchReport {
   readonly refused: readonly { readonly id: string; readonly why: string }[]
 }
 
-/** @example await workflows(rp).of(checkout).cancel({ attributes: { shop: 'a' } }, 'shop closed') */
+/** @example await workflows(rp).of(checkout).cancel({ attributes: { shop: 'a' } }, { reason: 'shop closed' }) */
 export function workflows(rp: Engine): Workflows {
   const engine = engineHostOf(rp)
   engine.declare(workflowKind)
@@ -75,12 +77,12 @@ export class WorkflowRuns<Output> {
     return (await find(this.#engine, this.#definition.prefix, query)).map(summaryOf)
   }
 
-  async cancel(query: RunQuery, reason?: string): Promise<BatchReport> {
-    return await this.#each(query, (run) => run.cancel(reason))
+  async cancel(query: RunQuery, options: { readonly reason?: string } = {}): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.cancel(options))
   }
 
-  async terminate(query: RunQuery, reason?: string): Promise<BatchReport> {
-    return await this.#each(query, (run) => run.terminate(reason))
+  async terminate(query: RunQuery, options: { readonly reason?: string } = {}): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.terminate(options))
   }
 
   signal<T>(query: RunQuery, signal: SignalDefinition<T>, ...value: Carried<T>): Promise<BatchReport>
@@ -93,8 +95,8 @@ export class WorkflowRuns<Output> {
     return await this.#each(query, (run) => run.retry())
   }
 
-  async rollback(query: RunQuery, to: string): Promise<BatchReport> {
-    return await this.#each(query, (run) => run.rollback(to))
+  async rollback(query: RunQuery, options: Pick<RunRollbackOptions, 'to'>): Promise<BatchReport> {
+    return await this.#each(query, (run) => run.rollback(options))
   }
 
   async fork(query: RunQuery, from: string, options: { readonly input?: unknown } = {}): Promise<BatchReport> {
@@ -118,11 +120,13 @@ export class WorkflowRuns<Output> {
   }
 }
 
+const knownQuery = namesOf<RunQuery>()('status attributes limit')
 const pageSize = 500
 const limitDefault = 10_000
 
 /** Runs that wait in this process's memory count as waiting, although their stored status is `running`. */
 async function find(engine: Host, prefix: string, query: RunQuery): Promise<Head[]> {
+  checkGivenOptions('the runs', query, knownQuery)
   const found = await findStored(engine, prefix, query)
   if (query.status !== 'waiting') return found
   const running = await findStored(engine, prefix, { ...query, status: 'running' })

@@ -1,6 +1,8 @@
-// Options for rolling a run back, for its handle and for its model.
+// Options for ending a run and for rolling it back, for its handle and for its model.
 
 export interface RunRollbackOptions {
+  /** The step that is undone with all later ones: its name, or its id. */
+  readonly to: string
   /** The run continues with this input. */
   readonly input?: unknown
   /** Mail that was read after this sequence is undone too; the caller delivers it again. */
@@ -16,9 +18,18 @@ export interface RunRollbackOptions {
   readonly consumed?: 'force'
 }
 
-export interface RunCancelOptions {
+export interface RunTerminateOptions {
+  /** Recorded with the end of the run. */
+  readonly reason?: string
   /** A repeated call with the same key takes effect once. */
   readonly key?: string
+}
+
+export interface RunUndoOptions {
+  /** Recorded with the end of the run. */
+  readonly reason?: string
   /** For a fork: also undo the inherited steps. Rejects with ALREADY_UNDONE if another run has undone one. */
   readonly undo?: 'inherited'
 }
+
+export interface RunCancelOptions extends RunTerminateOptions, RunUndoOptions {}

@@ -3,15 +3,22 @@
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isHeadLost } from '../../../core/history/lost-head.ts'
-import { checkOptions, namesOf } from '../../../core/options.ts'
+import {
+  type Allowed,
+  checkGivenOptions,
+  checkOptions,
+  checkText,
+  checkValues,
+  namesOf,
+} from '../../../core/options.ts'
 import { throwIfAborted, unlessAborted } from '../../../engine/base/aborting.ts'
 import { whileAwaited } from '../../../engine/base/stay-alive.ts'
 import { decideRollback } from '../../../engine/branch/consumers.ts'
 import { editOf, markOf } from '../../../engine/model/fork-edit.ts'
 import type { Consumer } from '../../../engine/model/rollback-report.ts'
+import { madeAgain } from '../../../engine/ownership/lost-head.ts'
 import { newId } from '../../../engine/storage/kernel.ts'
-import { refuseNotHere } from '../../../engine/storage/moved.ts'
-import { madeAgain } from '../../../engine/writing/lost-head.ts'
+import { refuseNotHere } from '../../../engine/storage/moved-mark.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import type { AnyWorkflow } from '../context.ts'
 import { fromFailure } from '../history/failure.ts'
@@ -29,16 +36,22 @@ import {
 import { endings, queueOf } from '../names.ts'
 import { leaveMessages } from '../queue/queue.ts'
 import { forkRun, stepEdits } from './fork.ts'
-import { askQuery, awaitUpdate, type UpdateOptions } from './questions.ts'
-import type { RunCancelOptions, RunRollbackOptions } from './rollback-options.ts'
+import { askQuery, awaitUpdate, type UpdateOptions } from './query-update.ts'
+import type { RunCancelOptions, RunRollbackOptions, RunTerminateOptions, RunUndoOptions } from './rollback-options.ts'
 import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
 import { checkSettleable, type StepOutcome, settleOnce } from './settle.ts'
 
 const knownSignal = namesOf<{ readonly key?: string }>()('key')
-const knownCancel = namesOf<RunCancelOptions>()('key undo')
+const knownStarted = namesOf<{ readonly signal?: AbortSignal }>()('signal')
+const undoValues = { undo: ['inherited'] }
+const knownSettle = namesOf<SettleOptions>()('by result error key')
+const knownCancel = namesOf<RunCancelOptions>()('reason key undo')
+const knownTerminate = namesOf<RunTerminateOptions>()('reason key')
+const knownUndo = namesOf<RunUndoOptions>()('reason undo')
 const knownUpdate = namesOf<UpdateOptions>()('timeout signal key')
 const knownFork = namesOf<RunForkOptions>()('id input result by')
-const knownRollback = namesOf<RunRollbackOptions>()('input seq key undo consumed')
+const aStep: Allowed = ['the name or the id of a step', (value) => typeof value === 'string']
+const knownRollback = namesOf<RunRollbackOptions>()('to input seq key undo consumed')
 
 export interface RunForkOptions {
   /** The id of the fork. Default: generated. */
@@ -49,6 +62,13 @@ export interface RunForkOptions {
   readonly result?: unknown
   /** The author of the edit; recorded with it. */
   readonly by?: string
+}
+
+export interface SettleOptions {
+  readonly by?: string
+  readonly result?: unknown
+  readonly error?: string
+  readonly key?: string
 }
 
 export class WorkflowRun<Output = unknown> {
@@ -85,6 +105,7 @@ export class WorkflowRun<Output = unknown> {
    * run.
    */
   async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
+    checkOptions('started', options, knownStarted)
     await unlessAborted(this.#view.status(), options.signal, `waiting for ${this.timeline} to start`)
     return this
   }
@@ -112,9 +133,10 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** Requests the cancellation of the run: its steps are undone in reverse. A repeated `key` has no effect. */
-  async cancel(reason = 'cancelled', options: RunCancelOptions = {}): Promise<void> {
+  async cancel(options: RunCancelOptions = {}): Promise<void> {
     checkOptions('cancel', options, knownCancel)
-    const { undo, key } = options
+    checkValues('cancel', options, undoValues)
+    const { reason = 'cancelled', undo, key } = options
     if (undo) await checkUndo(this.#host.engine, this.timeline, await this.state())
     await this.#mail('cancel', { reason, ...(undo && { undo }) }, key)
   }
@@ -160,13 +182,15 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** Ends the run at once: no clean-up, no compensation. */
-  async terminate(reason = 'terminated', options: { readonly key?: string } = {}): Promise<void> {
+  async terminate(options: RunTerminateOptions = {}): Promise<void> {
+    checkOptions('terminate', options, knownTerminate)
+    const { reason = 'terminated', key } = options
     const head = await this.#view.head()
     // A repeated call with the same key: the run is terminated already.
-    if (head.status === 'terminated' && options.key !== undefined) return
+    if (head.status === 'terminated' && key !== undefined) return
     if (endings.has(head.status)) throw await this.#view.endedError()
     if (this.#view.live || (head.owner !== null && head.isOwnerAlive)) {
-      await this.#host.send(this.timeline, 'terminate', { reason }, options.key, head.life)
+      await this.#host.send(this.timeline, 'terminate', { reason }, key, head.life)
       return
     }
     const send = leaveMessages(this.#host.engine, this.timeline, await this.state())
@@ -180,6 +204,7 @@ export class WorkflowRun<Output = unknown> {
 
   /** Resumes a failed run of which nothing was undone: takes back the last failure and continues from there. */
   async retry(options: { readonly key?: string } = {}): Promise<void> {
+    checkOptions('retry', options, knownSignal)
     const { key } = options
     const head = await this.#view.head()
     const only = 'only a run that failed can be retried'
@@ -196,19 +221,16 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** Undoes every step from `to` on, in reverse, and continues from there. Default: with the same input. */
-  async rollback(to: string, options: RunRollbackOptions = {}): Promise<void> {
-    await this.rollbackDecided(to, undefined, options)
+  async rollback(options: RunRollbackOptions): Promise<void> {
+    await this.rollbackDecided(options, undefined)
   }
 
   /** @internal The caller has already checked for consumers of the undone entries. */
-  async rollbackDecided(
-    to: string,
-    decided: readonly Consumer[] | undefined,
-    options: RunRollbackOptions,
-  ): Promise<void> {
-    checkOptions('rollback', options, knownRollback)
+  async rollbackDecided(options: RunRollbackOptions, decided: readonly Consumer[] | undefined): Promise<void> {
+    checkGivenOptions('rollback', options, knownRollback)
+    checkValues('rollback', { to: options.to ?? null }, { to: [aStep] })
+    const { to, seq, key, undo } = options
     const state = await this.state()
-    const { seq, key, undo } = options
     const step = findStep(state.journal, to, this.timeline)
     if (undo) await checkUndo(this.#host.engine, this.timeline, state, step.seq)
     const given = decided ?? options.consumed
@@ -225,17 +247,20 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /** Undoes all steps in reverse and ends the run as cancelled, even if it has completed. Resolves once that is done. */
-  async undo(reason = 'undone', options: Pick<RunCancelOptions, 'undo'> = {}): Promise<void> {
+  async undo(options: RunUndoOptions = {}): Promise<void> {
+    checkOptions('undo', options, knownUndo)
+    checkValues('undo', options, undoValues)
+    const { reason = 'undone', undo } = options
     const state = await this.state()
     const { end } = state
-    if (end === null) await this.cancel(reason, options).catch(unlessEnded)
+    if (end === null) await this.cancel({ ...options, reason }).catch(unlessEnded)
     else if (end.kind === 'completed' || end.kind === 'terminated') {
-      if (options.undo) await checkUndo(this.#host.engine, this.timeline, state)
-      await this.#change(() => [{ type: 'undo', data: { reason, ...options } }])
+      if (undo) await checkUndo(this.#host.engine, this.timeline, state)
+      await this.#change(() => [{ type: 'undo', data: { reason, ...(undo && { undo }) } }])
     }
     const { kind } = await whileAwaited(this.#view.ended({}), this.#host.engine.clock)
     // The run completed before it read the request.
-    if (kind === 'completed') await this.undo(reason, options)
+    if (kind === 'completed') await this.undo(options)
   }
 
   /**
@@ -267,21 +292,14 @@ export class WorkflowRun<Output = unknown> {
    * stuck compensation (done by hand, or to be retried). The first decision counts; a different one is rejected with
    * CONFLICT.
    */
-  async settle(
-    step: string,
-    outcome: StepOutcome,
-    options: {
-      readonly by?: string
-      readonly result?: unknown
-      readonly error?: string
-      readonly key?: string
-    } = {},
-  ): Promise<void> {
+  async settle(step: string, outcome: StepOutcome, options: SettleOptions = {}): Promise<void> {
+    checkText('the step of settle()', step)
+    checkOptions('settle', options, knownSettle)
     const { by = 'somebody', result, key } = options
     const isUndone = outcome === 'compensated'
     const { error = isUndone ? `it was undone by hand, according to ${by}` : 'settled as failed' } = options
     const id = commandIdOf(step)
-    const said = outcome === 'done' ? { result } : { error: { name: 'Error', message: error } }
+    const fields = outcome === 'done' ? { result } : { error: { name: 'Error', message: error } }
     const { engine } = this.#host
     await settleOnce(
       engine,
@@ -291,7 +309,7 @@ export class WorkflowRun<Output = unknown> {
         await this.refuseEnded()
         await checkSettleable(engine, timelineId(this.timeline), id, outcome)
       },
-      () => this.#mail('settle', { id, outcome, by, ...said }, key),
+      () => this.#mail('settle', { id, outcome, by, ...fields }, key),
     )
   }
 

@@ -35,17 +35,17 @@ const ofStuck: ReadonlySet<string> = new Set<StepOutcome>(['compensated', 'retry
 export async function settleOnce(
   engine: Host,
   timeline: TimelineId,
-  said: Verdict,
+  decision: Verdict,
   check: () => Promise<void>,
   send: () => Promise<unknown>,
 ): Promise<void> {
-  const before = await saidBefore(engine, timeline, said.id)
-  if (before) return agree(engine, timeline, said, before)
+  const before = await decidedBefore(engine, timeline, decision.id)
+  if (before) return agree(engine, timeline, decision, before)
   await check()
   await send()
   // Another caller may have decided at the same moment: the first decision in the mail counts.
-  const first = await saidBefore(engine, timeline, said.id)
-  if (first) agree(engine, timeline, said, first)
+  const first = await decidedBefore(engine, timeline, decision.id)
+  if (first) agree(engine, timeline, decision, first)
 }
 
 /**
@@ -66,7 +66,7 @@ export async function checkSettleable(
   const waiting = waitingIn(state).map(readableId)
   if (Object.hasOwn(state.undos, id)) {
     if (ofStuck.has(outcome)) return
-    const what = `it is the undo of ${step} of ${timeline} that is stuck: it was done by hand (compensated), or is to be tried again (retry)`
+    const what = `the undo of ${step} of ${timeline} is stuck: settle it as compensated if it was undone by hand, or as retry`
     throw refuse(what, waiting)
   }
   const known = await stepsOf(engine, timeline)
@@ -83,7 +83,7 @@ export async function checkSettleable(
   }
   const hint =
     waiting.length > 0 ? `these wait for a person: ${waiting.join(', ')}` : 'nothing of it waits for a person'
-  throw refuse(`${step} of ${timeline} is not held, and is not settled; ${hint}`, waiting)
+  throw refuse(`${step} of ${timeline} is not held and cannot be settled; ${hint}`, waiting)
 }
 
 /** The ids of all steps in the history of a run, with or without an outcome. */
@@ -99,14 +99,14 @@ async function stepsOf(engine: Host, timeline: TimelineId): Promise<Set<string>>
 }
 
 /** The first decision in the mail; if nothing waits for a decision any more, the one that counted. */
-async function saidBefore(
+async function decidedBefore(
   engine: Host,
   timeline: TimelineId,
   id: string,
 ): Promise<(RecordedDecision & { readonly result?: unknown }) | null> {
   for (const { at, data } of await unreadOf(engine.kernel, timeline, 'settle')) {
-    const said = data as Verdict & { readonly by: string }
-    if (said.id === id) return { ...said, at }
+    const decision = data as Verdict & { readonly by: string }
+    if (decision.id === id) return { ...decision, at }
   }
   const head = await engine.head(timeline)
   if (!head) return null
@@ -121,25 +121,26 @@ async function saidBefore(
 const anew: ReadonlySet<string> = new Set(['continued', 'rolled', 'restored'])
 
 function wordIn({ type, data, time }: Entry, id: string, before: RecordedDecision | null): RecordedDecision | null {
-  const said = data as { readonly id?: string; readonly ids?: readonly string[]; by?: string; result?: unknown }
-  if (anew.has(type) || (type === 'retried' && said.ids?.includes(id))) return null
-  if (said.id !== id) return before
+  const decision = data as { readonly id?: string; readonly ids?: readonly string[]; by?: string; result?: unknown }
+  if (anew.has(type) || (type === 'retried' && decision.ids?.includes(id))) return null
+  if (decision.id !== id) return before
   if (type === 'held' || type === 'stuck') return null
   const outcome = { done: 'done', failed: 'failed', undone: 'compensated', settled: 'retry' }[type]
-  if (outcome === undefined || said.by === undefined) return before
-  return { outcome, by: said.by, at: time, ...('result' in said && { result: said.result }) }
+  if (outcome === undefined || decision.by === undefined) return before
+  return { outcome, by: decision.by, at: time, ...('result' in decision && { result: decision.result }) }
 }
 
 function agree(
   { kernel }: Host,
   timeline: string,
-  said: Verdict,
+  decision: Verdict,
   before: RecordedDecision & { readonly result?: unknown },
 ): void {
   const { codec } = kernel
-  const isOther = said.result !== undefined && !equalBytes(codec.encode(said.result), codec.encode(before.result))
-  if (said.outcome !== before.outcome || isOther) {
-    throw conflictingDecision(timeline, readableId(said.id), said.outcome, before)
+  const isOther =
+    decision.result !== undefined && !equalBytes(codec.encode(decision.result), codec.encode(before.result))
+  if (decision.outcome !== before.outcome || isOther) {
+    throw conflictingDecision(timeline, readableId(decision.id), decision.outcome, before)
   }
 }
 

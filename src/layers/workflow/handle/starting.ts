@@ -23,6 +23,8 @@ export interface Start {
   readonly parent: ParentLink | null
   /** This process executes the run, if it may begin at once. */
   readonly isHere: boolean
+  /** The request that this start carries out: settled by the same commit. */
+  readonly settles?: number
   /** Set when the run was created: how many runs its id has had, this one included. */
   life?: number
 }
@@ -78,6 +80,7 @@ function makeRun(engine: Host, definition: AnyWorkflow, id: string, start: Start
     },
     ...(options.priority !== undefined && { priority: options.priority }),
     ...(!isHere && { release: true }),
+    ...(start.settles !== undefined && { settles: [start.settles] }),
     ...(queued && { send: [enterMessage(engine, queued, timeline, options.queueKey ?? '', options.priority ?? 0)] }),
   })
   if (isHere) return opening

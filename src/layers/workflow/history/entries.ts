@@ -2,7 +2,7 @@
 // format.
 //
 //   started    { input, seed, identity, life?, isBatched?, behaviour, parent?, deadline?, queue?, trace? }   the first entry
-//                                           identity: of this life of the run (core/history/identity.ts), part of every key
+//                                           identity: of this life of the run (core/identity.ts), part of every key
 //   waits      { for }                      the waits when the run left memory, for display (summary.ts)
 //   began      { id, key? }                       intent to call a step (`inDoubt` policies, slow steps)
 //   retry      { id, n, error, at, ms?, details?, key? }  an attempt failed; n so far; the next not before `at`

@@ -1,8 +1,8 @@
 // A failure as history stores it: plain data. The error that code catches is always built from this record, in the
 // first execution as in every replay, so a `catch` cannot distinguish the two.
 
-import { GiveUp } from '../../../core/calls/retry.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { GiveUp } from '../../../core/retry/retry.ts'
 
 export interface Failure {
   readonly name: string

@@ -100,7 +100,7 @@ const tellers: Readonly<Record<string, RowMaker>> = {
     journalRow('~end', 'end', 'fails', { title: 'terminated', note: reason ?? '', ...letsGo }),
 }
 
-export function tells(entry: Entry): JournalRow | null {
+export function entryRow(entry: Entry): JournalRow | null {
   return tellers[entry.type]?.((entry.data ?? {}) as Fields, entry) ?? null
 }
 
@@ -172,7 +172,7 @@ export function refuses(state: unknown, { status }: Head): Refusals {
   return { retry: onlyFailed, ...(!isHeld && { settle: 'nothing of it waits for a person' }) }
 }
 
-export function stands(state: unknown, head: Head): StatusLine {
+export function statusLine(state: unknown, head: Head): StatusLine {
   const { end, open } = state as RunState
   const { problem } = head.attributes
   if (problem !== undefined && !end) return { text: String(problem), needsPerson: true }
@@ -181,13 +181,23 @@ export function stands(state: unknown, head: Head): StatusLine {
   if (end) return { text: `${end.kind}: ${end.error.message}` }
   const { waits } = summarizeWorkflow(state as RunState)
   const first = waits.find(({ needsPerson }) => needsPerson) ?? waits.find(({ error }) => error !== null) ?? waits[0]
-  if (!first) return { text: head.isOwnerAlive ? 'running' : 'waits for a worker' }
+  if (!first || (isNoted(first) && isDue(head))) return { text: head.isOwnerAlive ? 'running' : 'waits for a worker' }
   const failures = Object.entries(open).find(([id]) => readableId(id) === first.name)?.[1].failures ?? 0
   return {
     text: words(first, failures),
     ...(first.until !== null && { at: first.until }),
     ...(first.needsPerson && { needsPerson: true }),
   }
+}
+
+/** Recorded when the run left memory: a worker that takes the run again writes nothing until the code has moved on. */
+function isNoted({ kind }: Wait): boolean {
+  return kind === 'signal' || kind === 'timer' || kind === 'child'
+}
+
+/** A worker has taken the waiting run, or mail arrived for it. */
+function isDue({ owner, mail }: Head): boolean {
+  return owner !== null || mail > 0
 }
 
 function words({ kind, name, needsPerson, error }: Wait, failures: number): string {

@@ -1,9 +1,9 @@
 // The steps of a run, from its history alone: its calls to the outside. The steps of earlier loop iterations are not in
 // the state, like everything that a replay no longer needs.
 
-import { formerStepKey } from '../../../core/history/identity.ts'
 import { type Inherited, ownerOf } from '../../../core/history/inheritance.ts'
 import { liveIdOf } from '../../../core/history/scope.ts'
+import { formerStepKey } from '../../../core/identity.ts'
 import type { Hash } from '../../../core/store/ports.ts'
 import type { ModelEffect } from '../../../engine/model/model.ts'
 import { readableId } from '../run/scope.ts'

@@ -1,9 +1,9 @@
 // The state of a queue: which runs are admitted, which wait, and which is next. Each operation costs about the
 // logarithm of the number of waiting runs, because a queue is longest under the highest load.
 
-import type { RatePolicy } from '../../../core/calls/rate.ts'
 import { toMs } from '../../../core/duration.ts'
 import { Keyed } from '../../../core/keyed/keyed.ts'
+import type { RatePolicy } from '../../../core/retry/rate.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import type { Fold } from '../../../engine/model/definition.ts'
 

@@ -2,10 +2,10 @@
 // that counts the admitted runs, and the two communicate by mail, so a crash neither loses nor duplicates a place. Each
 // message is sent by one commit and has an id of its own: a run may enter again under an id that was used before.
 
-import { resolveRate } from '../../../core/calls/rate.ts'
 import { type MessageId, timelineId } from '../../../core/coordinate.ts'
 import type { Shapes } from '../../../core/data-shape.ts'
 import { checkCount, checkOptions } from '../../../core/options.ts'
+import { resolveRate } from '../../../core/retry/rate.ts'
 import type { Clock, Head, OutgoingMessage } from '../../../core/store/ports.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { readShaped } from '../../../engine/host/shaped-mail.ts'

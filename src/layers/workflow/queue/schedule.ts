@@ -100,6 +100,7 @@ export const scheduleKind = helperModel('schedule', prefix, scheduleFold as Fold
 /** Bounds for the delay before checking again whether the last run has ended; the delay is a tenth of the run's age. */
 const againMsMin = 100
 const againMsMax = 10_000
+const retryMs = 1000
 const catchUpMax = 1000
 
 const known = new Set(['workflow', 'input', 'cron', 'timezone', 'every', 'overlap', 'catchUp'])
@@ -175,9 +176,10 @@ async function begin(engine: Host, definition: ScheduleDefinition): Promise<void
 async function fire(engine: Host, definition: ScheduleDefinition, head: Head): Promise<void> {
   const open = await engine.adopt(head, scheduleFold)
   const { options } = definition
-  let wakeup: number | null = null
+  const now = engine.now(head.timeline)
+  // A run that could not be started is started later: the schedule stays due.
+  let wakeup: number | null = now + retryMs
   try {
-    const now = engine.now(head.timeline)
     for (const at of dueTimes(options, open.state.last, now)) {
       const verdict = at.isMissed ? 'skip' : await overlaps(engine, options, open.state.run)
       if (typeof verdict === 'number') {

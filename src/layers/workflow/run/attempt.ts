@@ -7,9 +7,9 @@ import type { Clock } from '../../../core/store/ports.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
 import { behind, type LayerHost } from '../../../engine/model/definition.ts'
 import type { StepCall, StepOptions } from '../context.ts'
-import type { CommandRun } from './asking.ts'
 import type { CallInFlight, Calls } from './calls.ts'
 import type { Command } from './command.ts'
+import type { CommandRun } from './command-host.ts'
 import { enterStep } from './scope.ts'
 
 type Call = (step: StepCall) => unknown
@@ -209,7 +209,7 @@ class Heart {
       if (silentMs < limitMs) timers()?.push(clock.after(limitMs - silentMs, () => look(false)))
       // A heartbeat that has already arrived counts first, as in `#watch` above.
       else if (!isSure) clock.soon(() => look(true))
-      else fail(new RepriseError('TIMEOUT', `step ${this.#id} gave no heartbeat`, { step: this.#id }))
+      else fail(new RepriseError('TIMEOUT', `step ${this.#id} sent no heartbeat`, { step: this.#id }))
     }
     timers()?.push(clock.after(limitMs, () => look(false)))
   }

@@ -7,7 +7,7 @@ import type { Clock } from '../../../core/store/ports.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import type { NewEntry } from '../../../engine/writing/timeline.ts'
 import { itemOf } from '../history/state.ts'
-import type { CommandRun } from './asking.ts'
+import type { CommandRun } from './command-host.ts'
 
 const batchable = new Set(['done', 'failed', 'timer', 'loop'])
 const entriesMax = 1000

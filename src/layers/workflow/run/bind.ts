@@ -8,6 +8,7 @@ import type { Attribute } from '../../../core/store/ports.ts'
 import { checkAttributes } from '../../../core/store/shapes.ts'
 import { checkFunction, checkFunctionMap } from '../../../core/synchronous.ts'
 import { type LogPlace, logPlace } from '../../../engine/base/log.ts'
+import { checkDefinition, runs } from '../../../engine/model/definition.ts'
 import type { Recallable } from '../../../engine/model/memo-protocol.ts'
 import { splitArguments } from '../../../engine/model/run-arguments.ts'
 import { askChild, askStart, type ParentRun } from '../commands/children.ts'
@@ -35,7 +36,7 @@ import { commandName, currentPlace, leaveScope, type Scope } from './scope.ts'
 /** The run as the context uses it: all kinds of commands, queries and updates. */
 export interface BoundRun extends SharingRun, TransactionRun, ParentRun, BranchingRun {
   readonly definition: AnyWorkflow
-  readonly kernel: TransactionRun['kernel'] & SharingRun['kernel'] & { readonly limits: Limits }
+  readonly kernel: TransactionRun['kernel'] & SharingRun['kernel'] & ParentRun['kernel'] & { readonly limits: Limits }
   readonly code: SharingRun['code'] &
     BranchingRun['code'] & { readonly saga: Saga; readonly signals: Signals; readonly queries: Queries }
   readonly open: SharingRun['open'] & ParentRun['open']
@@ -124,6 +125,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     }),
   child: (bound) =>
     tolerant((definition: AnyWorkflow, ...given: readonly unknown[]) => {
+      checkDefinition(definition, runs, 'ctx.child()')
       const [input, options] = splitArguments('child', definition, given)
       return askChild(
         bound.run,
@@ -135,6 +137,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     }),
   start: (bound) =>
     tolerant((definition: AnyWorkflow, ...given: readonly unknown[]) => {
+      checkDefinition(definition, runs, 'ctx.start()')
       const [input, options] = splitArguments('start', definition, given)
       return askStart(
         bound.run,

@@ -3,7 +3,7 @@
 import type { Clock } from '../../../core/store/ports.ts'
 import type { RunTrace, Tracing } from '../../../engine/base/tracing.ts'
 import { noCommand, own } from '../history/state.ts'
-import type { CommandRun } from './asking.ts'
+import type { CommandRun } from './command-host.ts'
 import type { RunTimeline } from './run-timeline.ts'
 
 /** A call that takes longer than this has its intent recorded. */

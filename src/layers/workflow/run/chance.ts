@@ -5,7 +5,7 @@
 
 import { toHex } from '../../../core/coordinate.ts'
 import type { Hash, Random } from '../../../core/store/ports.ts'
-import type { Planted } from '../../../engine/base/planted.ts'
+import type { Planted } from '../../../engine/base/planted-bugs.ts'
 
 /** The random values of one scope, from one seed. */
 export interface Chance {

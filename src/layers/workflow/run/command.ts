@@ -2,7 +2,7 @@
 
 import type { Item } from '../history/entries.ts'
 import type { KeyedStep } from './key.ts'
-import type { Position } from './observed.ts'
+import type { Position } from './observations.ts'
 import { leaveScope, type Scope } from './scope.ts'
 
 export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo'

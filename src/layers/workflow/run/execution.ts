@@ -3,7 +3,7 @@
 // command starts before all of history is delivered; an outcome of a command that the code never issues is a divergence.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { whenDrained } from '../../../engine/base/drained.ts'
+import { whenDrained } from '../../../engine/base/after-microtasks.ts'
 import { userLine } from '../../../engine/base/guard/refusal.ts'
 import { thisTick } from '../../../engine/base/yielder.ts'
 import type { Item } from '../history/entries.ts'
@@ -11,7 +11,7 @@ import { cancelledError } from '../history/failure.ts'
 import type { Seed } from './chance.ts'
 import { Command, type CommandKind, type CommandSpec, givenOf, tolerated } from './command.ts'
 import { describeItem, divergence, type Expected } from './divergence.ts'
-import { type Digester, Observed } from './observed.ts'
+import { type Digester, Observed } from './observations.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
 
 export interface ExecutionHooks {

@@ -2,14 +2,14 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { formerStepKey } from '../../../core/history/identity.ts'
+import { formerStepKey } from '../../../core/identity.ts'
 import { sha256 } from '../../../engine/base/platform.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import { open } from '../../../index.ts'
 import { outsideOf } from '../history/outside.ts'
 import { loadHistory, stateOf } from '../tools/export.ts'
 import { keyOf } from './key.ts'
-import { Observed } from './observed.ts'
+import { Observed } from './observations.ts'
 
 const digester = {
   hash: sha256,

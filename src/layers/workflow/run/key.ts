@@ -1,14 +1,14 @@
 // The idempotency key of a step: known before anything is written, and the same for every attempt of every owner. It is
 // derived from the run's recorded identity, its generation, the step's id, and the step's declared input; without a
-// declared input, from everything that the code of its scope has observed (observed.ts). Runs without a recorded
+// declared input, from everything that the code of its scope has observed (observations.ts). Runs without a recorded
 // identity keep their old keys: the run's name, its generation and the step's id.
 
 import { toHex } from '../../../core/coordinate.ts'
 import { compensationKey } from '../../../core/history/effects.ts'
-import { formerStepKey, intentKey } from '../../../core/history/identity.ts'
+import { formerStepKey, intentKey } from '../../../core/identity.ts'
 import type { Hash } from '../../../core/store/ports.ts'
 import type { RunState } from '../history/state.ts'
-import { type Digester, digestOf, type Position } from './observed.ts'
+import { type Digester, digestOf, type Position } from './observations.ts'
 import { stepName } from './scope.ts'
 
 /** The step that a key is for. */

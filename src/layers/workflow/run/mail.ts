@@ -2,15 +2,15 @@
 // the inbox adds it to history, so each message counts once.
 
 import type { MessageId } from '../../../core/coordinate.ts'
-import { RepriseError } from '../../../core/errors.ts'
 import { type DatedMail, dateMail, nextFacts } from '../../../core/history/order-of-facts.ts'
 import type { Message } from '../../../core/store/ports.ts'
+import { reportDropped } from '../../../engine/host/shaped-mail.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../../engine/writing/timeline.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import { mailFault } from '../history/shapes.ts'
 import { noCommand, own, type RunState } from '../history/state.ts'
-import type { CommandRun } from './asking.ts'
+import type { CommandRun } from './command-host.ts'
 import type { Execution } from './execution.ts'
 import type { Recorder } from './recorder.ts'
 import { leaveScope } from './scope.ts'
@@ -200,12 +200,12 @@ export class Mail {
       consume.push(message.id)
       const fault = mailFault(message.kind, data)
       if (fault !== null) {
-        run.kernel.events.emit('problem', { where: message.to, error: malformed(message, fault) })
+        this.#drop(message, fault)
         continue
       }
       // The first decision on a step counts; the state does not include it yet.
       if (message.kind === 'settle' && settled.size === settled.add(data.id).size) continue
-      drafts.push(...this.#entriesFor(message.kind, message.id, data))
+      drafts.push(...this.#entriesFor(message, data))
     }
     const end = drafts.find((draft) => draft.type === 'terminated')
     if (end) return await run.code.ending.terminate(end, { consume })
@@ -214,13 +214,13 @@ export class Mail {
     await run.recorder.write(drafts, { consume, status: isQueued ? 'queued' : 'running', wakeup: run.now() })
   }
 
-  #entriesFor(kind: string, id: string, data: Data): Draft[] {
+  #entriesFor(message: Message, data: Data): Draft[] {
     const { state, code } = this.#run
-    switch (kind) {
+    switch (message.kind) {
       case 'signal':
         return [{ type: 'signal', data }]
       case 'update':
-        return [{ type: 'update', data: { update: id, name: data.name, args: data.args } }]
+        return [{ type: 'update', data: { update: message.id, name: data.name, args: data.args } }]
       case 'cancel':
         return code.cancelled ? [] : [{ type: 'cancel', data: { reason: data.reason, why: 'cancel', ...undoIn(data) } }]
       case 'terminate':
@@ -241,8 +241,13 @@ export class Mail {
         return state.isAdmitted ? [] : [{ type: 'admitted', data: {} }]
       default:
         // A message from a newer version or from another program: it adds no entry.
+        this.#drop(message, 'its kind is not known here')
         return []
     }
+  }
+
+  #drop(message: Message, fault: string): void {
+    reportDropped(this.#run.kernel, message, fault)
   }
 
   /** A person's decision on a held step or a stuck compensation. */
@@ -282,14 +287,6 @@ function untilTurn(messages: Dated, waiting: ReadonlySet<Message>): Dated {
 
 function undoIn({ undo }: Data): { readonly undo?: string } {
   return undo === undefined ? {} : { undo }
-}
-
-/** The message is removed from the inbox, and this error is its only effect. */
-function malformed({ id, kind, to }: Message, fault: string): RepriseError {
-  return new RepriseError('MALFORMED', `${to}: the message ${id} of the kind ${kind} was dropped: ${fault}`, {
-    id,
-    kind,
-  })
 }
 
 function splitOnce(text: string): [string, string] {

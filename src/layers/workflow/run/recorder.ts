@@ -8,11 +8,11 @@ import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { NewEntry } from '../../../engine/writing/timeline.ts'
 import type { CommitExtras, Written } from '../../../engine/writing/writer.ts'
 import { sleep } from '../../../lib/waiting.ts'
-import type { CommandRun } from './asking.ts'
 import { type BatchedRun, type Batcher, batcherOf } from './batcher.ts'
+import type { CommandRun } from './command-host.ts'
 import type { RunTimeline } from './run-timeline.ts'
 import { leaveScope } from './scope.ts'
-import { toldLater, type Work, type Working } from './work.ts'
+import { reportedLater, type Work, type Working } from './work.ts'
 
 type Draft = Omit<NewEntry, 'time'>
 
@@ -101,7 +101,7 @@ export class Recorder {
     } catch (error) {
       return refused(error)
     }
-    return toldLater
+    return reportedLater
   }
 
   /** Not async: this is the hot path, and each async function allocates promises. */
@@ -192,7 +192,7 @@ export class Recorder {
 
   #persist(writing: Writing): Promise<unknown> {
     const { open, tenure } = this.#run
-    if (tenure.isLeaving) return Promise.reject(new RepriseError('CLOSED', `${open.id} has left this process`))
+    if (tenure.isLeaving) return Promise.reject(new RepriseError('CLOSED', `${open.id} was released by this process`))
     return open.write(writing.entries, writing.along).then(sqlResultOf, (error) => this.#refused(writing, error))
   }
 

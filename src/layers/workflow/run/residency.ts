@@ -6,7 +6,7 @@ import type { Clock } from '../../../core/store/ports.ts'
 import type { Queries } from '../commands/queries.ts'
 import type { Signals } from '../commands/waits.ts'
 import { notedWaits } from '../history/summary.ts'
-import type { CommandRun } from './asking.ts'
+import type { CommandRun } from './command-host.ts'
 import type { Execution } from './execution.ts'
 import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
@@ -85,6 +85,13 @@ export class Residency {
       look()
     })
     await run.recorder.flush().catch(() => undefined)
+  }
+
+  /** Releases a run that only waits, with its next wakeup. One with work under way, or with mail, stays. */
+  async letGoNow(): Promise<void> {
+    const { tenure, mail, isDry } = this.#run
+    if (!this.work.isIdle || tenure.isLeaving || mail.isDeferring || isDry) return
+    await new Promise<void>((resolve) => this.spawn(() => this.#letGo(true).finally(resolve)))
   }
 
   letGoSoon(): void {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Observed } from './observed.ts'
+import { Observed } from './observations.ts'
 import {
   commandName,
   currentPlace,

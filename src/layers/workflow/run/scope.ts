@@ -6,7 +6,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Zone, ZoneValues } from '../../../engine/base/guard/zone.ts'
 import { type Chance, chanceOf, type Seed } from './chance.ts'
-import { type Digester, Observed } from './observed.ts'
+import { type Digester, Observed } from './observations.ts'
 
 /** Workflow code runs in a scope; the call of a step runs in no scope, but has its step. */
 export interface Place {

@@ -2,7 +2,7 @@
 // continues elsewhere, or later, unless it has ended.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import type { Dispatcher } from '../../../engine/writing/dispatcher.ts'
+import type { Dispatcher } from '../../../engine/ownership/dispatcher.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import { Latch } from '../../../lib/waiting.ts'
 import type { Calls } from './calls.ts'

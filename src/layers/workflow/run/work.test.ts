@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Latch } from '../../../lib/waiting.ts'
-import { toldLater, Work } from './work.ts'
+import { reportedLater, Work } from './work.ts'
 
 describe('work', () => {
   it('is idle exactly when nothing is under way, and tells each time it becomes so', async () => {
@@ -20,7 +20,7 @@ describe('work', () => {
           if (each === 'nothing') work.during(() => undefined)
           else if (each === 'promise') work.during(() => new Promise<void>((resolve) => ends.push(resolve)))
           else {
-            work.during(() => toldLater)
+            work.during(() => reportedLater)
             ends.push(work.done)
           }
         }

@@ -4,10 +4,10 @@ import { assert } from '../../../core/assert.ts'
 import { leaveScope } from './scope.ts'
 
 /** Returned by work that calls `done` or `failed` itself: for the hot path, which allocates no promises. */
-export const toldLater = Symbol('told later')
+export const reportedLater = Symbol('told later')
 
 /** Undefined if the work is already done. */
-export type Working = Promise<unknown> | typeof toldLater | undefined
+export type Working = Promise<unknown> | typeof reportedLater | undefined
 
 export class Work {
   readonly #onIdle: () => void
@@ -33,14 +33,14 @@ export class Work {
     try {
       const working = leaveScope(work)
       if (working === undefined) queueMicrotask(this.done)
-      else if (working !== toldLater) working.then(this.#worked, this.failed)
+      else if (working !== reportedLater) working.then(this.#worked, this.failed)
     } catch (error) {
       this.failed(error)
     }
   }
 
   readonly #worked = (result: unknown): void => {
-    if (result !== toldLater) this.done()
+    if (result !== reportedLater) this.done()
   }
 
   readonly done = (): void => {

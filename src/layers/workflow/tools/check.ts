@@ -3,7 +3,7 @@
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import { checkOptions, namesOf } from '../../../core/options.ts'
+import { checkList, checkOptions, namesOf } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { hostOf as engineHostOf, type Host } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
@@ -49,6 +49,7 @@ export async function checkDefinitions(
 ): Promise<CheckReport> {
   checkOptions('check', options, known)
   const engine = engineHostOf(rp)
+  checkList('the definitions to check', definitions)
   const byName = new Map(definitions.map((definition) => [definition.name, definition]))
   const diverging: CheckedRun[] = []
   const unknown: string[] = []

@@ -8,6 +8,7 @@ import { type Entry, entriesOf, lineageOf, reachOf, readHistory } from '../../..
 import { TimelineState } from '../../../engine/history/state.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
+import { read, written } from '../../../engine/storage/object-file.ts'
 import { workflowFold } from '../history/fold.ts'
 import type { RunState } from '../history/state.ts'
 
@@ -50,7 +51,8 @@ export async function exportHistory(rp: Engine, timeline: string): Promise<Recor
 
 export async function saveHistory(rp: Engine, timeline: string, path: string): Promise<void> {
   const engine = hostOf(rp)
-  await writeFile(path, `${JSON.stringify(await exportHistory(engine, timeline), null, 1)}\n`)
+  const text = `${JSON.stringify(await exportHistory(engine, timeline), null, 1)}\n`
+  await written(path, (file) => writeFile(file, text))
 }
 
 export async function loadHistory(path: string): Promise<RecordedHistory> {
@@ -58,15 +60,15 @@ export async function loadHistory(path: string): Promise<RecordedHistory> {
     new RepriseError('MALFORMED', `${path} is not a recorded history of a workflow: ${why}`, { path }, cause)
   let history: RecordedHistory
   try {
-    history = JSON.parse(await readFile(path, 'utf8')) as RecordedHistory
+    history = JSON.parse(await read(path, (file) => readFile(file, 'utf8'))) as RecordedHistory
   } catch (error) {
-    throw error instanceof SyntaxError ? malformed('it is no JSON', error) : error
+    throw error instanceof SyntaxError ? malformed('it is not JSON', error) : error
   }
   if (history?.format !== 'reprise-workflow-history/1' || !Array.isArray(history.entries))
     throw malformed('it has no entries')
   if (typeof history.timeline !== 'string') throw malformed('it does not name its timeline')
   const wrong = history.entries.findIndex((entry, i) => !isRecorded(entry, i + 1))
-  if (wrong >= 0) throw malformed(`entry ${wrong + 1} is none`)
+  if (wrong >= 0) throw malformed(`entry ${wrong + 1} is malformed`)
   return history
 }
 

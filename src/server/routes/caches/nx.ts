@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Refusal, Route } from '../../route.ts'
-import { discardBody, foundAbout, give, take } from './door.ts'
+import { discardBody, foundAbout, give, take } from './artifact-requests.ts'
 
 const space = '.nx'
 const words: Partial<Record<number, string>> = {

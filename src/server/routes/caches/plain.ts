@@ -6,7 +6,7 @@ import { Reply } from '../../reply.ts'
 import { refuse } from '../../request.ts'
 import type { Call, Route } from '../../route.ts'
 import * as shapes from '../../shapes.ts'
-import { drop, give, type Spot, scopesOf, take } from './door.ts'
+import { drop, give, type Spot, scopesOf, take } from './artifact-requests.ts'
 
 const common = { path: '/cache/{space}/{key}', isDeep: true, tag: 'caches' } as const
 const promised = /(?:^|\/)cas\/([^/]+)$/

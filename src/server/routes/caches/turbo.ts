@@ -6,7 +6,7 @@ import type { ArtifactMeta } from '../../../layers/artifact/index.ts'
 import type { Call, QuerySchema, Refusal, Route } from '../../route.ts'
 import type { Schema } from '../../schema.ts'
 import * as shapes from '../../shapes.ts'
-import { foundAbout, give, type Spot, scopesOf, take } from './door.ts'
+import { foundAbout, give, type Spot, scopesOf, take } from './artifact-requests.ts'
 
 const name: QuerySchema = { type: 'string', maxLength: 80, description: 'the team, whose artifacts are separate' }
 const query = { teamId: name, slug: name }
@@ -64,8 +64,8 @@ export const turboRoutes: readonly Route[] = [
     takesStream: 'artifactBytes',
     answer: shapes.answer({ urls: { type: 'array', items: shapes.text } }),
     async call(call) {
-      const { asked } = call
-      const [duration, tag] = [asked.header('x-artifact-duration'), asked.header('x-artifact-tag')]
+      const { request } = call
+      const [duration, tag] = [request.header('x-artifact-duration'), request.header('x-artifact-tag')]
       if (tag !== null && tag.length > headerMax) {
         throw new RepriseError('INVALID_ARGUMENT', `x-artifact-tag must have at most ${headerMax} characters`, {})
       }
@@ -105,16 +105,16 @@ export const turboRoutes: readonly Route[] = [
     body: shapes.object({ hashes: { type: 'array', maxItems: hashesMax, items: shapes.text } }, ['hashes']),
     answer: { type: 'object' },
     async call(call) {
-      const told: Record<string, unknown> = {}
+      const found: Record<string, unknown> = {}
       for (const hash of (call.body as { hashes: string[] }).hashes) {
         const meta = await foundAbout(call, spotOf(call, hash))
-        told[hash] = meta && {
+        found[hash] = meta && {
           size: meta.size,
           taskDurationMs: meta.tookMs ?? 0,
           ...(meta.tag !== undefined && { tag: meta.tag }),
         }
       }
-      return told
+      return found
     },
   },
 ]

@@ -2,7 +2,7 @@
 // nothing.
 
 import type { Call, Route } from '../../route.ts'
-import { foundAbout, nothing, scopesOf } from './door.ts'
+import { foundAbout, nothing, scopesOf } from './artifact-requests.ts'
 import { spotOf } from './plain.ts'
 
 const common = { tag: 'caches', answer: { type: 'string' } } as const
@@ -40,7 +40,7 @@ export const webdavRoutes: readonly Route[] = [
 ]
 
 async function find(call: Call): Promise<string> {
-  const pathname = call.asked.path
+  const pathname = call.request.path
   scopesOf(call)
   if (pathname.endsWith('/')) return answer(pathname, '<D:resourcetype><D:collection/></D:resourcetype>', 0)
   const meta = await foundAbout(call, spotOf(call))

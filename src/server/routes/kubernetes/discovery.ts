@@ -74,8 +74,8 @@ export const discoveryRoutes: readonly Route[] = [
     summary: 'Schemas of the kinds for clients that check before they send: none, so that the server checks',
     answer: shapes.any,
     query,
-    call({ asked }) {
-      const isBinary = asked.header('accept')?.includes('application/com.github.proto-openapi.spec.v2')
+    call({ request }) {
+      const isBinary = request.header('accept')?.includes('application/com.github.proto-openapi.spec.v2')
       // An empty message of that format is a document without definitions.
       if (isBinary) return new Reply(new Uint8Array(), { 'content-type': binary })
       return { swagger: '2.0', info: { title: 'Reprise', version: 'v1' }, paths: {}, definitions: {} }

@@ -47,7 +47,7 @@ const verbs: readonly Verb[] = [
     ...{ method: 'GET', tail: '', verb: 'List', role: 'read', query: listQuery, mayStream: isWatch },
     summary:
       'List objects, in pages of one revision; with watch=1 follow them: ADDED, MODIFIED, DELETED, BOOKMARK and ERROR, one line of JSON each',
-    call: (call) => (isWatch(call.asked.search) ? watch(call) : list(call)),
+    call: (call) => (isWatch(call.request.search) ? watch(call) : list(call)),
   },
   {
     ...{ method: 'POST', tail: '', verb: 'Create', role: 'write', query: writing, status: 201 },

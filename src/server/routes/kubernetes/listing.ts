@@ -189,7 +189,7 @@ class EventLines implements ByteSource {
     } catch (error) {
       this.#isOver = true
       const status =
-        statusOf(error, { api: collection.api }) ?? failure(500, 'InternalError', 'something unexpected happened')
+        statusOf(error, { api: collection.api }) ?? failure(500, 'InternalError', 'an unexpected error occurred')
       return Buffer.from(`${JSON.stringify({ type: 'ERROR', object: status satisfies Status })}\n`)
     }
   }

@@ -296,7 +296,7 @@ function preconditionsOf(call: Call): { readonly uid?: string; readonly revision
     throw new Refused(400, 'BadRequest', 'dryRun is not supported: nothing was done')
   }
   if (policy !== 'Background' || orphanDependents === true || call.query.text('orphanDependents') === 'true') {
-    const what = `propagationPolicy must be Background: what an object owns is deleted after it (got ${String(policy)})`
+    const what = `propagationPolicy must be Background: objects that it owns are deleted after it (got ${String(policy)})`
     throw new Refused(400, 'BadRequest', what)
   }
   const { uid, resourceVersion } = (preconditions ?? {}) as { uid?: string; resourceVersion?: string }

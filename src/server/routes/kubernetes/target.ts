@@ -78,8 +78,8 @@ export function sent(call: Call, types: readonly string[] = [jsonType], isOption
   return { type, value: parseJson(bytes ?? new Uint8Array()) }
 }
 
-export function typeOf({ asked }: Call): string {
-  return (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
+export function typeOf({ request }: Call): string {
+  return (request.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
 }
 
 /** A dry run is refused rather than executed. */

@@ -10,8 +10,8 @@ BEGIN
   RAISE EXCEPTION USING ERRCODE = 'RP001', MESSAGE = p_code, DETAIL = p_reason;
 END $$;
 
--- A statement of the user's that is not SELECT, INSERT, UPDATE, DELETE or MERGE: definitions, mostly. EXECUTE has no
--- transaction control. Says how many rows it is about.
+-- Executes a user's statement other than SELECT, INSERT, UPDATE, DELETE or MERGE, mostly definitions. EXECUTE permits no
+-- transaction control. Returns the number of affected rows.
 CREATE FUNCTION reprise.rider_run(p_text text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_count bigint;
@@ -21,7 +21,7 @@ BEGIN
   RETURN v_count;
 END $$;
 
--- The same for one that has rows (EXPLAIN, SHOW): the name of a cursor over them.
+-- The same for a statement that returns rows (EXPLAIN, SHOW). Returns the name of a cursor over them.
 CREATE FUNCTION reprise.rider_open(p_text text) RETURNS refcursor LANGUAGE plpgsql AS $$
 DECLARE
   v_cursor refcursor;
@@ -30,8 +30,8 @@ BEGIN
   RETURN v_cursor;
 END $$;
 
--- The last look before a commit with the user's SQL: this is still its transaction, and no session lock stays. Says how many
--- prepared statements the session has.
+-- The last check before a commit with the user's SQL: its transaction is still open, and the session holds no locks. Returns the
+-- number of prepared statements of the session.
 CREATE FUNCTION reprise.rider_end(p_xact text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   IF pg_current_xact_id_if_assigned()::text IS DISTINCT FROM p_xact THEN
@@ -41,7 +41,7 @@ BEGIN
   RETURN (SELECT count(*) FROM pg_prepared_statements WHERE name <> 'reprise_rider');
 END $$;
 
--- The head of a row that the caller has locked: its last run says where it is, if it lies above seq.
+-- The head of a row that the caller has locked. If its last run is above seq, that run determines the head.
 CREATE FUNCTION reprise.sync(t reprise.timeline) RETURNS reprise.timeline LANGUAGE plpgsql AS $$
 DECLARE
   r reprise.run%ROWTYPE;
@@ -57,13 +57,12 @@ BEGIN
   RETURN t;
 END $$;
 
--- One append. False: nothing was done, and the general commit finds out why. The guard is that a run ends at p_seq with
--- the digest p_prior (it begins at p_before, says the caller, who may be wrong) and that none begins after it: the first
--- is looked up (a server that went back to an older copy may have another run there, under the same epoch), the
--- second is the key of the table, which holds whatever this statement's snapshot is; who breaks it gets an error. The lock
--- sees what its last holder wrote to the row, but a run that was trimmed meanwhile would still be found: that the row's
--- seq lies above tells. A run never gets a place in the feed before the one below it, whatever order their transactions
--- got their numbers in.
+-- One append. False: nothing was written, and the general commit finds the reason. The guard has two conditions: a run ends
+-- at p_seq with the digest p_prior, and no run begins after it. The first is looked up, starting at p_before, which the caller
+-- may have wrong: a server that returned to an older copy may have another run there, under the same epoch. The second is the
+-- primary key, which holds for every snapshot: a violation is an error. The locked row shows the writes of its last holder, but
+-- a run that was trimmed meanwhile would still be found, so the row's seq is compared as well. A run never precedes the run
+-- below it in the feed, whatever the numbers of their transactions.
 CREATE FUNCTION reprise.append_one(
   p_ns integer, p_id text, p_operation text, p_epoch bigint, p_seq bigint, p_before bigint, p_count bigint, p_prior bytea,
   p_digest bytea, p_bytes bytea
@@ -80,16 +79,15 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Many commits to different timelines, each with a run: all of them, or none (false, or an error). They come in the order
--- of their ids, in which rows are locked everywhere; p_numbers is their order in the batch, and so in the feed. All bytes
--- come in one value (of each: the digest before it, its own, the run): arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement
--- of their own: the next one sees what the locks' last holders wrote. Runs are looked up row by row (LATERAL, LIMIT): left
--- to itself, the planner compares each with each while the table is small, and keeps doing so.
--- Numbers are taken from their arrays one by one: each array that is unnested is written to a store of rows first. Text and bytes are
--- not, since to find one of them takes a walk over all before it. p_operations: null where the digests tell all of them.
--- p_made: of those that are made here, what their rows hold. p_set: of those that change more than their history, what; those
--- that change to the same are one statement.
--- Neither writes seq, digest or operation: the run above says them.
+-- Many commits to different timelines, each with a run: all of them, or none (false, or an error). They are sorted by id, the
+-- order in which all functions lock rows; p_numbers is their order in the batch, and so in the feed. All bytes arrive in one
+-- value (for each commit: the prior digest, its own digest, the run), since arrays of bytea are slow to parse. One scan of the
+-- key locks the heads, in a separate statement, so that the next statement sees the writes of the previous lock holders. Runs
+-- are looked up row by row (LATERAL, LIMIT): otherwise the planner chooses a nested comparison while the table is small, and
+-- keeps that plan. Numbers are read from their arrays by index, since unnest would first write each array to a tuple store;
+-- text and bytes are unnested, since reading one of them by index scans all before it. p_operations: null where the digests
+-- determine all operations. p_made: the initial rows of timelines that are created here. p_set: the head changes of commits
+-- that do more than append; equal changes share one statement. Neither contains seq, digest or operation: the run has them.
 CREATE FUNCTION reprise.write_many(
   p_ns integer, p_ids text[], p_operations text[], p_epochs bigint[], p_seqs bigint[], p_befores bigint[],
   p_counts bigint[], p_numbers integer[], p_starts integer[], p_sizes integer[], p_bytes bytea,
@@ -125,8 +123,8 @@ BEGIN
     IF v_count < jsonb_array_length(p_made) THEN
       RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'a timeline is there already';
     END IF;
-    -- An id that was used before has a life and an epoch to start from: the general commit knows them. Looked up after the
-    -- rows are made: they waited for a transaction that was forgetting one of these ids.
+    -- A reused id continues the life and the epoch of its past, which the general commit reads. This lookup follows the insert
+    -- of the rows, which waited for any transaction that was forgetting one of these ids.
     SELECT coalesce(max(life), 0) + 1 INTO v_life FROM reprise.past WHERE ns = p_ns AND name = '';
     IF EXISTS (SELECT 1 FROM jsonb_to_recordset(p_made) AS m(id text, life bigint) WHERE m.life <> v_life OR EXISTS (
         SELECT 1 FROM reprise.past p WHERE p.ns = p_ns AND p.name = substr(encode(sha256(convert_to(m.id, 'UTF8')), 'hex'), 1, 32))) THEN
@@ -154,7 +152,7 @@ BEGIN
   IF v_count < cardinality(p_ids) THEN
     RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'an append does not fit';
   END IF;
-  -- Rows are locked, so this statement sees the mail that is there.
+  -- The rows are locked, so this statement sees all of their mail.
   FOR x IN SELECT e.value FROM jsonb_array_elements(p_set) e LOOP
     v_some := ARRAY(SELECT v_tids[a.value::integer] FROM jsonb_array_elements_text(x->'at') a);
     UPDATE reprise.timeline t SET
@@ -173,8 +171,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- A read whose plan does not depend on statistics: rows come by an index, in its order. p_values are $1[1], $1[2], … in the
--- text, which is one of ours.
+-- A read whose plan does not depend on statistics: rows are read by an index, in its order. p_values are $1[1], $1[2], … in
+-- p_text, which is never user input.
 CREATE FUNCTION reprise.steady(p_text text, p_values text[]) RETURNS SETOF record LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN

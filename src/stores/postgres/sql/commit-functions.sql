@@ -1,9 +1,9 @@
 -- The general commit: everything that a Commit can contain, in the order that ports.ts defines. The batch arrives as one JSON
 -- value and one value with all the bytes (encode.ts writes them); outcomes are returned as JSON.
 
--- Everything is looked up row by row (LATERAL, LIMIT; = ANY of an array): a join is planned while the tables are small,
--- compares each row with each, and keeps doing so while they grow.
--- p_make: timelines that must have a row (targets of mail, and those to be created). p_lock: all that are written to.
+-- All lookups are row by row (LATERAL, LIMIT; = ANY of an array): a join that is planned while the tables are small compares
+-- each row with each, and the cached plan stays as they grow.
+-- p_make: timelines that must have a row (targets of mail, and timelines to be created). p_lock: all written timelines.
 -- A commit that can be refused after its first write (p_commits[i].late) has a block of its own to roll back to.
 CREATE FUNCTION reprise.commit(p_ns integer, p_commits jsonb, p_make text[], p_lock text[], p_blob bytea)
 RETURNS jsonb LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -23,7 +23,8 @@ BEGIN
     WHERE t.tid IS NULL ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;
   END IF;
   PERFORM 1 FROM reprise.timeline WHERE ns = p_ns AND id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
-  -- While we waited for a lock, its row may have been renamed or removed. What must be there would be missed: again.
+  -- A row may have been renamed or removed while this call waited for its lock: if a required row is missing now, the
+  -- batch is retried.
   IF (SELECT count(*) FROM reprise.timeline WHERE ns = p_ns AND id = ANY (p_make)) < cardinality(p_make) THEN
     RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'a timeline was renamed or removed at this moment';
   END IF;
@@ -38,7 +39,7 @@ BEGIN
     ELSE
       v_outcome := reprise.commit_one(p_ns, c, p_blob);
     END IF;
-    -- What comes later in the batch may write to it, or make it anew.
+    -- A later commit of the batch may write to it, or create it again.
     IF c ? 'forget' AND c->>'t' = ANY (p_make) THEN
       INSERT INTO reprise.timeline (ns, id, is_stub, pos_base, created_at, updated_at)
     SELECT p_ns, m.id, true, (SELECT pos_base FROM reprise.namespace WHERE id = p_ns), v_now, v_now FROM unnest(ARRAY[c->>'t']) AS m(id)
@@ -75,6 +76,7 @@ DECLARE
 BEGIN
   IF NOT c ? 't' THEN
     PERFORM reprise.check_receivers(p_ns, c->'send');
+    IF c ? 'settles' THEN PERFORM reprise.settle(p_ns, c->'settles'); END IF;
     v_count := reprise.send(p_ns, c->'send', p_blob, v_now);
     RETURN jsonb_build_object('seq', 0, 'was', v_count = 0);
   END IF;
@@ -163,7 +165,7 @@ BEGIN
       CROSS JOIN LATERAL (SELECT ctid FROM reprise.message WHERE tid = t.tid AND id = e.id AND consumed_at IS NULL LIMIT 1) m));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     IF v_count <> jsonb_array_length(c->'consume') THEN
-      -- The update has taken those that are there: what is left is not, or is named twice.
+      -- The update consumed all existing messages: the rest are missing, or named twice.
       PERFORM reprise.refuse('CONFLICT', format('no unread message %s to %s', e.id, t.id))
       FROM jsonb_array_elements_text(c->'consume') WITH ORDINALITY e(id, n)
       LEFT JOIN LATERAL (SELECT consumed_at FROM reprise.message WHERE tid = t.tid AND id = e.id LIMIT 1) m ON true
@@ -173,6 +175,7 @@ BEGIN
     END IF;
     t.mail := t.mail - v_count;
   END IF;
+  IF c ? 'settles' THEN PERFORM reprise.settle(p_ns, c->'settles'); END IF;
   IF c ? 'release' THEN t.owner := NULL; END IF;
   IF c ? 'wakeup' THEN t.wakeup := (c->>'wakeup')::double precision; END IF;
   IF c ? 'queue' THEN t.queue := c->>'queue'; END IF;
@@ -197,7 +200,7 @@ BEGIN
   RETURN jsonb_build_object('seq', t.seq, 'was', false);
 END $$;
 
--- Whether an owner keeps others from taking the timeline. A retired worker never does.
+-- Whether an owner prevents a takeover of the timeline. A retired worker never does.
 CREATE FUNCTION reprise.is_held(p_ns integer, p_owner text, p_from text, p_now double precision)
 RETURNS boolean LANGUAGE sql STABLE AS $$
   SELECT p_owner IS NOT NULL AND CASE p_from
@@ -209,8 +212,8 @@ RETURNS boolean LANGUAGE sql STABLE AS $$
   END
 $$;
 
--- What a new timeline starts from. The parent is locked until the end: a trim of it either sees this fork or is seen.
--- A missing parent is found out by check_base, after the owner is settled.
+-- The initial values of a new timeline. The parent stays locked until the commit: a trim of it either sees this fork or is
+-- visible here. check_base detects a missing parent, after the owner is settled.
 CREATE FUNCTION reprise.create(t reprise.timeline, p_create jsonb, p_now double precision)
 RETURNS reprise.timeline LANGUAGE plpgsql AS $$
 DECLARE
@@ -238,7 +241,7 @@ BEGIN
   RETURN t;
 END $$;
 
--- A fork at p_seq that may still read from above p_floor must find all of that in its parent.
+-- A fork at p_seq reads history above p_floor from its parent, which must still have all of it.
 CREATE FUNCTION reprise.check_reach(p_parent bigint, p_id text, p_seq bigint, p_floor bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   parent reprise.timeline%ROWTYPE;
@@ -258,7 +261,7 @@ BEGIN
   END IF;
 END $$;
 
--- The rows of history keep their number and get the archive's name; the id goes on with a new number.
+-- The rows of history keep their number (tid) and get the archive's name; the id continues under a new number.
 CREATE FUNCTION reprise.branch(t reprise.timeline, p_branch jsonb, p_now double precision)
 RETURNS reprise.timeline LANGUAGE plpgsql AS $$
 DECLARE
@@ -286,7 +289,7 @@ BEGIN
   n.base_id := v_archive;
   n.base_seq := n.seq;
   n.base_digest := n.digest;
-  -- From the namespace, not from the row: who raises its base waits for those who read it, and then sees this row.
+  -- Read from the namespace, not from the row: an update of its base waits for its readers, and then sees this row.
   INSERT INTO reprise.timeline (ns, id, pos_base, created_at, updated_at)
   SELECT t.ns, t.id, x.pos_base, t.created_at, p_now FROM reprise.namespace x WHERE x.id = t.ns
   RETURNING tid INTO n.tid;
@@ -296,8 +299,8 @@ BEGIN
   RETURN n;
 END $$;
 
--- The messages of one commit, in their order. One that was sent before, consumed or not, is dropped, and so is one to a
--- life that is over.
+-- The messages of one commit, in their order. A message that was sent before, consumed or not, is dropped, as is a message to
+-- an ended life.
 CREATE FUNCTION reprise.send(p_ns integer, p_send jsonb, p_blob bytea, p_now double precision)
 RETURNS bigint LANGUAGE sql AS $$
   WITH added AS (
@@ -355,13 +358,13 @@ BEGIN
     IF EXISTS (SELECT 1 FROM reprise.manifest WHERE ns = t.ns AND id = m->>'id') THEN
       PERFORM reprise.refuse('EXISTS', format('there is a checkpoint %s already', m->>'id'));
     END IF;
-    -- The lock keeps the base from being dropped until this one is there.
+    -- The lock prevents a deletion of the base until this manifest is inserted.
     IF m->>'baseId' IS NOT NULL THEN
       PERFORM 1 FROM reprise.manifest WHERE ns = t.ns AND id = m->>'baseId' FOR KEY SHARE;
       IF NOT FOUND THEN PERFORM reprise.refuse('BASE_GONE',
         format('checkpoint %s builds on %s, which is not in the catalog', m->>'id', m->>'baseId')); END IF;
     END IF;
-    -- The lock makes a collector that raises the mark wait until this one is there to be seen.
+    -- The lock makes a collector that raises the mark wait until this manifest is visible.
     IF m ? 'chunksSince' THEN
       SELECT sweep_mark INTO v_mark FROM reprise.namespace WHERE id = t.ns FOR SHARE;
       IF (m->>'chunksSince')::float8 < v_mark THEN
@@ -417,7 +420,7 @@ BEGIN
   FROM jsonb_array_elements_text(p_trim->'restsOn') r(id) WHERE NOT EXISTS (
     SELECT 1 FROM reprise.manifest m WHERE m.tid = t.tid AND m.id = r.id AND m.seq >= v_seq AND m.verified_at IS NOT NULL AND m.invalid IS NULL)
   LIMIT 1;
-  -- A fork that is being made holds a lock on this row, so this waits for it and then sees it.
+  -- A concurrent fork holds a lock on this row, so this statement waits for the fork and then sees it.
   PERFORM 1 FROM reprise.timeline WHERE tid = t.tid FOR NO KEY UPDATE;
   PERFORM reprise.refuse('PINNED', format('the fork %s needs history of %s above %s', id, t.id, floor))
   FROM reprise.timeline WHERE base_tid = t.tid AND floor < v_seq AND floor < base_seq LIMIT 1;

@@ -1,8 +1,8 @@
 -- How the lives of ids begin and end: the initial values of a timeline, the receiver of its mail, and the past of a forgotten
 -- one. Called by the general commit (commit-functions.sql).
 
--- The life that a timeline is made with, and the epoch that it starts from. Who forgets it holds a lock on its row, and who
--- makes it has made that row again: one sees the other.
+-- The life and the epoch of a new timeline. A transaction that forgets the id locks its row, and the creating transaction has
+-- inserted that row again, so one of them sees the other.
 CREATE FUNCTION reprise.next_life(t reprise.timeline, p_copy jsonb) RETURNS reprise.timeline LANGUAGE plpgsql AS $$
 DECLARE
   v_past reprise.past%ROWTYPE;
@@ -22,7 +22,7 @@ BEGIN
   RETURN t;
 END $$;
 
--- A sender without a timeline of its own learns that nobody will read its message.
+-- A sender without its own timeline is informed that the message has no reader.
 CREATE FUNCTION reprise.check_receivers(p_ns integer, p_send jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM reprise.refuse('NOT_FOUND', format('life %s of %s is over', m.value->>'life', m.value->>'to'))
@@ -35,7 +35,7 @@ CREATE FUNCTION reprise.forget(t reprise.timeline, p_how text, p_now double prec
 BEGIN
   PERFORM reprise.refuse('PINNED', format('checkpoint %s of %s is pinned', id, t.id))
   FROM reprise.manifest WHERE tid = t.tid AND is_pinned LIMIT 1;
-  -- A fork that is being made holds a lock on this row, so this waits for it and then sees it.
+  -- A concurrent fork holds a lock on this row, so this statement waits for the fork and then sees it.
   PERFORM 1 FROM reprise.timeline WHERE tid = t.tid FOR UPDATE;
   PERFORM reprise.refuse('PINNED', format('the fork %s needs %s', id, t.id))
   FROM reprise.timeline WHERE base_tid = t.tid AND floor < base_seq LIMIT 1;
@@ -46,7 +46,7 @@ BEGIN
   DELETE FROM reprise.cursor WHERE tid = t.tid;
   DELETE FROM reprise.timeline WHERE tid = t.tid;
   IF p_how = 'moved' THEN RETURN; END IF;
-  -- An erased id leaves no digest, also not that of an earlier life.
+  -- An erased id leaves no digest, not even that of an earlier life.
   IF p_how = 'erase' THEN DELETE FROM reprise.past WHERE ns = t.ns AND name = substr(encode(sha256(convert_to(t.id, 'UTF8')), 'hex'), 1, 32); END IF;
   INSERT INTO reprise.past AS p (ns, name, life, epoch, forgotten_at)
   VALUES (t.ns, CASE p_how WHEN 'erase' THEN '' ELSE substr(encode(sha256(convert_to(t.id, 'UTF8')), 'hex'), 1, 32) END, t.life,

@@ -1,11 +1,11 @@
--- The most frequent reads of a worker: due timelines with their heads, and then the history and the catalog of each. Reads of
--- one moment are combined (together.ts), so the functions take many timelines; their plans are cached, which saves the server
--- more than the reading itself costs.
+-- The most frequent reads of a worker: due timelines with their heads, and then the history and the catalog of each.
+-- Concurrent reads are combined (statement-batcher.ts), so the functions take many timelines. Their plans are cached, which
+-- saves the server more than the reads themselves cost.
 
--- Takes what is due and nobody has, in the order of its index: neither those that sleep nor those at work are looked at, and
--- only as many as are wanted. Rows that another claim has locked are passed over. Level by level, since those of a higher
--- priority that sleep would be in the way. What a dead worker owns comes by the index of owners; an owner may have changed
--- between the picture we picked from and the lock, so it is looked at again.
+-- Claims due timelines without an owner, in the order of their index: sleeping and running timelines are not read, and no more
+-- rows than requested. Rows that another claim has locked are skipped. The claim reads one priority after the other, since it
+-- would otherwise read through sleeping timelines of higher priorities. The timelines of dead workers are found by the index of
+-- owners; the owner is checked again under the lock, since it may have changed since the snapshot.
 CREATE FUNCTION reprise.claim(
   p_ns integer, p_worker text, p_queues text[], p_except text[], p_limit integer
 ) RETURNS TABLE (id text, seq bigint, epoch bigint, digest bytea, owner text, is_owner_alive boolean, floor bigint,
@@ -88,8 +88,8 @@ BEGIN
     ORDER BY t.priority DESC, (CASE WHEN t.mail > 0 THEN 0 ELSE t.wakeup END), t.id;
 END $$;
 
--- Runs of each timeline above what it is asked for, up to about so many bytes. The first of them may begin at or below: it is
--- the one before those that begin above.
+-- The runs of each timeline above a given sequence, up to about a given number of bytes. The first run may begin at or below
+-- that sequence, if it ends above it.
 CREATE FUNCTION reprise.read(p_ns integer, p_ids text[], p_afters bigint[], p_bytes numeric[])
 RETURNS TABLE (n bigint, first bigint, last bigint, digest bytea, bytes bytea)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -111,8 +111,8 @@ BEGIN
   WHERE x.n = 1 OR x.size <= k.bytes ORDER BY k.n, x.first;
 END $$;
 
--- The runs of a few timelines after a place in the feed, without a look at those of all others. Places of one timeline grow
--- with its sequence, so where it goes on is found by halving; one that has nothing new is told by its last run.
+-- The runs of a few timelines after a position of the feed, without reading other timelines. Positions of one timeline grow with
+-- its sequence, so a binary search finds the first new run; a timeline without new runs is recognised by its last run.
 CREATE FUNCTION reprise.feed_of(p_tids bigint[], p_pos bigint, p_id bigint, p_bound bigint, p_limit bigint)
 RETURNS TABLE (pos bigint, id bigint, tid bigint, first bigint, last bigint, size integer)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -131,7 +131,7 @@ BEGIN
     SELECT a.pos, a.id, a.first INTO r FROM reprise.run a WHERE a.tid = v_tid ORDER BY a.first LIMIT 1;
     v_low := r.first;
     IF (r.pos, r.id) > (p_pos, p_id) THEN v_high := v_low; END IF;
-    -- The run at v_low was read, the one that begins at v_high was not.
+    -- The run at v_low was delivered before, the run that begins at v_high was not.
     WHILE v_high - v_low > 1 LOOP
       v_middle := (v_low + v_high) / 2;
       SELECT a.pos, a.id, a.first INTO r FROM reprise.run a WHERE a.tid = v_tid AND a.first <= v_middle ORDER BY a.first DESC LIMIT 1;

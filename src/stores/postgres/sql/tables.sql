@@ -14,10 +14,10 @@ CREATE TABLE reprise.namespace (
 );
 
 -- The head of each timeline, as of its last commit that was more than an append. An append only locks this row and adds
--- a run: where runs lie above seq, the last of them says seq, digest, operation and last_pos (append-functions.sql, sync).
+-- a run: if there are runs above seq, the last one determines seq, digest, operation and last_pos (append-functions.sql, sync).
 -- Columns that change often are in no index, and pages keep room: updates then stay on their page (HOT).
--- A stub holds mail for a timeline that is not there yet; nobody else sees it. pos_base is that of the namespace: who has
--- locked this row need not look there.
+-- A stub holds mail for a timeline that does not exist yet, and is invisible otherwise. pos_base is a copy of the namespace's, so
+-- that a transaction that has locked this row need not read the namespace.
 CREATE TABLE reprise.timeline (
   tid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   seq bigint NOT NULL DEFAULT 0,
@@ -54,8 +54,8 @@ CREATE INDEX timeline_due ON reprise.timeline (ns, queue, priority DESC, (CASE W
 CREATE INDEX timeline_status ON reprise.timeline (ns, status, id) WHERE timeline.status >= '';
 CREATE INDEX timeline_attributes ON reprise.timeline USING gin (attributes jsonb_path_ops);
 
--- The key is what keeps history from forking: after one sequence only one run can begin.
--- operation: null where it is the one that the digest says (core/run.ts, appendOperation).
+-- The primary key prevents a divergence of history: after one sequence only one run can begin.
+-- operation: null if the digest determines it (appendOperation).
 CREATE TABLE reprise.run (
   tid bigint NOT NULL,
   last bigint NOT NULL,
@@ -151,14 +151,6 @@ CREATE TABLE reprise.chunk (
 );
 ALTER TABLE reprise.chunk ALTER COLUMN bytes SET STORAGE EXTERNAL;
 
-CREATE TABLE reprise.past (
-  ns integer NOT NULL,
-  name text COLLATE "C" NOT NULL,
-  life bigint NOT NULL,
-  epoch bigint NOT NULL,
-  forgotten_at double precision NOT NULL,
-  PRIMARY KEY (ns, name)
-);
 ALTER TABLE reprise.past ADD COLUMN checksum text GENERATED ALWAYS AS (md5(ns::text || ' ' || name || ' ' || life::text || ' ' || epoch::text || ' ' || encode(float8send(forgotten_at), 'hex'))) STORED;
 ALTER TABLE reprise.run SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);
 ALTER TABLE reprise.message SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);

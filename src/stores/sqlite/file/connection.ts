@@ -17,12 +17,13 @@ const blockingWaitMs = 10
 const needed = new Error('this needs a statement')
 
 export class Connection {
-  /** True: the file has an older schema, and is only read (older.ts). */
+  /** True: the file has an older schema, and is only read (older-version.ts). */
   isOlder = false
   readonly #database: Database
   readonly #statements = new Map<string, Statement>()
   #isThorough: boolean | null = null
   #isSilent = false
+  #isHeld = false
 
   constructor(driver: Driver, file: string, isReadOnly: boolean) {
     this.#database = driver.open(file, { isReadOnly })
@@ -83,12 +84,18 @@ export class Connection {
 
   /** Runs several statements on one state of the file. Synchronous, so that nothing intervenes. */
   snapshot<Result>(work: () => Result): Result {
+    if (this.#isHeld) return work()
     this.run('BEGIN')
     try {
       return work()
     } finally {
-      this.rollback()
+      if (!this.#isHeld) this.rollback()
     }
+  }
+
+  /** Called in a snapshot: all later ones see its state of the file, until the connection is closed. */
+  holdSnapshot(): void {
+    this.#isHeld = true
   }
 
   /** Also called after an error that made SQLite roll back by itself: that error is the one to report. */
@@ -126,7 +133,7 @@ export class Connection {
     this.exec('PRAGMA synchronous = FULL')
     const found = this.durability()
     if (found.journal_mode === 'wal' && found.synchronous === 'full') return
-    throw new RepriseError('STORE_DURABILITY', 'SQLite did not take journal_mode=wal and synchronous=full', {
+    throw new RepriseError('STORE_DURABILITY', 'SQLite refused journal_mode=wal and synchronous=full', {
       ...found,
     })
   }

@@ -28,6 +28,13 @@ export interface Driver {
 type DatabaseSync = new (file: string, options: { readOnly: boolean }) => Database
 
 export async function loadDriver(nodeVersion = process.versions.node): Promise<Driver> {
+  // workerd declares the class, and has no files for it: its constructor throws a TypeError.
+  const { navigator } = globalThis as { readonly navigator?: { readonly userAgent?: string } }
+  if (navigator?.userAgent === 'Cloudflare-Workers') {
+    const what =
+      'workerd (Cloudflare Workers) has no files, so it cannot open a SQLite store: open a postgres URL there'
+    throw new RepriseError('STORE_UNSUPPORTED', what, { runtime: 'workerd' })
+  }
   const name = hasBuiltIn(nodeVersion) ? 'node:sqlite' : '@photostructure/sqlite'
   try {
     // The name is a variable, so that neither the compiler nor a bundler resolves a module that may be missing.

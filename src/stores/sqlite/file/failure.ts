@@ -1,6 +1,7 @@
 // Maps errors of SQLite and the system to error codes, by which the caller decides to wait, to free space or to stop.
 
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
+import { codeOf as codeOfSystem } from '../../../lib/durable-file.ts'
 import { describeHolder, lockHolder } from './lock-holder.ts'
 
 /** Primary result codes of SQLite (the low byte of the extended ones). */
@@ -32,6 +33,15 @@ export function toStoreError(
   const what = holder ? `${text}: ${describeHolder(holder)}` : text
   const data = { location, sqlite: resultCode(error), ...more, ...(holder && { holder }) }
   return new RepriseError(code, `${doing} ${location}: ${what}`, data, error)
+}
+
+const noPlaces = new Set(['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'ELOOP'])
+
+/** The error of a path at which no file can be. */
+export function misplaced(error: unknown, location: string): unknown {
+  if (!noPlaces.has(codeOfSystem(error))) return toStoreError(error, 'open', location)
+  const what = `there can be no file at ${location} (${codeOfSystem(error)}): name another path`
+  return new RepriseError('INVALID_ARGUMENT', what, { location }, error)
 }
 
 export function isBusy(error: unknown): boolean {

@@ -1,20 +1,20 @@
 // Opens the file in this order: check the write-ahead log, check the version and the acknowledged mark without writing, and
 // only then open it for writing, which makes SQLite recover and clean up.
 
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Hash, StoreFault } from '../../../core/store/ports.ts'
-import { isExisting, syncNow } from '../../../lib/durable-file.ts'
+import { makeFolders, syncNow } from '../../../lib/durable-file.ts'
 import { checkNote } from '../salvage/renew.ts'
 import { findSpace, makeSpace, migrate, readVersion, schemaVersion } from '../schema.ts'
 import { AckMark, type Mark } from './ack-mark.ts'
 import { checkAcknowledged } from './acknowledged.ts'
 import { Connection } from './connection.ts'
 import type { Driver } from './driver.ts'
-import { damaged, isUnopenable, toStoreError } from './failure.ts'
+import { damaged, isUnopenable, misplaced, toStoreError } from './failure.ts'
 import { InPlace } from './in-place.ts'
-import { showAsNow } from './older.ts'
+import { showAsNow } from './older-version.ts'
 import { canWrite, connectToRead, type ReadingConnection } from './reading-connection.ts'
 import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
@@ -83,7 +83,7 @@ function checkNames(file: string): void {
     name.startsWith(`${basename(file)}-damaged-`) &&
     statSync(join(dirname(file), name), { throwIfNoEntry: false })?.ino === stats.ino
   if (stats.nlink - readdirSync(dirname(file)).filter(isKept).length < 2) return
-  const what = `${file} has ${stats.nlink} names (hard links), and a commit under one of them is not seen under the others: remove the other names, or use a symbolic link or a copy`
+  const what = `${file} has ${stats.nlink} names (hard links), and commits under one name are not visible under the others: remove the other names, or use a symbolic link or a copy`
   throw new RepriseError('STORE_UNSUPPORTED', what, { file, links: stats.nlink })
 }
 
@@ -222,22 +222,14 @@ function prepare(connection: Connection, namespace: string): number {
 
 /** A new folder is a name in its parent, which must be synced as well. */
 function makeFolder(folder: string): void {
-  // Create folders one by one: Node's recursive mkdir loops forever where a folder cannot be created (under /proc).
-  const missing: string[] = []
-  let there = folder
-  for (; !existsSync(there); there = dirname(there)) missing.unshift(there)
-  for (const made of missing) makeOne(made)
-  // Sync the nearest existing folder too: its creator may have died before the sync.
-  for (const made of [there, ...missing]) syncNow(dirname(made))
-}
-
-function makeOne(folder: string): void {
+  let missing: readonly string[] = []
   try {
-    mkdirSync(folder)
+    missing = makeFolders(folder)
   } catch (error) {
-    // Another process was faster.
-    if (!isExisting(error)) throw error
+    throw misplaced(error, folder)
   }
+  // Sync the nearest existing folder too: its creator may have died before the sync.
+  for (const made of [missing[0] ? dirname(missing[0]) : folder, ...missing]) syncNow(dirname(made))
 }
 
 /**

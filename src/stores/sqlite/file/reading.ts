@@ -58,10 +58,20 @@ export class Reader {
   #unsettled: UnsettledRuns | null = null
   #space: number | null = null
   #kept: Kept | null = null
+  #isFrozen = false
   readonly #inboxes: CountedInboxes = new Map()
 
   constructor(options: ReaderOptions) {
     this.#options = options
+  }
+
+  /** From here on, every read returns the current state of the file, until `close`. */
+  async freeze(): Promise<void> {
+    await this.read(({ connection }) => {
+      // The transaction of this read stays open.
+      connection.holdSnapshot()
+      this.#isFrozen = true
+    })
   }
 
   async read<Result>(work: (reading: Reading) => Result): Promise<Result> {
@@ -125,13 +135,14 @@ export class Reader {
       const connection = this.connection()
       try {
         // Read before the snapshot, which then contains everything acknowledged so far.
-        const acknowledged = this.#options.ack?.position() ?? 0
+        const acknowledged = this.#isFrozen ? 0 : (this.#options.ack?.position() ?? 0)
         const result = connection.snapshot(() => work(this.#reading(connection, acknowledged)))
         if (!this.#forgetOldState()) return result
       } catch (error) {
         if (!this.#forgetOldState()) throw error
       }
-      if (attempt === attemptsMax) throw new RepriseError('STORE_BUSY', 'the file changes whenever it is read')
+      if (attempt === attemptsMax)
+        throw new RepriseError('STORE_BUSY', 'the file changed during every attempt to read it')
     }
   }
 
@@ -139,6 +150,7 @@ export class Reader {
   #forgetOldState(): boolean {
     const state = this.#connected?.state ?? null
     if (state === null || state === stateOf(this.#options.file)) return false
+    if (this.#isFrozen) throw new RepriseError('STORE_BUSY', 'the file has changed: its earlier state cannot be read')
     this.close()
     return true
   }

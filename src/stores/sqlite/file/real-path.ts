@@ -4,6 +4,7 @@
 import { readlinkSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { isMissing } from '../../../lib/durable-file.ts'
+import { misplaced } from './failure.ts'
 
 const linksMax = 40
 
@@ -14,7 +15,7 @@ export function realPath(location: string): string {
     try {
       return realpathSync(path)
     } catch (error) {
-      if (!isMissing(error)) throw error
+      if (!isMissing(error)) throw misplaced(error, location)
     }
     const target = linkTarget(path)
     if (target === null) return join(realFolder(dirname(path)), basename(path))

@@ -14,7 +14,7 @@ type AsideAnswer = { readonly rows: SqlRow[] } | { readonly error: Error }
 
 const program = `
 const { parentPort, workerData } = require('node:worker_threads')
-const told = (error) => ({ error: { message: String(error.message), errcode: error.errcode } })
+const errorAnswer = (error) => ({ error: { message: String(error.message), errcode: error.errcode } })
 try {
   const { DatabaseSync } = require(workerData.module)
   const database = new DatabaseSync(workerData.file, { readOnly: true })
@@ -24,13 +24,13 @@ try {
     try {
       answer = { rows: database.prepare(sql).all().map((row) => ({ ...row })) }
     } catch (error) {
-      answer = told(error)
+      answer = errorAnswer(error)
     }
     parentPort.postMessage(answer)
   }
   database.close()
 } catch (error) {
-  parentPort.postMessage({ isOver: true, ...told(error) })
+  parentPort.postMessage({ isOver: true, ...errorAnswer(error) })
 }`
 
 /** Smaller files are scanned quickly enough on the calling thread. */

@@ -78,8 +78,8 @@ export class RowEncoder {
     let end = writeStart(bytes, position, unsettledAt === null ? asCommitted : unsettled, unsettledAt)
     const seed = seedOf(position, unsettledAt)
     for (const draft of drafts) {
-      const isTold = unsettledAt !== null && !isAppendOperation(draft.operation, draft.run.digest)
-      const flags = (needsDigest(draft) ? hasDigest : 0) | (isTold ? hasOperation : 0)
+      const isReported = unsettledAt !== null && !isAppendOperation(draft.operation, draft.run.digest)
+      const flags = (needsDigest(draft) ? hasDigest : 0) | (isReported ? hasOperation : 0)
       end = writeFrame(bytes, end, position, seed, draft, flags)
     }
     return bytes.subarray(0, end)

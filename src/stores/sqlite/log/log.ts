@@ -174,7 +174,7 @@ export class Log {
       )
     const staged = position === this.#staged.position ? this.#stagedFrame(timeline.tid, last) : undefined
     if (staged) return staged
-    if (position <= 0) throw fault('the run before the next is not there')
+    if (position <= 0) throw fault('the run before the next is missing')
     const body = this.body(position)
     if (!body) throw fault(`log row ${position} is missing`)
     try {

@@ -4,7 +4,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { RunChange } from '../../../core/store/ports.ts'
 import type { Timeline } from '../rows/timelines.ts'
 import type { Writing } from '../writing/writing.ts'
-import { compactedRow, type Frame, readFrames, soundFrames } from './log-row.ts'
+import { compactedRow, type Frame, isWhole, soundFrames } from './log-row.ts'
 import { bodyAt, rowsAtOnce, rowsBetween } from './scan-runs.ts'
 
 /**
@@ -75,14 +75,4 @@ function placeBefore({ connection }: Writing, timeline: Timeline, first: number,
     end = start
   }
   return damaged
-}
-
-function isWhole(position: number, body: unknown): boolean {
-  try {
-    for (const _ of readFrames(position, body as Uint8Array)) void _
-    return true
-  } catch (error) {
-    if (error instanceof RepriseError) return false
-    throw error
-  }
 }

@@ -139,7 +139,7 @@ export function readCatalog(connection: Connection, timeline: Timeline): Manifes
   }
   // A line that does not match its checksum is an invalid checkpoint; the other lines are counted.
   if (rows.every(isSealed) && (sumOf(rows) !== sums.checkpoints || rows.some(({ tid }) => tid !== timeline.tid))) {
-    throw damaged(`the catalog of ${name} is not as it was last written`, { timeline: name })
+    throw damaged(`the catalog of ${name} differs from its last write`, { timeline: name })
   }
   return rows.map(toRecordOrInvalid)
 }

@@ -107,7 +107,7 @@ function rowsOf(connection: Connection, space: number, timelines: Timelines): Sq
   for (const [tid, mine] of byOwner) {
     const owner = timelines.required(tid)
     if (owner.row.cursors !== mine.length || owner.sums.cursors !== sumOf(mine)) {
-      throw damaged(`a cursor of ${owner.name} is missing, or not as it was last written`, { timeline: owner.name })
+      throw damaged(`a cursor of ${owner.name} is missing, or differs from its last write`, { timeline: owner.name })
     }
   }
   return rows

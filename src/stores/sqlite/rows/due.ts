@@ -62,7 +62,7 @@ function ownedByDead(source: QuerySource, worker: string, queues: ReadonlySet<st
     const rows = connection.all(ofOwner, space, owner)
     if (rows.length !== count) {
       const key = ownerKey(space, owner)
-      throw damaged(`${count} timelines have owner ${key}, ${rows.length} are in its index`, { kind: 'owner', key })
+      throw damaged(`${count} timelines have owner ${key}, but ${rows.length} are in its index`, { kind: 'owner', key })
     }
     const isDue = ({ due, queue }: SqlRow) => due !== null && (due as number) <= now && queues.has(queue as string)
     found.push(...rows.filter(isDue).map(toDue))

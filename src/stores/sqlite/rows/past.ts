@@ -5,7 +5,7 @@
 
 import { createHash } from 'node:crypto'
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
-import { pastName } from '../../../core/history/identity.ts'
+import { pastName } from '../../../core/identity.ts'
 import { pastLives } from '../../../core/limits.ts'
 import type { PastLife } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'

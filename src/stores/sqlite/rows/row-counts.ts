@@ -88,11 +88,11 @@ export function witnessedSums(connection: Connection, row: SqlRow): Sums {
   if (w_tid === row.tid && w_name === row.name && w_row === row.crc && isWitnessSound(connection, row))
     return sumsOf(row)
   if (isWitnessSound(connection, row)) {
-    throw damaged(`timeline ${row.name} is not as it was last written`, { timeline: row.name })
+    throw damaged(`timeline ${row.name} differs from its last write`, { timeline: row.name })
   }
   // The witness is damaged or missing. A removed timeline has no head either.
   if (row.w_head === null && row.state === null) {
-    throw damaged(`timeline ${row.name} is not as it was last written`, { timeline: row.name })
+    throw damaged(`timeline ${row.name} differs from its last write`, { timeline: row.name })
   }
   return sumsOf(connection.get(`SELECT ${sumColumns} FROM reprise_timeline t WHERE t.tid = ?`, row.tid!)!)
 }
@@ -107,7 +107,7 @@ export function checkWitness(connection: Connection, row: SqlRow): void {
   const isSame = (bytes: unknown) =>
     bytes instanceof Uint8Array && state instanceof Uint8Array && equalBytes(bytes, state)
   if (!headOf(row.tid, state) || headCrc(state as Uint8Array) !== w_head || (w_state !== null && !isSame(w_state))) {
-    throw damaged(`the head of ${name}, or the copy of it, is not as it was last written`, { timeline: name })
+    throw damaged(`the head of ${name}, or the copy of it, differs from its last write`, { timeline: name })
   }
 }
 
@@ -135,7 +135,7 @@ export function witnessedHead(row: SqlRow): HeadState {
   // Without a copy, in an older file, a mark that disagrees may be right.
   const isAlone = first && !second && w_state === null && w_head !== null
   if (found && !isAlone) return found
-  throw damaged(`the head of ${name} is not as it was last written`, { timeline: name })
+  throw damaged(`the head of ${name} differs from its last write`, { timeline: name })
 }
 
 /** Nothing in the head of a timeline ever decreases. Null: neither is newer, and they differ. */

@@ -148,7 +148,7 @@ export class Timelines {
   /** A timeline that an index or a list names: it must exist. */
   required(tid: number): Timeline {
     const found = this.byTid(tid)
-    if (!found) throw damaged(`an index names timeline ${tid}, which is not there`, { tid })
+    if (!found) throw damaged(`an index names timeline ${tid}, which is missing`, { tid })
     return found
   }
 

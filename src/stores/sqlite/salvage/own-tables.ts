@@ -7,9 +7,9 @@ import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { isConstraint, isDamage } from '../file/failure.ts'
 import type { SchemaObject } from './layout.ts'
+import type { Salvage } from './salvage-io.ts'
 import { isOurs } from './source.ts'
 import type { RawRow } from './trees.ts'
-import type { Salvage } from './work.ts'
 
 /** SQLite's own limit is 2000. */
 const columnsMax = 1900
@@ -97,7 +97,7 @@ function storedColumns(to: Connection, table: string): SqlRow[] {
 function makeAgain({ to, lost }: Salvage, { type, name, table, sql }: SchemaObject): void {
   const isThere = type === 'view' || to.get('SELECT 1 FROM main.sqlite_schema WHERE name = ?', table) !== undefined
   const tell = (why: string) =>
-    lost.push({ timeline: null, where: name, what: `your own ${type} could not be made again: ${why}` })
+    lost.push({ timeline: null, where: name, what: `your own ${type} could not be recreated: ${why}` })
   if (!isThere) {
     tell(`the name of its table, ${table}, is lost`)
     return

@@ -37,8 +37,8 @@ import { copyWithFirstPage, isFirstPageSound } from './first-page.ts'
 import { isAttached } from './own-tables.ts'
 import { PageFile } from './pages.ts'
 import { salvage } from './salvage.ts'
+import type { Salvaged, SalvageOptions } from './salvage-io.ts'
 import { DamagedFile } from './source.ts'
-import type { Salvaged, SalvageOptions } from './work.ts'
 
 export interface RenewOptions {
   readonly namespace: string

@@ -8,7 +8,7 @@ import { isAnchor } from '../log/log.ts'
 import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log/log-row.ts'
 import { wholeRowsNear } from './log-bits.ts'
 import { RowNeighbours } from './row-neighbours.ts'
-import type { Salvage } from './work.ts'
+import type { Salvage } from './salvage-io.ts'
 
 export interface SalvagedLog {
   /** Rows that are not whole. */
@@ -139,12 +139,12 @@ interface Gaps {
 
 /** The start of the log is stored apart from its rows. If it is lost or damaged, the log starts with its first row. */
 function fillGaps({ from, to, options }: Salvage): Gaps {
-  const told = to.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value
+  const recordedStart = to.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value
   const first = Number(to.get('SELECT coalesce(min(position), 1) AS first FROM reprise_log')!.first)
   // No page of the log is damaged, and it begins elsewhere than recorded: the recorded start is damaged.
-  const isWrong = told !== first && !(told === undefined && first === 1) && !from.isBad('reprise_log')
-  const isLost = isWrong || (from.isBad('reprise_meta') && told === undefined)
-  const start = isLost ? first : Number(told ?? 1)
+  const isWrong = recordedStart !== first && !(recordedStart === undefined && first === 1) && !from.isBad('reprise_log')
+  const isLost = isWrong || (from.isBad('reprise_meta') && recordedStart === undefined)
+  const start = isLost ? first : Number(recordedStart ?? 1)
   if (isLost) {
     to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', ?)`, start)
   }

@@ -5,7 +5,7 @@ import { raisedLives } from '../../../core/limits.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { columnNames, copiedColumns, recall } from '../rows/past.ts'
 import { isSealed } from '../rows/seal.ts'
-import type { Salvage } from './work.ts'
+import type { Salvage } from './salvage-io.ts'
 
 const table = 'reprise_past'
 const copy = 'reprise_past_copy'

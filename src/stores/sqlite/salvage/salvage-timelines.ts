@@ -18,9 +18,9 @@ import { isSealed, seal } from '../rows/seal.ts'
 import { columnNames } from '../rows/timeline-statements.ts'
 import { nameKey } from '../rows/timelines.ts'
 import { RowRemains } from './row-remains.ts'
+import type { Salvage } from './salvage-io.ts'
 import { allFrames, type SalvagedLog } from './salvage-log.ts'
 import { isSoundWitness } from './sound-rows.ts'
-import type { Salvage } from './work.ts'
 
 /** More ownerships than are possible without a write. */
 const epochLeap = 1_000_000

@@ -17,13 +17,12 @@ import { tallyAll, tallyStatus } from '../rows/tally.ts'
 import { columnNames as timelineColumns } from '../rows/timeline-statements.ts'
 import { columnNames as workerColumns } from '../rows/workers.ts'
 import { copyOwnTables } from './own-tables.ts'
+import type { Salvage, Salvaged, SalvageOptions } from './salvage-io.ts'
 import { salvageLog } from './salvage-log.ts'
-
 import { salvagePasts } from './salvage-pasts.ts'
+import { salvageRequests } from './salvage-requests.ts'
 import { type Named, salvageTimelines, writeTimelineRow } from './salvage-timelines.ts'
-
 import { type DamagedFile, isOurs } from './source.ts'
-import type { Salvage, Salvaged, SalvageOptions } from './work.ts'
 
 /** `to` is a new file with our tables, in a transaction. */
 export function salvage(from: DamagedFile, to: Connection, options: SalvageOptions): Salvaged {
@@ -39,6 +38,7 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   salvagePasts(work)
   salvageIdentities(work)
   copyWhere(work, 'reprise_sweep', (row) => Object.values(row).every(Number.isSafeInteger))
+  salvageRequests(work)
   dropStrays(to)
   if (from.isBad('reprise_sweep')) {
     const what = 'the list of trimmed or deleted history to free: its space stays in use, and may contain erased bytes'
@@ -50,13 +50,13 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   to.exec(`DELETE FROM reprise_tally; ${tallyAll}${tallyStatus}`)
   witnessAll(to)
   copyOwnTables(work)
-  tellPages(work)
+  reportPages(work)
   recordLosses(work, names)
   return { rebuilt: work.rebuilt, lost: work.lost, end: log.end }
 }
 
 function salvageMeta({ from, to }: Salvage): void {
-  const given = ['schema_version', 'schema_crc']
+  const given = ['schema_version', 'schema_copy', 'schema_crc']
   for (const { key, value } of from.rows('reprise_meta')) {
     // A damaged header of a record may hide the value: readers of the key treat it as lost.
     if (typeof key !== 'string' || value == null || given.includes(key)) continue
@@ -207,7 +207,7 @@ function keepNumbers({ from, to }: Salvage): void {
     to.run('UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?', last!, table)
   }
   if (!from.isBad('sqlite_sequence')) return
-  for (const table of ['reprise_timeline', 'reprise_inbox', 'reprise_manifest']) {
+  for (const table of ['reprise_timeline', 'reprise_inbox', 'reprise_manifest', 'reprise_request']) {
     to.run(
       'INSERT INTO sqlite_sequence (name, seq) SELECT ?1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)',
       table,
@@ -217,7 +217,7 @@ function keepNumbers({ from, to }: Salvage): void {
 }
 
 /** Reports the trees with damaged pages, including those that are rebuilt from others. */
-function tellPages({ from, rebuilt }: Salvage): void {
+function reportPages({ from, rebuilt }: Salvage): void {
   // Rows are not read from indexes, so the pages of indexes are checked here.
   for (const object of from.objects) {
     if (object.type === 'index' && isOurs(object)) for (const _ of from.raw(object.name)) void _
@@ -232,12 +232,12 @@ function tellPages({ from, rebuilt }: Salvage): void {
     for (const _ of from.raw(table)) void _
   }
   for (const page of from.mendedPages) {
-    rebuilt.push({ where: 'file', what: `one bit was flipped in the header of page ${page}, and was put right` })
+    rebuilt.push({ where: 'file', what: `one bit was flipped in the header of page ${page}, and was corrected` })
   }
   for (const [table, rows] of from.mendedRows) {
     rebuilt.push({
       where: table,
-      what: `one bit was flipped in ${rows} of its rows, and was put right by its checksum`,
+      what: `one bit was flipped in ${rows} of its rows, and was corrected by its checksum`,
     })
   }
   for (const [name, pages] of from.badPages) {

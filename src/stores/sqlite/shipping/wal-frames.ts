@@ -76,9 +76,9 @@ function* framesAfter(
       const own = new Checksum(isBigEndian, sum)
       own.add(block, at, 8)
       own.add(block, at + frameHeaderBytes, pageBytes)
-      const said = [block.readUInt32BE(at + 16), block.readUInt32BE(at + 20)] as const
-      if (!own.equals(...said)) return
-      sum = said
+      const stored = [block.readUInt32BE(at + 16), block.readUInt32BE(at + 20)] as const
+      if (!own.equals(...stored)) return
+      sum = stored
       frame += 1
       yield {
         frame,

@@ -23,6 +23,7 @@ const allowed = new Set([...kinds, 'ANALYZE'])
 
 /** Throws SQL_REFUSED. */
 export function checkSqlText(text: string): void {
+  if (typeof text !== 'string') throw refused('the statement must be text')
   const found = tokensOf(text)
   let at = found.findIndex((token) => token !== ';')
   if (at === -1) throw refused('there is no statement in the text')
@@ -32,7 +33,7 @@ export function checkSqlText(text: string): void {
     throw refused(`${word} cannot run inside a commit: its transaction and its connection belong to the store`)
   }
   if (word === 'ANALYZE' && /^;?$/.test(found[at + 1] ?? ''))
-    throw refused('ANALYZE needs the name of a table of yours')
+    throw refused('ANALYZE needs the name of one of your tables')
   if (word === 'CREATE' && (found[at + 1] === 'TEMP' || found[at + 1] === 'TEMPORARY')) throw refused(noTemporary)
   // OR ROLLBACK, ON CONFLICT ROLLBACK, RAISE(ROLLBACK, …): they would end the transaction of the commit.
   if (found.includes('ROLLBACK'))

@@ -10,6 +10,7 @@ import { drop, mark, publish, trim } from '../rows/catalog.ts'
 import { moveCursors } from '../rows/cursors.ts'
 import type { HeadState } from '../rows/head-state.ts'
 import { consume, send } from '../rows/mail.ts'
+import { settleRequests } from '../rows/requests.ts'
 import type { Timeline, TimelineRow } from '../rows/timelines.ts'
 import { archive, forget, makeTimeline } from './lineage.ts'
 import type { Writing } from './writing.ts'
@@ -44,6 +45,7 @@ export function apply(writing: Writing, changes: Changes): void {
   }
   timeline = changeCatalog(writing, timeline, head, changes)
   if (changes.consumed.length > 0 || changes.sent.length > 0) timeline = exchangeMail(writing, timeline, changes)
+  if (changes.settled.length > 0) settleRequests(writing, changes.settled)
   if (changes.cursors.length > 0) timeline = moveCursors(writing, timeline, changes.cursors)
   const { tid, name, row, sums } = timeline
   timelines.put({ tid, name, head, row: setFields(row, changes), sums })

@@ -7,6 +7,7 @@ import { catalogOf, isInCatalog } from '../rows/catalog.ts'
 import { cursorBehind, findCursor, toPosition } from '../rows/cursors.ts'
 import { findMessage } from '../rows/mail.ts'
 import { pastOf } from '../rows/past.ts'
+import { hasRequest } from '../rows/requests.ts'
 import { readSweepMark } from '../rows/sweep-mark.ts'
 import type { Timeline } from '../rows/timelines.ts'
 import type { Writing } from './writing.ts'
@@ -73,6 +74,10 @@ export class SqliteCommitView implements CommitView {
   message(to: TimelineId, id: MessageId): 'unread' | 'consumed' | null {
     const timeline = this.#writing.timelines.find(to)
     return timeline && findMessage(this.#writing.connection, timeline, id)
+  }
+
+  hasRequest(number: number): boolean {
+    return hasRequest(this.#writing.connection, this.#writing.space, number)
   }
 
   isRetired(worker: WorkerId): boolean {

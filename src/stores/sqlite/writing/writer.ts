@@ -22,6 +22,7 @@ import { type FrameDraft, RowEncoder } from '../log/log-row.ts'
 import { areHeadsDue } from '../log/unsettled.ts'
 import { toHead } from '../rows/heads.ts'
 import { send } from '../rows/mail.ts'
+import { settleRequests } from '../rows/requests.ts'
 import { sweep } from '../upkeep/sweep.ts'
 import { lost, TransactionSql } from '../user-sql/transaction-sql.ts'
 import { planAppends } from './append.ts'
@@ -41,6 +42,9 @@ export interface WriterOptions {
   /** Called when a transaction that others may wait for is durable. */
   readonly onChange: (mayBeDue: boolean) => void
 }
+
+/** How a transaction ended: committed, or rolled back with the error. */
+type Ended<Result> = { readonly value: Result } | { readonly error: unknown }
 
 const sweptPerCommit = 256
 const insertAnchor = 'INSERT OR REPLACE INTO reprise_anchor (tid, last, position) VALUES (?, ?, ?)'
@@ -162,24 +166,42 @@ export class Writer {
   ): Promise<Result> {
     return this.#writeLock.run(async () => {
       const { busyMs, file } = this.#options
-      const writing = this.#writing
+      let ended: Ended<Result>
       try {
         this.#connection.overwriteDeleted(isErasing)
-        await retryBusy(busyMs, () => this.#connection.run('BEGIN IMMEDIATE'))
+        ended = await retryBusy(busyMs, () => {
+          this.#connection.run('BEGIN IMMEDIATE')
+          return this.#afterBegin(work)
+        })
       } catch (error) {
         throw toStoreError(error, doing, file, { isUntouched: true })
       }
-      try {
-        this.#begin(writing)
-        const result = work(writing)
-        const value = result instanceof Promise ? await result : result
-        this.#finish(writing)
-        return value
-      } catch (error) {
-        this.#abandon(writing)
-        throw toStoreError(error, doing, file)
-      }
+      if ('error' in ended) throw toStoreError(ended.error, doing, file)
+      return ended.value
     })
+  }
+
+  /**
+   * Synchronous if the work is: the application may write with a connection of its own in the same thread, and would wait for
+   * this lock without an end if it were held across an await.
+   */
+  #afterBegin<Result>(work: (writing: Writing) => Result | Promise<Result>): Ended<Result> | Promise<Ended<Result>> {
+    const writing = this.#writing
+    const finish = (value: Result): Ended<Result> => {
+      this.#finish(writing)
+      return { value }
+    }
+    const abandon = (error: unknown): Ended<Result> => {
+      this.#abandon(writing)
+      return { error }
+    }
+    try {
+      this.#begin(writing)
+      const result = work(writing)
+      return result instanceof Promise ? result.then(finish).catch(abandon) : finish(result)
+    } catch (error) {
+      return abandon(error)
+    }
   }
 
   /** The connection, between two transactions. */
@@ -207,7 +229,10 @@ export class Writer {
     checkVersion(this.#connection)
     const last = writing.log.lastPosition()
     if (last < this.#lastPosition) {
-      throw damaged(`the log ended at ${this.#lastPosition}, and now at ${last}`, { last, before: this.#lastPosition })
+      throw damaged(`the log ended at ${this.#lastPosition}, and ends at ${last} now`, {
+        last,
+        before: this.#lastPosition,
+      })
     }
     if (last !== this.#lastPosition) {
       this.#forget()
@@ -406,5 +431,9 @@ class ConstraintFailed extends RepriseError {
 
 function applyChanges(writing: Writing, changes: NonNullable<Decision['changes']>): void {
   if ('timeline' in changes) apply(writing, changes)
-  else send(writing, changes.sent)
+  else {
+    settleRequests(writing, changes.settled)
+    writing.hasAside ||= changes.settled.length > 0
+    send(writing, changes.sent)
+  }
 }

@@ -1,0 +1,93 @@
+// The invocations of one process: the engine is opened by the first and kept for the next ones, and invocations that overlap
+// work one after another, each with the time that is left of its own.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import type { WorkReport } from '../../engine/api/work-until.ts'
+import type { Workable } from '../../engine/model/definition.ts'
+import { realTime, within } from '../../lib/waiting.ts'
+import { sendWake, type WakeTarget } from './wakes.ts'
+
+export interface ServerlessOptions {
+  /** Opens the engine, once per process: `() => open(process.env.DATABASE_URL)`. */
+  readonly open: () => Promise<Reprise>
+  /** The definitions that an invocation works on. */
+  readonly work: readonly Workable[]
+  /** The time of one invocation. Default: 50 seconds; on AWS Lambda, the time that is left, less half a second. */
+  readonly budget?: Duration
+  /** Return once there was nothing to do for this long. Default: one second. */
+  readonly idle?: Duration
+  /** Where to send a wake-up request when the time was over before the work. Default: the scheduler's next tick continues. */
+  readonly next?: WakeTarget
+}
+
+const budgetMsDefault = 50_000
+/** With less time than this, an invocation leaves its work to the next one. */
+const leastMs = 200
+
+/** The part of the budget for the request to the next invocation. */
+function nextMs(budgetMs: number): number {
+  return Math.min(2000, Math.floor(budgetMs / 10))
+}
+
+export class Invocations {
+  readonly #options: ServerlessOptions
+  #engine: Promise<Reprise> | null = null
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(options: ServerlessOptions) {
+    this.#options = options
+  }
+
+  /** `leftMs`: the time that the platform allows. Default: as much as the budget. */
+  invoke(leftMs = Number.POSITIVE_INFINITY): Promise<WorkReport> {
+    const { budget } = this.#options
+    const ownMs =
+      budget === undefined && leftMs < Number.POSITIVE_INFINITY ? leftMs : toMs(budget ?? budgetMsDefault, 'budget')
+    const endsAt = performance.now() + Math.min(ownMs, leftMs)
+    const report = this.#last.then(() => this.#work(endsAt - performance.now()))
+    this.#last = report.catch(() => undefined)
+    return report
+  }
+
+  /** The engine of this process. An engine that could not be opened is tried again by the next invocation. */
+  engine(): Promise<Reprise> {
+    this.#engine ??= this.#options.open().catch((error) => {
+      this.#engine = null
+      throw error
+    })
+    return this.#engine
+  }
+
+  async close(): Promise<void> {
+    const engine = this.#engine
+    this.#engine = null
+    await (await engine)?.close()
+  }
+
+  /** A store that cannot be opened in time is an error. Otherwise every invocation would report that there was nothing to do. */
+  async #engineWithin(leftMs: number): Promise<Reprise> {
+    const engine = await within(realTime, Math.max(1, leftMs), this.engine())
+    if (engine !== 'late') return engine
+    const what = `the store could not be opened within the budget of this invocation (${Math.round(leftMs)} ms)`
+    throw new RepriseError('TIMEOUT', what, { budgetMs: Math.round(leftMs) })
+  }
+
+  async #work(leftMs: number): Promise<WorkReport> {
+    const begunAt = performance.now()
+    const rp = await this.#engineWithin(leftMs)
+    const budget = Math.floor(leftMs - (performance.now() - begunAt))
+    if (budget < leastMs) return { done: 0, handedOver: [], nextDueAt: Date.now() }
+    const { work, idle, next } = this.#options
+    const report = await rp.workUntil(work, {
+      budget: budget - (next ? nextMs(budget) : 0),
+      ...(idle !== undefined && { idle }),
+    })
+    // Work that only waits, as for a retry, is left to the scheduler: it would wake itself without end.
+    const isCut = report.handedOver.length > 0 && performance.now() - begunAt > leftMs / 2
+    const failure = next && isCut ? await sendWake(next, AbortSignal.timeout(nextMs(budget))) : null
+    if (failure) rp.events.emit('problem', { where: next!.url, error: failure })
+    return report
+  }
+}

@@ -1,0 +1,157 @@
+// Identity beyond the store: everything that leaves a store and comes back (idempotency keys, ids, positions) is derived
+// here, and nowhere else.
+//
+//   store      128 random bits, made with the namespace. Restores and moves of the whole store keep these bits and the
+//              name of the first namespace
+//   life       the number of timelines made under this id: an id that is used again is another timeline
+//   identity   digest of store, namespace, timeline id and life. Models record it in the first entry of a run, so that
+//              exports, moves, shards and restores keep it
+//   generation the number of deliberate rollbacks below this sequence
+//   intent     the intended work in the model's own terms (its input, its step, its record)
+//
+//   key = name "-" first 128 bits of H(identity, generation, model, intent)
+//
+// The incarnation of a store, numbers of checkpoints and counters of arrival are never part of a key: after a restore the same
+// intent must have the same key, so that outside services drop repetitions of work done after the backup.
+
+import { assert } from './assert.ts'
+import { type Digest, type TimelineId, toHex } from './coordinate.ts'
+import type { Hash } from './store/ports.ts'
+
+/** The identity of one namespace of a store. */
+export interface StoreIdentity {
+  /** 32 hexadecimal digits. */
+  readonly id: string
+  /** Changes when the store goes back to an earlier state: positions issued before become invalid. */
+  readonly incarnation: string
+  /**
+   * A number of the incarnation that only grows: 0 for a store that never went back, otherwise hours since 2026. Numeric
+   * revisions contain it (revisionAt).
+   */
+  readonly era: number
+  /** The key that encrypts and authenticates positions outside of the store: 64 hexadecimal digits. */
+  readonly secret: string
+  /** The namespace from which identities are derived: that of the original if the store was restored into another. */
+  readonly namespace?: string
+}
+
+const encoder = new TextEncoder()
+const keyDigits = 32
+const nameLength = 24
+const markDigits = 16
+
+const eraSize = 2 ** 33
+const livesApart = 4
+const erasStart = Date.UTC(2026, 0, 1)
+
+/** The era of a store that goes back to an earlier state now. */
+export function nextEra(before: number, now: number): number {
+  return Math.max(before + 1, Math.floor((now - erasStart) / 3_600_000))
+}
+
+/** Two numbers that distinguish histories where a position must be a number. */
+export interface Era {
+  /** The era of the store. */
+  readonly era: number
+  /** The life of the timeline. */
+  readonly life: number
+}
+
+/** A sequence as a number for outside users: it differs in another era, and in another of four lives. */
+export function revisionAt(history: Era, seq: number): number {
+  assert(seq < eraSize, 'a sequence fits into the part of its era')
+  return historyNumber(history) * eraSize + seq
+}
+
+/** The sequence of a revision of this history; null: it belongs to another history. */
+export function seqOfRevision(history: Era, revision: number): number | null {
+  return Math.floor(revision / eraSize) === historyNumber(history) ? revision % eraSize : null
+}
+
+/** 18 bits of era (hours, until 2055) and 2 of life: with the sequence, a number that every client can represent. */
+function historyNumber({ era, life }: Era): number {
+  return era * livesApart + ((life - 1) % livesApart)
+}
+
+/** The stored name of a forgotten id: 128 bits of its digest. */
+export function pastName(hash: Hash, timeline: TimelineId): string {
+  return toHex(hash(encoder.encode(timeline))).slice(0, 32)
+}
+
+/** @example identityOf(sha256, store, 'shop', 'workflow/checkout/order-42', 1) // 32 hexadecimal digits */
+export function identityOf(
+  hash: Hash,
+  store: Pick<StoreIdentity, 'id'>,
+  namespace: string,
+  timeline: TimelineId,
+  life: number,
+): string {
+  return toHex(digestOf(hash, ['timeline', store.id, namespace, timeline, String(life)])).slice(0, keyDigits)
+}
+
+/**
+ * The mark of one history, in streams and positions. A new incarnation of the store, a new life of a timeline and each
+ * rollback change the mark. `origins`: the origins of the timelines that a stream reads.
+ * @example historyMark(sha256, store, [open.origin]) // 16 hexadecimal digits
+ */
+export function historyMark(
+  hash: Hash,
+  { incarnation, secret }: Pick<StoreIdentity, 'incarnation' | 'secret'>,
+  origins: readonly Pick<Intent, 'identity' | 'generation'>[],
+): string {
+  const parts = origins.flatMap(({ identity, generation }) => [identity, String(generation)])
+  return toHex(digestOf(hash, ['history', secret, incarnation, ...parts])).slice(0, markDigits)
+}
+
+export interface Intent {
+  /** The identity of the timeline with the intent (identityOf). */
+  readonly identity: string
+  /** 0 until a rollback. */
+  readonly generation: number
+  /** workflow, job, effect, … */
+  readonly model: string
+  /** For people who read the key elsewhere: step, tool, sink. */
+  readonly name: string
+  /** The intended work in the model's own terms; values as their digest in hexadecimal. */
+  readonly parts: readonly string[]
+}
+
+/**
+ * The idempotency key of an intent: the same for every attempt, owner and copy, and different for every other intent. Visible
+ * ASCII, at most 57 characters, so it fits into a header. @example intentKey(sha256, { identity, generation: 0, model:
+ * 'effect', name: 'charge', parts: ['charge'] }) // 'charge-9f86d0…'
+ */
+export function intentKey(hash: Hash, { identity, generation, model, name, parts }: Intent): string {
+  const digest = digestOf(hash, ['key', identity, String(generation), model, name, ...parts])
+  const shown = name.replace(/[^A-Za-z0-9_.-]+/g, '_').slice(0, nameLength)
+  return `${shown}-${toHex(digest).slice(0, keyDigits)}`
+}
+
+const formerLength = 255
+
+/**
+ * The key of a step in a run that recorded no identity: such runs keep the keys they had.
+ * @example formerStepKey(sha256, 'workflow/checkout/order-42', 0, 'charge') // 'workflow/checkout/order-42:charge'
+ */
+export function formerStepKey(hash: Hash, run: string, generation: number, step: string): string {
+  const text = `${run.replaceAll('%', '%25').replaceAll(':', '%3A')}${generation === 0 ? '' : `.${generation}`}:${step}`
+  // Visible ASCII and not too long, so it fits into a header.
+  if (text.length <= formerLength && /^[\x21-\x7e]+$/.test(text)) return text
+  const tail = `#${toHex(hash(encoder.encode(text)))}`
+  return text.replace(/[^\x21-\x7e]/g, '_').slice(0, formerLength - tail.length) + tail
+}
+
+/** The key of an item in a job that recorded no identity. */
+export function formerItemKey(hash: Hash, job: string, item: string, version: string): string {
+  return toHex(hash(encoder.encode(JSON.stringify([job, item, version])))).slice(0, keyDigits)
+}
+
+/** The key of a call of a pipeline that was under way before keys were digests. */
+export function formerCallKey(pipeline: string, operator: string, record: number): string {
+  return `${pipeline}/${operator}/${record}`
+}
+
+/** Each part follows its length, so that two different lists never have the same digest. */
+function digestOf(hash: Hash, parts: readonly string[]): Digest {
+  return hash(encoder.encode(parts.map((part) => `${part.length}:${part}`).join('')))
+}

@@ -1,0 +1,135 @@
+// Work with an end: executes due work until there is none, or until the time is nearly over, then releases everything so
+// that the next process continues at once. For functions that a platform starts, freezes and ends.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkGivenOptions, namesOf } from '../../core/options.ts'
+import { sleep, within } from '../../lib/waiting.ts'
+import type { HandedOver, Host, Leaving } from '../host/host.ts'
+import { type Workable, works } from '../model/definition.ts'
+
+export interface WorkUntilOptions {
+  /** The time for everything, the release included: '50s' for a function that may take a minute. */
+  readonly budget: Duration
+  /** Return once there was nothing to do for this long. Default: one second. */
+  readonly idle?: Duration
+}
+
+export interface WorkReport {
+  /** How many timelines were executed until they ended or waited: claimed ones, and runs that requests or other runs started. */
+  readonly done: number
+  /** The timelines that were released with work left; their calls in flight were cut off, and are named. */
+  readonly handedOver: readonly HandedOver[]
+  /**
+   * When there is work again, as the milliseconds of a Date: now if work was handed over, or if the store did not answer in time.
+   * Null: not before a new message, run or event.
+   */
+  readonly nextDueAt: number | null
+}
+
+const known = namesOf<WorkUntilOptions>()('budget idle')
+const idleMsDefault = 1000
+const lookMs = 20
+/** The part of the budget that is kept for the end, and its bounds. Half of it is for calls in flight. */
+const reservedPart = 0.1
+const reservedMs = { min: 100, max: 5000 }
+
+export async function workUntil(
+  root: Host,
+  definitions: readonly Workable[],
+  options: WorkUntilOptions,
+): Promise<WorkReport> {
+  checkGivenOptions('workUntil()', options, known)
+  const { clock } = root
+  const budgetMs = toMs(options.budget, 'budget')
+  const idleMs = toMs(options.idle ?? idleMsDefault, 'idle')
+  if (budgetMs < 2 * reservedMs.min) {
+    const what = `the budget of workUntil() must be at least ${2 * reservedMs.min} ms (got ${budgetMs})`
+    throw new RepriseError('INVALID_ARGUMENT', what, { budgetMs })
+  }
+  const endsAt = clock.elapsed() + budgetMs
+  const reserved = Math.min(Math.max(budgetMs * reservedPart, reservedMs.min), reservedMs.max)
+  const inTime = <T>(work: Promise<T>) => within(clock, Math.max(1, endsAt - clock.elapsed()), work)
+  await inTime(root.dispatcher.pause())
+  const session = root.session()
+  try {
+    for (const definition of definitions) definition[works](session)
+    const isIdle = await untilIdle(session, endsAt - reserved, idleMs)
+    const failure = failureOf(session)
+    const ended = await inTime(end(root, session, reserved / 2))
+    if (failure !== null) throw failure
+    // Code that ignores its signal still runs: the caller's time is over nevertheless.
+    const { done, left } = ended === 'late' ? { done: session.dispatcher.executed, left: stillInHand(root) } : ended
+    const handedOver = left.filter((each) => !each.isIdle).map(({ timeline, inFlight }) => ({ timeline, inFlight }))
+    if (!isIdle || handedOver.length > 0) return { done, handedOver, nextDueAt: root.now() }
+    const except = new Set(left.map(({ timeline }) => timeline))
+    const next = await inTime(nextDue(root, [...root.dispatcher.queues, ...session.dispatcher.queues], except))
+    return { done, handedOver, nextDueAt: next === 'late' ? root.now() : next }
+  } finally {
+    void session.close(0)
+  }
+}
+
+/** The error that kept this call from its work. An outage is none, if work could be claimed before it. */
+function failureOf({ claimFailure, dispatcher }: Host): unknown {
+  return dispatcher.hasSucceeded && !isFinal(claimFailure) ? null : claimFailure
+}
+
+/** The same claim fails again until a person acts. */
+function isFinal(error: unknown): boolean {
+  return isReprise(error) && (error.remedy === 'stop' || error.remedy === 'fix')
+}
+
+/** True: there was nothing to do for `idleMs`. False: the time is over, or work cannot be claimed. */
+async function untilIdle(session: Host, endsAt: number, idleMs: number): Promise<boolean> {
+  const { clock } = session
+  let lastAt = clock.elapsed()
+  const off = session.events.on('committed', () => {
+    lastAt = clock.elapsed()
+  })
+  try {
+    for (;;) {
+      const { claimFailure } = session
+      const now = clock.elapsed()
+      if (session.isBusy() || claimFailure !== null) lastAt = now
+      if (now - lastAt >= idleMs) return true
+      if (now >= endsAt || isFinal(claimFailure)) return false
+      await sleep(clock, Math.min(lookMs, Math.max(1, endsAt - now)))
+    }
+  } finally {
+    off()
+  }
+}
+
+interface Ended {
+  readonly done: number
+  readonly left: readonly Leaving[]
+}
+
+/** Runs that `run` started here are executed by the engine itself; they leave with the session. */
+async function end(root: Host, session: Host, graceMs: number): Promise<Ended> {
+  const { dispatcher } = session
+  await Promise.all([dispatcher.pause(), session.requests.stop()])
+  const { executed, inHand } = dispatcher
+  const left = (await Promise.all([session.handOver(graceMs), root.handOver(graceMs)])).flat()
+  await session.close(graceMs)
+  const isLeft = new Set(left.map(({ timeline }) => timeline))
+  return { done: executed + inHand.filter((timeline) => !isLeft.has(timeline)).length, left }
+}
+
+function stillInHand({ worker }: Host): Leaving[] {
+  return worker.inHand().map(({ timeline, what }) => ({ timeline, inFlight: [what] }))
+}
+
+/** The earliest time at which a timeline of these queues is due. */
+async function nextDue(root: Host, queues: readonly string[], except: ReadonlySet<string>): Promise<number | null> {
+  let next: number | null = null
+  for (const queue of new Set(queues)) {
+    for await (const { timeline, wakeup, mail, owner, isOwnerAlive } of root.each({ queue })) {
+      if (except.has(timeline) || (owner !== null && isOwnerAlive)) continue
+      const at = mail > 0 ? root.now() : wakeup === null ? null : wakeup - (root.now(timeline) - root.now())
+      if (at !== null && (next === null || at < next)) next = at
+    }
+  }
+  return next
+}

@@ -1,0 +1,101 @@
+// The table of requests (core/store/requests.ts). sql/request-functions.sql has the functions that applications call.
+
+import type { NewRequest, RequestBox, RequestClaim, RequestQuery, RequestRow } from '../../core/store/ports.ts'
+import type { Connections } from './connect.ts'
+import { functionName } from './functions.ts'
+import { escapeText, unescapeText } from './text.ts'
+
+interface RequestDbRow {
+  readonly number: number
+  readonly xact: number
+  readonly verb: string
+  readonly target: string
+  readonly id: string
+  readonly topic: string | null
+  readonly json: string | null
+  readonly data: Uint8Array | null
+  readonly key: string | null
+  readonly options: string | null
+  readonly sent_at: number
+  readonly problem: string | null
+}
+
+const columns =
+  'number, xact, verb, target, id, topic, json::text AS json, data, key, options::text AS options, sent_at, problem'
+
+export class PostgresRequests implements RequestBox {
+  readonly dialect = 'postgres'
+  readonly #connections: Connections
+  readonly #s: string
+  readonly #ns: number
+  readonly #namespace: string
+
+  constructor(connections: Connections, schema: string, ns: number, namespace: string) {
+    this.#connections = connections
+    this.#s = schema
+    this.#ns = ns
+    this.#namespace = namespace
+  }
+
+  enlist({ verb, target, id, topic, data, key, store }: NewRequest) {
+    return {
+      text: `SELECT ${this.#s}.enlist($1, $2, $3, $4, $5, NULL, $6, $7, NULL, $8) AS number`,
+      values: [this.#namespace, verb, target, id, topic, data && Buffer.from(data), key, store],
+    }
+  }
+
+  async take({ worker, targets, except, limit }: RequestClaim): Promise<RequestRow[]> {
+    const text = `SELECT ${columns} FROM ${functionName(this.#s, 'take_requests')}($1, $2, $3, $4, $5)`
+    const values = [this.#ns, escapeText(worker), targets, except, Math.max(0, limit)]
+    return await this.#rows(text, values, 'unsafe')
+  }
+
+  async list({ number, hasProblem, limit }: RequestQuery): Promise<RequestRow[]> {
+    const text = `SELECT ${columns} FROM ${this.#s}.request WHERE ns = $1 AND ($2::bigint IS NULL OR number = $2)
+      AND ($3::boolean IS NULL OR (problem IS NOT NULL) = $3) ORDER BY number LIMIT $4`
+    return await this.#rows(text, [this.#ns, number ?? null, hasProblem ?? null, Math.max(0, limit)], 'safe')
+  }
+
+  async fill(requests: readonly RequestRow[]): Promise<void> {
+    const [first] = requests
+    if (!first) return
+    await this.#connections.transaction('adding requests', async (run) => {
+      const same = `SELECT 1 FROM ${this.#s}.request WHERE ns = $1 AND verb = $2 AND target = $3 AND id = $4 AND sent_at = $5`
+      const { rows } = await run(same, [this.#ns, first.verb, first.target, first.id, first.sentAt])
+      if (rows.length > 0) return
+      const text = `INSERT INTO ${this.#s}.request (xact, ns, verb, target, id, topic, json, data, key, options, sent_at, problem)
+        VALUES (pg_current_xact_id()::text::bigint, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
+      for (const { verb, target, id, topic, data, key, options, sentAt, problem } of requests) {
+        const [json, sealed] = typeof data === 'string' ? [data, null] : [null, data && Buffer.from(data)]
+        const shown = problem === null ? null : escapeText(problem)
+        await run(text, [this.#ns, verb, target, id, topic, json, sealed, key, options, sentAt, shown])
+      }
+    })
+  }
+
+  async mark(number: number, as: Parameters<RequestBox['mark']>[1]): Promise<void> {
+    const isRemoved = as === 'removed'
+    const text = isRemoved
+      ? `DELETE FROM ${this.#s}.request WHERE ns = $1 AND number = $2`
+      : `UPDATE ${this.#s}.request SET problem = $3, taken_by = NULL WHERE ns = $1 AND number = $2`
+    const problem = isRemoved ? [] : [as === null ? null : escapeText(as.problem)]
+    await this.#connections.rows(text, [this.#ns, number, ...problem], 'safe')
+  }
+
+  async #rows(text: string, values: readonly unknown[], repeat: 'safe' | 'unsafe'): Promise<RequestRow[]> {
+    this.#connections.checkOpen()
+    const rows = await this.#connections.rows<RequestDbRow>(text, values as unknown[], repeat)
+    return rows.map(toRequest).sort((a, b) => a.number - b.number)
+  }
+}
+
+function toRequest({ xact, json, data, sent_at, problem, ...row }: RequestDbRow): RequestRow {
+  const { number, verb, target, id, topic, key, options } = row
+  return {
+    ...{ number: Number(number), verb, target, id, topic, key, options },
+    group: String(xact),
+    data: data ?? json,
+    sentAt: sent_at,
+    problem: problem === null ? null : unescapeText(problem),
+  }
+}

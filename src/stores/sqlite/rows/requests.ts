@@ -1,0 +1,200 @@
+// The table of requests (core/store/requests.ts). Unlike all other tables, any connection may insert rows into it, so its rows
+// have no checksum and its columns have constraints: a row that could never be read is refused in the transaction that writes
+// it. A request is the row on which two of three places agree (request-copies.ts). docs/decisions/within.md has the reasons.
+
+import type {
+  NewRequest,
+  RequestBox,
+  RequestClaim,
+  RequestQuery,
+  RequestRow,
+  WorkerRow,
+} from '../../../core/store/ports.ts'
+import type { Connection } from '../file/connection.ts'
+import type { SqlRow, SqlValue } from '../file/driver.ts'
+import { damaged, isDamage } from '../file/failure.ts'
+import type { Reading } from '../file/reading.ts'
+import type { Writing } from '../writing/writing.ts'
+import { agreed, copiedColumns, copyNames } from './request-copies.ts'
+
+const places = ['NOT INDEXED', ...copyNames.map((name) => `INDEXED BY ${name}`)]
+const columns = copiedColumns.join(', ')
+
+/** The identity of a namespace is stored after its checksum (identity.ts). */
+const insert = `INSERT INTO reprise_request (namespace, verb, target, id, topic, data, key)
+  SELECT ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM reprise_space s JOIN reprise_identity i ON i.space = s.id
+    WHERE s.name = ? AND json_extract(substr(i.value, instr(i.value, ' ') + 1), '$.id') = ?) RETURNING number`
+
+interface Port {
+  readonly namespace: string
+  read<Result>(work: (reading: Reading) => Result): Promise<Result>
+  transact<Result>(doing: string, work: (writing: Writing) => Result): Promise<Result>
+}
+
+export class SqliteRequests implements RequestBox {
+  readonly dialect = 'sqlite'
+  readonly #port: Port
+
+  constructor(port: Port) {
+    this.#port = port
+  }
+
+  enlist({ verb, target, id, topic, data, key, store }: NewRequest) {
+    const { namespace } = this.#port
+    return { text: insert, values: [namespace, verb, target, id, topic, data, key, namespace, store] }
+  }
+
+  /** One worker at a time takes requests of a target: a row does not name its transaction, so the order holds for all of them. */
+  async take(claim: RequestClaim): Promise<RequestRow[]> {
+    const { namespace } = this.#port
+    const isFound = await this.#port.read(({ connection }) => waiting(connection, namespace, claim, 1).length > 0)
+    if (!isFound) return []
+    return await this.#port.transact('take requests from', (writing) => {
+      const { connection, workers, now } = writing
+      if (claim.targets.some((target) => isTakenByOther(connection, namespace, target, claim, workers.list(now))))
+        return []
+      const rows = waiting(connection, namespace, claim, claim.limit)
+      const take = 'UPDATE reprise_request SET taken_by = ? WHERE number = ?'
+      for (const { number } of rows) connection.run(take, claim.worker, number!)
+      writing.hasAside = true
+      return rows.map(toRequest)
+    })
+  }
+
+  async list({ number, hasProblem, limit }: RequestQuery): Promise<RequestRow[]> {
+    const where = [
+      'namespace = ?',
+      ...(number === undefined ? [] : ['number = ?']),
+      ...(hasProblem === undefined ? [] : [`problem IS ${hasProblem ? 'NOT ' : ''}NULL`]),
+    ]
+    const { namespace } = this.#port
+    const values = [namespace, ...(number === undefined ? [] : [number]), Math.max(0, limit)]
+    const isListed = (row: SqlRow) =>
+      row.namespace === namespace && (hasProblem === undefined || (row.problem !== null) === hasProblem)
+    return await this.#port.read(({ connection }) => {
+      // The row may be hidden or damaged in one place.
+      const numbers = placesOf(connection).flatMap((place) => {
+        const sql = `SELECT number FROM reprise_request ${place} WHERE ${where.join(' AND ')} ORDER BY number LIMIT ?`
+        return unlessDamaged(() => connection.all(sql, ...values), []).map((row) => row.number as number)
+      })
+      const rows = agreedRows(
+        connection,
+        [...new Set(numbers)].sort((a, b) => a - b),
+      ).filter(isListed)
+      return rows.slice(0, Math.max(0, limit)).map(toRequest)
+    })
+  }
+
+  async fill(requests: readonly RequestRow[]): Promise<void> {
+    const { namespace } = this.#port
+    await this.#port.transact('add requests to', (writing) => {
+      const { connection } = writing
+      const [first] = requests
+      const same = `SELECT 1 FROM reprise_request WHERE namespace = ? AND verb = ? AND target = ? AND id = ? AND sent_at = ?`
+      if (!first || connection.get(same, namespace, first.verb, first.target, first.id, first.sentAt)) return
+      writing.hasAside = true
+      const sql = `INSERT INTO reprise_request (namespace, verb, target, id, topic, data, key, options, sent_at, problem)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+      for (const { verb, target, id, topic, data, key, options, sentAt, problem } of requests) {
+        connection.run(sql, namespace, verb, target, id, topic, data, key, options, sentAt, problem)
+      }
+    })
+  }
+
+  async mark(number: number, as: Parameters<RequestBox['mark']>[1]): Promise<void> {
+    const { namespace } = this.#port
+    await this.#port.transact('change requests of', (writing) => {
+      writing.hasAside = true
+      if (as === 'removed') return settle(writing.connection, namespace, number)
+      const sql = 'UPDATE reprise_request SET problem = ?, taken_by = NULL WHERE namespace = ? AND number = ?'
+      writing.connection.run(sql, as?.problem ?? null, namespace, number)
+    })
+  }
+}
+
+export function hasRequest(connection: Connection, space: number, number: number): boolean {
+  const sql = `SELECT 1 FROM reprise_request WHERE number = ? AND namespace = ${nameOfSpace}`
+  return connection.get(sql, number, space) !== undefined
+}
+
+export function settleRequests({ connection, space }: Writing, numbers: readonly number[]): void {
+  const sql = `DELETE FROM reprise_request WHERE number = ? AND namespace = ${nameOfSpace}`
+  for (const number of numbers) connection.run(sql, number, space)
+}
+
+const nameOfSpace = '(SELECT name FROM reprise_space WHERE id = ?)'
+
+function settle(connection: Connection, namespace: string, number: number): void {
+  connection.run('DELETE FROM reprise_request WHERE namespace = ? AND number = ?', namespace, number)
+}
+
+function waiting(connection: Connection, namespace: string, claim: RequestClaim, limit: number): SqlRow[] {
+  const list = (values: readonly unknown[]) => values.map(() => '?').join(', ')
+  const sql = `SELECT number FROM reprise_request WHERE namespace = ? AND problem IS NULL
+    AND target IN (${list(claim.targets)}) AND number NOT IN (${list(claim.except)}) ORDER BY number LIMIT ?`
+  const found = connection.all(sql, namespace, ...claim.targets, ...claim.except, Math.max(0, limit))
+  const rows = agreedRows(
+    connection,
+    found.map(({ number }) => number as number),
+  )
+  return rows.filter(
+    (row) => row.namespace === namespace && row.problem === null && claim.targets.includes(row.target as string),
+  )
+}
+
+/** A file of an older version has one place, or no table yet. */
+function placesOf(connection: Connection): readonly string[] {
+  if (!connection.isOlder) return places
+  const has = (name: string) => connection.get('SELECT 1 FROM sqlite_schema WHERE name = ?', name) !== undefined
+  if (has(copyNames[0]!)) return places
+  return has('reprise_request') ? places.slice(0, 1) : []
+}
+
+function agreedRows(connection: Connection, numbers: readonly number[]): SqlRow[] {
+  const read = placesOf(connection).map((place) => `SELECT ${columns} FROM reprise_request ${place} WHERE number = ?`)
+  return numbers.flatMap((number) => {
+    const row = agreed(read.map((sql) => unlessDamaged(() => connection.get(sql, number) ?? null, null)))
+    if (row !== undefined) return row === null ? [] : [row]
+    throw damaged(`request ${number} is damaged: no two of its three copies are equal`, { number })
+  })
+}
+
+/** A page of one place that cannot be read leaves two others. */
+function unlessDamaged<Result>(read: () => Result, otherwise: Result): Result {
+  try {
+    return read()
+  } catch (error) {
+    if (isDamage(error)) return otherwise
+    throw error
+  }
+}
+
+function isTakenByOther(
+  connection: Connection,
+  namespace: string,
+  target: string,
+  { worker }: RequestClaim,
+  workers: readonly WorkerRow[],
+): boolean {
+  const sql = `SELECT DISTINCT taken_by FROM reprise_request WHERE namespace = ? AND target = ? AND problem IS NULL
+    AND taken_by IS NOT NULL AND taken_by <> ?`
+  const takers = connection.all(sql, namespace, target, worker).map(({ taken_by }) => taken_by)
+  return workers.some(({ id, isAlive }) => isAlive && takers.includes(id))
+}
+
+function toRequest(row: SqlRow): RequestRow {
+  const text = (value: SqlValue | undefined) => (value === null || value === undefined ? null : String(value))
+  return {
+    number: Number(row.number),
+    group: '',
+    verb: String(row.verb),
+    target: String(row.target),
+    id: String(row.id),
+    topic: text(row.topic),
+    data: row.data instanceof Uint8Array ? row.data : text(row.data),
+    key: text(row.key),
+    options: text(row.options),
+    sentAt: Number(row.sent_at),
+    problem: text(row.problem),
+  }
+}

@@ -1,0 +1,264 @@
+// Work with an end: due work is executed, the rest is released for the next process, and the report names it. Each
+// test runs on SQLite and on PostgreSQL; the "next process" is a second engine on the same store.
+
+import { renameSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
+import { open, type Reprise, timeline } from '../../src/index.ts'
+import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { consumer, job } from '../../src/layers/job/index.ts'
+import { queue, schedule, type WorkflowContext, workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { faultyStore } from '../../src/testing/faulty-store.ts'
+import { slowStore } from '../../src/testing/slow-store.ts'
+import { newGate, temporaryFolder, until } from '../support/fixture.ts'
+import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
+import { application } from '../within/database.ts'
+
+const quick = { budget: '60s', idle: 1000 } as const
+
+describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
+  let store: StoreUrl
+  let opened: Reprise[] = []
+  beforeEach(() => {
+    store = storeUrls[kind]!()
+  })
+  afterEach(async () => {
+    for (const rp of opened) await rp.close()
+    opened = []
+    await store.remove()
+  })
+  const process = async () => {
+    const rp = await open(store.url, { housekeeping: false })
+    opened.push(rp)
+    return rp
+  }
+
+  it('executes due work, returns when there is none, and reports when there is work again', async () => {
+    const greet = workflow('greet', async (ctx: WorkflowContext, name: string) => {
+      const words = await ctx.step('say', () => `hello ${name}`)
+      await ctx.sleep('1h')
+      return words
+    })
+    const client = await process()
+    const begunAt = Date.now()
+    for (const id of ['ann', 'bob', 'cat']) await client.run(greet, id, { id, here: false })
+    const worker = await process()
+    const report = await worker.workUntil([greet], quick)
+    expect(report).toEqual({ done: 3, handedOver: [], nextDueAt: expect.any(Number) })
+    const hour = 3_600_000
+    expect(report.nextDueAt).toBeGreaterThanOrEqual(begunAt + hour - 60_000)
+    expect(report.nextDueAt).toBeLessThanOrEqual(Date.now() + hour + 60_000)
+    const heads = await client.list({ prefix: 'workflow/greet/' })
+    expect(heads.map(({ owner, status }) => [owner, status])).toEqual(Array(3).fill([null, 'waiting']))
+    expect(await worker.workUntil([greet], quick)).toMatchObject({ done: 0, handedOver: [] })
+  })
+
+  it('hands a long step over by name, due at once, and the next process executes it', async () => {
+    const gate = newGate()
+    let isLong = true
+    const calls: string[] = []
+    const render = workflow('render', async (ctx: WorkflowContext) => {
+      await ctx.step('fetch', () => calls.push('fetch'))
+      await ctx.step('encode', async ({ key, signal }) => {
+        calls.push(`encode ${key}`)
+        if (isLong)
+          await Promise.race([gate.opened, new Promise((resolve) => signal.addEventListener('abort', resolve))])
+      })
+      return 'done'
+    })
+    const client = await process()
+    const run = await client.run(render, { id: 'film', here: false })
+    const report = await (await process()).workUntil([render], { budget: 1500 })
+    expect(report.done).toBe(0)
+    expect(report.handedOver).toEqual([{ timeline: 'workflow/render/film', inFlight: ['step encode'] }])
+    expect(report.nextDueAt).toBeLessThanOrEqual(Date.now() + 60_000)
+    const [head] = await client.list({ prefix: 'workflow/render/film' })
+    expect(head!.owner).toBe(null)
+    isLong = false
+    expect(await (await process()).workUntil([render], quick)).toMatchObject({ done: 1, handedOver: [] })
+    expect(await run.result()).toBe('done')
+    const [, first, second] = calls
+    expect(calls).toHaveLength(3)
+    expect(first).toBe(second)
+    gate.open()
+  })
+
+  it('stops between two steps when the time is nearly over, and the next process continues there', async () => {
+    const starts: number[] = []
+    const step = (i: number) => {
+      starts.push(i)
+      return new Promise<number>((resolve) => setTimeout(resolve, 10, i))
+    }
+    const count = workflow('count', async (ctx: WorkflowContext) => {
+      for (let i = 0; i < 200; i++) await ctx.step(`step-${i}`, () => step(i))
+      return 'done'
+    })
+    const client = await process()
+    const run = await client.run(count, { id: 'one', here: false })
+    const first = await process()
+    // On a busy machine, the time may be over before the first step.
+    let report = await first.workUntil([count], { budget: 1000 })
+    while (starts.length === 0) report = await first.workUntil([count], { budget: 1000 })
+    expect(report.handedOver.map(({ timeline }) => timeline)).toEqual(['workflow/count/one'])
+    const before = starts.length
+    expect(before).toBeGreaterThan(0)
+    expect(before).toBeLessThan(200)
+    await (await process()).workUntil([count], quick)
+    expect(await run.result()).toBe('done')
+    // A step that was cut off is started a second time; a completed one is not.
+    expect(starts.length).toBe(200 + report.handedOver[0]!.inFlight.length)
+    expect(new Set(starts).size).toBe(200)
+  })
+
+  it('hands over a run that the same process started', async () => {
+    const [begun, gate] = [newGate(), newGate()]
+    const slow = workflow('slow', async (ctx: WorkflowContext) => {
+      await ctx.step('wait', () => {
+        begun.open()
+        return gate.opened
+      })
+      return 'done'
+    })
+    const rp = await process()
+    const run = await rp.run(slow, { id: 'mine' })
+    await begun.opened
+    const report = await rp.workUntil({ budget: 4000 })
+    expect(report.handedOver).toEqual([{ timeline: 'workflow/slow/mine', inFlight: ['step wait'] }])
+    gate.open()
+    await (await process()).workUntil([slow], quick)
+    expect(await run.result()).toBe('done')
+  })
+
+  it('works on queues, schedules, jobs, consumers, projections and mail, again in each call', async () => {
+    const done: string[] = []
+    const note = timeline('note', { initial: () => 0, apply: (n: number, _: { type: 'noted' }) => n + 1 })
+    const act = async (ctx: WorkflowContext, n: number) => await ctx.step('do', () => void done.push(`queued ${n}`))
+    const queued = workflow('queued', act, { queue: queue('narrow', { concurrency: 1 }) })
+    const tick = workflow('tick', async (ctx) => await ctx.step('do', () => void done.push('tick')))
+    const often = schedule('often', { workflow: tick, every: 100 })
+    const papers = job('papers', { source: ['a', 'b'], each: (item) => void done.push(`item ${item}`) })
+    const reader = consumer('reader', { from: [note], each: ({ seq }) => void done.push(`note ${seq}`) })
+    const all = [queued, often, papers, reader]
+    const client = await process()
+    const worker = await process()
+    const workUntil = async (...wanted: string[]) => {
+      while (!wanted.every((each) => done.includes(each))) await worker.workUntil(all, { budget: 1000, idle: 300 })
+    }
+    const notes = await client.open(note, 'x')
+    for (const n of [1, 2]) await client.run(queued, n, { id: `q${n}`, here: false })
+    await notes.append({ type: 'noted' })
+    await workUntil('queued 1', 'queued 2', 'tick', 'note 1')
+    await worker.run(papers)
+    await notes.append({ type: 'noted' })
+    await workUntil('note 2', 'item a', 'item b')
+    expect(done.filter((each) => !/tick/.test(each)).sort()).toEqual([
+      'item a',
+      'item b',
+      'note 1',
+      'note 2',
+      'queued 1',
+      'queued 2',
+    ])
+  })
+
+  it('counts runs that a request of an application or another run started', async () => {
+    const child = workflow('child', async (_ctx: WorkflowContext, n: number) => n)
+    const parent = workflow('parent', async (ctx: WorkflowContext) => await ctx.child(child, 1))
+    const client = await process()
+    const app = await application(store.url)
+    for (const id of ['a', 'b']) await app.start('parent', id, null)
+    await app.close()
+    const report = await (await process()).workUntil([parent, child], quick)
+    const results = await Promise.all(['a', 'b'].map((id) => workflows(client).of(parent).get(id).result()))
+    expect(results).toEqual([1, 1])
+    // A parent may leave memory while its child works, and is claimed again.
+    expect(report.done).toBeGreaterThanOrEqual(4)
+    expect(await (await process()).workUntil([parent, child], quick)).toMatchObject({ done: 0, handedOver: [] })
+  })
+
+  it('applies events to projections, and returns once nothing follows', async () => {
+    const box = aggregate('box', {
+      initial: () => 0,
+      evolve: { filled: (n: number, { by }: { by: number }) => n + by },
+      decide: { fill: (_: number, { by }: { by: number }) => ({ type: 'filled' as const, by }) },
+    })
+    const sum = projection('sum', {
+      from: [box],
+      initial: () => ({ total: 0 }),
+      on: { filled: (state: { total: number }, { by }: { by: number }) => ({ total: state.total + by }) },
+    })
+    const client = await process()
+    const worker = await process()
+    for (const by of [2, 3]) {
+      await (await client.open(box, 'b')).do('fill', { by })
+      expect((await worker.workUntil([box, sum], { budget: '60s', idle: '1s' })).handedOver).toEqual([])
+    }
+    const view = await client.open(sum)
+    await view.catchUp()
+    expect(view.state).toEqual({ total: 5 })
+  })
+})
+
+describe('workUntil on a store that fails', () => {
+  const idle = workflow('idle', async (_ctx: WorkflowContext) => 'done')
+
+  it('rejects with the code of a store that has moved', async () => {
+    const folder = temporaryFolder(`until-${process.pid}`)
+    await using rp = await open(`sqlite:${join(folder, 'a.db')}`, { housekeeping: false })
+    renameSync(join(folder, 'a.db'), join(folder, 'b.db'))
+    await expect(rp.workUntil([idle], { budget: '60s' })).rejects.toMatchObject({ code: 'STORE_MOVED' })
+  })
+
+  it('rejects with the code of a store that never answered a claim, and waits for one that returns', async () => {
+    let isAway = true
+    let refused = 0
+    const away = faultyStore(openMemory({ namespace: 'default', hash: sha256, world: createWorld() }), (method) => {
+      if (method !== 'claim' || !isAway) return 'ok'
+      refused += 1
+      return 'fail-before'
+    })
+    await using rp = await createEngine({ store: away })
+    await rp.run(idle, { id: 'one', here: false })
+    await expect(rp.workUntil([idle], { budget: 3000, idle: 100 })).rejects.toMatchObject({ code: 'STORE_IO' })
+    refused = 0
+    const report = rp.workUntil([idle], { budget: '60s', idle: 100 })
+    await until(() => refused > 1)
+    isAway = false
+    expect(await report).toMatchObject({ done: 1, handedOver: [] })
+  })
+
+  it.each(['claim', 'timelines'])('returns in time when %s is never answered', async (slow) => {
+    const never = new Promise(() => undefined)
+    let isSlow = false
+    const store = slowStore(openMemory({ namespace: 'default', hash: sha256, world: createWorld() }), (method) =>
+      isSlow && method === slow ? never : undefined,
+    )
+    const rp = await createEngine({ store })
+    const off = rp.events.on('committed', () => {
+      isSlow = true
+    })
+    await rp.run(idle, { id: 'one', here: false })
+    isSlow ||= slow === 'claim'
+    const report = await rp.workUntil([idle], { budget: 3000, idle: 100 })
+    expect(report.nextDueAt).toBeLessThanOrEqual(Date.now() + 60_000)
+    off()
+  })
+})
+
+it('refuses a short budget, unknown options, and endless work beside it', async () => {
+  const idle = workflow('idle', async () => undefined)
+  await using rp = await open('memory:')
+  await expect(rp.workUntil([idle], { budget: 10 })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  await expect(rp.workUntil([idle], { budget: '1s', often: 1 } as never)).rejects.toMatchObject({
+    code: 'INVALID_ARGUMENT',
+  })
+  await expect(rp.workUntil([idle] as never)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  await rp.workUntil([idle], { budget: '1s', idle: 10 })
+  expect(() => rp.work([idle])).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }))
+  await using endless = await open('memory:')
+  endless.work([idle])
+  await expect(endless.workUntil([idle], { budget: '1s' })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+})

@@ -1,0 +1,14 @@
+export interface ClientTransaction {
+  /** What the application passes to within(). */
+  readonly handle: unknown
+  run(text: string): Promise<readonly Readonly<Record<string, unknown>>[]>
+  /** A transaction inside this one: if the work throws, it is undone and throws. */
+  nest(work: (tx: ClientTransaction) => Promise<void>): Promise<unknown>
+}
+export interface Client {
+  /** Commits if the work resolves. */
+  transaction(work: (tx: ClientTransaction) => Promise<void>): Promise<unknown>
+  close(): Promise<unknown>
+}
+export declare const postgresClients: Readonly<Record<string, (url: string) => Client>>
+export declare const sqliteClients: Readonly<Record<string, (file: string) => Client>>

@@ -1,0 +1,70 @@
+// kill -9 of applications and workers while orders commit with their starts and messages: afterwards each order has one run and
+// one message, and no run or message lacks its order.
+
+import type { ChildProcess } from 'node:child_process'
+import pg from 'pg'
+import { afterEach, describe, expect, inject, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import { pause, until } from '../support/fixture.ts'
+import { hostOf } from '../support/host.ts'
+import { programPath } from '../support/programs.ts'
+import { storeUrls } from '../support/store-urls.ts'
+import { startWorker } from '../support/worker-process.ts'
+import { openSqliteFile } from './database.ts'
+
+/** Each kills an application and a worker. REPRISE_WITHIN_KILLS=200 for more. */
+const rounds = Math.ceil(Number(process.env.REPRISE_WITHIN_KILLS ?? 12) / 2)
+let children: ChildProcess[] = []
+afterEach(() => {
+  for (const child of children) child.kill('SIGKILL')
+  children = []
+})
+
+async function orders(url: string): Promise<(text: string) => Promise<string[]>> {
+  if (url.startsWith('sqlite:')) {
+    const db = openSqliteFile(url.slice('sqlite:'.length))
+    return async (text) =>
+      db
+        .prepare(text)
+        .all()
+        .map((row) => String((row as { id?: unknown }).id))
+  }
+  const table = `"${new URL(url).searchParams.get('schema')}_orders"`
+  return async (text) => {
+    const client = new pg.Client(inject('postgresUrl'))
+    await client.connect()
+    const { rows } = await client.query(text.replace('orders_of_kill', table))
+    await client.end()
+    return rows.map(({ id }) => String(id))
+  }
+}
+
+describe.each(Object.keys(storeUrls))('applications and workers that are killed (%s)', (kind) => {
+  it('E3, G5: each committed order has one run and one message', { timeout: 120_000 + rounds * 5000 }, async () => {
+    const { url, remove } = storeUrls[kind]!()
+    await (await open(url)).close()
+    const query = await orders(url)
+    await query('CREATE TABLE orders_of_kill (id TEXT PRIMARY KEY)')
+    for (let round = 0; round < rounds; round++) {
+      const both = await Promise.all([
+        startWorker(programPath('within-worker'), [url], children),
+        startWorker(programPath('within-application'), [url, `a${round}`], children),
+      ])
+      await pause(60 + 35 * (round % 6))
+      for (const child of round % 2 ? both : both.reverse()) child.kill('SIGKILL')
+    }
+    const rp = await open(url)
+    await startWorker(programPath('within-worker'), [url], children)
+    await until(async () => (await hostOf(rp).kernel.store.requests!.list({ limit: 1 })).length === 0)
+    const committed = (await query('SELECT id FROM orders_of_kill')).sort()
+    const runs = (await hostOf(rp).list({ prefix: 'workflow/order/' })).map(({ timeline }) => timeline.split('/')[2])
+    const { messages } = await hostOf(rp).inbox('inbox/orders' as never, 1_000_000)
+    expect(committed.length).toBeGreaterThan(0)
+    expect(runs.sort()).toEqual(committed)
+    expect(messages.map((message) => hostOf(rp).openMessage(message)).sort()).toEqual(committed)
+    await rp.close()
+    await query('DROP TABLE orders_of_kill')
+    for (const child of children) child.kill('SIGKILL')
+    await remove()
+  })
+})

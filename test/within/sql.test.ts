@@ -1,0 +1,135 @@
+// Starts, signals, messages and cancellations that an application writes with plain SQL, in a transaction of its own: they happen
+// once if it commits, and never if it does not (docs/decisions/within.md).
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { open, type Reprise, timeline } from '../../src/index.ts'
+import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { until } from '../support/fixture.ts'
+import { hostOf } from '../support/host.ts'
+import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
+import { type Application, application } from './database.ts'
+
+const checkout = workflow('checkout', async (ctx, order: { cents: number }) => {
+  const paid = await ctx.signal('paid')
+  return { cents: order.cents, paid }
+})
+const note = workflow('note', async (_ctx, text: string) => text)
+
+describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', (kind) => {
+  let store: StoreUrl
+  let rp: Reprise
+  let app: Application
+  beforeEach(async () => {
+    store = storeUrls[kind]!()
+    rp = await open(store.url)
+    app = await application(store.url)
+    await app.run('CREATE TABLE orders_of_sql_test (id TEXT)').catch(() => undefined)
+  })
+  afterEach(async () => {
+    await app.run('DROP TABLE IF EXISTS orders_of_sql_test')
+    await app.close()
+    await rp.close()
+    await store.remove()
+  })
+
+  const runs = async (of: typeof checkout | typeof note) =>
+    (await hostOf(rp).list({ prefix: of.prefix })).map(({ timeline }) => timeline.slice(of.prefix.length)).sort()
+  const requests = () => hostOf(rp).kernel.store.requests!.list({ limit: 100 })
+  const transaction = async (work: () => Promise<void>, end: 'COMMIT' | 'ROLLBACK') => {
+    await app.run('BEGIN')
+    await work()
+    await app.run(end)
+  }
+
+  it('E3: a start, a signal and a cancellation happen if the transaction commits, in its order', async () => {
+    rp.work([checkout])
+    await transaction(async () => {
+      await app.run(`INSERT INTO orders_of_sql_test VALUES ('order-7')`)
+      await app.start('checkout', 'order-7', { cents: 500 })
+      await app.signal('checkout', 'order-7', 'paid', { by: 'card' })
+      await app.start('checkout', 'order-8', { cents: 9 })
+      await app.cancel('checkout', 'order-8')
+    }, 'COMMIT')
+    const started = workflows(rp).of(checkout)
+    await until(async () => (await runs(checkout)).length === 2)
+    expect(await started.get('order-7').result()).toEqual({ cents: 500, paid: { by: 'card' } })
+    await expect(started.get('order-8').result()).rejects.toMatchObject({ code: 'CANCELLED' })
+    expect(await requests()).toEqual([])
+  })
+
+  it('E3: nothing of a transaction that is rolled back is ever seen, nor of a savepoint', async () => {
+    rp.work([note])
+    await transaction(() => app.start('note', 'gone', 'gone') as Promise<never>, 'ROLLBACK')
+    await transaction(async () => {
+      await app.start('note', 'kept', 'kept')
+      await app.run('SAVEPOINT s')
+      await app.start('note', 'undone', 'undone')
+      await app.run('ROLLBACK TO s')
+      await app.start('note', 'last', 'last')
+    }, 'COMMIT')
+    await until(async () => (await runs(note)).includes('last') && (await requests()).length === 0)
+    expect(await runs(note)).toEqual(['kept', 'last'])
+  })
+
+  it('E3: requests wait until a process knows the definition, and other requests pass them', async () => {
+    rp.work([note])
+    await app.start('checkout', 'early', { cents: 1 })
+    await app.start('note', 'later', 'x')
+    await until(async () => (await runs(note)).length === 1)
+    expect((await requests()).map(({ id }) => id)).toEqual(['early'])
+    rp.work([checkout])
+    await until(async () => (await runs(checkout)).length === 1)
+  })
+
+  it('E3: a request that cannot be carried out is kept with its reason, and the next ones of its transaction happen', async () => {
+    rp.work([note])
+    const ended = await rp.run(note, 'first', { id: 'twice' })
+    await ended.result()
+    await transaction(async () => {
+      await app.start('note', 'twice', 'another input')
+      await app.signal('note', 'twice', 'late', 1)
+      await app.start('note', 'twice', 'first')
+      await app.start('note', 'fine', 'fine')
+    }, 'COMMIT')
+    await until(async () => (await runs(note)).includes('fine') && (await requests()).length === 2)
+    expect((await requests()).map(({ problem }) => problem)).toEqual([
+      expect.stringContaining('with another input'),
+      expect.stringContaining('[ENDED]'),
+    ])
+  })
+
+  it('E3: a message reaches the inbox of a timeline once per key', async () => {
+    rp.work([note])
+    const counter = timeline('counter', {
+      initial: () => 0,
+      apply: (n: number, e: { type: 'added' }) => n + e.type.length,
+    })
+    const open = await rp.open(counter, 'visits')
+    await app.send('counter/visits', 'hello', { n: 1 }, 'k')
+    await app.send('counter/visits', 'hello', { n: 2 }, 'k')
+    await app.send('counter/visits', 'bye', null)
+    const inbox = async () => (await hostOf(rp).inbox('counter/visits' as never, 10)).messages
+    await until(async () => (await requests()).length === 0)
+    expect((await inbox()).map(({ kind, id }) => [kind, id === 'k'])).toEqual([
+      ['hello', true],
+      ['bye', false],
+    ])
+    expect((await inbox()).map((message) => hostOf(rp).openMessage(message))).toEqual([{ n: 1 }, null])
+    await open.close()
+  })
+
+  it('E3: two processes carry out each request once', async () => {
+    const other = await open(store.url)
+    try {
+      rp.work([note])
+      other.work([note])
+      const ids = Array.from({ length: 60 }, (_, i) => `n${String(i).padStart(2, '0')}`)
+      for (const id of ids) await app.start('note', id, id)
+      await until(async () => (await requests()).length === 0)
+      expect(await runs(note)).toEqual(ids)
+      for (const id of ids) expect(await workflows(rp).of(note).get(id).result()).toBe(id)
+    } finally {
+      await other.close()
+    }
+  })
+})

@@ -1,0 +1,250 @@
+// within(rp, tx): starts, signals, messages and cancellations through the client that holds the application's transaction.
+
+import pg from 'pg'
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import { open, type Reprise } from '../../src/index.ts'
+import { signal, workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { type TransactionClient, within } from '../../src/within.ts'
+import { temporaryFolder, until } from '../support/fixture.ts'
+import { hostOf } from '../support/host.ts'
+import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
+import { openSqliteFile } from './database.ts'
+
+const paid = signal<{ by: string }>('paid')
+const checkout = workflow('checkout', async (ctx, order: { cents: number }) => {
+  return { cents: order.cents, paid: await ctx.signal(paid) }
+})
+const note = workflow('note', async (_ctx, text: string) => text)
+
+interface Connection {
+  /** The object that the application passes as its transaction. */
+  readonly tx: object
+  run(text: string): Promise<unknown>
+  close(): Promise<void>
+}
+
+async function connect(url: string): Promise<Connection> {
+  if (url.startsWith('sqlite:')) {
+    const db = openSqliteFile(url.slice('sqlite:'.length))
+    return { tx: db, run: async (text) => db.exec(text), close: async () => db.close() }
+  }
+  const plain = new URL(url)
+  plain.searchParams.delete('schema')
+  const client = new pg.Client(plain.href)
+  await client.connect()
+  return { tx: client, run: (text) => client.query(text), close: () => client.end() }
+}
+
+describe.each(Object.keys(storeUrls))('within a transaction of the application (%s)', (kind) => {
+  let store: StoreUrl
+  let rp: Reprise
+  let app: Connection
+  beforeEach(async () => {
+    store = storeUrls[kind]!()
+    rp = await open(store.url)
+    app = await connect(store.url)
+  })
+  afterEach(async () => {
+    await app.close()
+    await rp.close()
+    await store.remove()
+  })
+  const runs = async (of: { readonly prefix: string }) =>
+    (await hostOf(rp).list({ prefix: of.prefix })).map(({ timeline }) => timeline.slice(of.prefix.length)).sort()
+  const requests = () => hostOf(rp).kernel.store.requests!.list({ limit: 100 })
+
+  it('E3: a start and a signal happen with the commit, and the start can be awaited only after it', async () => {
+    await app.run('BEGIN')
+    const started = await within(rp, app.tx).run(checkout, { cents: 7 }, { id: 'o1' })
+    await within(rp, app.tx).signal(checkout, 'o1', paid, { by: 'card' })
+    await expect(started.started()).rejects.toMatchObject({ code: 'NOT_COMMITTED' })
+    await app.run('COMMIT')
+    const run = await started.started()
+    expect(await run.result()).toEqual({ cents: 7, paid: { by: 'card' } })
+    expect(started).toMatchObject({ id: 'o1', timeline: 'workflow/checkout/o1' })
+  })
+
+  it('E3: after a rollback nothing was started, and the start says so', async () => {
+    await app.run('BEGIN')
+    const gone = await within(rp, app.tx).run(note, 'x', { id: 'gone' })
+    await app.run('ROLLBACK')
+    await app.run('BEGIN')
+    const kept = await within(rp, app.tx).run(note, 'y', { id: 'kept' })
+    await app.run('COMMIT')
+    await kept.started()
+    await expect(gone.started()).rejects.toMatchObject({ code: 'NOT_COMMITTED' })
+    expect(await runs(note)).toEqual(['kept'])
+  })
+
+  it('E3: of two starts with one id, the second receives the run, or learns that it has another input', async () => {
+    const start = async (text: string) => {
+      await app.run('BEGIN')
+      const started = await within(rp, app.tx).run(note, text, { id: 'one' })
+      await app.run('COMMIT')
+      return started
+    }
+    expect(await (await (await start('same')).started()).result()).toBe('same')
+    expect(await (await (await start('same')).started()).result()).toBe('same')
+    const other = await start('other')
+    await until(async () => (await requests()).some(({ problem }) => problem !== null))
+    await expect(other.started()).rejects.toMatchObject({ code: 'REQUEST_REFUSED' })
+  })
+
+  it('E3: a cancellation and messages with keys happen once', async () => {
+    rp.work([checkout])
+    const run = await rp.run(checkout, { cents: 1 }, { id: 'c' })
+    await app.run('BEGIN')
+    await within(rp, app.tx).send('inbox/a', 'hello', { n: 1 }, { key: 'k' })
+    await within(rp, app.tx).send('inbox/a', 'hello', { n: 2 }, { key: 'k' })
+    await within(rp, app.tx).cancel(checkout, 'c', { reason: 'no stock' })
+    await app.run('COMMIT')
+    await expect(run.result()).rejects.toMatchObject({
+      code: 'CANCELLED',
+      message: expect.stringContaining('no stock'),
+    })
+    const { messages } = await hostOf(rp).inbox('inbox/a' as never, 10)
+    expect(messages.map((message) => hostOf(rp).openMessage(message))).toEqual([{ n: 1 }])
+  })
+
+  it('E3: a payload is sealed with the keys of the process before it reaches the transaction', async () => {
+    await rp.close()
+    rp = await open(store.url, { namespace: 'sealed', keys: { current: 'a', keys: { a: new Uint8Array(32).fill(7) } } })
+    await app.run('BEGIN')
+    const started = await within(rp, app.tx).run(note, 'the secret word', { id: 's', here: false })
+    await app.run('COMMIT')
+    const [row] = await requests()
+    expect(Buffer.from(row!.data as Uint8Array).includes('secret')).toBe(false)
+    rp.work([note])
+    expect(await (await started.started()).result()).toBe('the secret word')
+  })
+
+  it('E3: a rekey is not done while a request waits under an older key', async () => {
+    const ring = { a: new Uint8Array(32).fill(7), b: new Uint8Array(32).fill(8) }
+    const reopen = async (current: 'a' | 'b') => {
+      await rp.close()
+      rp = await open(store.url, { namespace: 'rekeyed', keys: { current, keys: ring } })
+    }
+    await reopen('a')
+    await app.run('BEGIN')
+    await within(rp, app.tx).run(note, 'sealed with a', { id: 's', here: false })
+    await app.run('COMMIT')
+    await reopen('b')
+    expect(await rp.rekey()).toMatchObject({ isDone: false, left: { a: 1 } })
+    rp.work([note])
+    await until(async () => (await requests()).length === 0)
+    expect(await workflows(rp).of(note).get('s').result()).toBe('sealed with a')
+    expect(await rp.rekey()).toMatchObject({ isDone: true, left: {} })
+  })
+
+  it('E3: a transaction in another database, or in none, is refused', async () => {
+    const call = async (tx: unknown) => await within(rp, tx).run(note, 'x', { id: 'x' })
+    await expect(call({})).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    const other = { dialect: kind === 'sqlite' ? 'postgres' : 'sqlite', query: async () => [] }
+    await expect(call(other)).rejects.toMatchObject({ code: 'OTHER_DATABASE' })
+    const elsewhere = { ...other, dialect: kind }
+    await expect(call(elsewhere)).rejects.toMatchObject({ code: 'OTHER_DATABASE' })
+    if (kind === 'sqlite') {
+      await expect(call(app.tx)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+      const second = { prepare: () => undefined, exec: () => undefined, inTransaction: true }
+      await expect(call(second)).rejects.toThrow('a second copy of SQLite')
+      const db = openSqliteFile(`${temporaryFolder('other')}/other.db`)
+      db.exec('BEGIN')
+      await expect(call(db)).rejects.toMatchObject({ code: 'OTHER_DATABASE' })
+      db.close()
+    } else {
+      const pool = new pg.Pool({ connectionString: inject('postgresUrl') })
+      await expect(call(pool)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+      await pool.end()
+    }
+  })
+
+  it('E3: a set of shards and a store in memory are refused with the reason', async () => {
+    const [one, two] = [storeUrls[kind]!(), storeUrls[kind]!()]
+    const sharded = await open({ shards: [one.url, two.url] })
+    expect(() => within(sharded, app.tx)).toThrow(/set of shards .* outbox/)
+    const memory = await open('memory:')
+    expect(() => within(memory, app.tx)).toThrow(expect.objectContaining({ code: 'STORE_UNSUPPORTED' }))
+    await Promise.all([sharded.close(), memory.close()])
+    await Promise.all([one.remove(), two.remove()])
+  })
+
+  it('E3: ids, keys and options that no run can have fail in the transaction, which stays usable', async () => {
+    const options: readonly object[] = [
+      ...['', '/a', 'a//b', 'a\nb', 's\ud800', 'x'.repeat(505), 5, null].map((id) => ({ id })),
+      ...[{ key: '' }, { key: 5 }, { delay: 'soon' }, { delay: -5 }, { timeout: -5 }],
+      ...[{ attributes: { a: { b: 1 } } }, { attributes: 5 }, { priority: 'high' }],
+    ]
+    await app.run('BEGIN')
+    const tx = within(rp, app.tx)
+    const refused = { code: expect.stringMatching(/^INVALID_/) }
+    for (const each of options) await expect(tx.run(note, 'text', each as never)).rejects.toMatchObject(refused)
+    for (const id of ['', 'a\nb', 5, undefined]) {
+      await expect(tx.signal(note, id as never, 'go')).rejects.toMatchObject(refused)
+      await expect(tx.cancel(note, id as never)).rejects.toMatchObject(refused)
+    }
+    for (const name of ['', 5, null]) await expect(tx.signal(note, 'a', name as never)).rejects.toMatchObject(refused)
+    await expect(tx.signal(note, 'a', 'go', 1, { key: 5 as never })).rejects.toMatchObject(refused)
+    await tx.run(note, 'text', { id: 'right' })
+    await app.run('COMMIT')
+    await until(async () => (await runs(note)).length > 0)
+    expect([await runs(note), await requests()]).toEqual([['right'], []])
+  })
+
+  it('E3: an input that the definition refuses fails in the transaction', async () => {
+    const even = {
+      '~standard': {
+        ...({ version: 1, vendor: 'test' } as const),
+        validate: (value: unknown) =>
+          Number(value) % 2 === 0 ? { value: Number(value) } : { issues: [{ message: 'odd' }] },
+      },
+    }
+    const twice = workflow('twice', async (_ctx, n: number) => 2 * n, { input: even })
+    await app.run('BEGIN')
+    await expect(within(rp, app.tx).run(twice, 3, { id: 'odd' })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    const started = await within(rp, app.tx).run(twice, 4, { key: 'even' })
+    await app.run('COMMIT')
+    expect(await (await started.started()).result()).toBe(8)
+    expect(await runs(twice)).toEqual(['even'])
+  })
+
+  /** Clients of other packages, by their shape, over the connection of this test: each passes the statement its own way. */
+  const shapes: Readonly<Record<string, (query: TransactionClient['query']) => unknown>> = {
+    'its own interface': (query) => ({ dialect: kind, query }),
+    Kysely: (query) => ({
+      isTransaction: true,
+      selectFrom: () => undefined,
+      executeQuery: async ({ sql, parameters }: { sql: string; parameters: unknown[] }) => ({
+        rows: await query(sql, parameters),
+      }),
+    }),
+    Knex: (query) =>
+      Object.assign(() => undefined, {
+        isTransaction: true,
+        raw: async (text: string, values: unknown[]) => {
+          let n = 0
+          return { rows: await query(kind === 'sqlite' ? text : text.replaceAll('?', () => `$${++n}`), values) }
+        },
+      }),
+    Prisma: (query) => ({ $queryRawUnsafe: (text: string, ...values: unknown[]) => query(text, values) }),
+    'postgres.js': (query) =>
+      Object.assign(() => undefined, {
+        savepoint: () => undefined,
+        unsafe: (text: string, values: unknown[]) => query(text, values),
+      }),
+    TypeORM: (query) => ({ queryRunner: { isTransactionActive: true }, query }),
+    Drizzle: (query) => ({ rollback: () => undefined, _: { session: { client: { dialect: kind, query } } } }),
+  }
+
+  it.each(Object.keys(shapes))('E3: a transaction in the shape of %s is understood', async (name) => {
+    const query: TransactionClient['query'] = async (text, values) => {
+      const client = app.tx as { prepare?: (text: string) => { all(...values: never[]): never[] } } & pg.Client
+      if (client.prepare) return client.prepare(text).all(...(values as never[]))
+      return (await client.query(text, [...values])).rows
+    }
+    await app.run('BEGIN')
+    const started = await within(rp, shapes[name]!(query)).run(note, name, { id: 'shape' })
+    await app.run('COMMIT')
+    expect(await (await started.started()).result()).toBe(name)
+    expect(await workflows(rp).of(note).get('shape').result()).toBe(name)
+  })
+})

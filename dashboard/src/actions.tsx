@@ -250,7 +250,7 @@ function PlainDialog({
             key={field.name}
             field={field}
             value={values[field.name] ?? ''}
-            onChange={(value) => setValues({ ...values, [field.name]: value })}
+            onChange={(value) => setValues((now) => ({ ...now, [field.name]: value }))}
           />
         ))}
         <Problems problem={problem} />

@@ -126,7 +126,7 @@ function StartForm({ definition, onClose }: { definition: Definition; onClose: (
           onChange={(value) => {
             key.current = crypto.randomUUID()
             setProblem(null)
-            setValues({ ...values, [field.name]: value })
+            setValues((now) => ({ ...now, [field.name]: value }))
           }}
         />
       ))}

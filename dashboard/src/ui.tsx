@@ -194,7 +194,10 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
     const before = document.activeElement as HTMLElement | null
     current?.showModal()
     current?.querySelector<HTMLElement>(firstField)?.focus()
+    // The dialog belongs to the screen that it was opened on: Back leads to another screen, and nothing covers that one.
+    window.addEventListener('hashchange', onClose)
     return () => {
+      window.removeEventListener('hashchange', onClose)
       current?.close()
       // The place that the dialog was opened from may be gone: the run has ended, say.
       if (before?.isConnected) before.focus()

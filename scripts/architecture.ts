@@ -64,6 +64,8 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   langgraph: ['@langchain/core', '@langchain/langgraph-checkpoint'],
   'openai-agents': ['@openai/agents'],
   'ai-sdk': ['ai'],
+  kysely: ['kysely'],
+  drizzle: ['drizzle-orm'],
   otel: ['@opentelemetry/api'],
   kafka: ['@kafkats/client'],
   nats: ['@nats-io/jetstream', '@nats-io/transport-node'],

@@ -67,6 +67,8 @@ it.each([least])('TypeScript %s compiles every entry and every example of the AP
     'postgres-cdc',
     's3',
     'otel',
+    'kysely',
+    'drizzle',
   ]
   for (const name of frameworks) rmSync(join(project, `${name}.ts`), { force: true })
   const entries = Object.entries(exports).flatMap(([path, { types }]) => (types ? path.slice(2) : []))

@@ -168,7 +168,7 @@ export default [
     assert.equal(await run.result(), 7)
   }),
   example(
-    ['Reprise.sql', 'Sql.run', 'Sql.all', 'Sql.get'],
+    ['Reprise.sql', 'Sql.run', 'Sql.all', 'Sql.get', 'Sql.rows'],
     async (rp) => {
       const { workflow } = await import('reprise/workflow')
       const fill = workflow('fill', async (ctx) => {
@@ -176,6 +176,7 @@ export default [
         return await ctx.transaction('insert', async (sql) => {
           await sql.run('INSERT INTO totals VALUES (?, ?)', 'ann', 7)
           console.assert((await sql.all('SELECT * FROM totals')).length === 1)
+          console.assert((await sql.rows('SELECT id, cents FROM totals'))[0]?.[1] === 7)
           return (await sql.get('SELECT cents FROM totals WHERE id = ?', 'ann'))!.cents
         })
       })

@@ -18,6 +18,9 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const elsewhere = new Set([
   'reprise/testing',
   'reprise/ai-sdk',
+  'reprise/kysely',
+  'reprise/drizzle',
+  'reprise/prisma',
   'reprise/langgraph',
   'reprise/openai-agents',
   'reprise/remote',

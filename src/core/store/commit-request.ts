@@ -11,6 +11,11 @@ export interface Sql {
   run(text: string, ...values: readonly unknown[]): Promise<{ readonly changes: number }>
   all(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown>[]>
   get(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown> | undefined>
+  /**
+   * Rows as lists, in the order of the columns, so that two columns may share a name. PostgreSQL: dates, times and intervals as
+   * text. For query builders that map values themselves (`reprise/drizzle`).
+   */
+  rows(text: string, ...values: readonly unknown[]): Promise<unknown[][]>
 }
 
 export interface Guard {

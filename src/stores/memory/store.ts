@@ -241,7 +241,7 @@ class MemoryStore implements Store {
   }
 }
 
-const noSql: Sql = { dialect: 'memory', run: refuseSql, all: refuseSql, get: refuseSql }
+const noSql: Sql = { dialect: 'memory', run: refuseSql, all: refuseSql, get: refuseSql, rows: refuseSql }
 
 async function refuseSql(): Promise<never> {
   throw new RepriseError('STORE_UNSUPPORTED', 'the memory store has no SQL; open a sqlite: or postgres: store')

@@ -18,7 +18,12 @@ export interface QueryConfig {
   readonly values?: readonly unknown[]
   readonly name?: string
   readonly query_timeout?: number
-  readonly types?: { getTypeParser(oid: number, format?: string): (value: string) => unknown }
+  readonly types?: TypeParsers
+  readonly rowMode?: 'array'
+}
+
+interface TypeParsers {
+  getTypeParser(oid: number, format?: string): (value: string) => unknown
 }
 
 /** Messages of the protocol, as queries send them. */
@@ -67,6 +72,7 @@ export interface Driver {
   readonly Pool: new (config: Readonly<Record<string, unknown>>) => DriverPool
   readonly Client: new (config: Readonly<Record<string, unknown>>) => DriverClient
   readonly Query: new (config: QueryConfig) => DriverQuery
+  readonly types: TypeParsers
 }
 
 export async function loadDriver(): Promise<Driver> {
@@ -79,7 +85,7 @@ export async function loadDriver(): Promise<Driver> {
 }
 
 /** Parsers for our own results: numbers as numbers (all of ours are below 2^53), bytes as plain Uint8Arrays. */
-export const ownTypes: NonNullable<QueryConfig['types']> = { getTypeParser: (oid) => parsers[oid] ?? asText }
+export const ownTypes: TypeParsers = { getTypeParser: (oid) => parsers[oid] ?? asText }
 
 const asText = (value: string): unknown => value
 const parsers: Readonly<Record<number, (value: string) => unknown>> = {

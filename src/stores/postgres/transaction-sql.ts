@@ -8,7 +8,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/store/ports.ts'
 import { withStatement } from '../../core/store/sql-error.ts'
-import type { Driver, DriverClient, DriverConnection, QueryResult } from './driver.ts'
+import type { Driver, DriverClient, DriverConnection, QueryConfig, QueryResult } from './driver.ts'
 import { functionName, riderStatement } from './functions.ts'
 import { refuseOwnTables } from './own-tables.ts'
 import { toNumbered } from './placeholder.ts'
@@ -30,7 +30,7 @@ export interface TransactionSqlPort {
 }
 
 export function transactionSql(port: TransactionSqlPort): Sql {
-  const query = async (text: string, values: readonly unknown[]): Promise<QueryResult> => {
+  const query = async (text: string, values: readonly unknown[], form: Form = {}): Promise<QueryResult> => {
     if (port.isOver()) throw new RepriseError('CLOSED', 'the commit of this SQL is over: await every call inside it')
     const first = text.replace(lead, '')
     const word = control.exec(first)?.[1]
@@ -44,8 +44,9 @@ export function transactionSql(port: TransactionSqlPort): Sql {
       throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')
     }
     try {
-      if (isPreparable) return await runPrepared(port, toNumbered(text, values.length > 0), values.map(toParameter))
-      return await runOther(port, text, withRows.test(first))
+      if (!isPreparable) return await runOther(port, text, withRows.test(first), form)
+      const numbered = toNumbered(text, values.length > 0)
+      return await runPrepared(port, { ...form, text: numbered, values: values.map(toParameter) })
     } catch (error) {
       port.onFailure(error)
       throw withStatement(error, text)
@@ -56,7 +57,20 @@ export function transactionSql(port: TransactionSqlPort): Sql {
     run: async (text, ...values) => ({ changes: (await query(text, values)).rowCount ?? 0 }),
     all: async (text, ...values) => (await query(text, values)).rows,
     get: async (text, ...values) => (await query(text, values)).rows[0],
+    rows: async (text, ...values) => (await query(text, values, lists(port.driver))).rows as unknown as unknown[][],
   }
+}
+
+type Form = Pick<QueryConfig, 'rowMode' | 'types'>
+
+/** date, timestamp, timestamptz, interval, lists of them and of numeric: the driver's parsers lose digits or the time zone. */
+const kept = new Set([1082, 1114, 1184, 1186, 1182, 1115, 1185, 1187, 1231])
+
+/** Rows as lists. Types whose parsers lose digits or the time zone stay text. */
+function lists({ types }: Driver): Form {
+  const getTypeParser: typeof types.getTypeParser = (oid, format) =>
+    kept.has(oid) ? (value) => value : types.getTypeParser(oid, format)
+  return { rowMode: 'array', types: { getTypeParser } }
 }
 
 const prefix = `PREPARE ${riderStatement} AS `
@@ -67,10 +81,10 @@ const prefix = `PREPARE ${riderStatement} AS `
  */
 function runPrepared(
   { client, driver }: TransactionSqlPort,
-  text: string,
-  values: readonly unknown[],
+  statement: Omit<QueryConfig, 'name'>,
 ): Promise<QueryResult> {
-  const query = new driver.Query({ name: riderStatement, text, values })
+  const { text } = statement
+  const query = new driver.Query({ ...statement, name: riderStatement })
   const submit = query.submit.bind(query)
   let used: DriverConnection | undefined
   query.submit = (connection) => {
@@ -99,13 +113,18 @@ function runPrepared(
 }
 
 /** The server parses it first, and accepts one statement only; it runs inside a function of ours. */
-async function runOther({ client, schema }: TransactionSqlPort, text: string, hasRows: boolean): Promise<QueryResult> {
+async function runOther(
+  { client, schema }: TransactionSqlPort,
+  text: string,
+  hasRows: boolean,
+  form: Form,
+): Promise<QueryResult> {
   await parseOnly(client, text)
   const name = functionName(schema, hasRows ? 'rider_open' : 'rider_run')
   const { rows } = await client.query({ text: `SELECT ${name}($1) AS answer`, values: [text] })
   const { answer } = rows[0] as { answer: string }
   if (!hasRows) return { rows: [], rowCount: Number(answer), command: '' }
-  return await client.query({ text: `FETCH ALL FROM "${answer.replaceAll('"', '""')}"` })
+  return await client.query({ ...form, text: `FETCH ALL FROM "${answer.replaceAll('"', '""')}"` })
 }
 
 function parseOnly(client: DriverClient, text: string): Promise<void> {

@@ -142,6 +142,7 @@ export async function callPureSql<T>(
     run: (text, ...values) => leave(() => sql.run(text, ...values)),
     all: (text, ...values) => leave(() => sql.all(text, ...values)),
     get: (text, ...values) => leave(() => sql.get(text, ...values)),
+    rows: (text, ...values) => leave(() => sql.rows(text, ...values)),
   }
   waiting += 1
   try {

@@ -12,6 +12,8 @@ export interface Statement {
   all(...values: SqlValue[]): SqlRow[]
   iterate(...values: SqlValue[]): IterableIterator<SqlRow>
   setReadBigInts(isOn: boolean): void
+  /** Rows as lists. Missing in Node 22.13 to 22.15. */
+  setReturnArrays?(isOn: boolean): void
 }
 
 export interface Database {

@@ -6,11 +6,12 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { Sql } from '../../../core/store/ports.ts'
 import { withStatement } from '../../../core/store/sql-error.ts'
 import type { Connection } from '../file/connection.ts'
-import type { Statement } from '../file/driver.ts'
+import type { SqlValue, Statement } from '../file/driver.ts'
 import { isOfDisk } from '../file/failure.ts'
 import { checkSqlText, noTemporary, refused } from './sql-text.ts'
-import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
+import { fromSqlList, fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
 
+const noLists = 'the SQLite of Node 22.13 to 22.15 cannot return rows as lists: update Node to 22.16 or newer'
 const reserved = /\breprise_\w+/i
 
 /** `end` closes it: user SQL that kept a reference cannot write outside its commit. */
@@ -46,6 +47,14 @@ export class TransactionSql implements Sql {
   async get(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown> | undefined> {
     const row = this.#do(text, (statement) => statement.get(...values.map(toSqlValue)))
     return row && fromSqlRow(row)
+  }
+
+  async rows(text: string, ...values: readonly unknown[]): Promise<unknown[][]> {
+    return this.#do(text, (statement) => {
+      if (!statement.setReturnArrays) throw new RepriseError('STORE_UNSUPPORTED', noLists)
+      statement.setReturnArrays(true)
+      return (statement.all(...values.map(toSqlValue)) as unknown as SqlValue[][]).map(fromSqlList)
+    })
   }
 
   /** Runs after the user's SQL, before its commit is kept. */

@@ -21,11 +21,17 @@ export function toSqlValue(value: unknown): SqlValue {
 /** A plain object (drivers return rows without a prototype), with integers as numbers where they fit. */
 export function fromSqlRow(row: SqlRow): Record<string, unknown> {
   const plain: Record<string, unknown> = {}
-  for (const [name, value] of Object.entries(row)) plain[name] = typeof value === 'bigint' ? toInteger(value) : value
+  for (const [name, value] of Object.entries(row)) plain[name] = toInteger(value)
   return plain
 }
 
-function toInteger(value: bigint): number | bigint {
+/** The same for a row as a list. */
+export function fromSqlList(row: readonly SqlValue[]): unknown[] {
+  return row.map(toInteger)
+}
+
+function toInteger(value: SqlValue): SqlValue {
+  if (typeof value !== 'bigint') return value
   const number = Number(value)
   return Number.isSafeInteger(number) ? number : value
 }

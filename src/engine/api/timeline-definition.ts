@@ -58,7 +58,8 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   /**
    * `apply` never mutates the state passed to it, at any depth, except for Keyed parts. A state of many megabytes is
    * then captured in slices of milliseconds while entries are folded. Otherwise it is captured in one slice if entries
-   * arrive meanwhile, which blocks the process for about 40 ms per megabyte and emits a `capture-held` event.
+   * arrive meanwhile, which blocks the process for about 40 ms per megabyte and emits a `capture-held` event. It is also
+   * rebuilt from history when `apply` threw or its entries were not stored, unless a comparison shows it unchanged.
    */
   readonly immutable?: boolean
   /** Change it when `apply` changes its meaning: old checkpoints are then ignored and rebuilt from history. */

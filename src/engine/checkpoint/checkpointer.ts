@@ -341,19 +341,17 @@ export class Checkpointer<State> {
     isHeld: boolean,
   ): Promise<PublishedCheckpoint> {
     const { clock, events } = this.#kernel
-    if (this.#timeline.broken && !this.#timeline.isShared) throw this.#timeline.broken
     const started = clock.elapsed()
-    // Captured synchronously with the coordinate: nothing can be appended in between.
-    const coordinate = this.#timeline.coordinate
-    const digest = this.#timeline.digest
-    const mark = this.#timing.mark()
     const base = request.full ? null : this.#base
     const io = stateIo(this.#kernel, hold)
-    refuseInvalid(this.#kernel, this.#fold, this.#timeline.state, coordinate)
-    const touches = this.#timeline.touches
-    const isTouched = () => !this.#fold.immutable && this.#timeline.touches !== touches
-    const parts = this.#timeline.captureParts()
-    const capture = captureState(parts, base?.capture ?? null, io, isHeld ? undefined : isTouched)
+    // Captured synchronously with the coordinate: nothing can be appended in between.
+    const { coordinate, digest, mark, capture } = await this.#timeline.atHead((parts) => {
+      const { coordinate, digest, state, touches } = this.#timeline
+      refuseInvalid(this.#kernel, this.#fold, state, coordinate)
+      const isTouched = () => !this.#fold.immutable && this.#timeline.touches !== touches
+      const capture = captureState(parts, base?.capture ?? null, io, isHeld ? undefined : isTouched)
+      return { coordinate, digest, mark: this.#timing.mark(), capture }
+    })
     let isPublished = false
     try {
       const written = await writeCapture(capture, io, settingsOf(this.#fold))
@@ -469,7 +467,7 @@ interface CheckpointedTimeline<State> {
   readonly broken: RepriseError | null
   /** Grows with each change of the state. */
   readonly touches: number
-  captureParts(): CapturedParts
+  atHead<T>(capture: (parts: CapturedParts) => T): Promise<T>
   publish(record: NewManifest): Promise<void>
   mark(mark: ManifestMark, attributes?: Commit['attributes']): Promise<void>
   note(attributes: NonNullable<Commit['attributes']>): Promise<void>

@@ -12,7 +12,7 @@ import type { RecoveryReport } from '../base/recovery-report.ts'
 import { erasureOf } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../history/history.ts'
 import { existing } from '../history/locate.ts'
-import { type Recovered, recover } from '../history/recover.ts'
+import { type Recovered, rebuild, recover } from '../history/recover.ts'
 import type { TimelineState } from '../history/state.ts'
 import type { Fold, OpenOptions } from '../model/definition.ts'
 import { takeTimeline } from '../ownership/take-timeline.ts'
@@ -173,7 +173,12 @@ export class Replica<State, Handle = unknown> {
       await this.#state.fetch(entries)
       // After a takeover the state belongs to the new owner, which adds its own entries.
       if (this.#isClosed) return
-      this.#state.replay(entries)
+      try {
+        this.#state.replay(entries)
+      } catch (error) {
+        if (this.#state.isTorn) this.#state = await rebuild(this.#kernel, this.#head.timeline, this.#fold, this.#point)
+        throw error
+      }
       this.#point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
       for (const call of this.#watchers) warnOnReject(call(entries), 'watch()')
     }

@@ -2,7 +2,7 @@
 // digest, falls back, and returns a report. A damaged checkpoint never stops recovery while an older one plus history
 // survives (A1.3); it is reported to the caller, who owns the timeline and may mark it.
 
-import { equalBytes } from '../../core/coordinate.ts'
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import { planRecovery, type RecoveryPlan } from '../../core/history/recovery.ts'
@@ -20,7 +20,8 @@ import { liveChunks, restoreState } from '../snapshot/restore.ts'
 import { notesItsFolder } from '../storage/chunk-place.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { entriesOf, floorOf, lineageOf, type Point, reachOf, readHistory } from './history.ts'
-import { reasonOf } from './retry-with-fresh-head.ts'
+import { existing } from './locate.ts'
+import { reasonOf, retryWithFreshHead } from './retry-with-fresh-head.ts'
 import { type CapturedParts, guards, migrateParts, TimelineState } from './state.ts'
 import { invalidityOf, invalidState } from './validity.ts'
 
@@ -68,6 +69,21 @@ export async function recover<State>(
   } catch (error) {
     throw await reasonOf(kernel, head, error)
   }
+}
+
+/** The state at a point of the history that this process has followed, for a state that was changed in place and not written. */
+export async function rebuild<State>(
+  kernel: Kernel,
+  timeline: TimelineId,
+  fold: Fold<State>,
+  { seq, digest }: Point,
+): Promise<TimelineState<State>> {
+  if (seq === 0) return new TimelineState(fold, undefined, guards(kernel, fold))
+  return await retryWithFreshHead(async () => {
+    const { state, point } = await recover(kernel, await existing(kernel, timeline), fold, { to: seq, isPaged: true })
+    if (point.seq === seq && equalBytes(point.digest, digest)) return state
+    throw new RepriseError('CONFLICT', `${timeline} has no longer the entry at ${seq}`, { timeline, seq })
+  })
 }
 
 async function recoverAll<State>(

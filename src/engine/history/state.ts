@@ -1,6 +1,7 @@
 // The state of one open timeline: the user's folded value, the dedupe keys seen, and the ledger of effects. Entries are
 // folded before they are written, so that a fold that throws refuses them; the state changes only when they are
-// durable. States with Keyed parts change in place: for them the fold runs after the commit.
+// durable. States with Keyed parts change in place: for them the fold runs after the commit. A fold may also change a plain
+// state in place, although it should not: after a throw or a refused commit such a state is torn, and is rebuilt from history.
 
 import { assert } from '../../core/assert.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -21,6 +22,7 @@ import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Unread } from '../../core/keyed/page.ts'
 import type { Hash } from '../../core/store/ports.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
+import { Before, Watch } from '../../lib/before.ts'
 import { callPure, enterPure, leavePure, PureZone, type Zone } from '../base/guard/zone.ts'
 import { type Erased, type Fold, systemPrefix } from '../model/definition.ts'
 import type { Entry } from './history.ts'
@@ -34,6 +36,10 @@ export interface Follower {
   accept(): void
   /** The prepared entries were not written. */
   discard(): void
+  /** A fold that was refused or discarded may have changed the state in place: nothing may be prepared before it is rebuilt. */
+  readonly isTorn: boolean
+  /** Entries are folded but not durable, and the fold may have changed the visible state: no moment for a capture. */
+  readonly isAhead: boolean
   /** True even if the key's entry was erased. */
   hasKey(key: string, hash: Hash): boolean
 }
@@ -64,6 +70,12 @@ export class TimelineState<State> implements Follower {
   touches = 0
   /** Times the fold, for policies based on its cost. */
   #meter: ReplayMeter | null = null
+  /** A plain state that `apply` can reach and change, and that history can rebuild. */
+  readonly #mayTear: boolean
+  #isTorn = false
+  /** Armed by the first throw or discard: only then is it worth a comparison whether the fold changes its state. */
+  readonly #watch = new Watch(false)
+  #before: Before | null = null
 
   constructor(fold: Fold<State>, captured?: CapturedParts, isGuarded = false) {
     this.#fold = fold
@@ -74,6 +86,7 @@ export class TimelineState<State> implements Follower {
     this.#ledger = ledgerOf(this.#effects?.values() ?? [])
     this.#isInPlace = holdsKeyed(this.#value)
     this.#isRestored = captured !== undefined
+    this.#mayTear = !this.#isInPlace && !fold.immutable && !fold.isOurs && fold.authority !== 'state'
     this.#nextValue = this.#value
     this.#nextLedger = this.#ledger
   }
@@ -84,6 +97,22 @@ export class TimelineState<State> implements Follower {
 
   get ledger(): EffectLedger {
     return this.#ledger
+  }
+
+  get isTorn(): boolean {
+    return this.#isTorn
+  }
+
+  get isAhead(): boolean {
+    return this.#mayTear && this.#pending.length > 0
+  }
+
+  /** Takes the value that was rebuilt from the same history. Keys and effects changed with durable entries only. */
+  mend(rebuilt: TimelineState<State>): void {
+    this.touches += 1
+    this.#value = rebuilt.#value
+    this.#isTorn = false
+    this.begin()
   }
 
   hasKey(key: string, hash: Hash): boolean {
@@ -131,8 +160,15 @@ export class TimelineState<State> implements Follower {
   /** Applies recorded history, in order. */
   replay(entries: readonly Entry[]): void {
     this.touches += 1
+    let value = this.#value
+    try {
+      for (const entry of entries) value = this.#step(value, entry)
+    } catch (error) {
+      this.#isTorn = this.#mayTear || this.#isInPlace
+      throw error
+    }
+    this.#value = value
     for (const entry of entries) {
-      this.#value = this.#step(this.#value, entry)
       this.#ledger = applyEffect(this.#ledger, entry)
       this.#follow(entry)
     }
@@ -145,6 +181,7 @@ export class TimelineState<State> implements Follower {
     this.#nextLedger = this.#ledger
     this.#pending = none
     this.#gathered = null
+    this.#before = null
   }
 
   prepare(entries: readonly Entry[]): void {
@@ -153,9 +190,7 @@ export class TimelineState<State> implements Follower {
     if (!this.#isInPlace) {
       this.touches += 1
       const startedAt = this.#meter?.start() ?? -1
-      let value = this.#nextValue
-      for (const entry of entries) value = this.#step(value, entry)
-      this.#nextValue = value
+      this.#nextValue = this.#foldAll(this.#nextValue, entries)
       this.#meter?.stop(startedAt, entries.length)
     }
     this.#nextLedger = ledger
@@ -165,6 +200,27 @@ export class TimelineState<State> implements Follower {
       for (const entry of entries) this.#gathered.push(entry)
       this.#pending = this.#gathered
     }
+  }
+
+  /** Folds entries that are not durable yet. A throw tears the state, unless it is known to be as before. */
+  #foldAll(value: State, entries: readonly Entry[]): State {
+    const isWatched = this.#mayTear && isObject(value) && this.#watch.next()
+    const before = isWatched ? new Before(value) : null
+    if (this.#pending.length === 0) this.#before = before
+    try {
+      let next = value
+      for (const entry of entries) next = this.#step(next, entry)
+      return next
+    } catch (error) {
+      this.#isTorn ||= this.#isTearing(value, before)
+      throw error
+    }
+  }
+
+  #isTearing(value: State, before: Before | null): boolean {
+    if (!this.#mayTear || !isObject(value)) return false
+    this.#watch.again()
+    return before?.isUnchanged() !== true
   }
 
   accept(): void {
@@ -181,6 +237,7 @@ export class TimelineState<State> implements Follower {
   }
 
   discard(): void {
+    if (this.#pending.length > 0) this.#isTorn ||= this.#isTearing(this.#value, this.#before)
     this.begin()
   }
 
@@ -261,6 +318,10 @@ export class TimelineState<State> implements Follower {
 }
 
 const none: readonly never[] = []
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
+}
 
 function goneOf(entry: Entry): Erased {
   const { timeline, seq, epoch, time } = entry

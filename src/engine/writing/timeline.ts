@@ -18,8 +18,8 @@ import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from '
 import { Effects } from '../history/effects.ts'
 import { erasureOf } from '../history/erasures.ts'
 import type { Point } from '../history/history.ts'
-import type { Recovered } from '../history/recover.ts'
-import type { TimelineState } from '../history/state.ts'
+import { type Recovered, rebuild } from '../history/recover.ts'
+import type { CapturedParts, TimelineState } from '../history/state.ts'
 import type { Fold } from '../model/definition.ts'
 import type { Entry, NewEntry } from '../model/entry.ts'
 import { carriedBy } from '../storage/carried-identity.ts'
@@ -94,6 +94,7 @@ export class OpenTimeline<State> {
       onBroken: (error) => this.#broke(error),
       onWritten: (entries, bytes) => this.#wrote(entries, bytes),
       onTaken: () => this.#taken(),
+      rebuild: async () => recovered.state.mend(await rebuild(kernel, head.timeline, fold, this.#writer.head)),
       compressAboveBytes: fold.compressAboveBytes,
       isOwner: sharing?.isOwner ?? true,
     })
@@ -246,9 +247,24 @@ export class OpenTimeline<State> {
     return this.#checkpointer?.failing ?? null
   }
 
-  /** The parts that a checkpoint would capture; for the checkpointer and for comparisons. */
-  captureParts() {
-    return this.#state.parts()
+  /** The state could not be rebuilt after a refused write: it must be read again. */
+  get isTorn(): boolean {
+    return this.#state.isTorn
+  }
+
+  /** For the checkpointer: captures at a moment at which the state is exactly that of the coordinate. */
+  atHead<T>(capture: (parts: CapturedParts) => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#writer.atHead(() => {
+        try {
+          const { broken } = this
+          if (broken && (this.isTorn || !this.isShared)) throw broken
+          resolve(capture(this.#state.parts()))
+        } catch (error) {
+          reject(error)
+        }
+      })
+    })
   }
 
   /** Grows with every folded entry. */

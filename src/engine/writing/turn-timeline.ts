@@ -243,7 +243,7 @@ export class TurnTimeline<State> {
   async #catchUp(head: Head, to: number): Promise<boolean> {
     const open = this.#open
     const point = { seq: open.seq, digest: open.digest }
-    if (open.closing || this.#isTorn || !isSameBranch(this.#head ?? nowhere, head)) return false
+    if (open.closing || this.#isTorn || open.isTorn || !isSameBranch(this.#head ?? nowhere, head)) return false
     if (to < point.seq || head.floor > point.seq) return false
     if (head.seq === point.seq && !equalBytes(head.digest, point.digest)) return false
     try {

@@ -69,6 +69,9 @@ export class Writer implements CommitSource {
   readonly #onBroken: (error: RepriseError) => void
   readonly #onWritten: (entries: readonly Entry[], bytes: number) => void
   readonly #onTaken: () => void
+  readonly #rebuild: () => Promise<void>
+  /** Called at the next moment at which the state is that of the head. */
+  #captures: (() => void)[] = []
   readonly #compressAboveBytes: number | undefined
   #isOwner: boolean
   /** Part of the first commit of a writer that is not the owner; it applies only if nothing has moved. */
@@ -91,6 +94,8 @@ export class Writer implements CommitSource {
       onBroken(error: RepriseError): void
       onWritten(entries: readonly Entry[], bytes: number): void
       onTaken?(): void
+      /** Rebuilds the torn state of the follower from history, up to the head. */
+      rebuild(): Promise<void>
       readonly compressAboveBytes?: number | undefined
       /** Default: true. */
       readonly isOwner?: boolean
@@ -103,6 +108,7 @@ export class Writer implements CommitSource {
     this.#onBroken = options.onBroken
     this.#onWritten = options.onWritten
     this.#onTaken = options.onTaken ?? (() => undefined)
+    this.#rebuild = () => options.rebuild()
     this.#compressAboveBytes = options.compressAboveBytes
     this.#isOwner = options.isOwner ?? true
   }
@@ -211,6 +217,11 @@ export class Writer implements CommitSource {
         continue
       }
       const refused = this.#offer(fresh.entries, seq + 1)
+      if (refused && this.#follower.isTorn) {
+        this.#requeue(taken, lastTaken)
+        this.#mend(() => this.#reject(request, refused))
+        return null
+      }
       if (refused) {
         this.#reject(request, refused)
         continue
@@ -230,6 +241,46 @@ export class Writer implements CommitSource {
       if (along) break
     }
     return taken && this.#prepare(taken, entries, along)
+  }
+
+  /** Back to the front of the queue: they are offered again once the state is rebuilt. */
+  #requeue(first: Request | null, last: Request | null): void {
+    if (!first || !last) return
+    last.next = this.#queued
+    this.#queued = first
+    this.#last ??= last
+  }
+
+  /** Rebuilds the state if it is torn, then calls `settle`: a rejected caller reads a state that history has. */
+  #mend(settle: () => void): void {
+    const settled = () => {
+      this.#isUnderWay = false
+      this.#capture()
+      settle()
+      if (this.#queued && !this.#broken) this.#kernel.committer.ready(this)
+    }
+    if (!this.#follower.isTorn) {
+      settled()
+      return
+    }
+    this.#isUnderWay = true
+    this.#rebuild().then(settled, (error: unknown) => {
+      settled()
+      this.#breakOver(error, null)
+    })
+  }
+
+  /** Calls it when the state is exactly that of the head: at once, or when the commit under way is settled. */
+  atHead(call: () => void): void {
+    if (this.#isUnderWay && (this.#follower.isAhead || this.#follower.isTorn)) this.#captures.push(call)
+    else call()
+  }
+
+  #capture(): void {
+    if (this.#captures.length === 0) return
+    const calls = this.#captures
+    this.#captures = []
+    for (const call of calls) call()
   }
 
   #unexpected(seq: number, expect: number): RepriseError {
@@ -321,16 +372,18 @@ export class Writer implements CommitSource {
 
   /** @internal */
   settle(outcome: Outcome, { run, taken, entries, bytes }: PreparedWrite<Request>): void {
-    this.#isUnderWay = false
     if (!outcome.ok) {
       this.#follower.discard()
       const error = refusalError(this.#timeline, outcome)
-      this.#rejectAll(taken, error)
       // A failed guard means that the head moved: this writer's head is outdated.
-      if (this.#isLost(outcome.code, run !== null)) this.break(error)
-      else if (this.#queued) this.#kernel.committer.ready(this)
+      const isLost = this.#isLost(outcome.code, run !== null)
+      this.#mend(() => {
+        this.#rejectAll(taken, error)
+        if (isLost) this.break(error)
+      })
       return
     }
+    this.#isUnderWay = false
     const isTaken = this.#take !== null
     const epoch = this.#nextEpoch
     this.#take = null
@@ -341,12 +394,15 @@ export class Writer implements CommitSource {
         assert(outcome.epoch === epoch, 'what was appended lies under the epoch of its writer')
       } catch (error) {
         this.#breakOver(error, taken)
+        this.#capture()
         return
       }
       this.#head = { seq: outcome.seq, epoch, digest: run.digest }
     } else if (isTaken) this.#head = { ...this.#head, epoch }
     if (isTaken) this.#onTaken()
-    if (this.#follow(taken, entries)) {
+    const isFollowed = this.#follow(taken, entries)
+    this.#capture()
+    if (isFollowed) {
       this.#tell(entries, bytes)
       this.#resolveAll(taken, outcome.sqlResult)
     }
@@ -396,12 +452,12 @@ export class Writer implements CommitSource {
 
   /** @internal */
   fail(error: unknown, taken: Request): void {
-    this.#isUnderWay = false
     this.#follower.discard()
-    this.#rejectAll(taken, error)
-    // The commit may be stored: this writer's head may be outdated.
-    if (isReprise(error, 'OUTCOME_UNKNOWN', 'STORE_MOVED')) this.break(error)
-    else if (this.#queued) this.#kernel.committer.ready(this)
+    this.#mend(() => {
+      this.#rejectAll(taken, error)
+      // The commit may be stored: this writer's head may be outdated.
+      if (isReprise(error, 'OUTCOME_UNKNOWN', 'STORE_MOVED')) this.break(error)
+    })
   }
 
   /** Rejects this request and those after it. */

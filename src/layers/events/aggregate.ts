@@ -57,7 +57,7 @@ export interface AggregateOptions<State, Evolve, Decide> {
   readonly checkpoint?: CheckpointPolicy
   /**
    * `evolve` never changes the state it receives, at any depth: a large state is then captured in slices while commands
-   * continue.
+   * continue, not copied for commands that are decided together, and not rebuilt from history when events were not stored.
    */
   readonly immutable?: boolean
   readonly retain?: RetentionPolicy

@@ -289,10 +289,13 @@ export class OpenAggregate<State> {
     const verdicts: (() => void)[] = []
     const keys = new Set<string>()
     const superseded = supersededBy(this.#turns.head)
-    let { state, seq } = open
+    let { seq } = open
+    let state = batch.length > 1 ? this.#preview() : open.state
+    let rest: readonly Request<State>[] = []
     const now = clock.now()
     for (let i = 0; i < batch.length; i++) {
       const request = batch[i]!
+      let isEvolving = false
       const { key, expect, signal } = request.options
       // The same key twice in one batch: the second is answered when the first is durable.
       if (decided.length > 0 && ((key !== undefined && keys.has(key)) || seq - open.seq >= batchEntries)) {
@@ -316,6 +319,7 @@ export class OpenAggregate<State> {
         // Also for the last one: an event that cannot be folded must fail its own command, not the others.
         if (batch.length > 1) {
           const [before, at] = [state, seq]
+          isEvolving = true
           state = callPure(this.#engine.kernel.guardsFolds(), `evolve of ${this.timeline}`, () =>
             this.#model.evolveAll(before, entries, this.timeline, at, now),
           )
@@ -325,6 +329,11 @@ export class OpenAggregate<State> {
         decided.push({ request, entries, events })
       } catch (error) {
         verdicts.push(() => request.reject(error))
+        // `evolve` may have changed the preview before it threw: the others are decided on the state of history.
+        if (isEvolving && !this.#model.fold.immutable) {
+          rest = batch.slice(i + 1)
+          break
+        }
       }
     }
     for (const { request, entries, events } of decided) {
@@ -333,8 +342,15 @@ export class OpenAggregate<State> {
     return {
       decided: decided.filter(({ entries, request }) => entries.length > 0 || request.along),
       verdicts,
-      rest: [],
+      rest,
     }
+  }
+
+  /** The state on which later commands are decided while the earlier ones are not durable: `evolve` may change it in place. */
+  #preview(): State {
+    const { state } = this.open
+    if (this.#model.fold.immutable || !isObject(state)) return state
+    return this.open.copyOf(state) as State
   }
 
   /** Returns null if there is nothing to write. */
@@ -402,7 +418,11 @@ function listOf(decision: unknown, name: string): readonly unknown[] {
   return Array.isArray(decision) ? decision : [decision]
 }
 
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
+}
+
 function holdsKeyed(state: unknown): boolean {
   if (state instanceof Keyed) return true
-  return typeof state === 'object' && state !== null && Object.values(state).some((part) => part instanceof Keyed)
+  return isObject(state) && Object.values(state).some((part) => part instanceof Keyed)
 }

@@ -7,7 +7,7 @@ import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkList, checkOptions, namesOf } from '../../../core/options.ts'
 import { synchronous } from '../../../core/synchronous.ts'
 import { TimeQueue } from '../../../core/time-queue.ts'
-import { Before, Watch } from '../in-place.ts'
+import { Before, Watch } from '../../../lib/before.ts'
 import { StateTable } from '../rules/state-table.ts'
 
 export interface StateOptions {

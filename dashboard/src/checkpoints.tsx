@@ -12,7 +12,10 @@ import { Table } from './table.tsx'
 import type { Checkpoint, Timeline } from './types.ts'
 import { Button, Chip, CommandLine, Empty, Facts, Problems, Time, toast, toastProblem } from './ui.tsx'
 
+type Axis = 'authority' | 'captured' | 'scope' | 'economics' | 'replay'
+
 interface Card {
+  readonly axes: Readonly<Record<Axis, { readonly is: string; readonly because: string }>>
   readonly captured: {
     readonly id: string
     readonly seq: number
@@ -122,7 +125,7 @@ function Catalog({ checkpoints }: { checkpoints: readonly Checkpoint[] }) {
   return (
     <Table
       name="Checkpoints, newest first"
-      heads={['Entry', '>Taken', 'Why', '>Whole', '>Added', 'Restorable', '.Look']}
+      heads={['Entry', '>Taken', 'Why', 'Consistency', '>Whole', '>Added', 'Restorable', '.Look']}
       rows={checkpoints.map((each) => ({
         key: each.id,
         cells: [
@@ -133,6 +136,7 @@ function Catalog({ checkpoints }: { checkpoints: readonly Checkpoint[] }) {
           <span key="w">
             {each.trigger} {each.label && <Chip>{each.label}</Chip>} {each.isPinned && <Chip tone="busy">pinned</Chip>}
           </span>,
+          each.consistency,
           bytes(each.totalBytes),
           bytes(each.addedBytes),
           <Restorable key="r" checkpoint={each} />,
@@ -205,14 +209,31 @@ function settingShown(value: unknown, from: keyof typeof origins) {
   )
 }
 
+const axisNames = [
+  ['authority', 'authority'],
+  ['captured', 'content'],
+  ['scope', 'scope'],
+  ['economics', 'economics'],
+  ['replay', 'replay'],
+] as const
+
 function CardFacts({ card }: { card: Card }) {
-  const { captured, history, floor, effects, missing, invalid, settings } = card
+  const { axes, captured, history, floor, effects, missing, invalid, settings } = card
   return (
     <>
       {missing && <p class="why-not">{missing}</p>}
       {invalid && <p class="why-not">The state is invalid by its definition: {invalid}</p>}
       <Facts
         facts={[
+          ...axisNames.map(
+            ([name, label]) =>
+              [
+                label,
+                <>
+                  {axes[name].is} <span class="dim">{axes[name].because}</span>
+                </>,
+              ] as const,
+          ),
           [
             'from',
             captured ? (

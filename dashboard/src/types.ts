@@ -142,6 +142,7 @@ export interface Checkpoint {
   readonly digest: string
   readonly createdAt: number
   readonly trigger: string
+  readonly consistency: 'crash' | 'application' | 'distributed'
   readonly label: string | null
   readonly isPinned: boolean
   readonly totalBytes: number

@@ -115,6 +115,35 @@ await rp.close()
 `,
   },
   {
+    id: 'B1-implied',
+    title: 'progress here, state in another system (a timeline with an external authority)',
+    when: { truth: 'external', captures: 'state' },
+    why: 'The other system holds the state; the entries record how far the work there went. The definition declares how the state is rebuilt from there and compared with the progress, and `reprise drill` executes both.',
+    watch: [
+      'write to the other system first and append afterwards: the progress never claims more than the other system has',
+      'schedule drills: between two of them, nobody compares the two systems',
+    ],
+    code: `import { open, timeline } from 'reprise'
+
+// Stands for the other system.
+const bucket = new Map()
+export const uploads = timeline('uploads', {
+  initial: () => ({ names: [] }),
+  apply: ({ names }, { name }) => ({ names: [...names, name] }),
+  authority: 'external',
+  rebuild: ({ names }) => new Set(names.filter((name) => bucket.has(name))),
+  check: (found, { names }) => names.every((name) => found.has(name)) || 'the bucket lacks files',
+})
+
+const rp = await open()
+const progress = await rp.open(uploads, 'advised')
+bucket.set('a.txt', 'bytes')
+await progress.append({ type: 'uploaded', name: 'a.txt' })
+console.log((await rp.drill({ timelines: [progress.timeline] })).results.at(-1).note)
+await rp.close()
+`,
+  },
+  {
     id: 'B1-external',
     title: 'a job over what another system has',
     when: { truth: 'external' },

@@ -19,6 +19,7 @@ export function cardFacts(card: RecoveryCard, now: number): CardFact[] {
   const { captured, history, floor, coordinate, checkpointing, invalid } = card
   const drilled = captured?.drilledAt ? `${captured.drill ?? ''} ${relative(captured.drilledAt, now)}`.trim() : 'never'
   return [
+    ...axisNames.map(([name, axis]) => ({ name, text: `${card.axes[axis].is}: ${card.axes[axis].because}` })),
     { name: 'coordinate', text: `@${coordinate.seq}, epoch ${coordinate.epoch}` },
     { name: 'digest', text: coordinate.digest },
     { name: 'owner', text: ownerText(card.owner) },
@@ -35,6 +36,14 @@ export function cardFacts(card: RecoveryCard, now: number): CardFact[] {
   ]
 }
 
+const axisNames = [
+  ['authority', 'authority'],
+  ['content', 'captured'],
+  ['scope', 'scope'],
+  ['economics', 'economics'],
+  ['replay', 'replay'],
+] as const
+
 function ownerText(owner: RecoveryCard['owner']): string {
   if (!owner) return 'nobody'
   const progress = owner.msSinceProgress === null ? '' : `, progress ${ms(owner.msSinceProgress)} ago`
@@ -43,9 +52,9 @@ function ownerText(owner: RecoveryCard['owner']): string {
 
 function capturedText(captured: RecoveryCard['captured'], now: number): string {
   if (!captured) return 'nothing: recovery starts at the origin'
-  const { id, seq, at, isVerified } = captured
+  const { id, seq, at, trigger, consistency, isVerified } = captured
   const verified = isVerified ? 'verified' : 'not verified'
-  return `checkpoint ${id} at ${seq}, ${bytes(captured.bytes)}, ${relative(at, now)}, ${verified}`
+  return `checkpoint ${id} at ${seq}, ${bytes(captured.bytes)}, ${relative(at, now)}, by ${trigger}, ${consistency}-consistent, ${verified}`
 }
 
 function replayText({ entriesAfterCheckpoint, again }: RecoveryCard['history']): string {

@@ -1,6 +1,6 @@
 // A summary of one timeline: its head, its catalog, its relatives, and its state for people.
 
-import type { Head, ManifestRecord } from '../core/store/ports.ts'
+import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { lineageOf } from '../engine/history/history.ts'
 import { recover } from '../engine/history/recover.ts'
@@ -9,6 +9,7 @@ import { forkMarkOf } from '../engine/model/fork-edit.ts'
 import type { StatusLine } from '../engine/model/journal-row.ts'
 import { insteadOf, type Refusals, verbsOf } from '../engine/model/model.ts'
 import { lossesOf } from '../engine/storage/losses.ts'
+import { consistencies } from '../engine/tools/drill/consistency.ts'
 import { needsPerson, shownHead, statusOf } from './heads.ts'
 
 const forksShown = 100
@@ -98,8 +99,11 @@ async function unreadOf(engine: Reprise, { timeline, mail }: Head): Promise<read
   return (await hostOf(engine).inbox(timeline, mailLookedAt)).messages.map(({ kind }) => kind)
 }
 
-/** A row of the catalog for people and programs, without the encoded manifest. */
-export function shownCheckpoint(record: ManifestRecord) {
-  const { body: _, bodyDigest: __, digest, ...rest } = record
-  return { ...rest, digest: Buffer.from(digest).toString('hex') }
+/** The catalog for people and programs, without the encoded manifests. */
+export async function shownCheckpoints(engine: Reprise, timeline: string) {
+  const catalog = await engine.checkpoints(timeline)
+  const levels = await consistencies(hostOf(engine).kernel, timeline, catalog)
+  return catalog.map(({ body: _, bodyDigest: __, digest, ...rest }) => {
+    return { ...rest, digest: Buffer.from(digest).toString('hex'), consistency: levels.get(rest.id)! }
+  })
 }

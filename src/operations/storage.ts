@@ -4,7 +4,7 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { isOfStore } from '../engine/model/first-segment.ts'
 import { headsOf } from '../engine/storage/sound-page.ts'
-import { shownCheckpoint } from './describe.ts'
+import { shownCheckpoints } from './describe.ts'
 
 /** Each costs one read from the store. */
 const timelinesLookedAt = 2000
@@ -25,8 +25,8 @@ type Counted = { -readonly [Key in keyof KindStorage]: KindStorage[Key] }
 export async function storageOf(engine: Reprise) {
   const { kernel, models } = hostOf(engine)
   const kinds = new Map<string | null, Counted>()
-  const recent: (ReturnType<typeof shownCheckpoint> & { readonly timeline: string; readonly kind: string | null })[] =
-    []
+  type Shown = Awaited<ReturnType<typeof shownCheckpoints>>[number]
+  const recent: (Shown & { readonly timeline: string; readonly kind: string | null })[] = []
   let [looked, isPartial] = [0, false]
   for await (const { timeline } of headsOf(kernel)) {
     if (isOfStore(timeline)) continue
@@ -38,13 +38,13 @@ export async function storageOf(engine: Reprise) {
     const kind = models.find(timeline)?.kind ?? null
     const row = kinds.get(kind) ?? { kind, timelines: 0, checkpoints: 0, stateBytes: 0, addedBytes: 0 }
     kinds.set(kind, row)
-    const catalog = await engine.checkpoints(timeline)
+    const catalog = await shownCheckpoints(engine, timeline)
     row.timelines += 1
     row.checkpoints += catalog.length
     row.stateBytes += catalog[0]?.totalBytes ?? 0
     for (const record of catalog) {
       row.addedBytes += record.addedBytes
-      recent.push({ timeline, kind, ...shownCheckpoint(record) })
+      recent.push({ timeline, kind, ...record })
     }
   }
   recent.sort((a, b) => b.createdAt - a.createdAt)

@@ -33,12 +33,19 @@ const textOf = (card: RecoveryCard) =>
 
 /** Every figure is other than 0, and none is equal to another. */
 const full: RecoveryCard = {
+  axes: {
+    authority: { is: 'history', because: 'entries decide' },
+    captured: { is: 'state and history', because: 'checkpoint at 871' },
+    scope: { is: 'lineage', because: 'it reads b' },
+    economics: { is: 'within budget', because: 'it takes 7 ms' },
+    replay: { is: 'repeats', because: 'input is read' },
+  },
   coordinate: { timeline: 'a', seq: 901, epoch: 17, digest: 'abc' } as unknown as RecoveryCard['coordinate'],
   owner: { worker: 'w', isAlive: true, msSinceProgress: 4321 },
   status: 'running',
   captured: {
-    ...{ id: 'c1', seq: 870, at: now - 60_000, trigger: 'interval', bytes: 2048, isVerified: true },
-    ...{ drilledAt: now - 120_000, drill: 'ok' },
+    ...{ id: 'c1', seq: 870, at: now - 60_000, trigger: 'interval', label: 'night', bytes: 2048 },
+    ...{ consistency: 'application', isVerified: true, drilledAt: now - 120_000, drill: 'ok' },
   },
   checkpoints: 5,
   history: { floor: 12, head: 902, entriesAfterCheckpoint: 31, again: { what: 'input is read again', ms: 9000 } },
@@ -65,7 +72,7 @@ const full: RecoveryCard = {
 
 /** What the text leaves to `--json`: how a figure that is shown came about, and lists that have commands of their own. */
 const notShown = [
-  ...['status', 'captured.trigger', 'coordinate.timeline', 'checkpointing.from', 'checkpointing.interval.entries'],
+  ...['status', 'captured.label', 'coordinate.timeline', 'checkpointing.from', 'checkpointing.interval.entries'],
   ...['recovery.timeline', 'recovery.seq', 'recovery.epoch', 'recovery.checkpoint.id', 'recovery.checkpoint.seq'],
   ...['recovery.skipped.0.seq', 'recovery.planMs', 'recovery.restoreMs', 'recovery.replayMs'],
 ]

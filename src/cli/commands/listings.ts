@@ -2,7 +2,7 @@
 
 import { hostOf } from '../../engine/host/host.ts'
 import { consumersOf } from '../../operations/consumers.ts'
-import { shownCheckpoint } from '../../operations/describe.ts'
+import { shownCheckpoints } from '../../operations/describe.ts'
 import { queuesOf } from '../../operations/queues.ts'
 import { schedulesOf } from '../../operations/schedules.ts'
 import { describeWorkers } from '../../operations/workers.ts'
@@ -109,17 +109,18 @@ export const consumers: Command = async ({ engine, output }) => {
 /** The catalog of one timeline. */
 export const checkpoints: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
-  const catalog = await engine.checkpoints(head.timeline)
+  const catalog = await shownCheckpoints(engine, head.timeline)
   const now = hostOf(engine).now()
-  output.result(catalog.map(shownCheckpoint), () => {
+  output.result(catalog, () => {
     if (catalog.length === 0) return output.note(`${head.timeline} has no checkpoints`)
     output.table(
-      ['ID', 'SEQ', 'TAKEN', 'TRIGGER', 'SIZE', 'ADDED', 'STATE', 'DRILLED', 'LABEL'],
+      ['ID', 'SEQ', 'TAKEN', 'TRIGGER', 'CONSISTENT', 'SIZE', 'ADDED', 'STATE', 'DRILLED', 'LABEL'],
       catalog.map((record) => [
         record.id,
         String(record.seq),
         relative(record.createdAt, now),
         record.trigger,
+        record.consistency,
         bytes(record.totalBytes),
         bytes(record.addedBytes),
         `${record.invalid ? `invalid: ${record.invalid}` : record.verifiedAt ? 'verified' : 'not verified'}${record.isPinned ? ', savepoint' : ''}`,

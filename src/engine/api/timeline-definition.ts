@@ -8,7 +8,7 @@ import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkUpcasters, type Upcasters } from '../../core/history/fold.ts'
 import type { Validity } from '../../core/history/validity.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import { checkFunction, checkFunctions, refuseThenable } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../checkpoint/checkpointer.ts'
@@ -18,6 +18,7 @@ import type { Host } from '../host/host.ts'
 import {
   type Entity,
   type Erased,
+  type ExternalState,
   type Fold,
   type OpenOptions,
   opens,
@@ -74,7 +75,15 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
    * recovered.
    */
   readonly migrations?: StateMigrations<State>
-  readonly authority?: 'history' | 'state'
+  /**
+   * 'history': entries decide, and state is derived. 'state': the newest checkpoint decides. 'external': another system
+   * holds the state, and entries record the progress there; requires `rebuild`. Default: 'history'.
+   */
+  readonly authority?: 'history' | 'state' | 'external'
+  /** With 'external': reads the implied state from the other system, up to the recorded progress. A drill calls it. */
+  readonly rebuild?: (progress: State, at: { readonly timeline: string }) => unknown
+  /** With 'external': compares the rebuilt state with the progress. Returns true, false, or the difference as text. */
+  readonly check?: (rebuilt: never, progress: State) => boolean | string | Promise<boolean | string>
   /**
    * Checks a state: returns true, false, or the reason as text. Called before a checkpoint (an invalid state is not
    * published) and after a restore (an older checkpoint is used instead). Pure, like `apply`.
@@ -95,7 +104,7 @@ export interface TimelineDefinition<State, E extends { readonly type: string }>
 }
 
 const known = namesOf<TimelineOptions<unknown, never>>()(
-  'initial apply erased immutable version checkpoint retain upcasters migrations authority valid',
+  'initial apply erased immutable version checkpoint retain upcasters migrations authority rebuild check valid',
 )
 
 /**
@@ -109,7 +118,8 @@ export function timeline<State, E extends { readonly type: string }>(
 ): TimelineDefinition<State, E> {
   checkFirstSegment('timeline', name)
   checkOptions(`timeline ${name}`, options, known)
-  checkFunctions(`timeline ${name}`, options, ['initial', 'apply'], ['erased', 'valid'])
+  checkFunctions(`timeline ${name}`, options, ['initial', 'apply'], ['erased', 'valid', 'rebuild', 'check'])
+  const external = externalOf(name, options)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   if (options.upcasters) checkUpcasters(options.upcasters)
@@ -123,7 +133,8 @@ export function timeline<State, E extends { readonly type: string }>(
     migrations: options.migrations,
     checkpoint: options.checkpoint ?? usualPolicy,
     retain: options.retain,
-    authority: options.authority,
+    authority: options.authority === 'state' ? 'state' : 'history',
+    external,
     valid: options.valid,
   }
   const prefix = `${name}/`
@@ -161,6 +172,17 @@ export function timeline<State, E extends { readonly type: string }>(
       return enlistAppend(engine, received as never, id, entries, key)
     },
   }
+}
+
+function externalOf<State>(name: string, options: TimelineOptions<State, never>): ExternalState<State> | undefined {
+  const { authority, rebuild, check } = options
+  checkValues(`timeline ${name}`, { authority }, { authority: ['history', 'state', 'external'] })
+  const isExternal = authority === 'external'
+  if (isExternal !== (rebuild !== undefined) || (check && !isExternal)) {
+    const what = `timeline ${name}: authority 'external' requires rebuild, and only then rebuild and check have a use`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: name })
+  }
+  return rebuild && { rebuild, ...(check && { check: check as NonNullable<ExternalState<State>['check']> }) }
 }
 
 function faultOf(data: unknown): string | null {

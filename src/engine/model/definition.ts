@@ -168,8 +168,17 @@ export interface Fold<State> {
   summary?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
   /** "state": the checkpoint is authoritative, and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
+  /** Another system holds the state, and history records the progress (A1.5): how the state is rebuilt from there. */
+  readonly external?: ExternalState<State> | undefined
   /** With "state": input after a checkpoint is read again from its sources, so a restore loses nothing. */
   readonly rereads?: boolean | undefined
+}
+
+export interface ExternalState<State> {
+  /** Reads the implied state from the system that holds it, up to the recorded progress. */
+  rebuild(progress: State, at: { readonly timeline: string }): unknown
+  /** Compares the rebuilt state with the progress: true, false, or the difference as text. Default: it was rebuilt. */
+  check?(rebuilt: unknown, progress: State): boolean | string | Promise<boolean | string>
 }
 
 /** True if state of this version is current or can be migrated. */

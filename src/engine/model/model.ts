@@ -72,6 +72,8 @@ export interface Model {
    * restore would. For verify and drills: intact chunks may still lack promised content.
    */
   readCheckpoint?(record: ManifestRecord, manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<void>
+  /** The triggers of checkpoints by which the application itself declares its state complete. Default: none. */
+  readonly announced?: readonly string[]
   /** Metrics of the records that flow through it, for kinds that process records. Null: none known yet. */
   flows?(target: Target): Promise<FlowView | null>
   /** The journal row of an entry. Null: the row shows the type alone. */

@@ -23,6 +23,7 @@ export const artifactKind: Model = {
   scope: 'artifact/',
   fold: artifactFold,
   policy: 'fixed',
+  announced: ['artifact'],
   actions: { rollback: instead, fork: instead },
 }
 

@@ -19,6 +19,7 @@ export const execKind: Model = {
   scope: 'exec/',
   fold: execFold(keepUsually),
   policy: 'declared',
+  announced: ['begin', 'end', 'marker', 'rename', 'word'],
   unfinished: ['running', 'stopped', 'failed'],
   attention: ['failed'],
   redoes: 'work of the program is done again',

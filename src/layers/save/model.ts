@@ -8,7 +8,7 @@ import { forkSaves } from './fork.ts'
 import type { SaveModel } from './reader.ts'
 
 export const saveKind: Model = {
-  ...{ kind: 'save', name: null, scope: 'save/', fold: null, policy: 'declared', entryRow },
+  ...{ kind: 'save', name: null, scope: 'save/', fold: null, policy: 'declared', announced: ['save'], entryRow },
   edits: { names: 'field' },
 }
 

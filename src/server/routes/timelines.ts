@@ -8,7 +8,7 @@ import { hostOf } from '../../engine/host/host.ts'
 import { isOfStore } from '../../engine/model/first-segment.ts'
 import { rowOf } from '../../engine/model/journal-row.ts'
 import type { Model } from '../../engine/model/model.ts'
-import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
+import { describeTimeline, shownCheckpoints } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { shownHead, storedStatuses } from '../../operations/heads.ts'
 import { entriesAfter, historyAfter, shownEntry } from '../../operations/history.ts'
@@ -199,7 +199,7 @@ export const timelineRoutes: readonly Route[] = [
     answer: shapes.answer({ checkpoints: shapes.list(shapes.answer({ id: shapes.text, seq: shapes.count })) }),
     async call(call) {
       const { timeline } = await call.head()
-      return { checkpoints: (await call.engine.checkpoints(timeline)).map(shownCheckpoint) }
+      return { checkpoints: await shownCheckpoints(call.engine, timeline) }
     },
   },
   {

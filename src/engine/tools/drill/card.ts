@@ -2,6 +2,7 @@
 // owner, the effects that are safe to replay, and the current cost of a recovery.
 
 import type { CheckpointInterval } from '../../../core/checkpoint/checkpoint-policy.ts'
+import type { Consistency } from '../../../core/checkpoint/consistency.ts'
 import type { MeasuredCosts } from '../../../core/checkpoint/costs.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -24,9 +25,13 @@ import { type Fold, ledgerOnly } from '../../model/definition.ts'
 import type { ModelEffect } from '../../model/model.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import type { OpenTimeline } from '../../writing/timeline.ts'
+import { type Axes, axesOf } from './axes.ts'
+import { consistencies } from './consistency.ts'
 import { type Report, readReports } from './report-log.ts'
 
 export interface RecoveryCard {
+  /** The five axes of the timeline, each as a word and the reason. */
+  readonly axes: Axes
   readonly coordinate: Coordinate
   readonly owner: { readonly worker: string; readonly isAlive: boolean; readonly msSinceProgress: number | null } | null
   readonly status: string
@@ -36,6 +41,8 @@ export interface RecoveryCard {
     readonly seq: number
     readonly at: number
     readonly trigger: string
+    readonly label: string | null
+    readonly consistency: Consistency
     readonly bytes: number
     readonly isVerified: boolean
     readonly drilledAt: number | null
@@ -126,7 +133,8 @@ export async function card(
   const retention = await planFor(kernel, head, policy, foldVersion, held)
   const recovered = fold && !plan.missing ? await recover(kernel, head, fold) : null
   const owner = workers.find((worker) => worker.id === head.owner)
-  return {
+  const levels = await consistencies(kernel, id, catalog)
+  const measured: Omit<RecoveryCard, 'axes'> = {
     coordinate: { timeline: id, seq: head.seq, epoch: head.epoch, digest: toHex(head.digest) },
     owner: head.owner && {
       worker: head.owner,
@@ -139,6 +147,8 @@ export async function card(
       seq: captured.seq,
       at: captured.createdAt,
       trigger: captured.trigger,
+      label: captured.label,
+      consistency: levels.get(captured.id) ?? 'crash',
       bytes: captured.totalBytes,
       isVerified: captured.verifiedAt !== null,
       drilledAt: captured.drilledAt,
@@ -161,6 +171,7 @@ export async function card(
     lineage: lineage.slice(1).map((each) => each.timeline),
     recent: await readReports(kernel, { timeline: id, limit: recentMax }),
   }
+  return { ...measured, axes: axesOf(measured, fold && (fold.external ? 'external' : (fold.authority ?? 'history'))) }
 }
 
 function checkpointingOf(

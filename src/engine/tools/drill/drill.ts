@@ -153,7 +153,28 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
     const result = resultOf(head, catalog[0]!, null, false, `cannot tell: ${message}`, null)
     drilled.push({ result: { ...result, isUnknown: true }, isDamaged: false })
   }
+  if (fold.external && drilled.every(({ result }) => result.ok)) drilled.push(await drillExternal(kernel, head, fold))
   return drilled
+}
+
+/** Rebuilds the state that another system holds from there, and compares it with the recorded progress (A1.5). */
+async function drillExternal(kernel: Kernel, head: Head, fold: Fold<unknown>): Promise<Drilled> {
+  const { rebuild, check } = fold.external!
+  const { state, report } = await recover(kernel, head, fold)
+  const outcome = (ok: boolean, note: string) => ({
+    result: resultOf(head, null, report, ok, note, stateDigest(kernel, state)),
+    isDamaged: false,
+  })
+  try {
+    const rebuilt = await rebuild(state.value, { timeline: head.timeline })
+    const verdict = check ? await check(rebuilt, state.value) : true
+    if (verdict === true)
+      return outcome(true, `rebuilt from the other system${check ? ', and equal to the progress' : ''}`)
+    return outcome(false, `rebuilt state differs from the progress${typeof verdict === 'string' ? `: ${verdict}` : ''}`)
+  } catch (error) {
+    // The other system may be away: the progress is intact, and the state cannot be rebuilt now.
+    return outcome(false, `not rebuilt from the other system: ${(error as Error)?.message ?? String(error)}`)
+  }
 }
 
 /**

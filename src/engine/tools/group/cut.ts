@@ -3,6 +3,7 @@
 // and no member has to stop or answer. Saving each member's state at its position takes time. A cut that is not complete
 // within its timeout is abandoned: its savepoints are released, and an event names the missing members.
 
+import { cutLabel } from '../../../core/checkpoint/consistency.ts'
 import type { Coordinate, TimelineId } from '../../../core/coordinate.ts'
 import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { formatMs } from '../../../core/duration.ts'
@@ -189,7 +190,7 @@ async function save(
   try {
     for (const place of places) {
       if (progress.isOver) return false
-      const { id } = await engine.savepoint(place, { label: labelOf(name) })
+      const { id } = await engine.savepoint(place, { label: cutLabel(name) })
       if (progress.isOver) return false
       await record.write([{ type: 'saved', data: { timeline: place.timeline, id } }])
     }
@@ -202,16 +203,12 @@ async function save(
   }
 }
 
-export function labelOf(name: string): string {
-  return `cut ${name}`
-}
-
 /** Releases all savepoints, including saved ones that were not recorded. */
 export async function releaseAll(kernel: Kernel, { members }: CutState, name: string): Promise<void> {
   for (const member of members) {
     const catalog = await kernel.store.checkpoints(timelineId(member))
     for (const { id, isPinned, label } of catalog) {
-      if (!isPinned || label !== labelOf(name)) continue
+      if (!isPinned || label !== cutLabel(name)) continue
       await releaseSavepoint(kernel, member, id).catch((error) => {
         if (!isReprise(error, 'NOT_FOUND')) throw error
       })

@@ -4,6 +4,7 @@
 // resume a restore that was killed.
 
 import { assert } from '../../../core/assert.ts'
+import { cutLabel } from '../../../core/checkpoint/consistency.ts'
 import type { MessageId } from '../../../core/coordinate.ts'
 import { timelineId } from '../../../core/coordinate.ts'
 import type { Duration } from '../../../core/duration.ts'
@@ -22,7 +23,6 @@ import { sendMessage } from '../../storage/message.ts'
 import { type Hold, heldAttribute, holdOf } from '../../storage/restore-hold.ts'
 import { commitAside } from '../../writing/shared-commit.ts'
 import type { OpenTimeline } from '../../writing/timeline.ts'
-import { labelOf } from './cut.ts'
 import { membersOf, planGroup } from './plan.ts'
 import {
   type GroupPlan,
@@ -297,7 +297,7 @@ async function keepPlaces(engine: Host, { target, rolled, plan }: RestoreState):
   if (!target || !('cut' in target)) return
   for (const { timeline, to } of plan!.members) {
     if (!rolled[timeline]?.archive) continue
-    const label = labelOf(target.cut)
+    const label = cutLabel(target.cut)
     const catalog = await engine.kernel.store.checkpoints(timelineId(timeline))
     if (catalog.some((one) => one.isPinned && one.label === label)) continue
     await savepointAside(engine.kernel, { timeline, seq: to }, engine.models.mustFold(timeline), { label })

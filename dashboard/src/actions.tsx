@@ -275,6 +275,7 @@ function PlainDialog({
 interface Plan {
   readonly from: number
   readonly to: number
+  readonly about: { readonly seq: number; readonly digest: string }
   readonly because: string
   readonly found: { readonly seq: number; readonly type: string; readonly time: number }
   readonly undone: {
@@ -301,7 +302,12 @@ function RollbackDialog({ timeline, seq, onClose }: { timeline: Timeline; seq: n
   const act = async () => {
     setBusy(true)
     try {
-      await post(at(id, 'rollback'), { from: plan!.from, to: plan!.to, ...(isForced && { consumed: 'force' }) })
+      await post(at(id, 'rollback'), {
+        from: plan!.from,
+        to: plan!.to,
+        about: plan!.about,
+        ...(isForced && { consumed: 'force' }),
+      })
       toast(`${id} goes on from ${plan!.to}`)
       onClose()
     } catch (error) {

@@ -12,8 +12,8 @@ const pageEntries = 50
 
 export function Raw({ timeline }: { timeline: Timeline }) {
   const { timeline: id, seq } = timeline
-  const before = Number(place.value.query.get('before') ?? seq + 1)
-  const query = { before: Math.min(before, seq + 1), limit: pageEntries }
+  const before = place.value.query.get('before')
+  const query = { before: before ?? seq + 1, limit: pageEntries }
   const { value, problem, again } = useGet<HistoryPage<Entry>>(at(id, 'history'), query)
   return (
     <div class="raw">
@@ -39,9 +39,9 @@ export function Raw({ timeline }: { timeline: Timeline }) {
         ))}
       </ol>
       <footer class="pages">
-        {before <= seq && <a href={withQuery({ before: null })}>Newest</a>}
+        {before !== null && <a href={withQuery({ before: null })}>Newest</a>}
         <span class="grow" />
-        {value?.next != null && <a href={withQuery({ before: String(value.next) })}>Older</a>}
+        {value?.next != null && <a href={withQuery({ before: value.next })}>Older</a>}
       </footer>
     </div>
   )

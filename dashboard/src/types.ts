@@ -131,7 +131,7 @@ export interface Coordinate {
 
 export interface HistoryPage<Shown> {
   readonly entries: readonly Shown[]
-  readonly next: number | null
+  readonly next: string | null
   readonly coordinate: Coordinate
 }
 

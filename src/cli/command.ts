@@ -1,5 +1,6 @@
 // A command: its arguments, its options, and the module that implements it, loaded on demand.
 
+import { type HistoryPoint, parsePoint } from '../core/coordinate.ts'
 import type { Duration } from '../core/duration.ts'
 import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -82,6 +83,18 @@ export type Command = (invocation: Invocation) => Promise<number> | number
 export function text(options: Options, name: string): string | undefined {
   const value = options[name]
   return typeof value === 'string' ? value : undefined
+}
+
+/** An option with a place in history: SEQ:DIGEST. */
+export function point(options: Options, name: string): HistoryPoint | undefined {
+  const given = text(options, name)
+  if (given === undefined) return undefined
+  const found = parsePoint(given)
+  if (found) return found
+  throw new UsageError(
+    `--${name} must be SEQ:DIGEST, with at least 16 digits of the digest`,
+    'reprise show prints the sequence and the digest',
+  )
 }
 
 /** An option with a duration. Its text is validated on use. */

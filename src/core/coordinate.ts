@@ -26,6 +26,27 @@ export interface Coordinate {
   readonly digest: string
 }
 
+/** A place in the history of one timeline, without its id. */
+export type HistoryPoint = Pick<Coordinate, 'seq' | 'digest'>
+
+const digestDigits = 16
+
+/** The text of a place in history outside of the store: SEQ:DIGEST. @example pointText(coordinate) // '17:9f86d081884c7d65' */
+export function pointText({ seq, digest }: HistoryPoint): string {
+  return `${seq}:${digest.slice(0, digestDigits)}`
+}
+
+/** Null: not SEQ:DIGEST, with at least 16 digits of the digest. */
+export function parsePoint(text: string): HistoryPoint | null {
+  const [, seq, digest] = /^(\d{1,15}):([0-9a-f]{16,64})$/.exec(text) ?? []
+  return digest === undefined ? null : { seq: Number(seq), digest }
+}
+
+/** `given` may have only the first digits of the digest. */
+export function isSamePoint(given: HistoryPoint, { seq, digest }: HistoryPoint): boolean {
+  return given.seq === seq && given.digest.length >= digestDigits && digest.startsWith(given.digest)
+}
+
 const controlCharacters = /\p{Cc}/u
 const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { timelineId } from './coordinate.ts'
-import { identityOf, intentKey, revisionAt, seqOfRevision } from './identity.ts'
+import { firstRevision, identityOf, intentKey, revisionAt, seqOfRevision } from './identity.ts'
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const text = fc.oneof(fc.string({ unit: 'grapheme' }), fc.stringMatching(/^[a-c:0-9]{0,4}$/))
@@ -64,8 +64,13 @@ test('a million runs of many stores, namespaces, lives and forks, and the first 
 }, 120_000)
 
 test('a revision names its sequence up to the size of an era, and no sequence beyond it', () => {
-  const history = { era: 2 ** 18 - 1, life: 4 }
-  expect(seqOfRevision(history, revisionAt(history, 2 ** 33 - 1))).toBe(2 ** 33 - 1)
-  expect(Number.isSafeInteger(revisionAt(history, 2 ** 33 - 1))).toBe(true)
-  expect(() => revisionAt(history, 2 ** 33)).toThrow('a sequence fits')
+  const history = { era: 2 ** 18 - 1, life: 4, first: firstRevision('ffffffff00000000') }
+  const last = 2 ** 32 - 1
+  expect(seqOfRevision(history, revisionAt(history, last))).toBe(last)
+  expect(Number.isSafeInteger(revisionAt(history, last))).toBe(true)
+  expect(() => revisionAt(history, last + 1)).toThrow('a sequence fits')
+  expect(seqOfRevision(history, revisionAt(history, last) + 1)).toBeNull()
+  expect(seqOfRevision(history, revisionAt(history, 0) - 1)).toBeNull()
+  const next = { era: 1, life: 1, first: 0 }
+  expect(revisionAt(next, 0)).toBeGreaterThan(revisionAt({ era: 0, life: 4, first: 2 ** 32 - 1 }, last))
 })

@@ -17,6 +17,7 @@
 import { assert } from './assert.ts'
 import { type Digest, type TimelineId, toHex } from './coordinate.ts'
 import type { Hash } from './store/ports.ts'
+import type { RequestRow } from './store/requests.ts'
 
 /** The identity of one namespace of a store. */
 export interface StoreIdentity {
@@ -39,8 +40,10 @@ const encoder = new TextEncoder()
 const keyDigits = 32
 const nameLength = 24
 const markDigits = 16
+const checkDigits = 8
 
 const eraSize = 2 ** 33
+const seqsMax = 2 ** 32
 const livesApart = 4
 const erasStart = Date.UTC(2026, 0, 1)
 
@@ -55,20 +58,28 @@ export interface Era {
   readonly era: number
   /** The life of the timeline. */
   readonly life: number
+  /** The number before the first revision: 32 bits of the timeline's identity (firstRevision). */
+  readonly first: number
 }
 
-/** A sequence as a number for outside users: it differs in another era, and in another of four lives. */
+/** Timelines of other namespaces and stores number their revisions from elsewhere: equal numbers are a chance of 1 in 2^32. */
+export function firstRevision(identity: string): number {
+  return Number.parseInt(identity.slice(0, 8), 16)
+}
+
+/** A sequence as a number for outside users: it differs in another timeline, era and life, and grows with era and life. */
 export function revisionAt(history: Era, seq: number): number {
-  assert(seq < eraSize, 'a sequence fits into the part of its era')
-  return historyNumber(history) * eraSize + seq
+  assert(seq < seqsMax, 'a sequence fits into the part of its era')
+  return historyNumber(history) * eraSize + history.first + seq
 }
 
 /** The sequence of a revision of this history; null: it belongs to another history. */
 export function seqOfRevision(history: Era, revision: number): number | null {
-  return Math.floor(revision / eraSize) === historyNumber(history) ? revision % eraSize : null
+  const seq = revision - historyNumber(history) * eraSize - history.first
+  return seq >= 0 && seq < seqsMax ? seq : null
 }
 
-/** 18 bits of era (hours, until 2055) and 2 of life: with the sequence, a number that every client can represent. */
+/** 18 bits of era (hours, until 2055) and 2 of life: with 33 for the sequence, a number that every client can represent. */
 function historyNumber({ era, life }: Era): number {
   return era * livesApart + ((life - 1) % livesApart)
 }
@@ -101,6 +112,30 @@ export function historyMark(
 ): string {
   const parts = origins.flatMap(({ identity, generation }) => [identity, String(generation)])
   return toHex(digestOf(hash, ['history', secret, incarnation, ...parts])).slice(0, markDigits)
+}
+
+/**
+ * The name of a request of an application (RequestRow): its number, and a check over the store and the request's content. A
+ * number of another store, or of a request that a restore replaced, is not believed.
+ * @example requestName(sha256, identity.known, 'shop', row) // '12-9f86d081'
+ */
+export function requestName(
+  hash: Hash,
+  store: Pick<StoreIdentity, 'id'>,
+  namespace: string,
+  { number, verb, target, id, topic, key, data, options, sentAt }: Omit<RequestRow, 'group' | 'problem'>,
+): string {
+  const payload = data === null ? '' : typeof data === 'string' ? data : toHex(hash(data))
+  const parts = [verb, target, id, topic ?? '', key ?? '', options ?? '', payload, String(sentAt)]
+  return `${number}-${toHex(digestOf(hash, ['request', store.id, namespace, String(number), ...parts])).slice(0, checkDigits)}`
+}
+
+/**
+ * The id of a checkpoint requested with a key: a repeated request finds it in the catalog, and one of another history
+ * (`mark`: historyMark) does not. It has the length of the engine's own checkpoint ids.
+ */
+export function keyedCheckpointId(hash: Hash, mark: string, principal: string, key: string): string {
+  return toHex(digestOf(hash, ['checkpoint', mark, principal, key])).slice(0, markDigits)
 }
 
 export interface Intent {

@@ -1,9 +1,10 @@
 // Runs a verb on a timeline through its model, for the command line and the server.
 
-import { timelineId } from '../core/coordinate.ts'
+import { type HistoryPoint, timelineId } from '../core/coordinate.ts'
 import { noTimeline, RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
+import { checkAbout } from '../engine/history/conflicting-decision.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { type ActionReport, actionOf, type Target, type Verb } from '../engine/model/model.ts'
 import { refuseNotHere } from '../engine/storage/moved-mark.ts'
@@ -16,7 +17,8 @@ const lookMs = 100
 export type PlainVerb = Exclude<Verb, 'rollback' | 'fork'>
 
 /**
- * `key`: a repeated call with the same key acts once.
+ * `key`: a repeated call with the same key acts once. `args.about`: the end of the history that the caller has seen; CONFLICT if
+ * it is another one now.
  * @example await act(engine, head, 'cancel', { reason })
  * /
  */
@@ -29,6 +31,7 @@ export async function act(
 ): Promise<ActionReport> {
   refuseNotHere(head)
   const action = actionOf(hostOf(engine).models.find(head.timeline), verb, head.timeline)
+  checkAbout(head, args.about as HistoryPoint | undefined)
   const target: Target = { engine, head, ...(key !== undefined && { key }) }
   return await (action as (target: Target, args: unknown) => Promise<ActionReport>)(target, args)
 }

@@ -2,6 +2,7 @@
 // process works on their definition. For `reprise doctor`, `dead` and `redrive`.
 
 import { RepriseError } from '../core/errors.ts'
+import { requestName } from '../core/identity.ts'
 import type { RequestRow } from '../core/store/requests.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
@@ -13,6 +14,8 @@ const listedMax = 1000
 const lateMs = 60_000
 
 export interface StrandedRequest {
+  /** Number and check: names it to `actOnRequests`. */
+  readonly name: string
   readonly number: number
   readonly verb: string
   readonly target: string
@@ -24,20 +27,21 @@ export interface StrandedRequest {
 
 /** Refused and late requests, in the order of their numbers. */
 export async function strandedRequests(engine: Reprise): Promise<StrandedRequest[]> {
-  const { requests } = hostOf(engine)
+  const { requests, identity, hash } = hostOf(engine)
   const now = hostOf(engine).now()
+  const store = await identity.load(true)
   const refused = await requests.list({ hasProblem: true, limit: listedMax })
   const waiting = await requests.list({ hasProblem: false, limit: listedMax })
   return [...refused, ...waiting.filter(({ sentAt }) => now - sentAt > lateMs)]
     .sort((a, b) => a.number - b.number)
-    .map(withoutPayload)
+    .map((row) => withoutPayload(row, requestName(hash, store, identity.namespace, row)))
 }
 
 export type RequestAction = 'redrive' | 'discard'
 
 /**
  * `redrive`: the refused requests wait again. `discard`: the requests are removed and never carried out. NOT_FOUND: none of the
- * numbers is a refused or waiting request.
+ * names is that of a refused or waiting request of this store.
  */
 export async function actOnRequests(
   engine: Reprise,
@@ -45,13 +49,15 @@ export async function actOnRequests(
   wanted: readonly string[] | 'all',
 ): Promise<{ readonly done: string[]; readonly missing: string[] }> {
   const stranded = (await strandedRequests(engine)).filter(({ problem }) => action === 'discard' || problem !== null)
-  const held = stranded.map(({ number }) => String(number))
-  const done = wanted === 'all' ? held : wanted.filter((each) => held.includes(each))
-  const missing = wanted === 'all' ? [] : wanted.filter((each) => !held.includes(each))
+  const held = new Map(stranded.map(({ name, number }) => [name, number]))
+  const done = wanted === 'all' ? [...held.keys()] : wanted.filter((each) => held.has(each))
+  const missing = wanted === 'all' ? [] : wanted.filter((each) => !held.has(each))
   if (done.length === 0 && missing.length > 0) {
-    throw new RepriseError('NOT_FOUND', `no request ${missing.join(', ')} was refused`, { missing })
+    const what = `this store has no request ${missing.join(', ')} to ${action}`
+    const hint = 'Use the names of reprise dead --requests: a number alone, and the name of another store, are refused.'
+    throw new RepriseError('NOT_FOUND', what, { missing }, undefined, hint)
   }
-  for (const number of done) await hostOf(engine).requests.mark(Number(number), action === 'discard' ? 'removed' : null)
+  for (const name of done) await hostOf(engine).requests.mark(held.get(name)!, action === 'discard' ? 'removed' : null)
   return { done, missing }
 }
 
@@ -66,7 +72,7 @@ export async function requestsHealth(engine: Reprise): Promise<Check[]> {
       name: 'requests',
       state: 'bad',
       what: `${countOf(refused)} of applications ${wereWord(refused)} refused; the first, ${requestWords(first)}: ${first.problem}`,
-      cure: 'reprise dead --requests lists them; fix the cause, then: reprise redrive --requests NUMBER; or reprise dead --requests --discard NUMBER',
+      cure: 'reprise dead --requests lists them; fix the cause, then: reprise redrive --requests NAME; or reprise dead --requests --discard NAME',
       data: { refused },
     })
   }
@@ -98,6 +104,6 @@ function wereWord({ length }: readonly StrandedRequest[]): string {
 }
 
 /** Its payload is sealed, or text of the application that a list must not show. */
-function withoutPayload({ number, verb, target, id, sentAt, problem }: RequestRow): StrandedRequest {
-  return { number, verb, target, id, sentAt, problem }
+function withoutPayload({ number, verb, target, id, sentAt, problem }: RequestRow, name: string): StrandedRequest {
+  return { name, number, verb, target, id, sentAt, problem }
 }

@@ -1,8 +1,14 @@
-// The id of a checkpoint requested with an Idempotency-Key: a repeated request finds it in the catalog.
+// The id of a checkpoint requested with an Idempotency-Key.
 
-import { createHash } from 'node:crypto'
+import { historyMark, keyedCheckpointId } from '../core/identity.ts'
+import type { Head } from '../core/store/ports.ts'
+import { hostOf } from '../engine/host/host.ts'
+import type { Call } from './route.ts'
 
-/** Has the length of the engine's own checkpoint ids. */
-export function checkpointId(principal: string, timeline: string, key: string): string {
-  return createHash('sha256').update(`${principal}\n${timeline}\n${key}`).digest('hex').slice(0, 16)
+/** Undefined: the request has no key. */
+export async function checkpointIdOf({ engine, principal, key }: Call, head: Head): Promise<string | undefined> {
+  if (key === undefined) return undefined
+  const { identity, hash } = hostOf(engine)
+  const mark = historyMark(hash, await identity.current(), [identity.origin(head)])
+  return keyedCheckpointId(hash, mark, principal.name, key)
 }

@@ -18,25 +18,28 @@ async function take(watch: Watch<Pod>, count: number): Promise<WatchEvent<Pod>[]
   return events
 }
 
-const brief = (events: readonly WatchEvent<Pod>[]) =>
-  events.map((event) =>
-    event.type === 'bookmark'
-      ? `bookmark@${event.revision}`
-      : `${event.type} ${event.object.name}=${event.object.spec.n}@${event.revision}`,
-  )
-
 onEveryStore('list and watch', (world) => {
   let here: World
   let rp: Reprise
   let a: ResourceHandle<Pod>
   let b: ResourceHandle<Pod>
+  /** The revision before the first change. */
+  let start: number
 
   beforeEach(async () => {
     here = await world()
     rp = await here.engine()
     a = await rp.open(pods)
+    start = a.revision
     b = await (await here.engine({ worker: 'other' })).open(pods)
   })
+
+  const brief = (events: readonly WatchEvent<Pod>[]) =>
+    events.map((event) =>
+      event.type === 'bookmark'
+        ? `bookmark@${event.revision - start}`
+        : `${event.type} ${event.object.name}=${event.object.spec.n}@${event.revision - start}`,
+    )
 
   const fill = async (count: number) => {
     await Promise.all(
@@ -49,7 +52,7 @@ onEveryStore('list and watch', (world) => {
   it('a list in pages is of one revision, whatever is written meanwhile, in any process', async () => {
     await fill(25)
     const first = await a.list({ limit: 10 })
-    expect(first).toMatchObject({ revision: 25, remaining: 15 })
+    expect(first).toMatchObject({ revision: start + 25, remaining: 15 })
     await b.create({ name: 'p0005', spec: { n: 0 } })
     await b.delete('p012')
     await b.change('p013', () => ({ spec: { n: 1300 } }))
@@ -60,13 +63,13 @@ onEveryStore('list and watch', (world) => {
     for (const handle of [a, b]) {
       const second = await handle.list({ limit: 10, continue: first.continue! })
       const third = await handle.list({ limit: 10, continue: second.continue! })
-      expect([second.revision, third.revision, third.continue]).toEqual([25, 25, null])
+      expect([second.revision, third.revision, third.continue]).toEqual([start + 25, start + 25, null])
       expect([second.remaining, third.remaining]).toEqual([5, 0])
       const all = [...first.items, ...second.items, ...third.items]
       expect(all.map(({ spec, name }) => `${name}=${spec.n}`)).toEqual(
         Array.from({ length: 25 }, (_, i) => `p${String(i).padStart(3, '0')}=${i}`),
       )
-      expect(all).toEqual((await handle.list({ revision: 25 })).items)
+      expect(all).toEqual((await handle.list({ revision: start + 25 })).items)
     }
     expect((await b.list()).items).toHaveLength(25)
   })
@@ -89,7 +92,9 @@ onEveryStore('list and watch', (world) => {
     expect((await a.list({ prefix: 'p01' })).items.map(({ name }) => name)).toEqual(['p010', 'p011'])
     await expect(a.list({ limit: 0 })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     await expect(a.list({ continue: 'x' })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
-    await expect(a.list({ revision: 99 })).rejects.toMatchObject({ code: 'REVISION_GONE' })
+    for (const revision of [99, start + 99]) {
+      await expect(a.list({ revision })).rejects.toMatchObject({ code: 'REVISION_GONE', data: { revision } })
+    }
   })
 
   it('a watch gives every change after a revision, in order, whoever wrote it, and goes on where another stopped', async () => {
@@ -112,7 +117,7 @@ onEveryStore('list and watch', (world) => {
     await fill(3)
     const watch = b.watch()
     const seen = await take(watch, 4)
-    expect(watch.revision).toBe(3)
+    expect(watch.revision).toBe(start + 3)
     await a.create({ name: 'z', spec: { n: 9 } })
     seen.push(...(await take(watch, 1)))
     expect(brief(seen)).toEqual(['added p000=0@1', 'added p001=1@2', 'added p002=2@3', 'bookmark@3', 'added z=9@4'])
@@ -149,7 +154,7 @@ onEveryStore('list and watch', (world) => {
       await Promise.all(Array.from({ length: 50 }, (_, n) => b.create({ name: `${i}-${n}`, spec: { n } })))
     }
     const all = await take(slow, 300)
-    expect(all.map(({ revision }) => revision)).toEqual(Array.from({ length: 300 }, (_, i) => i + 1))
+    expect(all.map(({ revision }) => revision)).toEqual(Array.from({ length: 300 }, (_, i) => start + i + 1))
     expect(await got).toEqual(all)
     slow.close()
     quick.close()
@@ -159,14 +164,14 @@ onEveryStore('list and watch', (world) => {
     const watch = a.watch({ from: 0, labels: 'none', bookmarks: 1 })
     await b.create({ name: 'x', spec: { n: 1 } })
     let event = await watch.next()
-    while (event?.revision === 0) event = await watch.next()
-    expect(event).toEqual({ type: 'bookmark', revision: 1 })
+    while (event?.revision === start) event = await watch.next()
+    expect(event).toEqual({ type: 'bookmark', revision: start + 1 })
     watch.close()
   })
 
   it('a revision whose history was trimmed is told, and list and watch again miss nothing', async () => {
     await fill(30)
-    const held = a.watch({ from: 5 })
+    const held = a.watch({ from: start + 5 })
     await a.checkpoint()
     await a.change('p000', () => ({ spec: { n: 100 } }))
     await a.checkpoint()
@@ -175,25 +180,27 @@ onEveryStore('list and watch', (world) => {
     const { floor } = (await rp.head(a.timeline))!
     expect(floor).toBeGreaterThan(5)
     const late = await (await here.engine({ worker: 'late' })).open(pods)
-    const gone = late.watch({ from: 5 })
-    await expect(gone.next()).rejects.toMatchObject({ code: 'REVISION_GONE', data: { revision: 5 } })
+    const gone = late.watch({ from: start + 5 })
+    await expect(gone.next()).rejects.toMatchObject({ code: 'REVISION_GONE', data: { revision: start + 5 } })
     gone.close()
-    await expect(late.list({ revision: 5 })).rejects.toMatchObject({ code: 'REVISION_GONE' })
+    await expect(late.list({ revision: start + 5 })).rejects.toMatchObject({ code: 'REVISION_GONE' })
     // Who has it in memory still goes on.
-    expect(await held.next()).toMatchObject({ type: 'added', revision: 6 })
+    expect(await held.next()).toMatchObject({ type: 'added', revision: start + 6 })
     held.close()
     const list = await late.list()
     const watch = late.watch({ from: list.revision })
     await b.create({ name: 'new', spec: { n: 1 } })
-    expect(brief(await take(watch, 1))).toEqual([`added new=1@${list.revision + 1}`])
+    expect(brief(await take(watch, 1))).toEqual([`added new=1@${list.revision - start + 1}`])
     watch.close()
   })
 
   it('a revision that the store does not have yet is of another copy of it', async () => {
     await fill(2)
-    const watch = b.watch({ from: 9 })
-    await expect(watch.next()).rejects.toMatchObject({ code: 'REVISION_GONE' })
-    watch.close()
+    for (const from of [9, start + 9]) {
+      const watch = b.watch({ from })
+      await expect(watch.next()).rejects.toMatchObject({ code: 'REVISION_GONE' })
+      watch.close()
+    }
     expect(() => a.watch({ from: -1 })).toThrow(RepriseError)
   })
 

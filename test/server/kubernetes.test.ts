@@ -320,7 +320,7 @@ describe('lists', () => {
     expect((await here.ask(`${policies}?fieldSelector=metadata.name!%3Dc,metadata.namespace%3Dx`)).value.items).toEqual(
       [],
     )
-    const large = await here.ask(`${policies}?resourceVersion=99999&resourceVersionMatch=NotOlderThan`)
+    const large = await here.ask(`${policies}?resourceVersion=${Number(at) + 99999}&resourceVersionMatch=NotOlderThan`)
     expect([large.status, large.value.details.causes[0].reason]).toEqual([504, 'ResourceVersionTooLarge'])
     expect(statusOf(await here.ask(`${policies}?labelSelector=(`))).toEqual([400, 'Status', 400, 'BadRequest'])
     expect(statusOf(await here.ask(`${policies}?continue=x`))).toEqual([400, 'Status', 400, 'BadRequest'])
@@ -349,7 +349,7 @@ describe('lists', () => {
     const watched = await after.server(requestOf(`${at}?watch=1&resourceVersion=${old}`))
     const event = JSON.parse(await watched.text())
     expect(event).toMatchObject({ type: 'ERROR', object: { kind: 'Status', code: 410, reason: 'Expired' } })
-    const exact = await after.ask(`${at}?resourceVersion=1&resourceVersionMatch=Exact`)
+    const exact = await after.ask(`${at}?resourceVersion=${old}&resourceVersionMatch=Exact`)
     expect(statusOf(exact)).toEqual([410, 'Status', 410, 'Expired'])
     const gone = await after.ask(`${at}?limit=1&continue=${first.metadata.continue}`)
     expect(statusOf(gone)).toEqual([410, 'Status', 410, 'Expired'])
@@ -398,11 +398,13 @@ describe('watches', () => {
       400,
       'BadRequest',
     ])
-    // A revision of a history that this store does not have.
-    expect((await lines(`${at}?watch=true&resourceVersion=99999`))[0]).toMatchObject({
+    // A revision that this history does not have yet, and one of another history.
+    const beyond = Number(end!.object.metadata.resourceVersion) + 99_999
+    expect((await lines(`${at}?watch=true&resourceVersion=${beyond}`))[0]).toMatchObject({
       type: 'ERROR',
       object: { code: 410 },
     })
+    expect(statusOf(await here.ask(`${at}?watch=true&resourceVersion=99999`))).toEqual([410, 'Status', 410, 'Expired'])
   })
 
   it('are bounded in number, and end with the server', async () => {
@@ -430,7 +432,7 @@ describe('a namespace', () => {
       metadata: { name: 'x', namespace: 'team-a' },
       spec: { of: 'a' },
     })
-    expect(value.metadata).toMatchObject({ name: 'x', namespace: 'team-a', resourceVersion: '1' })
+    expect(value.metadata).toMatchObject({ name: 'x', namespace: 'team-a' })
     expect((await here.ask(`${at('team-b')}/x`)).status).toBe(404)
     const handle = await here.rp.open(notes, 'team-a')
     expect((await handle.get('x'))!.spec).toEqual({ of: 'a' })

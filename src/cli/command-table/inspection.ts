@@ -1,7 +1,7 @@
 // The commands that read timelines: their status, entries, states and effects.
 
 import type { CommandRow } from '../command.ts'
-import { flag, limit, listOptions, moduleOption, value } from '../option-specs.ts'
+import { about, flag, limit, listOptions, moduleOption, value } from '../option-specs.ts'
 
 export const inspection: readonly CommandRow[] = [
   {
@@ -80,6 +80,7 @@ export const inspection: readonly CommandRow[] = [
       as: value('done|failed|compensated', 'the outcome to record'),
       by: value('NAME', 'author of the outcome (default: $USER)'),
       result: value('JSON', 'result of the effect'),
+      about,
       module: moduleOption,
     },
     store: 'existing',

@@ -1,7 +1,7 @@
 // The commands that act on runs, sessions and dead letters.
 
 import type { CommandRow } from '../command.ts'
-import { cancelOptions, flag, moduleOption, value, values, yes } from '../option-specs.ts'
+import { about, cancelOptions, flag, moduleOption, value, values, yes } from '../option-specs.ts'
 
 export const operation: readonly CommandRow[] = [
   {
@@ -62,6 +62,7 @@ export const operation: readonly CommandRow[] = [
     options: {
       by: value('NAME', 'author of the outcome'),
       result: value('JSON', 'result of the step'),
+      about,
     },
     store: 'existing',
     load: () => import('../commands/run-actions.ts'),
@@ -72,6 +73,7 @@ export const operation: readonly CommandRow[] = [
     options: {
       by: value('NAME', 'author of the decision'),
       reason: value('TEXT', 'reason, for its history'),
+      about,
     },
     store: 'existing',
     load: () => import('../commands/run-actions.ts'),
@@ -93,7 +95,7 @@ export const operation: readonly CommandRow[] = [
     summary: 'retry dead letters',
     options: {
       all: flag('retry all dead letters of NAME'),
-      requests: flag('retry refused requests of applications, by their numbers or --all'),
+      requests: flag('retry refused requests of applications, by their names or --all'),
       item: value('JSON', 'replace the stored item (one key of a job)'),
     },
     store: 'existing',

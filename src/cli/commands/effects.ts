@@ -2,10 +2,11 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Effect } from '../../core/history/effects.ts'
+import { checkAbout } from '../../engine/history/conflicting-decision.ts'
 import { act } from '../../operations/act.ts'
 import { effectsOf, type ShownEffect } from '../../operations/effects.ts'
 import { tell } from '../action-report.ts'
-import { type Command, flag, text } from '../command.ts'
+import { type Command, flag, point, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 
@@ -42,6 +43,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
   async function settle(effect: string): Promise<number> {
     const outcome = outcomes.find((each) => each === text(options, 'as'))
     if (!outcome) throw new UsageError(`--settle requires --as ${outcomes.join('|')}`)
+    checkAbout(head, point(options, 'about'))
     const by = text(options, 'by') ?? env.USER ?? 'somebody'
     const json = text(options, 'result')
     const result = json === undefined ? undefined : parseJson(json, '--result')

@@ -119,16 +119,16 @@ async function deadRequests(
     if (stranded.length === 0)
       return output.note('no request was refused, and none has waited for a worker for a minute')
     output.table(
-      ['NUMBER', 'REQUEST', 'WHEN', 'PROBLEM'],
+      ['NAME', 'REQUEST', 'WHEN', 'PROBLEM'],
       stranded.map((request) => [
-        String(request.number),
+        request.name,
         requestWords(request),
         relative(request.sentAt, now),
         brief(request.problem ?? `waits for a worker that has ${request.target}`, 80),
       ]),
     )
     output.note(
-      'retry refused ones with: reprise redrive --requests NUMBER, or remove one with: reprise dead --requests --discard NUMBER',
+      'retry refused ones with: reprise redrive --requests NAME, or remove one with: reprise dead --requests --discard NAME',
     )
     return undefined
   })

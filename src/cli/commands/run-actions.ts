@@ -2,7 +2,7 @@
 
 import { act, mayAct } from '../../operations/act.ts'
 import { tell } from '../action-report.ts'
-import { type Command, duration, flag, text } from '../command.ts'
+import { type Command, duration, flag, point, text } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
 import { findJob, findTimeline } from '../find.ts'
 import { toJson } from '../output.ts'
@@ -52,7 +52,8 @@ export const decide: Command = async ({ engine, args, options, output }) => {
   const [given, verdict] = args as [string, string]
   const by = text(options, 'by') ?? process.env.USER ?? 'somebody'
   const reason = text(options, 'reason')
-  const decision = { verdict, by, ...(reason !== undefined && { reason }) }
+  const about = point(options, 'about')
+  const decision = { verdict, by, ...(reason !== undefined && { reason }), ...(about && { about }) }
   return tell(output, await act(engine, await findTimeline(engine, given), 'decide', decision))
 }
 
@@ -62,7 +63,9 @@ export const settle: Command = async ({ engine, args, options, output }) => {
   const json = text(options, 'result')
   const result = json === undefined ? {} : { result: parseJson(json, '--result') }
   const by = text(options, 'by') ?? process.env.USER ?? 'somebody'
-  return tell(output, await act(engine, await findTimeline(engine, given), 'settle', { step, outcome, by, ...result }))
+  const about = point(options, 'about')
+  const decision = { step, outcome, by, ...result, ...(about && { about }) }
+  return tell(output, await act(engine, await findTimeline(engine, given), 'settle', decision))
 }
 
 /** Cancels a run. A workflow compensates, a job finishes the items in flight, a pipeline ends at once. */

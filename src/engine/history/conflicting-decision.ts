@@ -2,7 +2,7 @@
 // matter can hold, so a different one is refused with the author and time of the first; the same decision is accepted
 // again.
 
-import type { TimelineId } from '../../core/coordinate.ts'
+import { type HistoryPoint, isSamePoint, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../model/entry.ts'
@@ -39,7 +39,21 @@ export async function* entriesBelow(kernel: Kernel, head: Head): AsyncGenerator<
   for await (const run of readHistory(kernel, lineage, floorOf(lineage), head.seq)) yield* entriesOf(kernel, run)
 }
 
-/** @example throw saidOtherwise('workflow/pay/o1', 'charge', 'done', { outcome: 'failed', by: 'ann', at }) */
+/**
+ * Throws CONFLICT if the timeline ends elsewhere than the person has seen: restored, made again, rolled back or decided by
+ * another person, it may wait for something else.
+ */
+export function checkAbout(
+  { timeline, seq, digest }: Pick<Head, 'timeline' | 'seq' | 'digest'>,
+  seen?: HistoryPoint,
+): void {
+  if (!seen || isSamePoint(seen, { seq, digest: toHex(digest) })) return
+  const ends = seen.seq === seq ? `sequence ${seq} of another history` : `sequence ${seq}`
+  const what = `${timeline} has another history since: the decision is about sequence ${seen.seq}, and it ends at ${ends}; read it again`
+  throw new RepriseError('CONFLICT', what, { timeline, seq, about: seen.seq })
+}
+
+/** @example throw conflictingDecision('workflow/pay/o1', 'charge', 'done', { outcome: 'failed', by: 'ann', at }) */
 export function conflictingDecision(
   timeline: string,
   what: string,

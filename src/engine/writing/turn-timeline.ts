@@ -223,9 +223,9 @@ export class TurnTimeline<State> {
       if (head && (await this.#catchUp(head, seq))) {
         this.#head = head
         open.renew(taken ?? head.epoch, isOwner)
-      } else if (head || !this.#isUntouched()) await this.#reload(taken)
+      } else if (head || !(await this.#isUntouched())) await this.#reload(taken)
       else if (this.#mustExist) throw missing(this.id)
-      else open.renew(0, false)
+      else open.renew(this.#before.epoch, false)
     } catch (error) {
       // The state may be half-way: it is read again before it is used.
       if (!open.broken) open.break(new RepriseError('CONFLICT', `${this.id} could not be followed`, {}, error))
@@ -234,9 +234,11 @@ export class TurnTimeline<State> {
     }
   }
 
-  /** There was no such timeline, and nothing was written. */
-  #isUntouched(): boolean {
-    return !this.exists && !this.#open.closing
+  /** There was no such timeline, nothing was written, and no process has created and deleted one since. */
+  async #isUntouched(): Promise<boolean> {
+    if (this.exists || this.#open.closing) return false
+    const { life, epoch } = await this.#kernel.identity.past(this.id)
+    return life === this.#before.life && epoch === this.#before.epoch
   }
 
   /** False: the state read so far is not part of this history, or the entries after it are missing. */

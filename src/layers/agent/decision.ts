@@ -1,10 +1,11 @@
 // A person's decision about a waiting session, written by its owner or sent to it by mail.
 
-import { type Coordinate, type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { type HistoryPoint, type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
 import {
+  checkAbout,
   conflictingDecision,
   entriesBelow,
   type RecordedDecision,
@@ -31,7 +32,7 @@ export interface ToolDecision {
   readonly args?: unknown
   readonly result?: unknown
   /** The end of the session's history that the person has seen: CONFLICT if it is another one now. Default: the current end. */
-  readonly about?: Pick<Coordinate, 'seq' | 'digest'>
+  readonly about?: HistoryPoint
 }
 
 export async function writeDecision(
@@ -80,7 +81,7 @@ export async function sendDecision(rp: Engine, session: string, decision: ToolDe
   const head = await engine.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no session ${session}`, { timeline })
   const about = { seq: head.seq, digest: toHex(head.digest) }
-  checkSeen(timeline, decision, about)
+  checkAbout(head, decision.about)
   const before = await decidedBefore(engine, head)
   if (before) return agree(head, decision, before)
   if (head.status !== 'waiting') throw waitsForNothing(head, null)
@@ -89,13 +90,6 @@ export async function sendDecision(rp: Engine, session: string, decision: ToolDe
   const first = await decidedBefore(engine, (await engine.head(timeline)) ?? head)
   if (first) agree(head, decision, first)
   await makeDue(engine, timeline)
-}
-
-/** A session that was restored, or decided by another person, may wait for another call than the one that was seen. */
-function checkSeen(timeline: TimelineId, { about: seen }: ToolDecision, now: { seq: number; digest: string }): void {
-  if (!seen || (seen.seq === now.seq && seen.digest === now.digest)) return
-  const what = `${timeline} has gone on since: the decision is about sequence ${seen.seq}, and the session is at ${now.seq}; read it again`
-  throw new RepriseError('CONFLICT', what, { timeline, seq: now.seq, about: seen.seq })
 }
 
 const mailShapes: Shapes = { [decisionKind]: { verdict: 'text', by: 'text', about: 'object?' } }

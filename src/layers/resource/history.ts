@@ -23,6 +23,13 @@ export interface ReadPoint {
   readonly digest?: Point['digest'] | undefined
 }
 
+export interface ReadOptions {
+  /** The last sequence to read. Default: the end. */
+  readonly to?: number | undefined
+  /** The external revision of a sequence, for errors. */
+  readonly outside?: (seq: number) => number
+}
+
 /**
  * Changes after a point, about `limit` of them (whole entry runs), up to revision `to` or the end. REVISION_GONE: that part of
  * history was removed.
@@ -32,25 +39,27 @@ export async function changesAfter(
   timeline: TimelineId,
   after: ReadPoint,
   limit: number,
-  to?: number,
+  { to, outside = (seq) => seq }: ReadOptions = {},
 ): Promise<ChangePage> {
   return await retryWithFreshHead(async () => {
     const [head] = await kernel.store.head([timeline])
     if (!head) {
       if (after.seq === 0) return { changes: [], at: { seq: 0, digest: new Uint8Array() } }
-      throw revisionGone(timeline, after.seq, 'there is no such kind in this store')
+      throw revisionGone(timeline, outside(after.seq), 'there is no such kind in this store')
     }
     const lineage = await lineageOf(kernel, head)
     const floor = floorOf(lineage)
     if (after.seq < floor.seq) {
       if (kernel.planted.has('too-old-unsaid') && (to ?? head.seq) >= floor.seq)
-        return await changesAfter(kernel, timeline, floor, limit, to)
-      throw revisionGone(timeline, after.seq, `history begins after ${floor.seq}`)
+        return await changesAfter(kernel, timeline, floor, limit, { to, outside })
+      throw revisionGone(timeline, outside(after.seq), `history begins after ${outside(floor.seq)}`)
     }
-    if (after.seq > head.seq) throw revisionGone(timeline, after.seq, `history ends at ${head.seq}`)
+    if (after.seq > head.seq) {
+      throw revisionGone(timeline, outside(after.seq), `history ends at ${outside(head.seq)}`)
+    }
     const digest = after.seq === floor.seq ? floor.digest : await digestAt(kernel, lineage, after.seq)
     if (after.digest !== undefined && after.digest.length > 0 && !equalBytes(after.digest, digest)) {
-      throw revisionGone(timeline, after.seq, 'it is of another copy of this store')
+      throw revisionGone(timeline, outside(after.seq), 'it is of another copy of this store')
     }
     const changes: Change[] = []
     let at: Point = { seq: after.seq, digest }
@@ -70,7 +79,7 @@ export async function changesAfter(
 export async function isInHistory(kernel: Kernel, timeline: TimelineId, point: Point): Promise<boolean> {
   if (point.seq === 0) return true
   try {
-    await changesAfter(kernel, timeline, point, 0, point.seq)
+    await changesAfter(kernel, timeline, point, 0, { to: point.seq })
     return true
   } catch (error) {
     if (!isReprise(error, 'REVISION_GONE')) throw error

@@ -55,7 +55,7 @@ export class Lists {
     const era = revisions.number
     if (token && token.era !== era) {
       const why = 'the store was restored, or the kind created again, since the previous page'
-      throw revisionGone(this.#resource.timeline, token.revision, why, true)
+      throw revisionGone(this.#resource.timeline, token.era + token.revision, why, true)
     }
     const isLater = token?.revision === laterRevision
     const revision = (isLater ? undefined : token?.revision) ?? given ?? this.#resource.revision
@@ -95,7 +95,8 @@ export class Lists {
       return held
     }
     if (!Number.isSafeInteger(revision) || revision < 0 || revision > resource.revision) {
-      throw revisionGone(resource.timeline, revision, `history ends at ${resource.revision}`)
+      const end = resource.revisions.outside(resource.revision)
+      throw revisionGone(resource.timeline, resource.revisions.number + revision, `history ends at ${end}`)
     }
     const past = await this.#undone(revision)
     this.#hold(revision, past)
@@ -104,11 +105,12 @@ export class Lists {
 
   /** Restores each object changed since then to its value before the first of those changes. */
   async #undone(revision: number): Promise<Keyed<ResourceObject>> {
-    const { state, revision: now, engine, timeline } = this.#resource
+    const { state, revision: now, engine, timeline, revisions } = this.#resource
+    const outside = (seq: number) => revisions.outside(seq)
     const past = state.objects.snapshot()
     const seen = new Set<string>()
     for (let at: { seq: number; digest?: Uint8Array | undefined } = { seq: revision }; at.seq < now; ) {
-      const page = await changesAfter(engine.kernel, timeline, at, 1000, now)
+      const page = await changesAfter(engine.kernel, timeline, at, 1000, { to: now, outside })
       for (const { object, before } of page.changes) {
         const { name } = object
         if (seen.has(name)) continue

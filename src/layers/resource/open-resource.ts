@@ -4,6 +4,7 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { type Era, firstRevision } from '../../core/identity.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Point } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -46,9 +47,8 @@ export class OpenResource implements SharedResource {
   readonly #turns: TurnTimeline<ResourceState>
   readonly #writer: TurnWriter<ResourceState>
   readonly #waitMs: number
-  readonly revisions = new Revisions(() => {
-    return { era: this.engine.identity.known?.era ?? 0, life: this.#turns.open.life }
-  })
+  readonly revisions = new Revisions(() => this.#era())
+  #eraOf: { readonly store: unknown; readonly open: unknown; readonly era: Era } | null = null
   readonly #waiters = new Set<() => void>()
   #queue: Request[] = []
   #isWriting = false
@@ -72,6 +72,17 @@ export class OpenResource implements SharedResource {
     this.#window = this.#newWindow()
     this.#seen = this.#point()
     turns.watch((entries) => this.#onEntries(entries))
+  }
+
+  /** Kept while the store and the timeline are the same: objects of a long list each need it. */
+  #era(): Era {
+    const { known } = this.engine.identity
+    const { open } = this.#turns
+    if (this.#eraOf?.store !== known || this.#eraOf?.open !== open) {
+      const era = { era: known?.era ?? 0, life: open.life, first: firstRevision(open.origin.identity) }
+      this.#eraOf = { store: known, open, era }
+    }
+    return this.#eraOf!.era
   }
 
   get kind(): string {
@@ -137,7 +148,9 @@ export class OpenResource implements SharedResource {
   }
 
   changesAfter(after: ReadPoint, limit: number): Promise<ChangePage> {
-    return changesAfter(this.engine.kernel, this.timeline, after, limit)
+    return changesAfter(this.engine.kernel, this.timeline, after, limit, {
+      outside: (seq) => this.revisions.outside(seq),
+    })
   }
 
   /** Publishes a checkpoint of the current state. */

@@ -34,7 +34,7 @@ export class OriginResource implements SharedResource {
   #state: ResourceState = initialResources()
   #window: ChangeWindow
   /** Revisions are the other server's own. */
-  readonly revisions = new Revisions(() => ({ era: 0, life: 1 }))
+  readonly revisions = new Revisions(() => ({ era: 0, life: 1, first: 0 }))
   #revision = 0
   #branch = 0
   #hasListed = false

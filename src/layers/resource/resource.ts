@@ -145,6 +145,8 @@ async function beginElsewhere(engine: Host, kind: string, origin: OriginCollecti
 
 async function begin(engine: Host, id: string, fold: Fold<ResourceState>, options: OpenOptions): Promise<Opened> {
   const { mustExist = false, evenInvalid = false, wait } = options
+  // Its revisions are numbered by the identity of the kind, which is part of that of the store.
+  await engine.identity.current()
   const turns = await engine.openTurns(timelineId(id), fold, { mustExist, evenInvalid })
   const resource = new OpenResource(engine, turns, wait === undefined ? turnWaitMs : toMs(wait, 'wait'))
   const forget = engine.onClose(() => resource.close())

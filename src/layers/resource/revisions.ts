@@ -1,6 +1,6 @@
 // External revisions of a kind. Internally, a revision is a sequence of the timeline; an external revision also carries the
-// era of the store and the life of the kind, so that a revision of another history is refused and never read as a position in
-// this one. In a store that was never restored both are the same number.
+// era of the store, and the life and identity of the kind, so that a revision of another history, namespace or store is refused
+// and never read as a position in this one.
 
 import { type Era, revisionAt, seqOfRevision } from '../../core/identity.ts'
 import { freezeJson } from './rules/json.ts'
@@ -8,10 +8,10 @@ import type { ResourceObject } from './rules/object.ts'
 
 export class Revisions {
   readonly #now: () => Era
-  #era: Era = { era: 0, life: 1 }
+  #history = -1
   #shown = new WeakMap<ResourceObject, ResourceObject>()
 
-  /** `now`: the current era of the store and life of the kind, as this process knows them. */
+  /** `now`: the current era of the store, and life and first number of the kind, as this process knows them. */
   constructor(now: () => Era) {
     this.#now = now
   }
@@ -32,10 +32,10 @@ export class Revisions {
 
   /** The object with its external revision. All callers share one value. */
   shown<Shown extends ResourceObject | undefined>(object: Shown): Shown {
-    const { era, life } = this.#now()
-    if (object === undefined || (era === 0 && life === 1)) return freezeJson(object) as Shown
-    if (this.#era.era !== era || this.#era.life !== life) {
-      this.#era = { era, life }
+    const history = this.number
+    if (object === undefined || history === 0) return freezeJson(object) as Shown
+    if (this.#history !== history) {
+      this.#history = history
       this.#shown = new WeakMap()
     }
     const known = this.#shown.get(object)

@@ -181,7 +181,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     if (this.#branch === 0) this.#branch = resource.branch + 1
     const { seq } = this.#at
     if (this.#branch !== resource.branch + 1 || resource.revision < seq) {
-      const why = `the resource now has another history, which ends at ${resource.revision}`
+      const why = `the resource now has another history, which ends at ${this.#outside(resource.revision)}`
       throw revisionGone(resource.timeline, this.#outside(seq), why, true)
     }
     this.#events = []

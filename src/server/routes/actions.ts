@@ -1,12 +1,13 @@
 // Actions on one timeline, through its model, as on the command line. A verb that a model does not have is refused with a
 // pointer to the right one.
 
-import { toHex } from '../../core/coordinate.ts'
+import { type HistoryPoint, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { CompensationPlan } from '../../core/history/effects.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { RollbackOptions } from '../../engine/branch/rollback.ts'
+import { checkAbout } from '../../engine/history/conflicting-decision.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { ForkOptions } from '../../engine/model/fork-edit.ts'
 import { type ActionReport, modelsOf } from '../../engine/model/model.ts'
@@ -18,7 +19,7 @@ import { forkAt } from '../../operations/fork.ts'
 import { discard, familyOf, lettersOf } from '../../operations/letters.ts'
 import { runOf, runWithCode } from '../../operations/runs.ts'
 import { mayReach } from '../access.ts'
-import { checkpointId } from '../checkpoint-id.ts'
+import { checkpointIdOf } from '../checkpoint-id.ts'
 import { missing, reachedId, withoutUnreached } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
@@ -38,7 +39,18 @@ const consumed: Schema = {
   enum: ['force'],
   description: 'roll back although consumers have acted on the undone entries (default: refused with CONSUMED)',
 }
+const about: Schema = {
+  ...shapes.object({ seq: shapes.count, digest: shapes.text }, ['seq', 'digest']),
+  description: 'the end of the history that the person has seen; CONFLICT if it is another one now',
+}
 const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
+
+/** A rollback that was planned. */
+interface Asked {
+  readonly to: number
+  readonly from: number
+  readonly about?: HistoryPoint
+}
 
 /** A route for a verb of the model, with its arguments. */
 function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call) => Record<string, unknown>): Route {
@@ -116,6 +128,7 @@ export const actionRoutes: readonly Route[] = [
         outcome: { type: 'string', enum: ['done', 'failed', 'retry', 'compensated'] },
         by: shapes.by,
         result: shapes.any,
+        about,
       },
       ['step', 'outcome'],
     ),
@@ -129,10 +142,7 @@ export const actionRoutes: readonly Route[] = [
         verdict: { type: 'string', enum: ['approve', 'refuse', 'replay', 'done', 'retry'] },
         by: shapes.by,
         reason: shapes.reason,
-        about: {
-          ...shapes.object({ seq: shapes.count, digest: shapes.text }, ['seq', 'digest']),
-          description: 'the end of the history that the person has seen; CONFLICT if the session has gone on since',
-        },
+        about,
       },
       ['verdict'],
     ),
@@ -237,7 +247,12 @@ export const actionRoutes: readonly Route[] = [
     summary: 'Record the outcome of an effect in doubt, of a timeline without an owner',
     role: 'operate',
     body: shapes.object(
-      { outcome: { type: 'string', enum: ['done', 'failed', 'compensated'] }, by: shapes.by, result: shapes.any },
+      {
+        outcome: { type: 'string', enum: ['done', 'failed', 'compensated'] },
+        by: shapes.by,
+        result: shapes.any,
+        about,
+      },
       ['outcome'],
     ),
     answer: shapes.answer({ timeline: shapes.text, settled: shapes.text, outcome: shapes.text, by: shapes.text }),
@@ -255,6 +270,7 @@ export const actionRoutes: readonly Route[] = [
         by?: string
         result?: unknown
       }
+      checkAbout(head, call.body.about as HistoryPoint | undefined)
       const known = (await effectsOf(call.engine, head)).find(({ id }) => id === effect)
       if (!known) throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}`, { effect })
       // An effect of the model itself is settled by the model.
@@ -321,16 +337,17 @@ export const actionRoutes: readonly Route[] = [
         description: 'to the last state that is valid by its definition',
       },
     }),
-    answer: shapes.answer({ timeline: shapes.text, from: shapes.count, to: shapes.count }),
+    answer: shapes.answer({ timeline: shapes.text, from: shapes.count, to: shapes.count, about }),
     async call(call) {
-      const plan = await call.engine.planRollback((await call.head()).timeline, beforeOf(call.body))
+      const { timeline, seq, digest } = await call.head()
+      const plan = await call.engine.planRollback(timeline, beforeOf(call.body))
       const { effects, consumers } = plan.undone
       const undone = {
         ...plan.undone,
         effects: reachedPlan(call, effects),
         consumers: reachedConsumers(call, consumers),
       }
-      return { ...plan, undone }
+      return { ...plan, undone, about: { seq, digest: toHex(digest) } }
     },
   },
   {
@@ -338,24 +355,24 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/rollback',
     id: 'rollback',
     tag: 'actions',
-    summary: 'Roll back to an earlier sequence: `to` and `from` of a plan, refused if the head has moved since',
+    summary:
+      'Roll back to an earlier sequence: `to`, `from` and `about` of a plan, refused if the head has moved since',
     role: 'write',
-    body: shapes.object({ to: shapes.count, from: shapes.count, takeover: { type: 'boolean' }, undo, consumed }, [
-      'to',
-      'from',
-    ]),
+    body: shapes.object(
+      { to: shapes.count, from: shapes.count, about, takeover: { type: 'boolean' }, undo, consumed },
+      ['to', 'from'],
+    ),
     answer: shapes.answer({ timeline: shapes.text, from: shapes.count }),
     once: 'answer',
     async call(call) {
-      const { timeline, seq } = await call.head()
-      const { to, from, ...options } = call.body as unknown as { to: number; from: number } & Omit<
-        RollbackOptions,
-        'to'
-      >
+      const head = await call.head()
+      const { timeline, seq } = head
+      const { to, from, about, ...options } = call.body as unknown as Asked & Omit<RollbackOptions, 'to'>
       if (from !== seq) {
         const what = `${timeline} is at ${seq}, and the plan was made at ${from}: plan again`
         throw new RepriseError('CONFLICT', what, { timeline, seq, from })
       }
+      checkAbout(head, about)
       const done = await call.engine.rollback({ to: { timeline, seq: to }, ...options })
       const consumed = reachedConsumers(call, done.consumed ?? [])
       return { ...done, effects: reachedPlan(call, done.effects), consumed }
@@ -373,10 +390,11 @@ export const actionRoutes: readonly Route[] = [
     answer: shapes.answer({ id: shapes.text, coordinate: shapes.coordinate, bytes: shapes.count }),
     once: 'answer',
     async call(call) {
-      const { timeline, seq } = await call.head()
+      const head = await call.head()
+      const { timeline } = head
       const { label } = call.body as { label?: string }
-      const where = { timeline, seq: (call.body.seq as number | undefined) ?? seq }
-      const id = call.key === undefined ? undefined : checkpointId(call.principal.name, timeline, call.key)
+      const where = { timeline, seq: (call.body.seq as number | undefined) ?? head.seq }
+      const id = await checkpointIdOf(call, head)
       const known =
         id === undefined ? undefined : (await call.engine.checkpoints(timeline)).find((each) => each.id === id)
       if (known) {

@@ -1,6 +1,6 @@
 // Durable progress for a program in any language: append, lease, checkpoint. It reads with `history` and the feed.
 
-import { checkpointId } from '../checkpoint-id.ts'
+import { checkpointIdOf } from '../checkpoint-id.ts'
 import { reached, reachedId } from '../reach.ts'
 import { Reply } from '../reply.ts'
 import type { Call, QuerySchema, Route } from '../route.ts'
@@ -179,8 +179,11 @@ export const sidecarRoutes: readonly Route[] = [
   },
 ]
 
-async function put({ engine, server, principal, params, query, body, bytes, request, key }: Call) {
-  const { timeline } = await reached(engine, principal, params.timeline!)
+async function put(call: Call) {
+  const { engine, server, query, body, bytes, request } = call
+  const head = await reached(engine, call.principal, call.params.timeline!)
+  const { timeline } = head
+  const id = await checkpointIdOf(call, head)
   const [seq, digest, epochGiven] = [query.number('seq'), query.text('digest'), query.number('epoch')]
   const type = (request.header('content-type') ?? 'application/octet-stream').slice(0, 200)
   const what: Put = bytes ? { kind: 'bytes', bytes, type } : { kind: 'json', value: body }
@@ -190,7 +193,7 @@ async function put({ engine, server, principal, params, query, body, bytes, requ
       keep: query.number('keep') ?? 3,
       ...(digest !== undefined && { digest }),
       ...(epoch !== undefined && { epoch }),
-      ...(key !== undefined && { id: checkpointId(principal.name, timeline, key) }),
+      ...(id !== undefined && { id }),
     }),
   )
 }

@@ -11,7 +11,7 @@ import type { Model } from '../../engine/model/model.ts'
 import { describeTimeline, shownCheckpoints } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { shownHead, storedStatuses } from '../../operations/heads.ts'
-import { entriesAfter, historyAfter, shownEntry } from '../../operations/history.ts'
+import { entriesAfter, historyAfter, positionAt, seqOfPosition, shownEntry } from '../../operations/history.ts'
 import { diffStates, stateAt } from '../../operations/state-at.ts'
 import { ownersAlive } from '../../operations/workers.ts'
 import { mayReach } from '../access.ts'
@@ -169,8 +169,8 @@ export const timelineRoutes: readonly Route[] = [
     summary: 'Entries, checked against the digest chain as they are read, page by page',
     role: 'read',
     query: {
-      after: { type: 'integer', minimum: 0, description: 'entries after this sequence, oldest first' },
-      before: { type: 'integer', minimum: 1, description: 'entries before this sequence, newest first' },
+      after: { ...shapes.text, description: 'entries after this `next` or sequence, oldest first' },
+      before: { ...shapes.text, description: 'entries before this `next` or sequence, newest first' },
       type: { ...shapes.text, description: 'only entries of this type' },
       journal: {
         type: 'boolean',
@@ -181,9 +181,10 @@ export const timelineRoutes: readonly Route[] = [
     answer: shapes.answer({
       entries: shapes.list(shapes.entry),
       next: {
-        type: 'integer',
+        type: 'string',
         nullable: true,
-        description: 'pass it as `after` or `before` to continue; null at the end',
+        description:
+          'pass it as `after` or `before` to continue (POSITION_GONE if that history is gone); null at the end',
       },
       coordinate: shapes.coordinate,
     }),
@@ -292,10 +293,16 @@ async function readHistory(call: Call) {
   const head = await call.head()
   const { timeline, seq, epoch, digest } = head
   const limit = query.number('limit') ?? 100
-  const [after, before, type] = [query.number('after'), query.number('before'), query.text('type')]
+  const [after, before] = await Promise.all(
+    ['after', 'before'].map(async (name) => {
+      const position = query.text(name)
+      return position === undefined ? undefined : await seqOfPosition(engine, head, position)
+    }),
+  )
   if (after !== undefined && before !== undefined) {
     throw new RepriseError('INVALID_ARGUMENT', 'after and before exclude each other', {})
   }
+  const type = query.text('type')
   const coordinate = { timeline, seq, epoch, digest: Buffer.from(digest).toString('hex') }
   // The history of a fork includes the entries inherited from its parent.
   const model = hostOf(engine).models.find(timeline)
@@ -315,12 +322,13 @@ async function readHistory(call: Call) {
       if (entry.seq >= top) break
       if (type === undefined || entry.type === type) entries.push(shown(entry))
     }
-    return { entries: entries.reverse(), next: from > floor ? from + 1 : null, coordinate }
+    const next = from > floor ? await positionAt(engine, head, from + 1) : null
+    return { entries: entries.reverse(), next, coordinate }
   }
   let last = after ?? 0
   for await (const run of await historyAfter(engine, head, last)) {
     for (const entry of entriesOf(hostOf(engine).kernel, run)) {
-      if (entries.length === limit) return { entries, next: last, coordinate }
+      if (entries.length === limit) return { entries, next: await positionAt(engine, head, last), coordinate }
       if (type === undefined || entry.type === type) entries.push(shown(entry))
       last = entry.seq
     }

@@ -40,15 +40,6 @@ export async function play({ seed, steps, open, planted }: Setting): Promise<Tal
   const chance = seeded(seed)
   const below = (n: number) => Math.floor(chance() * n)
   const pick = <T>(list: readonly T[]): T => list[below(list.length)]!
-  const reference = new Reference(`resource/${things.name}`)
-  const outside: Outside = {
-    reference,
-    made: new Map(),
-    calls: new Map(),
-    handled: [],
-    chance,
-    planted: new Set(planted === undefined ? [] : [planted]),
-  }
   const tally: Tally = { writes: 0, crashes: 0, pauses: 0, compactions: 0, relists: 0, handled: 0 }
   const stores: Store[] = []
   const opened = async () => {
@@ -59,6 +50,16 @@ export async function play({ seed, steps, open, planted }: Setting): Promise<Tal
   // Looks after the store, and never dies.
   const keeper = createEngine({ store: await opened() }, { worker: 'keeper' })
   const kept = await keeper.open(things)
+  const first = kept.revision
+  const reference = new Reference(`resource/${things.name}`, first)
+  const outside: Outside = {
+    reference,
+    made: new Map(),
+    calls: new Map(),
+    handled: [],
+    chance,
+    planted: new Set(planted === undefined ? [] : [planted]),
+  }
   let lives = 0
   const all: Process[] = []
   const start = async (takeover: boolean) => {
@@ -69,7 +70,7 @@ export async function play({ seed, steps, open, planted }: Setting): Promise<Tal
   const processes = [await start(false), await start(false)]
   const awake = () => processes.filter((each) => !each.isPaused && !each.isDead)
   const choose = () => pick(awake().length > 0 ? awake() : processes)
-  const floor = async () => (await keeper.head(`resource/${things.name}`))?.floor ?? 0
+  const floor = async () => first + ((await keeper.head(`resource/${things.name}`))?.floor ?? 0)
   const readers = [
     new Reader('all', undefined, {}, choose, floor),
     new Reader('bookmarked', 'on=yes', { hasBookmarks: true }, choose, floor),

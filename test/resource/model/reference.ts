@@ -33,6 +33,8 @@ export function must(holds: boolean, what: () => string): asserts holds {
 export class Reference {
   readonly changes: RefChange[] = []
   readonly #timeline: string
+  /** The revision before the first change. */
+  readonly #start: number
   readonly #objects = new Map<string, Item>()
   /** By uid and generation: what was desired then. */
   readonly #specs = new Map<string, Spec>()
@@ -42,12 +44,13 @@ export class Reference {
   /** Uids of objects that somebody meant to let go. */
   readonly released = new Set<string>()
 
-  constructor(timeline: string) {
+  constructor(timeline: string, start: number) {
     this.#timeline = timeline
+    this.#start = start
   }
 
   get revision(): number {
-    return this.#at?.seq ?? 0
+    return this.#start + (this.#at?.seq ?? 0)
   }
 
   /** Reads what is new straight from the store. Must be called before history is trimmed. */
@@ -57,17 +60,18 @@ export class Reference {
     if (!head) return
     const lineage = await lineageOf(kernel, head)
     const floor = floorOf(lineage)
-    must(floor.seq <= this.revision, () => `the reference has missed what was trimmed below ${floor.seq}`)
+    must(this.#start + floor.seq <= this.revision, () => `the reference has missed what was trimmed below ${floor.seq}`)
     const from = this.#at ?? floor
     for await (const verified of readHistory(kernel, lineage, from, head.seq)) {
       for (const { seq, type, data } of entriesOf(kernel, verified)) {
-        if (seq > this.revision) this.#apply(seq, type, data as never)
+        const revision = this.#start + seq
+        if (revision > this.revision) this.#apply(revision, type, data as never)
         this.#at = { seq, digest: verified.run.digest }
       }
     }
   }
 
-  #apply(seq: number, type: string, data: { o: Item; by: string; epoch: number }): void {
+  #apply(revision: number, type: string, data: { o: Item; by: string; epoch: number }): void {
     if (type === 'fence') {
       this.#reporter = null
       return
@@ -75,25 +79,25 @@ export class Reference {
     const { name } = data.o
     const before = this.#objects.get(name) ?? null
     if (type === 'gone') {
-      must(before !== null, () => `${name} is gone at ${seq}, and was not there`)
+      must(before !== null, () => `${name} is gone at ${revision}, and was not there`)
       const isHeld = before.finalizers.length > 0 && !this.released.has(before.uid)
-      must(!isHeld, () => `${name} is gone at ${seq}, and ${before.finalizers} had not let go`)
+      must(!isHeld, () => `${name} is gone at ${revision}, and ${before.finalizers} had not let go`)
       this.#objects.delete(name)
-      this.changes.push({ revision: seq, before, after: null })
+      this.changes.push({ revision, before, after: null })
       return
     }
-    const uid = data.o.uid ?? `${this.#timeline.slice('resource/'.length)}@${seq}`
-    const after = { ...data.o, uid, revision: seq }
-    if (before) this.#checkChange(seq, before, after)
+    const uid = data.o.uid ?? `${this.#timeline.slice('resource/'.length)}@${revision - this.#start}`
+    const after = { ...data.o, uid, revision }
+    if (before) this.#checkChange(revision, before, after)
     else must(after.generation === 1, () => `${name} begins at generation ${after.generation}`)
     const at = `${uid}/${after.generation}`
     if (!this.#specs.has(at)) this.#specs.set(at, after.spec)
     this.#objects.set(name, after)
-    this.changes.push({ revision: seq, before, after })
+    this.changes.push({ revision, before, after })
   }
 
-  #checkChange(seq: number, before: Item, after: Item): void {
-    const what = `${after.name} at ${seq}`
+  #checkChange(revision: number, before: Item, after: Item): void {
+    const what = `${after.name} at ${revision}`
     must(before.uid === after.uid, () => `${what} has another uid`)
     const isWish = before.deletingAt === undefined && after.deletingAt !== undefined
     const isDesired = before.spec.n !== after.spec.n || isWish

@@ -102,7 +102,8 @@ async function unreadOf(engine: Reprise, { timeline, mail }: Head): Promise<read
 /** The catalog for people and programs, without the encoded manifests. */
 export async function shownCheckpoints(engine: Reprise, timeline: string) {
   const catalog = await engine.checkpoints(timeline)
-  const levels = await consistencies(hostOf(engine).kernel, timeline, catalog)
+  const { kernel } = hostOf(engine)
+  const levels = await consistencies(kernel, timeline, catalog)
   return catalog.map(({ body: _, bodyDigest: __, digest, ...rest }) => {
     return { ...rest, digest: Buffer.from(digest).toString('hex'), consistency: levels.get(rest.id)! }
   })

@@ -1,7 +1,8 @@
 // Searches all timelines by kind, status, attributes, text and time, most recently changed first. A store lists by id only;
 // this is a copy of its heads in memory, built on the first search and updated from the feed before each search. A change
 // without an entry (a lease, a wakeup) is noticed when its row is shown, or at the next full read; timelines of kinds that
-// begin without an entry (pipelines) are read before each search, within a time budget.
+// begin without an entry (pipelines) are read before each search, within a time budget. Timelines whose owner has died are read
+// before each search, too: their status depends on it.
 
 import { assert } from '../core/assert.ts'
 import type { TimelineId } from '../core/coordinate.ts'
@@ -15,6 +16,7 @@ import { isOfStore } from '../engine/model/first-segment.ts'
 import type { Model } from '../engine/model/model.ts'
 import { feedEnd } from '../operations/feed-end.ts'
 import { needsPerson, statusOf } from '../operations/heads.ts'
+import { workersNow } from '../operations/workers.ts'
 import { mayReach, type Principal } from './access.ts'
 import { type Cause, causesOf, ErrorTexts } from './error-texts.ts'
 
@@ -32,6 +34,8 @@ export interface Indexed {
   readonly needsPerson: boolean
   /** True if a worker may have to take it: it is in a queue. */
   readonly isQueued: boolean
+  /** The live owner, as of the last read. */
+  readonly owner: string | null
   readonly attributes: Readonly<Record<string, Attribute>>
   readonly createdAt: number
   readonly updatedAt: number
@@ -160,9 +164,11 @@ export class TimelineIndex {
   }
 
   async #refresh(): Promise<void> {
-    this.#refreshing ??= this.#catchUp().finally(() => {
-      this.#refreshing = null
-    })
+    this.#refreshing ??= this.#catchUp()
+      .then(() => this.#readAbandoned())
+      .finally(() => {
+        this.#refreshing = null
+      })
     await this.#refreshing
   }
 
@@ -183,6 +189,21 @@ export class TimelineIndex {
       this.#position = page.next
       if (page.isEnd || isStill) return
     }
+  }
+
+  /** The store counts a killed owner as alive until its lease expires. */
+  async #readAbandoned(): Promise<void> {
+    const owned = [...this.#rows.values()].filter(({ owner }) => owner !== null)
+    if (owned.length === 0) return
+    const alive = new Set((await workersNow(this.#engine)).flatMap(({ id, isAlive }) => (isAlive ? [id as string] : [])))
+    const abandoned = owned.flatMap(({ owner, timeline }) => (alive.has(owner!) ? [] : [timeline]))
+    if (abandoned.length === 0) return
+    const heads = await hostOf(this.#engine).kernel.store.head(abandoned)
+    const isAlive = ({ owner, isOwnerAlive }: Head) => isOwnerAlive && owner !== null && alive.has(owner)
+    this.note(
+      heads.map((head) => head && { ...head, isOwnerAlive: isAlive(head) }),
+      abandoned,
+    )
   }
 
   async #readUnwritten(): Promise<void> {
@@ -226,10 +247,11 @@ export class TimelineIndex {
       return
     }
     const model = hostOf(this.#engine).models.find(timeline)
-    if (before?.updatedAt === head.updatedAt && before.status === statusOf(head, model)) return
+    const row = indexed(head, model)
+    if (before?.updatedAt === row.updatedAt && before.status === row.status && before.owner === row.owner) return
     this.#changed.add(timeline)
     if (this.#rows.size >= this.#rowsMax && !this.#rows.has(timeline)) this.#isPartial = true
-    else this.#rows.set(timeline, indexed(head, model))
+    else this.#rows.set(timeline, row)
     assert(this.#rows.size <= this.#rowsMax, 'the index holds no more rows than it may')
   }
 }
@@ -245,6 +267,7 @@ export function indexed(head: Head, model: Model | null): Indexed {
     isUnfinished: model?.unfinished?.includes(status) ?? false,
     needsPerson: needsPerson(head, status, model),
     isQueued: head.queue !== null,
+    owner: head.isOwnerAlive ? head.owner : null,
     attributes,
     createdAt,
     updatedAt,

@@ -76,7 +76,7 @@ onEveryStore('D9: the five axes', (world) => {
     await rp.fork({ timeline: 'quick/a', seq: 1 }, 'quick/b')
     expect((await rp.card('quick/b')).axes.scope).toEqual({
       is: 'lineage',
-      because: 'a recovery also reads the history of quick/a',
+      because: 'a recovery also reads the history of another timeline',
     })
   })
 })

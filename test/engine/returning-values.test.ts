@@ -6,8 +6,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
+import { type Coordinate, timelineId, toHex } from '../../src/core/coordinate.ts'
+import { ledgerOnly } from '../../src/engine/model/definition.ts'
 import { feedStart, type Reprise } from '../../src/index.ts'
+import { agent, readTurn, tool } from '../../src/layers/agent/index.ts'
+import { config } from '../../src/layers/config/index.ts'
 import { resource } from '../../src/layers/resource/index.ts'
+import { act } from '../../src/operations/act.ts'
 import { actOnRequests, strandedRequests } from '../../src/operations/requests.ts'
 import { type Ask, at, startServer, type TestServer } from '../server/support.ts'
 import { added, counter } from '../support/definitions.ts'
@@ -38,7 +43,37 @@ interface Row {
 }
 
 const sites = resource<{ word: string }>('sites')
+const routes = config<string>('routes')
 const id = 'counter/x'
+/** Waits for an approval of each payment, and asks for another one after a refusal. */
+const payer = agent('payer', {
+  tools: { pay: tool({ kind: 'irreversible', approve: true, run: async () => 'paid' }) },
+  model: async () => ({ content: '', requests: [{ tool: 'pay', args: {} }] }),
+})
+/** Answers with this word: the same turn of another history has another answer. */
+const speaker = (word: string) =>
+  agent('speaker', {
+    model: async function* () {
+      yield { text: `${word} and more` }
+    },
+  })
+/** The value has no effect: the store treats it as that of a stranger. */
+const notBelieved = Object.assign(new Error('the value is not believed'), { code: 'not believed' })
+
+const standsForToken = 'for ten minutes it stands for a token, at a server that has the token'
+
+function inEveryCase(why: string): Partial<Record<Case, string>> {
+  return Object.fromEntries(cases.map((each) => [each, why]))
+}
+
+async function about({ rp }: Place, timeline = id): Promise<object> {
+  const { seq, digest } = (await rp.head(timeline))!
+  return { seq, digest: toHex(digest) }
+}
+
+async function push({ rp }: Place, word: string): Promise<void> {
+  await (await rp.open(routes)).set(word)
+}
 
 async function write({ rp }: Place): Promise<void> {
   const handle = await rp.open(counter, 'x')
@@ -149,6 +184,166 @@ const rows: readonly Row[] = [
     refused: 'NOT_FOUND',
   },
   {
+    value: 'a position of the feed over HTTP',
+    timelines: [id],
+    make: write,
+    hold: async (place) => (await ask(place, '/v1/feed')).next,
+    use: (place, next: string) => ask(place, `/v1/feed?after=${encodeURIComponent(next)}`),
+    refused: 'POSITION_GONE',
+    harmless: { 'made again': 'the feed of the store continues, and the position is still a place in it' },
+  },
+  {
+    value: 'a coordinate',
+    timelines: [id],
+    make: write,
+    async hold({ rp }) {
+      const { seq, epoch, digest } = (await rp.head(id))!
+      return { timeline: id, seq, epoch, digest: toHex(digest) }
+    },
+    use: ({ rp }, coordinate: Coordinate) => rp.savepoint(coordinate),
+    refused: 'NOT_ON_BRANCH',
+  },
+  {
+    value: 'the id of a savepoint',
+    timelines: [id],
+    make: write,
+    hold: async (place) => (await ask(place, `${at(id)}/savepoints`, { body: { label: 'before' } })).id,
+    async use(place, savepoint: string) {
+      await ask(place, `${at(id)}/savepoints`, { body: { label: 'before' } })
+      return await ask(place, `${at(id)}/savepoints/${savepoint}`, { method: 'DELETE' })
+    },
+    refused: 'NOT_FOUND',
+  },
+  {
+    value: 'a decision about an effect in doubt',
+    timelines: [id],
+    async make(place) {
+      await write(place)
+      const open = await hostOf(place.rp).openTimeline(timelineId(id), ledgerOnly)
+      const data = { id: 'charge', name: 'charge', key: 'charge-1', reversal: 'none' }
+      if (open.effects.list().length === 0) await open.write([{ type: '$effect.intended', data }])
+      await open.close()
+    },
+    hold: about,
+    use: (place, seen: object) =>
+      ask(place, `${at(id)}/effects/charge/settle`, { body: { outcome: 'done', about: seen } }),
+    refused: 'CONFLICT',
+  },
+  {
+    value: 'a decision that an agent waits for',
+    timelines: ['agent/payer/s'],
+    async make({ rp }) {
+      const waiting = await rp.head('agent/payer/s')
+      const session = await rp.open(payer, 's')
+      if (waiting) await act(rp, waiting, 'decide', { verdict: 'refuse', by: 'ann' })
+      const { status } = waiting ? await session.resume() : await session.turn('pay')
+      expect(status).toBe('waiting')
+      await session.close()
+    },
+    hold: (place) => about(place, 'agent/payer/s'),
+    use: (place, seen: object) =>
+      ask(place, `${at('agent/payer/s')}/decide`, { body: { verdict: 'approve', about: seen } }),
+    refused: 'CONFLICT',
+  },
+  {
+    value: 'a position in the stream of a turn',
+    timelines: ['agent/speaker/s'],
+    async make({ rp }, word) {
+      const session = await rp.open(speaker(word), 's')
+      await session.turn('go')
+      await session.close()
+    },
+    async hold({ rp }) {
+      let position = ''
+      for await (const event of readTurn(rp, speaker(''), 's', { turn: 2 })) {
+        if (event.kind !== 'end') position = event.position
+      }
+      return position
+    },
+    async use({ rp }, after: string) {
+      for await (const _ of readTurn(rp, speaker(''), 's', { turn: 2, after })) continue
+    },
+    refused: 'POSITION_GONE',
+  },
+  {
+    value: 'the stream of a client of a configuration',
+    timelines: ['config/routes/clients', 'config/routes'],
+    make: push,
+    async hold({ rp }) {
+      const handle = await rp.open(routes)
+      const { stream } = await handle.client('edge')
+      return stream
+    },
+    async use({ rp }, stream: string) {
+      await (await rp.open(routes)).client('edge', { stream })
+    },
+    refused: 'POSITION_GONE',
+  },
+  {
+    value: 'the version that a client of a configuration has',
+    timelines: ['config/routes/clients', 'config/routes'],
+    make: push,
+    async hold({ rp }) {
+      const stream = await (await rp.open(routes)).client('edge')
+      return (await stream.next())!.held
+    },
+    async use({ rp }, has: string) {
+      const offer = await (await (await rp.open(routes)).client('edge', { has })).next({ wait: 1 })
+      if (offer) throw notBelieved
+    },
+    refused: notBelieved.code,
+  },
+  {
+    value: 'the key of a message',
+    timelines: [id],
+    make: write,
+    hold: ({ rp }) => rp.send(id, 'noted', {}, { key: 'note-1' }),
+    async use({ rp }) {
+      const unread = async () => (await hostOf(rp).kernel.store.inbox(timelineId(id), 10)).messages.length
+      const before = await unread()
+      await rp.send(id, 'noted', {}, { key: 'note-1' })
+      if ((await unread()) > before) throw notBelieved
+    },
+    refused: notBelieved.code,
+  },
+  {
+    value: 'the next page of timelines',
+    timelines: [id],
+    make: write,
+    hold: async (place) => {
+      await ask(place, `${at('counter/y')}/entries`, { body: { entries: [{ type: 'noted' }] } })
+      return (await ask(place, '/v1/timelines?limit=1')).next
+    },
+    use: (place, next: string) => ask(place, `/v1/timelines?after=${encodeURIComponent(next)}`),
+    refused: '',
+    harmless: inEveryCase('it is an id: the list continues after it in the order of ids, and names no history'),
+  },
+  {
+    value: 'the next page of a search',
+    timelines: [id],
+    make: write,
+    hold: async (place) => {
+      await ask(place, `${at('counter/y')}/entries`, { body: { entries: [{ type: 'noted' }] } })
+      return (await ask(place, '/v1/search?limit=1')).next
+    },
+    use: (place, next: string) => ask(place, `/v1/search?after=${encodeURIComponent(next)}`),
+    refused: '',
+    harmless: inEveryCase('it is a time and an id: the list continues after both, and names no history'),
+  },
+  {
+    value: 'a link to the dashboard',
+    timelines: [id],
+    make: write,
+    hold: async (place) => (await ask(place, '/v1/links', { method: 'POST' })).path.split('/login/')[1],
+    use: (place, code: string) => ask(place, '/v1/sessions', { body: { code } }),
+    refused: 'UNAUTHENTICATED',
+    harmless: {
+      'another namespace': standsForToken,
+      'another store': standsForToken,
+      restored: standsForToken,
+    },
+  },
+  {
     value: 'the name of a request of an application',
     timelines: [],
     async make({ rp }, word) {
@@ -199,7 +394,8 @@ onEveryStore(
       )
       if (which === 'made again') {
         await first.server.close()
-        for (const timeline of row.timelines) await other.rp.delete(timeline)
+        const all = { savepoints: true, unfinished: true }
+        for (const timeline of row.timelines) await other.rp.delete(timeline, all)
       }
       if (which === 'restored') await other.rp.restore(file)
       else await row.make(other, 'red')

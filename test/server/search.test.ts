@@ -1,14 +1,22 @@
 // Searching timelines: the same as looking at every one of them, page by page, while they change.
 
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { identifyPid, identifyProcess, sha256 } from '../../src/engine/base/platform.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
+import { ledgerOnly } from '../../src/engine/model/definition.ts'
 import { open } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { collectSink, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { until } from '../support/until.ts'
 import { at, startServer, type TestServer } from './support.ts'
 
@@ -215,4 +223,30 @@ it('shows a timeline briefly, without its state and without the verbs that depen
     refuses: brief.value.refuses,
   })
   await own.close()
+})
+
+it('finds, shows and counts the program of a killed process by the status that it has now', async () => {
+  const child = spawn(process.execPath, ['-e', ''])
+  const killed = { ...identifyProcess(), process: identifyPid(child.pid!) }
+  await once(child, 'exit')
+  const world = createWorld()
+  const engineAs = (identity = identifyProcess()) =>
+    createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }), identity }, { worker: 'program', lease: '1h' })
+  const gone = engineAs(killed)
+  const open = await hostOf(gone).openTimeline(timelineId('exec/build'), ledgerOnly)
+  await open.write([{ type: 'started', data: {} }], { status: 'running' })
+  // Its lease has not expired, and it never ends.
+  const other = await startServer({ rp: engineAs() })
+  const found = async (status: string) => {
+    const { value } = await other.ask(`/v1/search?status=${status}`)
+    const shown = value.timelines.map((each: { timeline: string; status: string }) => `${each.timeline} ${each.status}`)
+    return { shown, total: value.total, statuses: value.statuses }
+  }
+  const nothing = { shown: [], total: 0, statuses: { stopped: 1 } }
+  for (let n = 0; n < 2; n++) {
+    expect(await found('running')).toEqual(nothing)
+    expect(await found('stopped')).toEqual({ ...nothing, shown: ['exec/build stopped'], total: 1 })
+  }
+  await other.close()
+  await gone.close()
 })

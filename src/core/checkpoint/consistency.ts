@@ -5,11 +5,9 @@
 
 export type Consistency = 'crash' | 'application' | 'distributed'
 
-const cutPrefix = 'cut '
-
 /** The label of the savepoints of a cut. @example cutLabel('nightly') // 'cut nightly' */
 export function cutLabel(cut: string): string {
-  return cutPrefix + cut
+  return `cut ${cut}`
 }
 
 /** The name in the label of a savepoint. Null: it has no such label. */
@@ -20,7 +18,8 @@ export function cutOf({
   readonly label: string | null
   readonly isPinned: boolean
 }): string | null {
-  return isPinned && label?.startsWith(cutPrefix) ? label.slice(cutPrefix.length) : null
+  const [, cut = null] = /^cut (.*)$/s.exec(label ?? '') ?? []
+  return isPinned ? cut : null
 }
 
 /** A milestone that the definition names in `checkpoint.on` announces itself. */

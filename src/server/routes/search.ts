@@ -14,6 +14,7 @@ import { indexed, type Wanted } from '../timeline-index.ts'
 import { attributeOf } from './attribute.ts'
 
 const rowsMax = 200
+const searchesMax = 3
 const standsKept = 2000
 const flag: Schema = { type: 'boolean' }
 const counts: Schema = { type: 'object', description: 'how many, by name' }
@@ -73,22 +74,12 @@ export const searchRoutes: readonly Route[] = [
   },
 ]
 
-async function search({ engine, server, principal, query }: Call) {
+async function search(call: Call) {
+  const { engine, server, principal } = call
   const { kernel, models } = hostOf(engine)
-  const { rows, ...counted } = await server.index.find(
-    principal,
-    wantedOf(query),
-    query.number('limit') ?? 50,
-    query.text('after'),
-  )
-  const ids = rows.map(({ timeline }) => timeline)
-  const heads = await kernel.store.head(ids)
-  server.index.note(heads, ids)
-  const known = heads.filter((head): head is Head => head !== null)
-  const isAlive = await ownersAlive(engine, known)
+  const { heads, ...counted } = await findHeads(call)
   const timelines = await Promise.all(
-    known.map(async (each) => {
-      const head = { ...each, isOwnerAlive: isAlive(each) }
+    heads.map(async (head) => {
       const { kind, status, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
       const statusLine = await statusLineOf(server, engine, head)
       return hideUnreached(principal, {
@@ -103,6 +94,30 @@ async function search({ engine, server, principal, query }: Call) {
     }),
   )
   return { timelines, ...counted, now: kernel.worker.now() }
+}
+
+/**
+ * The heads of now. A row whose status has changed since it was indexed is noted and searched again, so that the answer shows
+ * and counts it by the status that it has.
+ */
+async function findHeads({ engine, server, principal, query }: Call) {
+  const { kernel, models } = hostOf(engine)
+  const [wanted, limit, after] = [wantedOf(query), query.number('limit') ?? 50, query.text('after')]
+  for (let attempt = 1; ; attempt++) {
+    const { rows, ...counted } = await server.index.find(principal, wanted, limit, after)
+    const ids = rows.map(({ timeline }) => timeline)
+    const read = await kernel.store.head(ids)
+    const isAlive = await ownersAlive(
+      engine,
+      read.filter((head) => head !== null),
+    )
+    const heads = read.map((head) => head && { ...head, isOwnerAlive: isAlive(head) })
+    server.index.note(heads, ids)
+    const isSame = (head: Head | null, i: number) =>
+      head !== null && indexed(head, models.find(head.timeline)).status === rows[i]!.status
+    const same = heads.filter(isSame) as Head[]
+    if (same.length === heads.length || attempt === searchesMax) return { heads: same, ...counted }
+  }
 }
 
 const keptBy = new WeakMap<

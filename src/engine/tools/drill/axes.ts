@@ -4,7 +4,6 @@
 
 import type { Consistency } from '../../../core/checkpoint/consistency.ts'
 import { formatMs, toMs } from '../../../core/duration.ts'
-import type { RecoveryCard } from './card.ts'
 
 export interface Axis<Word extends string> {
   readonly is: Word
@@ -22,7 +21,22 @@ export interface Axes {
 /** Null: the definition is not known here. */
 export type DeclaredAuthority = 'history' | 'state' | 'external' | null
 
-type Measured = Omit<RecoveryCard, 'axes'>
+/** The figures of a recovery card from which the axes are computed. */
+interface Measured {
+  readonly captured: {
+    readonly seq: number
+    readonly label: string | null
+    readonly consistency: Consistency
+  } | null
+  readonly history: { readonly floor: number; readonly again: { readonly what: string } | null }
+  readonly lineage: readonly string[]
+  readonly recovery: { readonly totalMs: number } | null
+  readonly settings: readonly { readonly name: string; readonly value: unknown }[]
+  readonly checkpointing: {
+    readonly costs: { readonly checkpointMs: number | null; readonly checkpointBytes: number | null }
+  }
+  readonly effects: { readonly safe: number; readonly inDoubt: number } | null
+}
 
 export function axesOf(card: Measured, authority: DeclaredAuthority): Axes {
   return {
@@ -60,7 +74,9 @@ function capturedOf({ captured, history }: Measured, authority: DeclaredAuthorit
 function scopeOf({ captured, lineage }: Measured): Axes['scope'] {
   if (captured?.consistency === 'distributed') return { is: 'group', because: captured.label ?? 'a cut' }
   if (lineage.length === 0) return { is: 'timeline', because: 'a recovery reads nothing of other timelines' }
-  return { is: 'lineage', because: `a recovery also reads the history of ${lineage.join(', ')}` }
+  // The card lists their ids, for readers that reach them.
+  const others = lineage.length === 1 ? 'another timeline' : `${lineage.length} other timelines`
+  return { is: 'lineage', because: `a recovery also reads the history of ${others}` }
 }
 
 function economicsOf({ recovery, settings, checkpointing }: Measured): Axes['economics'] {

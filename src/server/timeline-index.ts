@@ -195,7 +195,9 @@ export class TimelineIndex {
   async #readAbandoned(): Promise<void> {
     const owned = [...this.#rows.values()].filter(({ owner }) => owner !== null)
     if (owned.length === 0) return
-    const alive = new Set((await workersNow(this.#engine)).flatMap(({ id, isAlive }) => (isAlive ? [id as string] : [])))
+    const alive = new Set(
+      (await workersNow(this.#engine)).flatMap(({ id, isAlive }) => (isAlive ? [id as string] : [])),
+    )
     const abandoned = owned.flatMap(({ owner, timeline }) => (alive.has(owner!) ? [] : [timeline]))
     if (abandoned.length === 0) return
     const heads = await hostOf(this.#engine).kernel.store.head(abandoned)

@@ -231,7 +231,10 @@ it('finds, shows and counts the program of a killed process by the status that i
   await once(child, 'exit')
   const world = createWorld()
   const engineAs = (identity = identifyProcess()) =>
-    createEngine({ store: openMemory({ namespace: 'default', hash: sha256, world }), identity }, { worker: 'program', lease: '1h' })
+    createEngine(
+      { store: openMemory({ namespace: 'default', hash: sha256, world }), identity },
+      { worker: 'program', lease: '1h' },
+    )
   const gone = engineAs(killed)
   const open = await hostOf(gone).openTimeline(timelineId('exec/build'), ledgerOnly)
   await open.write([{ type: 'started', data: {} }], { status: 'running' })

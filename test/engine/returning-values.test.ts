@@ -261,7 +261,7 @@ const rows: readonly Row[] = [
       return position
     },
     async use({ rp }, after: string) {
-      for await (const _ of readTurn(rp, speaker(''), 's', { turn: 2, after })) continue
+      for await (const _ of readTurn(rp, speaker(''), 's', { turn: 2, after }));
     },
     refused: 'POSITION_GONE',
   },

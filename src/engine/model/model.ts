@@ -5,7 +5,7 @@
 // definition has a descriptor with its name, its own scope, and everything that needs its code.
 
 import type { Manifest } from '../../core/checkpoint/manifest.ts'
-import type { Coordinate, HistoryPoint } from '../../core/coordinate.ts'
+import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Inherited } from '../../core/history/inheritance.ts'
 import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../../core/store/ports.ts'
@@ -238,7 +238,7 @@ export interface Actions {
     readonly by: string
     readonly reason?: string
     /** The end of the history that the person has seen. */
-    readonly about?: HistoryPoint
+    readonly about?: Pick<Coordinate, 'seq' | 'digest'>
   }>
   /** Sends dead letters back; without keys, all of them. */
   readonly redrive?: Act<{ readonly keys?: readonly string[]; readonly items?: Readonly<Record<string, unknown>> }>

@@ -1,6 +1,6 @@
 // A person's decision about a waiting session, written by its owner or sent to it by mail.
 
-import { type HistoryPoint, type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { type Coordinate, type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
@@ -32,7 +32,7 @@ export interface ToolDecision {
   readonly args?: unknown
   readonly result?: unknown
   /** The end of the session's history that the person has seen: CONFLICT if it is another one now. Default: the current end. */
-  readonly about?: HistoryPoint
+  readonly about?: Pick<Coordinate, 'seq' | 'digest'>
 }
 
 export async function writeDecision(

@@ -200,7 +200,8 @@ export class TimelineIndex {
     )
     const abandoned = owned.flatMap(({ owner, timeline }) => (alive.has(owner!) ? [] : [timeline]))
     if (abandoned.length === 0) return
-    const heads = await hostOf(this.#engine).kernel.store.head(abandoned)
+    const { kernel } = hostOf(this.#engine)
+    const heads = await kernel.store.head(abandoned)
     const isAlive = ({ owner, isOwnerAlive }: Head) => isOwnerAlive && owner !== null && alive.has(owner)
     this.note(
       heads.map((head) => head && { ...head, isOwnerAlive: isAlive(head) }),

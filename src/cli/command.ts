@@ -1,7 +1,7 @@
 // A command: its arguments, its options, and the module that implements it, loaded on demand.
 
 import { type HistoryPoint, parsePoint } from '../core/coordinate.ts'
-import type { Duration } from '../core/duration.ts'
+import { type Duration, toMs } from '../core/duration.ts'
 import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { UsageError } from './exit.ts'
@@ -99,7 +99,9 @@ export function point(options: Options, name: string): HistoryPoint | undefined 
 
 /** An option with a duration. Its text is validated on use. */
 export function duration(options: Options, name: string): Duration | undefined {
-  return text(options, name) as Duration | undefined
+  const given = text(options, name)
+  if (given !== undefined) toMs(given, `--${name}`)
+  return given as Duration | undefined
 }
 
 /** An option that may be repeated. */

@@ -12,6 +12,8 @@ import { openEngine } from './store.ts'
 import type { ThreadCommand, ThreadMessage, ThreadOf } from './threads.ts'
 
 const reportEveryMs = 500
+/** Shorter work is not shown. */
+const shownAfterMs = 2000
 
 async function main({ file, name, number, store, options }: ThreadOf): Promise<void> {
   const send = (message: ThreadMessage) => parentPort!.postMessage(message)
@@ -19,7 +21,7 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   engine.events.on('problem', ({ where, error }) => send({ problem: problemWords(where, error) }))
   const definition = pick(await loadModule(file), name, file) as unknown as PipelineDefinition
   const tasks = definition[shares](hostOf(engine), options)
-  const tell = () => send({ status: tasks.status, waits: inHand(engine) })
+  const tell = () => send({ status: tasks.status, waits: inHand(engine, shownAfterMs) })
   const telling = setInterval(tell, reportEveryMs)
   // On a stop request, or when all is done: each task that runs here ends with a savepoint.
   const asked = new Promise<void>((resolve) => {
@@ -32,7 +34,8 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   await engine.close({ grace })
   clearInterval(telling)
   tell()
-  parentPort!.close()
+  // A source that still lists its partitions, or connects to brokers that are away, would keep the thread alive.
+  process.exit()
 }
 
 await main(workerData as ThreadOf)

@@ -206,5 +206,7 @@ describe('due work', () => {
       data: { queues: [{ queue: 'mail', due: 2, since: now - 60_000 }] },
     })
     expect(check!.cure).toContain('reprise work FILE')
+    expect(dueHealth([row], now + 59 * 60_000)[0]!.state).toBe('warning')
+    expect(dueHealth([row], now + 59 * 60_000 + 1)[0]!.state).toBe('bad')
   })
 })

@@ -53,6 +53,8 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
 
 /** Due work of a queue that has been waiting this long is reported. */
 export const dueMs = 60_000
+/** After this long it fails the check: a scheduler that starts a process for due work has had its turn. */
+const neglectedMs = 3_600_000
 
 /** Due work that no worker takes: since when, and the command that executes it. */
 export function dueHealth(queues: readonly QueueRow[], now: number): Check[] {
@@ -64,7 +66,7 @@ export function dueHealth(queues: readonly QueueRow[], now: number): Check[] {
   return [
     {
       name: 'due work',
-      state: 'warning',
+      state: late.some(({ oldestAt }) => now - oldestAt! > neglectedMs) ? 'bad' : 'warning',
       what: `no worker executes it: ${words.join('; ')}`,
       cure: 'start a worker that has the definitions: reprise work FILE',
       data: { queues: late.map(({ queue, due, oldestAt }) => ({ queue, due, since: oldestAt })) },

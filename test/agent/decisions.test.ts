@@ -46,7 +46,10 @@ onEveryStore(
       const { session, paid, tools, listed } = await waiting()
       expect(await listed()).toEqual(['model done', 'pay waiting'])
       await decide(tools, 'approve', 'ann')
-      await decide(tools, 'approve', 'bob')
+      expect(await decide(tools, 'approve', 'bob')).toMatchObject({
+        text: 'agent/payer/s was decided before by ann: approve; nothing was recorded',
+        facts: { by: 'ann', isRepeated: true },
+      })
       const refused = { code: 'CONFLICT', data: { outcome: 'approve', by: 'ann', at: expect.any(Number) } }
       await expect(decide(tools, 'refuse', 'bob')).rejects.toMatchObject(refused)
       // One approval, one payment: the second is asked about anew.

@@ -30,6 +30,17 @@ export const fewer = job('fewer', { source: ['a'], each: () => undefined })
 })
 afterAll(() => folder.remove())
 
+describe('a wrong value of a flag', () => {
+  it.each([
+    [['serve', '--cache-unused', 'soon'], 'INVALID_ARGUMENT', '--cache-unused is not a duration'],
+    [['run', 'few.mjs', 'few', '--away-for', 'never'], 'INVALID_ARGUMENT', '--away-for is not a duration'],
+    [['serve', '--token-file', 'missing/folder/tokens.json'], 'USAGE', '--token-file: the folder of missing/folder'],
+  ])('names the flag: %j', async (args, code, message) => {
+    const ran = await json(args, at)
+    expect(ran).toMatchObject({ code: 2, value: { error: { code, message: expect.stringContaining(message) } } })
+  })
+})
+
 describe('a wrong command', () => {
   it.each([
     [['show'], 2, 'USAGE'],

@@ -20,6 +20,9 @@ const sink = (prepare) => ({
     rejoin: () => undefined, close: never,
   }),
 })
+export const listing = pipeline('listing', (p) => {
+  p.from('orders', { partitions: never, open: never }, { keyed: true }).to('out', sink(async () => null))
+})
 export const opening = pipeline('opening', (p) => {
   p.from('orders', { open: never }).to('out', sink(async () => null))
 })
@@ -36,6 +39,19 @@ it('stops though a source does not open, and shows that it waits for it', async 
   const ended = await run.end('SIGINT')
   expect(ended).toMatchObject({ code: 130, signal: null })
   expect(ended.stdout).toContain('opening: stopped')
+})
+
+it.each([
+  ['once', 130],
+  ['twice', 130],
+])('stops threads though a source does not list its partitions: Ctrl-C %s', async (times, code) => {
+  const cwd = folder.path
+  writeFileSync(join(cwd, 'flows.mjs'), module)
+  const run = live(['run', 'flows.mjs', 'listing', '--threads', '2', '--report', 'json'], { cwd })
+  await run.until(/"waitsFor":\["thread \d: listing the partitions of the source orders \(pipeline\/listing, \ds\)"/)
+  if (times === 'twice') run.signal('SIGINT')
+  const ended = await run.end('SIGINT')
+  expect(ended).toMatchObject({ code, signal: null })
 })
 
 it('prints what a savepoint waits for, and a second Ctrl-C ends it', async () => {

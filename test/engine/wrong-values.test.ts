@@ -47,6 +47,23 @@ describe('wrong values', () => {
     await expect(open(untyped(42))).rejects.toEqual(code('INVALID_ARGUMENT'))
   })
 
+  it('options of a run, reasons, steps, positions and addresses, each with its name', async () => {
+    const rp = await engine()
+    const plain = workflow('plain', async (ctx) => await ctx.signal('go'))
+    const refused = (name: string) =>
+      expect.objectContaining({ code: 'INVALID_ARGUMENT', message: expect.stringContaining(name) })
+    await expect(rp.run(plain, { attributes: untyped(5) }).result()).rejects.toEqual(refused('attributes'))
+    await expect(rp.run(plain, { queueKey: untyped(5) }).result()).rejects.toEqual(refused('queueKey'))
+    const run = await rp.run(plain)
+    await expect(run.terminate({ reason: untyped({}) })).rejects.toEqual(refused('reason'))
+    await expect(run.cancel({ reason: untyped(5) })).rejects.toEqual(refused('reason'))
+    await expect(run.fork(untyped(5))).rejects.toEqual(refused('the step of fork()'))
+    for (const position of ['garbage', 'f1.', 'f1.AAAA', 5]) {
+      await expect(rp.feed(untyped(position))).rejects.toEqual(refused('a position of the feed'))
+    }
+    await expect(open('sqlite:')).rejects.toEqual(refused('the path of a file'))
+  })
+
   it('a source that throws null fails its job', async () => {
     const rp = await engine()
     const source = () => {

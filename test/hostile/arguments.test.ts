@@ -8,6 +8,7 @@ import { isReprise, open, type Reprise } from '../../src/index.ts'
 import { temporaryFolder } from '../support/fixture.ts'
 import { contexts } from './context-targets.ts'
 import { definers } from './definer-targets.ts'
+import { surroundingDefiners, surroundings } from './surroundings-targets.ts'
 import { counter, placed, type Target, targets } from './verb-targets.ts'
 
 const wrong = [null, undefined, 5, '', {}, [], () => 1]
@@ -31,11 +32,6 @@ const elsewhere = new Set([
   'reprise/s3',
   'reprise/kubernetes',
   'reprise/server',
-  'reprise/serverless',
-  'reprise/exec',
-  'reprise/store',
-  'reprise/tools',
-  'reprise/within',
 ])
 
 const withoutArguments =
@@ -56,7 +52,8 @@ afterEach(async () => {
   engines = []
 })
 
-const all = { ...targets, ...contexts, ...definers }
+const functions = { ...definers, ...surroundingDefiners }
+const all = { ...targets, ...contexts, ...surroundings, ...functions }
 
 describe.each(Object.entries(all))('%s', (name, target) => {
   it.each(Object.keys(target.calls))(`${name}.%s takes any argument, or refuses it with a code`, async (verb) => {
@@ -70,7 +67,7 @@ it('the sweep has every public verb that takes an argument, or names the reason'
     if (elsewhere.has(entry)) continue
     for (const verb of verbs) {
       const [first, second] = verb.split('.') as [string, string | undefined]
-      const target: Target | undefined = second === undefined ? definers[entry] : all[first as keyof typeof all]
+      const target: Target | undefined = second === undefined ? functions[entry] : all[first as keyof typeof all]
       if (!Object.hasOwn(target?.calls ?? {}, second ?? first) && !leftOut.has(verb)) left.push(`${entry} ${verb}`)
     }
   }

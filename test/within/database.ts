@@ -11,6 +11,12 @@ export interface Application {
   run(text: string): Promise<Record<string, unknown>[]>
   /** A statement that starts a workflow, in the words of the store. */
   start(name: string, id: string, input: unknown): Promise<unknown>
+  startWith(
+    name: string,
+    id: string,
+    input: unknown,
+    given: { key?: string | undefined; options?: string | undefined },
+  ): Promise<unknown>
   signal(name: string, id: string, signal: string, value: unknown, key?: string): Promise<unknown>
   cancel(name: string, id: string): Promise<unknown>
   send(timeline: string, kind: string, data: unknown, key?: string): Promise<unknown>
@@ -42,6 +48,8 @@ function sqliteApplication(file: string): Application {
     run: async (text) => db.prepare(text).all() as Record<string, unknown>[],
     start: async (name, id, input) =>
       insert({ verb: 'start', target: `workflow/${name}`, id, data: JSON.stringify(input) }),
+    startWith: async (name, id, input, { key, options }) =>
+      insert({ verb: 'start', target: `workflow/${name}`, id, data: JSON.stringify(input), key, options }),
     signal: async (name, id, topic, value, key) =>
       insert({ verb: 'signal', target: `workflow/${name}`, id, topic, data: JSON.stringify(value), key }),
     cancel: async (name, id) => insert({ verb: 'cancel', target: `workflow/${name}`, id }),
@@ -64,6 +72,15 @@ async function postgresApplication(url: string): Promise<Application> {
     run: async (text) => (await client.query(text)).rows,
     start: (name, id, input) =>
       call(`SELECT "${schema}".start($1, $2::jsonb, id => $3)`, name, JSON.stringify(input), id),
+    startWith: (name, id, input, { key, options }) =>
+      call(
+        `SELECT "${schema}".start($1, $2::jsonb, $3, $4, $5::jsonb)`,
+        name,
+        JSON.stringify(input),
+        id,
+        key ?? null,
+        options ?? null,
+      ),
     signal: (name, id, signal, value, key) =>
       call(`SELECT "${schema}".signal($1, $2, $3, $4, $5)`, name, id, signal, JSON.stringify(value), key ?? null),
     cancel: (name, id) => call(`SELECT "${schema}".cancel($1, $2)`, name, id),

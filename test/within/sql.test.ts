@@ -98,6 +98,33 @@ describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', 
     ])
   })
 
+  it.each([
+    ['a name that no definition can have', { name: '' }, /name/],
+    ['a control character in the id', { id: 'a\u0007b' }, /control character/],
+    ['a control character in the key', { key: 'a\u0007b' }, /control character/],
+    ['options that are no object', { options: '5' }, /must be a JSON object/],
+    ['an unknown option', { options: '{"prioritty": 1}' }, /prioritty/],
+  ])('E3: a start with %s never starts, and its reason is shown', async (_, given, reason) => {
+    const { name = 'note', id = 'x', key, options } = given as Record<string, string | undefined>
+    const starting = app.startWith(name, id, 'text', { key, options })
+    if (kind === 'postgres') {
+      await expect(starting).rejects.toThrow(reason)
+      return
+    }
+    // SQLite has no function to call: the worker refuses the row, which is kept. A name without a definition waits for one.
+    await starting
+    rp.work([note])
+    if (name === '') {
+      await app.start('note', 'after', 'text')
+      await until(async () => (await runs(note)).includes('after'))
+      expect((await requests()).map(({ target }) => target)).toEqual(['workflow/'])
+      return
+    }
+    await until(async () => (await requests()).some(({ problem }) => problem !== null))
+    expect((await requests()).map(({ problem }) => problem)).toEqual([expect.stringMatching(reason)])
+    expect(await runs(note)).toEqual([])
+  })
+
   it('E3: a message reaches the inbox of a timeline once per key', async () => {
     rp.work([note])
     const counter = timeline('counter', {

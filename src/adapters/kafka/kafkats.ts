@@ -55,14 +55,15 @@ class Refused extends Error {
   }
 }
 
-export async function connectTo(options: KafkaConnecting): Promise<KafkaPort> {
+/** `signal`: no further attempt. */
+export async function connectTo(options: KafkaConnecting, signal?: AbortSignal): Promise<KafkaPort> {
   const { brokers, clientId = 'reprise', client = {} } = options
   if (!Array.isArray(brokers) || brokers.length === 0) {
     throw new RepriseError('INVALID_ARGUMENT', "kafka needs { brokers: ['host:9092'] }")
   }
   const awayMs = awayMsOf(options)
   const made = await whileAway(
-    { what: `connect to ${brokers.join(', ')}`, awayMs, isPassing: isUnreached },
+    { what: `connect to ${brokers.join(', ')}`, awayMs, isPassing: isUnreached, signal },
     async () => {
       // A client that failed to connect is not reused: it would list each broker twice.
       const next = new KafkaClient({ logLevel: 'silent' as never, ...client, brokers: [...brokers], clientId })
@@ -91,16 +92,18 @@ interface Waiting {
   readonly isPassing: (error: unknown) => boolean
   /** Runs before each further attempt. */
   readonly prepare?: (() => Promise<unknown>) | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Retries until the work succeeds, for as long as brokers may be away. */
-async function whileAway<R>({ what, awayMs, isPassing, prepare }: Waiting, work: () => Promise<R>): Promise<R> {
+async function whileAway<R>({ what, awayMs, isPassing, prepare, signal }: Waiting, work: () => Promise<R>): Promise<R> {
   const until = Date.now() + awayMs
   for (let pauseMs = 2; ; pauseMs = Math.min(500, pauseMs * 2)) {
     try {
       return await work()
     } catch (error) {
       if (!isPassing(error)) throw error
+      if (signal?.aborted) throw new RepriseError('ABORTED', `${what}: aborted`, {}, error)
       if (Date.now() > until) throw awayError(what, awayMs, error)
       await sleep(realTime, pauseMs)
       await prepare?.().catch(() => undefined)

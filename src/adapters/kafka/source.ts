@@ -61,8 +61,8 @@ export function kafkaSource(options: KafkaOptions): Source<KafkaRecord> {
   const discoverMs = toMs(options.discover ?? '10s', 'discover')
   return {
     kind: 'kafka',
-    async partitions() {
-      const port = await connectTo(options)
+    async partitions({ signal }) {
+      const port = await connectTo(options, signal)
       try {
         return (await port.partitions(topic)).map(String)
       } finally {
@@ -70,7 +70,7 @@ export function kafkaSource(options: KafkaOptions): Source<KafkaRecord> {
       }
     },
     async open(from, context) {
-      const port = await connectTo(options)
+      const port = await connectTo(options, context.signal)
       try {
         const reader = new KafkaReader(port, options, discoverMs, from, context)
         await reader.begin()

@@ -4,6 +4,7 @@
 //     reprise-signature: t=1700000000000,n=5f0c…,v1=HMAC("1700000000000.5f0c….BODY")
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, checkText } from '../../core/options.ts'
 
 export const signatureHeader = 'reprise-signature'
 
@@ -23,6 +24,8 @@ export async function signWake(secret: string, body: string, now: number = Date.
 /** The numbers that this process has accepted, oldest first. */
 export type SeenWakes = Set<string>
 
+const knownVerify = new Set(['seen', 'now'])
+
 /**
  * Resolves if the signature is right, fresh and new; otherwise rejects with UNAUTHENTICATED. `seen`: the numbers that were
  * accepted before, for requests that are repeated by others.
@@ -31,8 +34,10 @@ export async function verifyWake(
   secret: string,
   signature: string | null,
   body: string,
-  { seen, now = Date.now() }: { readonly seen?: SeenWakes; readonly now?: number } = {},
+  options: { readonly seen?: SeenWakes; readonly now?: number } = {},
 ): Promise<void> {
+  checkOptions('verifyWake', options, knownVerify)
+  const { seen, now = Date.now() } = options
   const found = /^t=(\d{1,16}),n=([0-9a-f]{32}),v1=([0-9a-f]{64})$/.exec(signature ?? '')
   if (!found) throw refused(signature === null ? 'it has no signature' : 'its signature cannot be read')
   const [, time, nonce, given] = found as unknown as [string, string, string, string]
@@ -51,6 +56,8 @@ export function isEqual(a: string, b: string): boolean {
 }
 
 async function mac(secret: string, time: number, nonce: string, body: string): Promise<string> {
+  // An unset variable would sign with a secret that everybody knows.
+  checkText('the secret of a wake-up request', secret)
   const how = { name: 'HMAC', hash: 'SHA-256' }
   const key = await crypto.subtle.importKey('raw', encoder.encode(secret), how, false, ['sign'])
   const signed = await crypto.subtle.sign('HMAC', key, encoder.encode(`${time}.${nonce}.${body}`))

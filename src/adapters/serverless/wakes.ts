@@ -4,6 +4,7 @@
 // leaves due work, which the first request of the next process, or the scheduler's tick, finds.
 
 import { RepriseError } from '../../core/errors.ts'
+import { checkObject } from '../../core/options.ts'
 import { growingPause } from '../../core/retry/pause.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
@@ -119,7 +120,9 @@ export async function sendWake(target: WakeTarget, signal: AbortSignal): Promise
 }
 
 /** Throws INVALID_ARGUMENT. */
-function checkTarget({ url, secret }: WakeTarget): void {
+function checkTarget(target: WakeTarget): void {
+  checkObject('the target of pushWakes()', target)
+  const { url, secret } = target
   if (!URL.canParse(url) || typeof secret !== 'string' || secret.length < 16) {
     const what = 'pushWakes() needs the url of a route, and its secret of at least 16 characters'
     throw new RepriseError('INVALID_ARGUMENT', what, { url: String(url) })

@@ -83,8 +83,8 @@ export async function runThreads(
     beforeExit: () => running.abandon(),
   })
   const stopShowing = showing(text(options, 'report') ?? 'auto', () => {
-    const { status } = running
-    return { facts: status, line: (perSecond) => tasksLine(status, perSecond) }
+    const { status, waits } = running
+    return { facts: { ...status, waitsFor: waits }, line: (perSecond) => tasksLine(status, perSecond, waits) }
   })
   try {
     void interruption.asked.then(() => running.stop())
@@ -105,11 +105,15 @@ export async function runThreads(
 }
 
 /** @example 12,345 records, 2,000/s, 4 of 8 partitions run, 2 are done */
-function tasksLine({ records, running, done, partitions }: TasksStatus, perSecond: number): string {
+function tasksLine(
+  { records, running, done, partitions }: TasksStatus,
+  perSecond: number,
+  waits: readonly string[],
+): string {
   const parts = [`${records.toLocaleString('en-US')} records`, `${perSecond.toLocaleString('en-US')}/s`]
   parts.push(`${running} of ${count(partitions, 'partition')} run`)
   if (done > 0) parts.push(`${done} done`)
-  return parts.join(', ')
+  return [...parts, ...waits.map((what) => `waits for ${what}`)].join(', ')
 }
 
 function show(run: PipelineRun, reporter: string, waits: () => readonly string[]): () => void {

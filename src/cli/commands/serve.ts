@@ -1,6 +1,8 @@
 // reprise serve: the HTTP API of a store, until it is interrupted. Loads the server and its dependencies only here.
 
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import { driverMissing } from '../../core/driver-missing.ts'
 import type { Duration } from '../../core/duration.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
@@ -36,6 +38,9 @@ const serve: Command = async ({ options, output, isVerbose }) => {
       `${host} can be reached from outside: name the tokens with --token-file, and where it is shown with --origin`,
       'a proxy with TLS in front of the loopback address is better: docs/guides/server.md',
     )
+  }
+  if (file !== undefined && !existsSync(dirname(resolve(file)))) {
+    throw new UsageError(`--token-file: the folder of ${file} does not exist`, 'create it, or correct the path')
   }
   const tokenFile = file ?? defaultTokens
   const { tokens, isNew } = readOrMakeTokens(tokenFile)

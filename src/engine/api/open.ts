@@ -4,6 +4,7 @@ import { Codec } from '../../core/codec/codec.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { defaultLimits, type Limits } from '../../core/limits.ts'
+import { checkObject } from '../../core/options.ts'
 import type { Clock, Hash, Random, Store } from '../../core/store/ports.ts'
 import { Events } from '../base/events.ts'
 import { installGuard } from '../base/guard/install.ts'
@@ -145,6 +146,8 @@ function keepMirror(engine: Reprise, path: string): void {
 /** An engine over a store that is already open: for simulations and for third-party stores. */
 export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise {
   checkEngineOptions(options)
+  checkObject('the ports of createEngine()', ports)
+  checkObject('the store of createEngine()', ports.store)
   const { clock = systemClock, random = systemRandom, hash = sha256 } = ports
   const limits: Limits = { ...defaultLimits, ...options.limits }
   const sealer = new Sealer({ limits, ...(options.keys && { keys: options.keys }) })

@@ -80,12 +80,15 @@ export class OutsidePositions {
     return prefix + Buffer.concat([iv, cipher.getAuthTag(), hidden]).toString('base64url')
   }
 
-  /** Throws POSITION_GONE if the position is from another history (a store restored since), or another scope. */
+  /**
+   * Throws POSITION_GONE if the position is from another history (a store restored since), or another scope;
+   * INVALID_ARGUMENT if it is none.
+   */
   open(token: string): Place {
     if (token === feedStart) return { at: feedStart, seen: null }
     const [, text = ''] = /^f1\.([\w-]+)$/.exec(token) ?? []
     const bytes = Buffer.from(text, 'base64url')
-    if (bytes.length <= ivBytes + tagBytes) throw gone()
+    if (bytes.length <= ivBytes + tagBytes) throw noPosition(token)
     const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(0, ivBytes)).setAAD(this.#bound)
     decipher.setAuthTag(bytes.subarray(ivBytes, ivBytes + tagBytes))
     try {
@@ -118,6 +121,11 @@ async function openToken(identity: Identity, scopes: readonly string[] | undefin
 async function isGone(kernel: Pick<Kernel, 'store' | 'hash'>, seen: SeenRun): Promise<boolean> {
   const [head] = await kernel.store.head([seen.timeline])
   return head?.life === 1 && (await whereabouts(kernel, seen.timeline, seen, head)) === 'gone'
+}
+
+function noPosition(token: unknown): RepriseError {
+  const what = 'a position of the feed must be one that the feed returned; pass none to read from the start'
+  return new RepriseError('INVALID_ARGUMENT', what, { given: String(token).slice(0, 80) })
 }
 
 function gone(): RepriseError {

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, checkText } from '../../core/options.ts'
 import type { PageSource } from '../../core/ship/pages.ts'
 import type { Objects } from '../../core/store/objects.ts'
 import type { Blobs, EntryRun, Head, ManifestRecord, Renewal, Store } from '../../core/store/ports.ts'
@@ -78,6 +79,8 @@ async function refuseShard(store: Store, url: string): Promise<void> {
   throw new RepriseError('SHARDS_DIFFER', what, { shard: index, count })
 }
 
+const knownRenew = new Set(['namespace', 'busyMs', 'dryRun'])
+
 /**
  * Rewrites a store whose file no longer opens from its intact parts; the old file stays beside it. With `dryRun`, works
  * on a copy and reports the losses. Null: this kind of store has no file of its own.
@@ -87,6 +90,8 @@ export async function renewStore(
   url: string,
   options: Pick<StoreOptions, 'namespace' | 'busyMs'> & { readonly dryRun?: boolean } = {},
 ): Promise<Renewal | null> {
+  checkText('the url of renewStore()', url)
+  checkOptions('renewStore', options, knownRenew)
   const file = /^sqlite:(?:\/\/(?=\/))?(.+)$/i.exec(url)?.[1]
   if (file === undefined) return null
   const namespace = checkNamespace(options.namespace ?? 'default')
@@ -110,6 +115,10 @@ async function openByScheme(
       const { openSqlite } = await import('../../stores/sqlite/index.ts')
       const { readOnly = false, refusesDamage = false, isPutBack = false, busyMs } = options
       const file = url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')
+      if (file === '') {
+        const what = 'sqlite: needs the path of a file, such as sqlite:.reprise/reprise.db'
+        throw new RepriseError('INVALID_ARGUMENT', what, {})
+      }
       // SQLite's own name for a database in memory; here it would become a file of that name.
       if (file === ':memory:') {
         throw new RepriseError(

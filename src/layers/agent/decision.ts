@@ -76,6 +76,16 @@ export async function writeDecision(
  * kept for a later wait.
  */
 export async function sendDecision(rp: Engine, session: string, decision: ToolDecision, key?: string): Promise<void> {
+  await decideOnce(rp, session, decision, key)
+}
+
+/** The same; returns the decision that was made before and is repeated. Null: this one counts. */
+export async function decideOnce(
+  rp: Engine,
+  session: string,
+  decision: ToolDecision,
+  key?: string,
+): Promise<RecordedDecision | null> {
   const engine = hostOf(rp)
   const timeline = timelineId(session)
   const head = await engine.head(timeline)
@@ -83,13 +93,17 @@ export async function sendDecision(rp: Engine, session: string, decision: ToolDe
   const about = { seq: head.seq, digest: toHex(head.digest) }
   checkAbout(head, decision.about)
   const before = await decidedBefore(engine, head)
-  if (before) return agree(head, decision, before)
+  if (before) {
+    agree(head, decision, before)
+    return before
+  }
   if (head.status !== 'waiting') throw waitsForNothing(head, null)
   await engine.send(session, decisionKind, { ...decision, about }, key === undefined ? {} : { id: key })
   // Another caller may have decided at the same moment: the first decision in the mail counts.
   const first = await decidedBefore(engine, (await engine.head(timeline)) ?? head)
   if (first) agree(head, decision, first)
   await makeDue(engine, timeline)
+  return null
 }
 
 const mailShapes: Shapes = { [decisionKind]: { verdict: 'text', by: 'text', about: 'object?' } }

@@ -11,7 +11,7 @@ import type { Entity, Fold } from '../../engine/model/definition.ts'
 import type { Exchanged, ExchangeReader, SentMail } from '../../engine/model/exchange-reader.ts'
 import type { Actions, describes, Instead, Model, ModelEffect, Target } from '../../engine/model/model.ts'
 import { type Consumer, noEffects, type Rollback } from '../../engine/model/rollback-report.ts'
-import { decisionKind, sendDecision, type ToolVerdict } from './decision.ts'
+import { decideOnce, decisionKind, type ToolVerdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
 import { entryRow, refuses, statusLine } from './journal-rows.ts'
 import type { SessionRollback, SessionRollbackOptions } from './options.ts'
@@ -32,7 +32,11 @@ const actions: Actions = {
     if (!known)
       throw new RepriseError('INVALID_ARGUMENT', `a decision must be ${verdicts.join(', ')} (got ${verdict})`, {})
     const decision = { verdict: known, by, ...(reason !== undefined && { reason }), ...(about && { about }) }
-    await sendDecision(engine, head.timeline, decision, key)
+    const before = await decideOnce(engine, head.timeline, decision, key)
+    if (before) {
+      const text = `${head.timeline} was decided before by ${before.by}: ${before.outcome}; nothing was recorded`
+      return { text, facts: { verdict: known, by: before.by, isRepeated: true } }
+    }
     return {
       text: `recorded for ${head.timeline}: ${known}; a worker that has the agent resumes it (reprise work FILE)`,
       facts: { verdict: known, by },

@@ -3,7 +3,7 @@
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { Duration } from '../../core/duration.ts'
-import { type Allowed, aNumber, namesOf } from '../../core/options.ts'
+import { type Allowed, aNumber, anObject, aText, namesOf } from '../../core/options.ts'
 import type { RetryPolicy } from '../../core/retry/retry.ts'
 import type { Attribute } from '../../core/store/ports.ts'
 import type { StandardSchema } from '../../engine/model/schema.ts'
@@ -68,7 +68,9 @@ export interface StartOptions {
 
 export const startValues: Readonly<Record<string, readonly Allowed[]>> = {
   ifExists: ['use', 'reject', 'restart'],
+  attributes: [anObject],
   priority: [aNumber],
+  queueKey: [aText],
   here: [['true or false', (value) => typeof value === 'boolean']],
 }
 

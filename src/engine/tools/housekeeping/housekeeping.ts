@@ -8,7 +8,7 @@ import { fromHex, timelineId, toHex } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { aSignal, checkOptions, checkValues } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import { whileAwaited } from '../../base/stay-alive.ts'
@@ -187,6 +187,8 @@ export function housekeepingRound(
   signal: AbortSignal = new AbortController().signal,
 ): Promise<HousekeepingReport | null> {
   const engine = hostOf(rp)
+  checkHousekeeping(options)
+  checkValues('housekeepingRound()', { signal }, { signal: [aSignal] })
   return whileAwaited(oneRound(engine, options, signal), engine.clock)
 }
 

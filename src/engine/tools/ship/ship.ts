@@ -5,6 +5,7 @@ import { rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions, checkText, namesOf } from '../../../core/options.ts'
 import { makeFolder } from '../../../lib/durable-file.ts'
 import { sha256, systemRandom } from '../../base/platform.ts'
 import type { Kernel } from '../../storage/kernel.ts'
@@ -81,6 +82,8 @@ export interface RestoreShippedOptions extends ShippedRestoreOptions {
   readonly copy?: boolean
 }
 
+const knownRestore = namesOf<RestoreShippedOptions>()('keys copy at onProgress')
+
 /** Files beside the file of a store: any of them belongs to another life of that file. */
 const beside = ['', '-wal', '-shm', '-ack', '-journal'] as const
 
@@ -93,6 +96,9 @@ export async function restoreShipped(
   into: string,
   options: RestoreShippedOptions = {},
 ): Promise<ShippedRestore> {
+  checkText('the place of restoreShipped()', place)
+  checkText('the target of restoreShipped()', into)
+  checkOptions('restoreShipped', options, knownRestore)
   const file = fileOf(into)
   if (file === null) {
     const what = 'shipped records are restored into a SQLite file: name it as sqlite:FILE'

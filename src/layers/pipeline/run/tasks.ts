@@ -6,6 +6,7 @@ import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { growingPause } from '../../../core/retry/pause.ts'
 import type { Head } from '../../../core/store/ports.ts'
+import type { UnderWay } from '../../../engine/base/worker.ts'
 import { fairShare } from '../../../engine/feed/fair-share.ts'
 import { lookEvery } from '../../../engine/feed/wake-up.ts'
 import type { Host } from '../../../engine/host/host.ts'
@@ -75,6 +76,8 @@ export class PipelineTasks {
   /** Set when every partition has ended, here or elsewhere. */
   readonly ended = new Latch()
   #announced: number | null = null
+  /** The source whose partitions are being listed, and since when. */
+  #listing: { readonly source: string; readonly since: number } | null = null
 
   constructor(of: TasksOf) {
     this.#of = of
@@ -83,6 +86,7 @@ export class PipelineTasks {
     const { clock, events } = engine
     const onError = (error: unknown) => void events.emit('problem', { where: `pipeline ${of.name}`, error })
     this.#stopLooking = lookEvery(clock, lookMs, () => this.#look(), onError, true)
+    engine.worker.watch(() => this.#underWay())
     // Each run stops by itself, with a checkpoint.
     engine.onClose(async () => this.stop())
   }
@@ -102,6 +106,12 @@ export class PipelineTasks {
 
   get #key(): string {
     return `pipeline ${this.#of.timeline}`
+  }
+
+  *#underWay(): Generator<UnderWay> {
+    if (!this.#listing) return
+    const { source, since } = this.#listing
+    yield { timeline: this.#of.timeline, what: `listing the partitions of the source ${source}`, since }
   }
 
   async #look(): Promise<void> {
@@ -191,7 +201,12 @@ export class PipelineTasks {
     const { signal } = this.#abort
     const lists: (readonly string[])[] = []
     for (const { name, source } of this.#graph.sources) {
-      lists.push(await source.partitions!({ engine, pipeline: timeline, name, signal }))
+      this.#listing = { source: name, since: engine.clock.elapsed() }
+      try {
+        lists.push(await source.partitions!({ engine, pipeline: timeline, name, signal }))
+      } finally {
+        this.#listing = null
+      }
     }
     const [first = [], ...others] = lists.map((list) => [...list].sort())
     if (others.every((other) => other.join('\n') === first.join('\n'))) return first

@@ -73,6 +73,7 @@ export function enlistMail(
 /** Carries out the requests for runs of this definition. */
 export function serveRequests(host: RequestHost, definition: AnyWorkflow): void {
   host.engine.requests.serve(queueOf(definition), async (request) => {
+    checkKey(request.key ?? undefined)
     switch (request.verb) {
       case 'start':
         return await start(host, definition, request)
@@ -145,6 +146,10 @@ function checkRunId({ prefix }: AnyWorkflow, id: string): void {
 }
 
 function checkKey(key: unknown): void {
-  if (key === undefined || (typeof key === 'string' && key !== '')) return
-  throw new RepriseError('INVALID_ARGUMENT', 'key must be a text of at least one character', {})
+  if (key === undefined || (typeof key === 'string' && key !== '' && !/\p{Cc}/u.test(key))) return
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    'key must be a text of at least one character, without control characters',
+    {},
+  )
 }

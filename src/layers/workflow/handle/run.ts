@@ -5,6 +5,7 @@ import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isHeadLost } from '../../../core/history/lost-head.ts'
 import {
   type Allowed,
+  aText,
   checkGivenOptions,
   checkOptions,
   checkText,
@@ -43,7 +44,7 @@ import { checkSettleable, type StepOutcome, settleOnce } from './settle.ts'
 
 const knownSignal = namesOf<{ readonly key?: string }>()('key')
 const knownStarted = namesOf<{ readonly signal?: AbortSignal }>()('signal')
-const undoValues = { undo: ['inherited'] }
+const undoValues = { undo: ['inherited'], reason: [aText] }
 const knownSettle = namesOf<SettleOptions>()('by result error key')
 const knownCancel = namesOf<RunCancelOptions>()('reason key undo')
 const knownTerminate = namesOf<RunTerminateOptions>()('reason key')
@@ -184,6 +185,7 @@ export class WorkflowRun<Output = unknown> {
   /** Ends the run at once: no clean-up, no compensation. */
   async terminate(options: RunTerminateOptions = {}): Promise<void> {
     checkOptions('terminate', options, knownTerminate)
+    checkValues('terminate', options, { reason: [aText] })
     const { reason = 'terminated', key } = options
     const head = await this.#view.head()
     // A repeated call with the same key: the run is terminated already.
@@ -268,6 +270,7 @@ export class WorkflowRun<Output = unknown> {
    * `result` as its outcome.
    */
   async fork(from: string, options: RunForkOptions = {}): Promise<WorkflowRun<Output>> {
+    checkText('the step of fork()', from)
     checkOptions('fork', options, knownFork)
     const { engine, kernel } = this.#host
     const { by } = options

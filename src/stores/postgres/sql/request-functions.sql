@@ -8,6 +8,7 @@ RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, p
 DECLARE
   v_ns integer;
   v_number bigint;
+  v_unknown text;
 BEGIN
   SELECT n.id INTO v_ns FROM reprise.namespace n
   WHERE n.name = p_namespace AND (p_store IS NULL OR n.identity::json->>'id' = p_store);
@@ -17,6 +18,22 @@ BEGIN
   END IF;
   IF p_target IS NULL OR p_id IS NULL OR length(p_target) NOT BETWEEN 1 AND 512 OR length(p_id) NOT BETWEEN 1 AND 512 THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'the name and the id must have 1 to 512 characters';
+  END IF;
+  IF p_target !~ '^(mail|[a-z]+/[A-Za-z0-9][A-Za-z0-9._-]{0,99})$' THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('no definition can have the name %L', substr(p_target, strpos(p_target, '/') + 1)),
+      HINT = 'a name has 1 to 100 letters, digits, dots, dashes and underscores, and starts with a letter or digit';
+  END IF;
+  IF concat(p_id, p_topic, p_key) ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'an id, a key and the name of a signal or kind must have no control characters';
+  END IF;
+  IF jsonb_typeof(p_options) <> 'object' THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('the options must be a JSON object (got %s)', p_options);
+  END IF;
+  SELECT string_agg(o, ', ' ORDER BY o) INTO v_unknown FROM jsonb_object_keys(p_options) o
+  WHERE o NOT IN ('attributes', 'priority', 'timeout', 'queueKey', 'delay');
+  IF v_unknown IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('start has no option %s', v_unknown),
+      HINT = 'the options are attributes, priority, timeout, queueKey and delay';
   END IF;
   INSERT INTO reprise.request (ns, xact, verb, target, id, topic, json, data, key, options, sent_at)
   VALUES (v_ns, pg_current_xact_id()::text::bigint, p_verb, p_target, p_id, p_topic, p_json, p_data, p_key, p_options,

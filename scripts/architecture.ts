@@ -114,6 +114,10 @@ const computedImports: Readonly<Record<string, string>> = {
   'src/stores/sqlite/file/driver.ts': 'node:sqlite is not known to every Node, nor to the compiler and to bundlers',
 }
 
+/** The folder that knows runtimes: everything else takes what it needs from its port. */
+const runtimeFolder = 'src/lib/runtime/'
+const runtimeGlobals = new Set(['Bun', 'Deno', 'WebSocketPair', 'EdgeRuntime', 'navigator'])
+
 /** A file above this length holds several nouns. The limit that keeps code readable is that of functions (functions.ts). */
 export const linesMax = 800
 
@@ -130,8 +134,20 @@ export function checkSource(source: Source): Fault[] {
     if (what !== undefined) faults.push({ line: found.line, what })
   }
   if (zoneName === 'core' || isRules) faults.push(...checkPurity(tokens))
-  faults.push(...findIdComparisons(source.path, tokens))
+  faults.push(...findIdComparisons(source.path, tokens), ...findRuntimeTests(source.path, tokens))
   return faults.map((fault) => ({ path: source.path, ...fault }))
+}
+
+/** Tests for a runtime by its version or its own globals. */
+function findRuntimeTests(path: string, tokens: readonly Token[]): Omit<Fault, 'path'>[] {
+  if (path.startsWith(runtimeFolder)) return []
+  const what = 'tests for a runtime: take what differs from the port in src/lib/runtime'
+  return tokens.flatMap(({ kind, text, line }, i) => {
+    if (kind !== 'word') return []
+    const isGlobal = runtimeGlobals.has(text) && !isKey(tokens, i)
+    const isVersion = text === 'process' && ['versions', 'version', 'release'].includes(tokens[i + 2]?.text ?? '')
+    return isGlobal || isVersion ? [{ line, what }] : []
+  })
 }
 
 function lineCount(text: string): number {
@@ -180,6 +196,7 @@ function refuseImport(path: string, zoneName: string, zone: Zone, found: Import)
   if (from.startsWith('.')) {
     return refuseFile(path, zoneName, zone, posix.join(posix.dirname(path), from), kind)
   }
+  if (from === '#runtime' && path === `${runtimeFolder}index.ts`) return undefined
   if (from.startsWith('node:') && !zone.mayUseNode) return `${zoneName} imports ${from}: it may not use node:`
   const own = zoneName === 'adapters' ? packagesOfAdapter[folderOf(path)] : undefined
   if (

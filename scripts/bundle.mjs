@@ -11,15 +11,21 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const dist = join(root, 'dist/')
 const lib = join(root, 'lib/')
 
-const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const { exports, imports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const library = Object.values(exports).flatMap((entry) => (entry.default ? entry.default.slice('./lib/'.length) : []))
 /** Files that are started as such, by their path. */
 const programs = ['cli/main.js', 'cli/thread.js', 'cli/commands/demo-child.js']
+/** One per runtime; its conditions choose one of them, so each is a file of its own. */
+const runtimes = Object.entries(imports['#runtime']).flatMap(([condition, path]) =>
+  condition === 'types' ? [] : path.slice('./lib/'.length),
+)
 const launchers = ['cli/bin.cjs', 'cli/start.cjs']
 
 const partOf = parts()
 const bundle = await rolldown({
-  input: Object.fromEntries([...library, ...programs].map((path) => [path.slice(0, -'.js'.length), dist + path])),
+  input: Object.fromEntries(
+    [...library, ...programs, ...runtimes].map((path) => [path.slice(0, -'.js'.length), dist + path]),
+  ),
   platform: 'node',
   preserveEntrySignatures: 'allow-extension',
   external: (id) => !id.startsWith('.') && !isAbsolute(id),

@@ -6,6 +6,7 @@ import { isReprise } from '../core/errors.ts'
 import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { whileAwaited } from '../engine/base/stay-alive.ts'
+import { runtime } from '../lib/runtime/index.ts'
 import type { Command, CommandSpec, Invocation, Options } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
 import { exit, exitCodeOf, UsageError } from './exit.ts'
@@ -219,6 +220,6 @@ function distance(a: string, b: string): number {
 
 async function version(output: Output): Promise<number> {
   const { packageVersion } = await import('../operations/package.ts')
-  output.result({ reprise: packageVersion(), node: process.versions.node }, () => output.line(packageVersion()))
+  output.result({ reprise: packageVersion(), [runtime.name]: runtime.version }, () => output.line(packageVersion()))
   return exit.ok
 }

@@ -6,6 +6,7 @@ import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { RepriseError } from '../core/errors.ts'
+import { runtime } from '../lib/runtime/index.ts'
 import { notePlace, placeOfSyntaxError } from './error-location.ts'
 
 export async function loadModule(file: string): Promise<Record<string, unknown>> {
@@ -36,7 +37,7 @@ async function enableTypeScript(path: string): Promise<string> {
   if (!esbuild) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      `Node ${process.versions.node} cannot run TypeScript: use Node 22.18 or newer, or npm install --save-dev tsx, or name a .js or .mjs file`,
+      `Node ${runtime.version} cannot run TypeScript: use Node 22.18 or newer, or npm install --save-dev tsx, or name a .js or .mjs file`,
       { file: path },
     )
   }

@@ -47,6 +47,9 @@ const checks = {
     if (done().length > items.length + 4) throw new Error(`${done().length - items.length} items were repeated`)
   },
   async 'command line: ls, doctor, verify'() {
+    const doctor = spawnSync(process.execPath, [...again, bin, 'doctor', '--json', '--url', url], { encoding: 'utf8' })
+    // The first line of the report: the file of the runtime that package.json chose.
+    expect(JSON.parse(doctor.stdout).checks[0].name, globalThis.Bun ? 'bun' : globalThis.Deno ? 'deno' : 'node')
     for (const command of ['ls', 'doctor', 'verify']) {
       const { status, stderr } = spawnSync(process.execPath, [...again, bin, command, '--url', url], {
         encoding: 'utf8',

@@ -35,7 +35,7 @@ export default {
       return Response.json(checked)
     }
     if (pathname === '/open') {
-      const refused = await open(searchParams.get('url')).then(
+      const refused = await open(searchParams.get('url'), JSON.parse(searchParams.get('options') ?? '{}')).then(
         (rp) => rp.close().then(() => null),
         ({ code, message }) => ({ code, message }),
       )

@@ -93,6 +93,8 @@ describe.runIf(node)('E1: workerd', () => {
     expect(checked.length).toBeGreaterThanOrEqual(6)
     const refused = await workerd.ask('/open?url=sqlite:store.db')
     expect(refused).toMatchObject({ code: 'STORE_UNSUPPORTED', message: expect.stringContaining('workerd') })
+    const folder = await workerd.ask(`/open?url=memory:&options=${encodeURIComponent('{"blobs":"./chunks"}')}`)
+    expect(folder).toMatchObject({ code: 'STORE_UNSUPPORTED', message: expect.stringContaining('workerd') })
     await workerd.kill()
   })
 

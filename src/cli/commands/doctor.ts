@@ -2,6 +2,7 @@
 
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { runtime } from '../../lib/runtime/index.ts'
 import { checkStore } from '../../operations/doctor.ts'
 import type { Check } from '../../operations/health.ts'
 import { type Command, text } from '../command.ts'
@@ -13,7 +14,7 @@ import { openEngine, shownUrl, urlOf } from '../store.ts'
 const diskLeastBytes = 500 * 1024 * 1024
 
 const doctor: Command = async ({ options, output }) => {
-  const checks: Check[] = [checkNode(), await checkDriver()]
+  const checks: Check[] = [checkRuntime(), await checkDriver()]
   const given = { url: text(options, 'url'), namespace: text(options, 'namespace') }
   const url = urlOf(given)
   const file = /^sqlite:(?:\/\/(?=\/))?(.+)$/.exec(url)?.[1]
@@ -50,22 +51,21 @@ const doctor: Command = async ({ options, output }) => {
 
 export default doctor
 
-function checkNode(): Check {
-  const { node } = process.versions
-  const major = Number(node.split('.')[0])
-  return major % 2 === 0
-    ? { name: 'node', state: 'ok', what: node }
+function checkRuntime(): Check {
+  const { name, version } = runtime
+  const major = Number(version.split('.')[0])
+  return name !== 'node' || major % 2 === 0
+    ? { name, state: 'ok', what: version }
     : {
-        name: 'node',
+        name,
         state: 'warning',
-        what: `${node} is not a long-term version`,
+        what: `${version} is not a long-term version`,
         cure: 'use an even major version in production',
       }
 }
 
 async function checkDriver(): Promise<Check> {
-  const [major, minor] = process.versions.node.split('.').map(Number) as [number, number]
-  if (major > 22 || (major === 22 && minor >= 13)) return { name: 'driver', state: 'ok', what: 'node:sqlite, built in' }
+  if (runtime.files?.sqlite()) return { name: 'driver', state: 'ok', what: 'node:sqlite, built in' }
   try {
     await import('@photostructure/sqlite')
     return { name: 'driver', state: 'ok', what: '@photostructure/sqlite' }

@@ -1,43 +1,23 @@
-// The real platform: hash, clock, randomness and the identity of this process. The only file of the engine that reads
-// them; simulations pass their own.
+// The real platform: hash, clock, randomness and the identity of this process, made of the runtime's port (lib/runtime). The only
+// file of the engine that reads them; simulations pass their own.
 
-import { createHash, hash as hashOnce, randomBytes, webcrypto } from 'node:crypto'
 import { readFileSync, readlinkSync } from 'node:fs'
-import { hostname } from 'node:os'
 import type { Clock, Hash, Random } from '../../core/store/ports.ts'
 import { isRunning, processStat } from '../../lib/process-stat.ts'
+import { runtime } from '../../lib/runtime/index.ts'
 import { whenDrained } from './after-microtasks.ts'
 import { stayAlive } from './stay-alive.ts'
 
-const digestBytes = 32
+export const sha256: Hash = runtime.sha256
+export const { sha256Aside } = runtime
 
-/** The digest is returned as a binary string and copied: a Buffer from native code costs more than hashing a short run. */
-export const sha256: Hash =
-  typeof hashOnce === 'function'
-    ? (bytes) => fromBinary(hashOnce('sha256', bytes, 'binary'))
-    : (bytes) => createHash('sha256').update(bytes).digest()
-
-function fromBinary(text: string): Uint8Array {
-  const bytes = new Uint8Array(digestBytes)
-  for (let i = 0; i < digestBytes; i++) bytes[i] = text.charCodeAt(i)
-  return bytes
-}
-
-/** The same off the event loop, on another core if there is one: for many bytes at once. */
-export async function sha256Aside(bytes: Uint8Array): Promise<Uint8Array> {
-  return new Uint8Array(await webcrypto.subtle.digest('SHA-256', bytes))
-}
-
-// Captured before the guard replaces them: the replacements check the calling zone on every call.
-const { now } = Date
-const { setTimeout, clearTimeout, setImmediate } = globalThis
-const hasUtilization = measuresUtilization()
+const { now, elapsed, activeMs, setTimeout, clearTimeout, setImmediate } = runtime.clock
 
 export const systemClock: Clock = {
-  now: () => now(),
-  elapsed: () => performance.now(),
-  // Not every runtime measures it; without it, checkpoints are timed by the wall clock.
-  ...(hasUtilization && { activeMs: () => performance.eventLoopUtilization().active }),
+  now,
+  elapsed,
+  // Without it, checkpoints are timed by the wall clock.
+  ...(activeMs && { activeMs }),
   after(delayMs, call, isAwaited = false) {
     const timer = setTimeout(call, Math.min(delayMs, 2 ** 31 - 1))
     // The engine's timers never keep a finished program alive; a program that awaits one of them is not finished.
@@ -51,27 +31,18 @@ export const systemClock: Clock = {
   stayAlive,
 }
 
-/** Bun declares the function, and throws when it is called. */
-function measuresUtilization(): boolean {
-  try {
-    return Number.isFinite(performance.eventLoopUtilization().active)
-  } catch {
-    return false
-  }
-}
-
 export const systemRandom: Random = pooledRandom()
 
 /** Each call of the system's generator costs many microseconds; an id needs only a few bytes. */
 function pooledRandom(): Random {
   const poolBytes = 4096
-  let pool = new Uint8Array(0)
+  let pool: Uint8Array = new Uint8Array(0)
   let used = 0
   return {
     bytes(count) {
-      if (count > poolBytes / 4) return randomBytes(count)
+      if (count > poolBytes / 4) return runtime.randomBytes(count)
       if (used + count > pool.length) {
-        pool = randomBytes(poolBytes)
+        pool = runtime.randomBytes(poolBytes)
         used = 0
       }
       used += count
@@ -88,11 +59,11 @@ export interface ProcessIdentity {
 }
 
 export function identifyProcess(): ProcessIdentity {
+  const { host, pid } = runtime.identity
+  // Without processes, none is ever known to be gone: only its lease ends its ownership.
+  if (pid === null) return { host, process: '' }
   const boot = readOr('/proc/sys/kernel/random/boot_id', '')
-  return {
-    host: boot ? `${hostname()}#${boot}` : hostname(),
-    process: identifyPid(process.pid),
-  }
+  return { host: boot ? `${host}#${boot}` : host, process: identifyPid(pid) }
 }
 
 /** Namespace, pid and start time of a process on this machine. */

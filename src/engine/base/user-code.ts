@@ -1,9 +1,9 @@
 // The user's code inside a transaction, as the engine passes it to the store: with a time limit, and marked, so that a
 // write that it awaits is refused. Such a write would wait for the transaction that waits for it.
 
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock, Commit } from '../../core/store/ports.ts'
+import { runtime } from '../../lib/runtime/index.ts'
 
 /** The running user code; that of one store may run inside that of another. */
 interface Inside {
@@ -12,7 +12,7 @@ interface Inside {
 }
 
 /** One for all engines: Node keeps every AsyncLocalStorage for good once used, and each promise pays for each of them. */
-const insides = new AsyncLocalStorage<Inside>()
+const insides = new runtime.AsyncContext<Inside>()
 
 export class UserCode {
   readonly #clock: Clock

@@ -10,6 +10,7 @@ import type { PageSource } from '../../core/ship/pages.ts'
 import type { Objects } from '../../core/store/objects.ts'
 import type { Blobs, EntryRun, Head, ManifestRecord, Renewal, Store } from '../../core/store/ports.ts'
 import { mapTimeline, membershipIn } from '../../core/store/shards.ts'
+import { runtime } from '../../lib/runtime/index.ts'
 import { sha256 } from '../base/platform.ts'
 import { type ChunkFolder, type PlacedStore, withChunks } from './chunk-place.ts'
 
@@ -218,7 +219,7 @@ export async function openChunkFolder(url: string, namespace: string): Promise<C
   }
   const { makeDirectoryBlobs, openDirectoryBlobs } = await import('../../stores/directory-blobs.ts')
   const { readMark, readOwner, writeMark, writeOwner, writeShared } = await import('../../stores/directory-marks.ts')
-  const folder = join(folderOf(url), namespace)
+  const folder = join(requireFiles(folderOf(url)), namespace)
   return {
     path: folder,
     blobs: await openDirectoryBlobs(folder),
@@ -264,7 +265,7 @@ export async function openObjectEntries(url: string, timeoutMs: number): Promise
 export async function openShipPlace(url: string, { mustExist = false } = {}): Promise<Objects> {
   if (!isObjectStore(url)) {
     const { DirectoryObjects } = await import('../../stores/directory-objects.ts')
-    return new DirectoryObjects(folderOf(url))
+    return new DirectoryObjects(requireFiles(folderOf(url)))
   }
   const { S3Client } = await import('../../stores/s3/client.ts')
   const { locate } = await import('../../stores/s3/location.ts')
@@ -361,6 +362,13 @@ export function checkBlobs(blobs: string): void {
 /** An address such as s3://bucket/prefix. */
 export function isObjectStore(url: string): boolean {
   return /^s3:\/\//i.test(url)
+}
+
+/** Throws STORE_UNSUPPORTED on a runtime whose files do not outlive it. */
+function requireFiles(path: string): string {
+  if (runtime.files) return path
+  const what = `${runtime.name} has no files, so it cannot open the folder ${path}: use an object store (s3://bucket/prefix)`
+  throw new RepriseError('STORE_UNSUPPORTED', what, { runtime: runtime.name })
 }
 
 /** The path in './chunks' or 'file:./chunks'. Throws INVALID_ARGUMENT. */

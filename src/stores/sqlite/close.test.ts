@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
-import { hasBuiltIn } from './file/driver.ts'
+import { runtime } from '../../lib/runtime/index.ts'
 
 const dist = fileURLToPath(new URL('../../../dist/index.js', import.meta.url))
 const program = `
@@ -45,7 +45,7 @@ it.runIf(existsSync('/proc/self/fd'))('no file of a closed store is open', () =>
     expect(stdout, stderr).not.toBe('')
     const { during, atOnce, after } = JSON.parse(stdout) as Record<string, number>
     expect(during).toBeGreaterThan(0)
-    if (hasBuiltIn(process.versions.node)) expect(atOnce).toBe(0)
+    if (runtime.files?.sqlite()) expect(atOnce).toBe(0)
     expect(after).toBe(0)
   } finally {
     rmSync(folder, { recursive: true, force: true })

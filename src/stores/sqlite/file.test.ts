@@ -5,6 +5,8 @@ import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../../test/support/fixture.ts'
 import { feedStart, type Store } from '../../core/store/ports.ts'
+import { runtime } from '../../lib/runtime/index.ts'
+import { hasSqlite } from '../../lib/runtime/node.ts'
 import {
   asManifest,
   asOperation,
@@ -16,7 +18,7 @@ import {
   utf8,
 } from '../../testing/conformance/kit.ts'
 import { Connection } from './file/connection.ts'
-import { hasBuiltIn, loadDriver } from './file/driver.ts'
+import { loadDriver } from './file/driver.ts'
 import { toStoreError } from './file/failure.ts'
 import { openFile } from './file/open.ts'
 import { openSqlite, type SqliteOptions } from './index.ts'
@@ -234,8 +236,13 @@ describe('settings and facts', () => {
     connection.close()
   })
 
+  it('E1: a runtime without files is refused with a code and its name', async () => {
+    const refused = loadDriver({ ...runtime, name: 'workerd', files: null })
+    await expect(refused).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED', data: { runtime: 'workerd' } })
+  })
+
   it('the driver that is part of Node is used from 22.13 on', () => {
-    expect(['20.19.0', '22.12.0', '22.13.0', '24.1.0'].map(hasBuiltIn)).toEqual([false, false, true, true])
+    expect(['20.19.0', '22.12.0', '22.13.0', '24.1.0'].map(hasSqlite)).toEqual([false, false, true, true])
   })
 })
 

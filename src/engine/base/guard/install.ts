@@ -2,7 +2,7 @@
 // to the outside are refused with the line that made them. All other code gets the originals, at the cost of one check.
 // Installed while at least one engine that needs it is open, and removed with the last of them.
 
-import { syncBuiltinESMExports } from 'node:module'
+import { runtime } from '../../../lib/runtime/index.ts'
 import { guardChance } from './chance.ts'
 import { guardClock } from './clock.ts'
 import { forgetModules, guardGlobals, guardModules } from './outside.ts'
@@ -29,7 +29,8 @@ export function installGuard(find?: FindZone): () => void {
     finders += 1
     setFinder(find)
   }
-  if (guardModules(find !== undefined)) publishModules()
+  // Where nothing is published, only functions reached through the module object are guarded.
+  if (guardModules(find !== undefined)) runtime.publishModules?.()
   let isHeld = true
   return () => {
     if (!isHeld) return
@@ -40,17 +41,7 @@ export function installGuard(find?: FindZone): () => void {
     if (holders > 0) return
     restoreAll()
     forgetModules()
-    publishModules()
-  }
-}
-
-/** Makes replaced functions of built-in modules visible to their importers. */
-function publishModules(): void {
-  try {
-    syncBuiltinESMExports()
-  } catch (error) {
-    // workerd has no such call: there, only functions reached through the module object are guarded.
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_METHOD_NOT_IMPLEMENTED') throw error
+    runtime.publishModules?.()
   }
 }
 

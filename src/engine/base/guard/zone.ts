@@ -2,10 +2,10 @@
 // through the async context); a fold, an `evolve` or a projection handler is in a zone while it runs. The guard looks
 // up the caller's zone here; code outside of zones gets the original functions.
 
-import { AsyncLocalStorage } from 'node:async_hooks'
 import type { RepriseError } from '../../../core/errors.ts'
 import type { Sql } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
+import { runtime } from '../../../lib/runtime/index.ts'
 
 export interface Zone {
   /** Names the code in error messages: "workflow code", "apply of counter/visits@3 (added)". */
@@ -30,7 +30,7 @@ export type FindZone = () => Zone | null
 let pure: Zone | null = null
 let finder: FindZone | null = null
 let waiting = 0
-const asyncZones = new AsyncLocalStorage<Zone | null>()
+const asyncZones = new runtime.AsyncContext<Zone | null>()
 
 /** The zone of the calling code. Null: the caller is in no zone. */
 export function zoneNow(): Zone | null {

@@ -2,9 +2,9 @@
 // loops and handlers each count their own commands. A command's identity is its scope's path, its name and its
 // occurrence there.
 
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Zone, ZoneValues } from '../../../engine/base/guard/zone.ts'
+import { runtime } from '../../../lib/runtime/index.ts'
 import { type Chance, chanceOf, type Seed } from './chance.ts'
 import { type Digester, Observed } from './observations.ts'
 
@@ -23,7 +23,7 @@ export interface CurrentStep {
   heartbeat(details?: unknown): Promise<void>
 }
 
-const places = new AsyncLocalStorage<Place | undefined>()
+const places = new runtime.AsyncContext<Place | undefined>()
 
 export function currentScope(): Scope | null {
   return places.getStore()?.scope ?? null

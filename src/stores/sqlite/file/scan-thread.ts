@@ -3,8 +3,8 @@
 
 import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { Worker } from 'node:worker_threads'
 import { RepriseError } from '../../../core/errors.ts'
+import { runtime } from '../../../lib/runtime/index.ts'
 import type { Driver, SqlRow } from './driver.ts'
 
 /** Runs statements on the thread, and returns the result of each. */
@@ -36,10 +36,10 @@ try {
 /** Smaller files are scanned quickly enough on the calling thread. */
 const leastBytes = 8 * 1024 * 1024
 
-/** Null: the file is small, is read directly, or has a driver that cannot be loaded by its name. */
+/** Null: the file is small, is read directly, or has a driver that cannot be loaded by its name; or there are no threads. */
 export function asideOf(driver: Driver, file: string, { isOnFile }: { readonly isOnFile: boolean }): ScanThread | null {
   const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0
-  if (size < leastBytes || !isOnFile) return null
+  if (size < leastBytes || !isOnFile || !runtime.Thread) return null
   try {
     const module = createRequire(import.meta.url).resolve(driver.name)
     return (statements, signal) => allAside(module, file, statements, signal)
@@ -56,7 +56,7 @@ function allAside(
 ): Promise<AsideAnswer[]> {
   return new Promise((resolve, reject) => {
     const answers: AsideAnswer[] = []
-    const worker = new Worker(program, { eval: true, workerData: { module, file, statements } })
+    const worker = new runtime.Thread!(program, { eval: true, workerData: { module, file, statements } })
     const abort = () => {
       // A statement under way is not interrupted, and nothing waits for it.
       worker.unref()

@@ -70,7 +70,7 @@ export interface DriverPool {
 
 export interface Driver {
   readonly Pool: new (config: Readonly<Record<string, unknown>>) => DriverPool
-  readonly Client: new (config: Readonly<Record<string, unknown>>) => DriverClient
+  readonly Client: (new (config: Readonly<Record<string, unknown>>) => DriverClient) & Pick<Driver, 'Query'>
   readonly Query: new (config: QueryConfig) => DriverQuery
   readonly types: TypeParsers
 }
@@ -78,7 +78,9 @@ export interface Driver {
 export async function loadDriver(): Promise<Driver> {
   try {
     const module = (await import('pg')) as unknown as { default?: Driver } & Driver
-    return module.default ?? module
+    const driver = module.default ?? module
+    // The driver of Neon exports its query only there.
+    return { ...driver, Query: driver.Query ?? driver.Client.Query }
   } catch (cause) {
     throw driverMissing('opening a postgres URL', ['pg'], cause)
   }

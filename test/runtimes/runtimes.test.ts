@@ -1,19 +1,19 @@
-// The packed tarball under other runtimes, which npm brings (offline they are left out, with the reason). `npm test` runs the
-// slice of the checks on a SQLite file; `npm run test:runtimes` runs all of them on both stores and writes docs/runtimes.md.
+// The packed tarball under other runtimes, which npm brings (offline they are left out, with the reason), and the conformance
+// suite of the stores. `npm test` runs a slice of both on SQLite; `npm run test:runtimes` runs all on both stores and writes
+// docs/runtimes.md.
 
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { bun, deno, nodeAt, programOf, type Runtime } from '../support/runtimes.ts'
+import { bun, deno, installPackage, nodeAt, programOf, type Runtime } from '../support/runtimes.ts'
 import { storeUrls } from '../support/store-urls.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const runsAll = process.env.REPRISE_RUNTIMES === 'all'
 const scratch = mkdtempSync(join(tmpdir(), 'reprise-runtimes-'))
-const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
 
 const runtimes: readonly Runtime[] = [...['22', '24', '26'].map(nodeAt), bun, deno]
 
@@ -22,23 +22,24 @@ interface Checked {
   readonly ok: boolean
   readonly error: string | null
 }
+interface Group {
+  readonly count: number
+  readonly failed: readonly string[]
+}
 const results = new Map<string, readonly Checked[]>()
+/** By runtime and store: how many cases of the conformance suite passed, of how many. */
+const conformed = new Map<string, string>()
 
 function run(command: string, args: readonly string[], cwd: string) {
   const env = { ...process.env, NODE_OPTIONS: '' }
-  const ran = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 240_000, env })
+  const ran = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 590_000, env })
   return { code: ran.status, stdout: ran.stdout ?? '', stderr: ran.stderr ?? '' }
 }
 
 beforeAll(() => {
-  const { code, stderr } = run('npm', ['pack', '--silent', '--pack-destination', scratch], root)
-  expect(code, stderr).toBe(0)
-  const tarball = join(scratch, readdirSync(scratch).find((name) => name.endsWith('.tgz'))!)
-  writeFileSync(join(scratch, 'package.json'), '{"private":true,"type":"module"}')
-  const told = run('npm', ['install', tarball, ...(runsAll ? ['pg@8'] : []), ...quiet], scratch)
-  expect(told.code, told.stderr).toBe(0)
+  installPackage(scratch, runsAll ? ['pg@8'] : [])
   for (const name of ['checks.mjs', 'models.mjs']) copyFileSync(join(root, 'test/runtimes', name), join(scratch, name))
-})
+}, 600_000)
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
 describe.each(runtimes)('E1: the package on $name', (runtime) => {
@@ -65,6 +66,33 @@ describe.each(runtimes)('E1: the package on $name', (runtime) => {
     },
     300_000,
   )
+
+  it.each(runsAll ? ['sqlite', 'postgres'] : ['sqlite'])(
+    'passes the conformance suite of the store on %s',
+    (kind) => {
+      const program = programOf(runtime)
+      if (!program) return
+      const { url, remove } = storeUrls[kind]!()
+      try {
+        const place = kind === 'sqlite' ? mkdtempSync(join(scratch, 'conformance-')) : url
+        const args = [...(runtime.args ?? []), join(root, 'test/runtimes/conformance.mjs'), kind, place]
+        const { code, stdout, stderr } = run(program, [...args, ...(runsAll ? [] : ['commits,feed'])], root)
+        expect([code, stderr]).toEqual([0, ''])
+        const groups = stdout
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line) as Group)
+        const failed = groups.flatMap((group) => group.failed)
+        const count = groups.reduce((sum, group) => sum + group.count, 0)
+        conformed.set(`${runtime.name} ${kind}`, `${count - failed.length} of ${count}`)
+        expect(failed).toEqual([])
+        expect(count).toBeGreaterThan(20)
+      } finally {
+        remove()
+      }
+    },
+    600_000,
+  )
 })
 
 it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
@@ -75,6 +103,8 @@ it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
   const columns = runtimes.map(({ name }) => name)
   const both = (name: string, check: string) =>
     ['sqlite', 'postgres'].map((kind) => cell(`${name} ${kind}`, check)).join(', ')
+  const cases = (name: string) => ['sqlite', 'postgres'].map((kind) => conformed.get(`${name} ${kind}`)).join(', ')
+  const versionOf = (runtime: Runtime) => /\d+\.\d+\.\d+/.exec(run(programOf(runtime)!, ['--version'], root).stdout)![0]
   expect(names.length).toBe(2 * runtimes.length)
   const page = [
     '# Where it runs',
@@ -84,6 +114,8 @@ it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
     '',
     `| check | ${columns.join(' | ')} |`,
     `|---|${columns.map(() => '---|').join('')}`,
+    `| version | ${runtimes.map(versionOf).join(' | ')} |`,
+    `| cases of the conformance suite | ${columns.map(cases).join(' | ')} |`,
     ...checks.map((check) => `| ${check} | ${columns.map((name) => both(name, check)).join(' | ')} |`),
     '',
     '- **Bun** does not measure how busy the event loop is: checkpoints are timed by the wall clock there.',

@@ -10,16 +10,12 @@ import { build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { temporaryFolder, until } from '../support/fixture.ts'
-import { nodeAt, programOf } from '../support/runtimes.ts'
+import { miniflare as miniflareLibrary, nodeAt, programOf } from '../support/runtimes.ts'
 import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const host = join(root, 'test/runtimes/workerd-host.mjs')
-const miniflare = programOf({
-  name: 'workerd',
-  spec: 'miniflare@4.20260426.0',
-  programs: ['miniflare/dist/src/index.js'],
-})
+const miniflare = programOf(miniflareLibrary)
 const node = miniflare && programOf(nodeAt('22'))
 
 interface Ledger {

@@ -1,9 +1,10 @@
 // Other runtimes, which npm brings into a cache that test runs share. Where npm cannot, the reason is printed and the runtime is
 // left out.
 
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { run } from './parts.ts'
 
 export interface Runtime {
@@ -35,6 +36,26 @@ export const deno: Runtime = {
   args: ['run', '-A'],
 }
 
+/** The library that starts workerd. */
+export const miniflare: Runtime = {
+  name: 'workerd',
+  spec: 'miniflare@4.20260426.0',
+  programs: ['miniflare/dist/src/index.js'],
+}
+
+/** Installs the package as users get it, from its packed tarball, and other packages beside it. */
+export function installPackage(folder: string, others: readonly string[] = []): void {
+  const root = fileURLToPath(new URL('../..', import.meta.url))
+  const failed = run('npm', ['pack', '--silent', '--pack-destination', folder], root)
+  if (failed !== null) throw new Error(`npm pack: ${failed}`)
+  const tarball = join(folder, readdirSync(folder).find((name) => name.endsWith('.tgz'))!)
+  writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}')
+  const refused = run('npm', ['install', tarball, ...others, ...quiet], folder)
+  if (refused !== null) throw new Error(`npm install: ${refused}`)
+}
+
+const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
+
 /** Null where npm brings no program for this machine. */
 export function programOf({ spec, programs }: Runtime): string | null {
   const home = join(tmpdir(), `reprise-runtime-${spec.replace('@', '-')}`)
@@ -42,7 +63,7 @@ export function programOf({ spec, programs }: Runtime): string | null {
   if (find()) return find()
   mkdirSync(home, { recursive: true })
   writeFileSync(join(home, 'package.json'), '{"private":true}')
-  const failed = run('npm', ['install', spec, '--no-audit', '--no-fund', '--loglevel=error'], home)
+  const failed = run('npm', ['install', spec, ...quiet], home)
   if (!find()) console.warn(`${spec} is left out: ${failed ?? 'npm brought no program'}`)
   return find()
 }

@@ -88,8 +88,8 @@ function markPlaces(code, path) {
 function namePlaces(code, { fileName }) {
   return code.replaceAll(/__placeInPackage\("([^"]+)"\)/g, (_, place) => {
     const from = relative(dirname(fileName), place).replaceAll('\\', '/')
-    // Not `new URL('…', import.meta.url)`: webpack and Turbopack take that for a file which they must find, the latter also through
-    // a function, and no such file is shipped.
+    // Not `new URL('…', import.meta.url)`: webpack and Turbopack take that for a file which they must find, the latter also
+    // through a function, and no such file is shipped.
     return `(import.meta.url.replace(/[^/]*$/, '') + ${JSON.stringify(from)})`
   })
 }

@@ -1,6 +1,6 @@
-// The conformance suite of a store, run by another runtime: `bun conformance.mjs sqlite FOLDER` or `… postgres URL` prints one line of
-// JSON per group of cases, with the cases that failed. `… commits,feed` runs these groups. The suite is compiled code of this
-// repository; `#runtime` resolves to the file of the runtime that executes it.
+// The conformance suite of a store, run by another runtime: `bun conformance.mjs sqlite FOLDER` or `… postgres URL` prints one
+// line of JSON per group of cases, with the cases that failed. `… commits,feed` runs these groups. The suite is compiled code of
+// this repository; `#runtime` resolves to the file of the runtime that executes it.
 
 import { join } from 'node:path'
 import { openPostgres } from '../../dist/stores/postgres/index.js'

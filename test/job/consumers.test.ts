@@ -1,6 +1,7 @@
 // Consumers: the machinery of jobs over the feed of the kernel.
 
 import { expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer, consumerLag } from '../../src/layers/job/index.ts'
@@ -44,6 +45,19 @@ onEveryStore(
       // What the cursor has passed is not remembered by key.
       const { state } = await engine.at(make(), '', { seq: (await engine.head('job/sums'))!.seq })
       expect([state.ahead.size, state.finished.size]).toEqual([0, 0])
+    })
+
+    it('E3: a consumer whose process died before its first entry begins in the next process', async () => {
+      const engine = await (await world()).engine()
+      const log = timeline('log', { initial: () => 0, apply: (state, _entry: { type: 'line' }) => state + 1 })
+      const seen: number[] = []
+      const tail = consumer('tail', { from: [log], each: (entry) => void seen.push(entry.seq) })
+      // The process died after it had created the timeline.
+      await (await hostOf(engine).openTimeline(timelineId('job/tail'), tail.fold)).close()
+      expect(await engine.head('job/tail')).toMatchObject({ seq: 0 })
+      engine.work([tail])
+      await engine.open(log, 'a').append({ type: 'line' })
+      await expect.poll(() => seen).toEqual([1])
     })
 
     it('a consumer that follows sees what comes later', async () => {

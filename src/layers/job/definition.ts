@@ -117,7 +117,8 @@ export function defineJob<T>(
   function beginUnlessBegun(engine: Host): void {
     const { clock, events } = engine
     const begin = async (): Promise<void> => {
-      if (live.get(engine) || (await engine.head(prefix))) return
+      // A process that died before the first entry left a timeline that nothing wakes.
+      if (live.get(engine) || ((await engine.head(prefix))?.seq ?? 0) > 0) return
       engine.check()
       if (!live.get(engine)) await start(engine, {}).result()
     }

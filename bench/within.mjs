@@ -17,6 +17,16 @@ const order = workflow('order', async (ctx, { id }) => {
 })
 const input = (id) => ({ id, lines: 'x'.repeat(200) })
 
+/** Transactions per second with a start, beside those with a bare INSERT. Both warm up first. */
+async function compare({ count, each, ours, bare, index }) {
+  await each(ours)
+  await each(bare)
+  return await pair({
+    value: () => perSecond(count, () => each(ours)),
+    baseline: () => perSecond(count, () => each(bare)),
+  })({ index })
+}
+
 let world
 async function setupPostgres() {
   const server = await benchPostgres()
@@ -58,12 +68,7 @@ async function inPostgres({ index }) {
     client.query('INSERT INTO bench_bare (verb, target, id, data) VALUES ($1, $2, $3, $4) RETURNING number', [
       ...['start', 'workflow/order', id, bytes],
     ])
-  await each(ours)
-  await each(bare)
-  return await pair({
-    value: () => perSecond(count, () => each(ours)),
-    baseline: () => perSecond(count, () => each(bare)),
-  })({ index })
+  return await compare({ count, each, ours, bare, index })
 }
 
 async function inSqlite({ index }) {
@@ -90,12 +95,7 @@ async function inSqlite({ index }) {
   const insert = 'INSERT INTO bench_bare (verb, target, id, data) VALUES (?, ?, ?, ?) RETURNING number'
   const bare = async (id) => db.prepare(insert).all('start', 'workflow/order', id, bytes)
   try {
-    await each(ours)
-    await each(bare)
-    return await pair({
-      value: () => perSecond(count, () => each(ours)),
-      baseline: () => perSecond(count, () => each(bare)),
-    })({ index })
+    return await compare({ count, each, ours, bare, index })
   } finally {
     db.close()
     await rp.close()

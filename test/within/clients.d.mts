@@ -1,5 +1,5 @@
 export interface ClientTransaction {
-  /** What the application passes to within(). */
+  /** The transaction that the application passes to within(). */
   readonly handle: unknown
   run(text: string): Promise<readonly Readonly<Record<string, unknown>>[]>
   /** A transaction inside this one: if the work throws, it is undone and throws. */

@@ -1,5 +1,5 @@
-// The database clients of applications, each as one transaction with nested ones (savepoints). The handle is what the
-// application passes to within(). Real packages, except Prisma, whose engine npm does not carry: its shape over pg.
+// The database clients of applications, each as one transaction with nested ones (savepoints). The application
+// passes the handle to within(). Real packages, except Prisma, whose engine npm does not carry: its shape over pg.
 
 import { DatabaseSync } from '@photostructure/sqlite'
 import { sql as drizzleSql } from 'drizzle-orm'

@@ -13,6 +13,7 @@ import {
   exportProgress,
   GiveUp,
   importProgress,
+  itemQueue,
   job,
   jobFold,
   jobKind,
@@ -45,6 +46,15 @@ export default [
     assert.equal((await run.result()).done, 2)
     stop()
     assert.equal((await rp.run(papers).result()).skipped, 2)
+  }),
+  example(['itemQueue'], async (rp) => {
+    const mails = itemQueue<{ to: string }>('mails')
+    const sent: string[] = []
+    const mailer = consumer('mailer', { from: [mails], follow: false, each: ({ item }) => void sent.push(item.to) })
+    // Applications add items in their own transaction: within(rp, tx).items(mails, [{ to: 'ann' }])
+    await rp.open(mails, 'items').append({ type: 'item', item: { to: 'ann' } })
+    await rp.run(mailer).result()
+    assert.deepEqual(sent, ['ann'])
   }),
   example(['logOf'], async (rp) => {
     const told: unknown[] = []

@@ -1,10 +1,12 @@
-// An application of test/within/kill.test.ts: transactions with an order, a start and a message each, until it is killed.
+// An application of test/within/kill.test.ts: transactions with an order, a start, a message and a job's item each, until it is killed.
 // Arguments: the store's URL, and a name for its orders.
 
 import { DatabaseSync } from '@photostructure/sqlite'
 import pg from 'pg'
 
 const [, , url, name] = process.argv
+
+const itemOf = (id) => JSON.stringify({ type: 'item', item: id })
 
 async function connect() {
   if (url.startsWith('sqlite:')) {
@@ -16,6 +18,7 @@ async function connect() {
       run: async (text) => db.exec(text),
       start: async (id) => db.prepare(request).run('start', 'workflow/order', id, null, JSON.stringify(id)),
       send: async (id) => db.prepare(request).run('send', 'mail', 'inbox/orders', 'ordered', JSON.stringify(id)),
+      add: async (id) => db.prepare(request).run('send', 'timeline/mails', 'mails/items', 'append', itemOf(id)),
     }
   }
   const plain = new URL(url)
@@ -28,6 +31,7 @@ async function connect() {
     run: (text) => client.query(text.replace('orders_of_kill', `"${schema}_orders"`)),
     start: (id) => client.query(`SELECT "${schema}".start('order', $1, id => $2)`, [JSON.stringify(id), id]),
     send: (id) => client.query(`SELECT "${schema}".send('inbox/orders', 'ordered', $1)`, [JSON.stringify(id)]),
+    add: (id) => client.query(`SELECT "${schema}".send('mails/items', 'append', $1)`, [itemOf(id)]),
   }
 }
 
@@ -39,6 +43,7 @@ for (let n = 0; ; n++) {
   await db.run(`INSERT INTO orders_of_kill VALUES ('${id}')`)
   await db.start(id)
   await db.send(id)
+  await db.add(id)
   await db.run(n % 4 === 3 ? 'ROLLBACK' : 'COMMIT')
-  await new Promise((resolve) => setTimeout(resolve, 2))
+  await new Promise((resolve) => setTimeout(resolve, 8))
 }

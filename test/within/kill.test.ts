@@ -1,5 +1,5 @@
-// kill -9 of applications and workers while orders commit with their starts and messages: afterwards each order has one run and
-// one message, and no run or message lacks its order.
+// kill -9 of applications and workers while orders commit with their starts and messages: afterwards each order has one run,
+// one message and one handled item of a job, and no run, message or item lacks its order.
 
 import type { ChildProcess } from 'node:child_process'
 import pg from 'pg'
@@ -20,6 +20,11 @@ afterEach(() => {
   children = []
 })
 
+/** PostgreSQL: a table in the server that all tests share. */
+function tableOf(url: string, what: 'orders' | 'items'): string {
+  return url.startsWith('sqlite:') ? `${what}_of_kill` : `"${new URL(url).searchParams.get('schema')}_${what}"`
+}
+
 async function orders(url: string): Promise<(text: string) => Promise<string[]>> {
   if (url.startsWith('sqlite:')) {
     const db = openSqliteFile(url.slice('sqlite:'.length))
@@ -29,42 +34,49 @@ async function orders(url: string): Promise<(text: string) => Promise<string[]>>
         .all()
         .map((row) => String((row as { id?: unknown }).id))
   }
-  const table = `"${new URL(url).searchParams.get('schema')}_orders"`
   return async (text) => {
     const client = new pg.Client(inject('postgresUrl'))
     await client.connect()
-    const { rows } = await client.query(text.replace('orders_of_kill', table))
+    const { rows } = await client.query(text.replace('orders_of_kill', tableOf(url, 'orders')))
     await client.end()
     return rows.map(({ id }) => String(id))
   }
 }
 
 describe.each(Object.keys(storeUrls))('applications and workers that are killed (%s)', (kind) => {
-  it('E3, G5: each committed order has one run and one message', { timeout: 120_000 + rounds * 5000 }, async () => {
+  it('E3, G5: each committed order has one run, one message and one handled item', {
+    timeout: 180_000 + rounds * 10_000,
+  }, async () => {
     const { url, remove } = storeUrls[kind]!()
     await (await open(url)).close()
     const query = await orders(url)
     await query('CREATE TABLE orders_of_kill (id TEXT PRIMARY KEY)')
+    const items = tableOf(url, 'items')
+    await query(`CREATE TABLE ${items} (id TEXT)`)
     for (let round = 0; round < rounds; round++) {
       const both = await Promise.all([
-        startWorker(programPath('within-worker'), [url], children),
+        startWorker(programPath('within-worker'), [url, items], children),
         startWorker(programPath('within-application'), [url, `a${round}`], children),
       ])
       await pause(60 + 35 * (round % 6))
       for (const child of round % 2 ? both : both.reverse()) child.kill('SIGKILL')
     }
     const rp = await open(url)
-    await startWorker(programPath('within-worker'), [url], children)
+    await startWorker(programPath('within-worker'), [url, items], children)
     await until(async () => (await hostOf(rp).kernel.store.requests!.list({ limit: 1 })).length === 0)
     const committed = (await query('SELECT id FROM orders_of_kill')).sort()
+    const handled = () => query(`SELECT id FROM ${items}`)
+    await until(async () => (await handled()).length >= committed.length)
+    expect((await handled()).sort()).toEqual(committed)
     const runs = (await hostOf(rp).list({ prefix: 'workflow/order/' })).map(({ timeline }) => timeline.split('/')[2])
     const { messages } = await hostOf(rp).inbox('inbox/orders' as never, 1_000_000)
     expect(committed.length).toBeGreaterThan(0)
     expect(runs.sort()).toEqual(committed)
     expect(messages.map((message) => hostOf(rp).openMessage(message)).sort()).toEqual(committed)
     await rp.close()
-    await query('DROP TABLE orders_of_kill')
     for (const child of children) child.kill('SIGKILL')
+    await query('DROP TABLE orders_of_kill')
+    await query(`DROP TABLE ${items}`)
     await remove()
   })
 })

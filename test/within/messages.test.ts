@@ -4,7 +4,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { aggregate, commandTo, Refused } from '../../src/layers/events/index.ts'
-import { consumer } from '../../src/layers/job/index.ts'
+import { consumer, itemQueue } from '../../src/layers/job/index.ts'
 import { within } from '../../src/within.ts'
 import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
@@ -153,5 +153,52 @@ describe.each(Object.keys(storeUrls))('messages in a transaction of the applicat
     })
     await until(() => done.length === 2)
     expect(done).toEqual(['ann', 'bob'])
+  })
+
+  it('E3: items of a job are added if the transaction commits, once per key, and handled in their order', async () => {
+    const mails = itemQueue<{ to: string }>('mails')
+    const handled: string[] = []
+    const mailer = consumer('mailer', {
+      from: [mails],
+      order: 'kept',
+      each: async ({ item }) => void handled.push(item.to),
+    })
+    const add = (names: readonly string[], key?: string, end?: string) =>
+      commit(
+        (tx) =>
+          within(rp, tx).items(
+            mails,
+            names.map((to) => ({ to })),
+            key === undefined ? {} : { key },
+          ),
+        end,
+      )
+    await add(['gone'], 'rolled back', 'ROLLBACK')
+    await add(['ann', 'bob'], 'k')
+    await add(['ann', 'bob'], 'k')
+    await app.run('BEGIN')
+    await within(rp, app.tx).items(mails, [{ to: 'cid' }])
+    await app.run('SAVEPOINT s')
+    await within(rp, app.tx).items(mails, [{ to: 'undone' }])
+    await app.run('ROLLBACK TO SAVEPOINT s')
+    await app.run('COMMIT')
+    rp.work([mailer])
+    await until(() => handled.includes('cid'))
+    await add(['dan'], 'rolled back')
+    await until(() => handled.includes('dan'))
+    expect(handled).toEqual(['ann', 'bob', 'cid', 'dan'])
+    expect(await requests()).toEqual([])
+  })
+
+  it('items for a definition that is no queue, and items that are no list, are refused in the transaction', async () => {
+    const mails = itemQueue<number>('mails')
+    await app.run('BEGIN')
+    const fill = (queue: unknown, items: unknown) => within(rp, app.tx).items(queue as typeof mails, items as number[])
+    for (const wrong of [null, {}, visits])
+      await expect(fill(wrong, [1])).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    for (const wrong of [null, 5, []])
+      await expect(fill(mails, wrong)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    await app.run('COMMIT')
+    expect(await requests()).toEqual([])
   })
 })

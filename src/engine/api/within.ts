@@ -17,9 +17,11 @@ import {
   type Enlistable,
   type Enlistment,
   type EnlistsAppend,
+  type EnlistsItems,
   type EnlistsMail,
   enlists,
   enlistsAppend,
+  enlistsItems,
   enlistsMail,
   enlistsSend,
   type RequestDraft,
@@ -155,6 +157,17 @@ export class Within {
     if (typeof definition?.[enlistsAppend] !== 'function') throw cannot('appended to', 'a timeline')
     const { key = newId(this.#host.random) } = options
     await this.#write(definition[enlistsAppend](this.#host, id, entries, key))
+  }
+
+  /**
+   * Adds items to a queue if the transaction commits, in their order. A consumer of the queue handles each (`itemQueue`); the
+   * same key adds its items once.
+   */
+  async items<T>(queue: EnlistsItems<T>, items: readonly NoInfer<T>[], options: KeyOption = {}): Promise<void> {
+    checkOptions('items', options, knownKey)
+    if (typeof queue?.[enlistsItems] !== 'function') throw cannot('filled', 'a queue of items')
+    const { key = newId(this.#host.random) } = options
+    await this.#write(queue[enlistsItems](this.#host, items, key))
   }
 
   #message(timeline: string, kind: string, data: unknown, options: KeyOption): RequestDraft {

@@ -7,6 +7,7 @@ import type { LayerHost } from './definition.ts'
 export const enlists: unique symbol = Symbol.for('reprise.enlists')
 export const enlistsMail: unique symbol = Symbol.for('reprise.enlistsMail')
 export const enlistsSend: unique symbol = Symbol.for('reprise.enlistsSend')
+export const enlistsItems: unique symbol = Symbol.for('reprise.enlistsItems')
 export const enlistsAppend: unique symbol = Symbol.for('reprise.enlistsAppend')
 
 /** A request without the identity of the store, which the engine adds. */
@@ -44,6 +45,12 @@ export interface Sendable<Options> {
 export interface EnlistsAppend<E> {
   readonly name: string
   [enlistsAppend](host: LayerHost, id: string, entries: E | readonly E[], key: string): RequestDraft
+}
+
+/** A queue of items for a job. */
+export interface EnlistsItems<T> {
+  readonly name: string
+  [enlistsItems](host: LayerHost, items: readonly T[], key: string): RequestDraft
 }
 
 declare const carries: unique symbol

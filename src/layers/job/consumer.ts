@@ -13,11 +13,15 @@ import {
   checkFolding,
   checkName,
   type Engine,
+  type LayerHost,
   type Readable,
   reads,
   runs,
+  works,
 } from '../../engine/model/definition.ts'
+import { enlistsItems } from '../../engine/model/enlisting.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
+import type { ItemQueue } from './item-queue.ts'
 import { type JobEach, type JobEachBatch, type JobSettings, resolveJob } from './options.ts'
 import type { JobSource } from './source.ts'
 import { feedSource } from './sources/feed.ts'
@@ -109,7 +113,26 @@ export function consumer<const Sources extends readonly From[]>(
     reads: { scopes: prefixes, forks },
   }
   const fold = jobFold({ checkpoint, retain: retain ?? { history: 'needed' } })
-  return { ...defineJob(name, resolved, fold, 'consumer'), prefixes }
+  const definition = defineJob(name, resolved, fold, 'consumer')
+  const queues = from.filter(
+    (each): each is From & ItemQueue<unknown> => typeof each === 'object' && enlistsItems in each,
+  )
+  // Items arrive by mail, which the consumer's own processes append.
+  const serve = (engine: LayerHost) => {
+    for (const queue of queues) queue[works](engine)
+  }
+  return {
+    ...definition,
+    prefixes,
+    async [runs](engine, input, options) {
+      serve(engine)
+      return await definition[runs](engine, input, options)
+    },
+    [works](engine) {
+      serve(engine)
+      definition[works](engine)
+    },
+  }
 }
 
 export type AnyConsumer = Pick<ConsumerDefinition, 'name' | 'prefixes' | 'timelines' | 'fold'>

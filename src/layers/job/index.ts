@@ -20,6 +20,7 @@ export {
 export type { BatchContext, ItemContext } from './context.ts'
 export { type JobDefinition, job, type RunOptions } from './definition.ts'
 export type { Cursor, ItemFailure } from './entries.ts'
+export { type ItemEntry, type ItemQueue, itemQueue, type QueuedItem } from './item-queue.ts'
 export { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 export { jobKind } from './model.ts'
 export type { JobEach, JobEachBatch, JobOptions, JobSettings, ResolvedJob } from './options.ts'

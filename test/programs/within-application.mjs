@@ -1,4 +1,5 @@
-// An application of test/within/kill.test.ts: transactions with an order, a start, a message and a job's item each, until it is killed.
+// An application of test/within/kill.test.ts: transactions with an order, a start, a message and an item of a job each, until it
+// is killed.
 // Arguments: the store's URL, and a name for its orders.
 
 import { DatabaseSync } from '@photostructure/sqlite'

@@ -225,7 +225,11 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
           return { rows: await query(kind === 'sqlite' ? text : text.replaceAll('?', () => `$${++n}`), values) }
         },
       }),
-    Prisma: (query) => ({ $queryRawUnsafe: (text: string, ...values: unknown[]) => query(text, values) }),
+    'Prisma 6': (query) => ({ $queryRawUnsafe: (text: string, ...values: unknown[]) => query(text, values) }),
+    'Prisma 7': (query) => ({
+      $queryRawUnsafe: (text: string, ...values: unknown[]) => query(text, values),
+      $transaction: () => undefined,
+    }),
     'postgres.js': (query) =>
       Object.assign(() => undefined, {
         savepoint: () => undefined,
@@ -234,6 +238,12 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
     TypeORM: (query) => ({ queryRunner: { isTransactionActive: true }, query }),
     Drizzle: (query) => ({ rollback: () => undefined, _: { session: { client: { dialect: kind, query } } } }),
   }
+
+  it('E3: a client of Prisma outside of a transaction is refused', () => {
+    const nothing = () => undefined
+    const client = { $queryRawUnsafe: nothing, $transaction: nothing, $connect: nothing }
+    expect(() => within(rp, client)).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }))
+  })
 
   it.each(Object.keys(shapes))('E3: a transaction in the shape of %s is understood', async (name) => {
     const query: TransactionClient['query'] = async (text, values) => {

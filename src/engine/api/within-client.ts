@@ -65,8 +65,9 @@ function postgresJs(call: Call, isTransaction: boolean): Query {
   return (text, values) => call('unsafe', text, values)
 }
 
+/** A client inside a transaction lacks $connect in every version; since Prisma 7 it has $transaction, for savepoints. */
 function prisma(tx: Shape, call: Call): Query {
-  if (typeof tx.$transaction === 'function') throw noTransaction('Prisma: pass the client that $transaction() gives')
+  if (typeof tx.$connect === 'function') throw noTransaction('Prisma: pass the client that $transaction() gives')
   return (text, values) => call('$queryRawUnsafe', text, ...values)
 }
 
@@ -103,12 +104,21 @@ function drizzle(session: Shape, isTransaction: boolean, dialect: Dialect): Quer
   return queryOf(session.client, dialect)
 }
 
+interface Statement {
+  all(...values: readonly unknown[]): unknown
+}
+
+/** The enlisting statement of each connection: it takes longer to prepare than to run. */
+const prepared = new WeakMap<Shape, { readonly text: string; readonly statement: Statement }>()
+
 function sqlite(tx: Shape, call: Call, dialect: Dialect): Query {
   if ('inTransaction' in tx) throw secondLibrary('better-sqlite3')
   if (dialect !== 'sqlite') throw otherDialect('sqlite', dialect)
   if (tx.isTransaction === false) throw noTransaction('SQLite: no transaction is open')
   return (text, values) => {
-    const statement = call('prepare', text) as { all(...values: readonly unknown[]): unknown }
+    const known = prepared.get(tx)
+    const statement = known?.text === text ? known.statement : (call('prepare', text) as Statement)
+    if (statement !== known?.statement) prepared.set(tx, { text, statement })
     return statement.all(...values)
   }
 }

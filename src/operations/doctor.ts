@@ -117,7 +117,7 @@ async function checkHeads(engine: Reprise): Promise<Check[]> {
   return [{ name: 'heads', state: 'bad', what, cure }]
 }
 
-/** Mail that its receiver could not use: its sender was told that it was delivered. */
+/** Reports messages that a receiver dropped as malformed: the sender only knows that they were delivered. */
 async function checkMail(engine: Reprise): Promise<Check[]> {
   const dropped = await engine.log({ kind: droppedMail, since: Date.now() - droppedForMs, limit: droppedShown })
   const last = dropped.at(-1)

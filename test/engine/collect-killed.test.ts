@@ -1,5 +1,5 @@
-// G10: a collection is killed at every call that writes to the store, before the write and after it. Then verify finds nothing
-// wrong, every state is there, and the next collection ends what was begun.
+// G10: a collection is killed at calls that write to the store (support/kill-points.ts). Then verify finds nothing wrong, every
+// state is there, and the next collection completes the interrupted one.
 
 import { expect, it } from 'vitest'
 import { blobMethods, storeMethods, upkeepMethods } from '../../src/core/store/forward.ts'
@@ -9,6 +9,7 @@ import { keyed, timeline } from '../../src/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
 import { pause } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
+import { fatesAt } from '../support/kill-points.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const shelf = timeline('shelf', {
@@ -64,7 +65,7 @@ onEveryStore(
       const at = await world()
       let kills = 0
       for (let n = 1, isOver = false; !isOver; n++) {
-        for (const fate of ['fail-before', 'fail-after'] as const) {
+        for (const fate of fatesAt(n)) {
           const where = `killed at write ${n}, ${fate}`
           const namespace = `${n}-${fate}`
           const first = await at.engine({ namespace })

@@ -3,8 +3,8 @@
 
 import { appendFileSync } from 'node:fs'
 import { Annotation, StateGraph } from '@langchain/langgraph'
-import { RepriseSaver } from '../../dist/adapters/langgraph/index.js'
-import { open } from '../../dist/index.js'
+import { RepriseSaver } from '../../lib/adapters/langgraph/index.js'
+import { open } from '../../lib/index.js'
 
 const [url, file, mode] = process.argv.slice(2)
 const rp = await open(url)

@@ -1,8 +1,8 @@
 // A session whose process is killed at a given place, and one that resumes it.
 //   node agent-session.mjs URL SERVICE PLACE     PLACE: before-call, after-call, in-model, in-rollback, or none
 
-import { open } from '../../dist/index.js'
-import { agent, tool } from '../../dist/layers/agent/index.js'
+import { open } from '../../lib/index.js'
+import { agent, tool } from '../../lib/layers/agent/index.js'
 
 const [url, service, place] = process.argv.slice(2)
 const die = (at) => {

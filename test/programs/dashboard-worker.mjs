@@ -3,8 +3,8 @@
 
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { open } from '../../dist/index.js'
-import { workflow } from '../../dist/layers/workflow/index.js'
+import { open } from '../../lib/index.js'
+import { workflow } from '../../lib/layers/workflow/index.js'
 
 const [, , url, folder, name] = process.argv
 

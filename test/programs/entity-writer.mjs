@@ -1,10 +1,10 @@
 // A process that writes to an aggregate, a table and a save without end and says what was acknowledged, one JSON line
 // each; the test kills it at random. Arguments: store URL, first number.
 
-import { open } from '../../dist/index.js'
-import { aggregate, projection } from '../../dist/layers/events/index.js'
-import { save } from '../../dist/layers/save/index.js'
-import { pagedTable, table } from '../../dist/layers/table/index.js'
+import { open } from '../../lib/index.js'
+import { aggregate, projection } from '../../lib/layers/events/index.js'
+import { save } from '../../lib/layers/save/index.js'
+import { pagedTable, table } from '../../lib/layers/table/index.js'
 
 export const log = aggregate('log', {
   initial: () => ({ last: 0, sum: 0 }),

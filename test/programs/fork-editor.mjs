@@ -1,8 +1,8 @@
 // Forks one run again and again, each time with another edit, and says which forks it was told are made, until it is killed.
 // Argument: store URL.
 
-import { open } from '../../dist/index.js'
-import { workflows } from '../../dist/layers/workflow/index.js'
+import { open } from '../../lib/index.js'
+import { workflows } from '../../lib/layers/workflow/index.js'
 
 const rp = await open(process.argv[2])
 workflows(rp)

@@ -3,8 +3,8 @@
 //   how: "plain" (no ids), "keyed" (each command has an id), "slow" (holds its event loop now and then), "forever".
 
 import { createInterface } from 'node:readline'
-import { open } from '../../dist/index.js'
-import { aggregate, Refused } from '../../dist/layers/events/index.js'
+import { open } from '../../lib/index.js'
+import { aggregate, Refused } from '../../lib/layers/events/index.js'
 
 /** Every command notes who sent it and which one it is, and what it saw when it was decided. */
 export const hot = aggregate('hot', {

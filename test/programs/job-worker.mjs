@@ -4,8 +4,8 @@
 
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { open } from '../../dist/index.js'
-import { job } from '../../dist/layers/job/index.js'
+import { open } from '../../lib/index.js'
+import { job } from '../../lib/layers/job/index.js'
 
 const [url, namespace, name, items, shards, concurrency, ledger, poison] = process.argv.slice(2)
 const file = openSync(ledger, 'a')

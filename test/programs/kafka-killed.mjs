@@ -3,9 +3,9 @@
 // node kafka-killed.mjs '{"url": "sqlite:file.db", "brokers": [], "from": "a", "to": "b", "total": 10}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { kafkaSink, kafkaSource } from '../../dist/adapters/kafka/index.js'
-import { open } from '../../dist/index.js'
-import { count, json, pipeline } from '../../dist/layers/pipeline/index.js'
+import { kafkaSink, kafkaSource } from '../../lib/adapters/kafka/index.js'
+import { open } from '../../lib/index.js'
+import { count, json, pipeline } from '../../lib/layers/pipeline/index.js'
 
 const { url, brokers, from, to, total, every = '20ms' } = JSON.parse(process.argv[2])
 

@@ -3,9 +3,9 @@
 
 import { appendFileSync, existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { open } from '../../dist/index.js'
-import { job, logOf as logOfItem } from '../../dist/layers/job/index.js'
-import { logOf, workflow } from '../../dist/layers/workflow/index.js'
+import { open } from '../../lib/index.js'
+import { job, logOf as logOfItem } from '../../lib/layers/job/index.js'
+import { logOf, workflow } from '../../lib/layers/workflow/index.js'
 
 const [, , url, folder] = process.argv
 const write = (level) => (message, fields) => {

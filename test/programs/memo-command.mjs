@@ -1,7 +1,7 @@
 // Runs a remembered command in a process of its own. usage: memo-command.mjs STORE FOLDER CMD
 
-import { open } from '../../dist/index.js'
-import { command } from '../../dist/layers/memo/index.js'
+import { open } from '../../lib/index.js'
+import { command } from '../../lib/layers/memo/index.js'
 
 const [store, directory, cmd] = process.argv.slice(2)
 const rp = await open(`sqlite:${store}`, { housekeeping: false })

@@ -2,9 +2,9 @@
 // node pipeline-joined.mjs '{"url": "sqlite:file.db", "records": 10000}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { open } from '../../dist/index.js'
-import { generatedSource, pipeline, rowSink } from '../../dist/layers/pipeline/index.js'
-import { table } from '../../dist/layers/table/index.js'
+import { open } from '../../lib/index.js'
+import { generatedSource, pipeline, rowSink } from '../../lib/layers/pipeline/index.js'
+import { table } from '../../lib/layers/table/index.js'
 
 const { url, records } = JSON.parse(process.argv[2])
 const numbers = generatedSource((n) => n, { count: records })

@@ -4,8 +4,8 @@
 
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { open } from '../../dist/index.js'
-import { generatedSource, pipeline, rowSink, sendSink, sum, tumbling } from '../../dist/layers/pipeline/index.js'
+import { open } from '../../lib/index.js'
+import { generatedSource, pipeline, rowSink, sendSink, sum, tumbling } from '../../lib/layers/pipeline/index.js'
 
 const { url, tables: suffix = '', records, pipelines, sent } = JSON.parse(process.argv[2])
 

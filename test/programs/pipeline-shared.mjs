@@ -3,8 +3,8 @@
 // node pipeline-shared.mjs '{"url": "sqlite:file.db", "records": 300, "partitions": 4}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { open } from '../../dist/index.js'
-import { carries, generatedSource, pipeline, rowSink, valueState } from '../../dist/layers/pipeline/index.js'
+import { open } from '../../lib/index.js'
+import { carries, generatedSource, pipeline, rowSink, valueState } from '../../lib/layers/pipeline/index.js'
 
 const { url, records, partitions } = JSON.parse(process.argv[2])
 

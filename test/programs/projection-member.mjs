@@ -1,8 +1,8 @@
 // A process that shares a projection, or begins to rebuild one and never gets far; the test kills it, or it kills itself.
 // Arguments: store URL, "member", "rebuild", "kill-sums" or "kill-ledger", name of the SQL table, which event it dies at.
 
-import { open } from '../../dist/index.js'
-import { aggregate, partitionedProjection, projection, sqlProjection } from '../../dist/layers/events/index.js'
+import { open } from '../../lib/index.js'
+import { aggregate, partitionedProjection, projection, sqlProjection } from '../../lib/layers/events/index.js'
 
 export const account = aggregate('account', {
   initial: () => ({ balance: 0 }),

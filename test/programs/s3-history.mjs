@@ -2,7 +2,7 @@
 // durable. One argument, as JSON: { file, at, count }.
 
 import { writeSync } from 'node:fs'
-import { open, timeline } from '../../dist/index.js'
+import { open, timeline } from '../../lib/index.js'
 
 const { file, at, count } = JSON.parse(process.argv[2])
 const rp = await open(`sqlite:${file}`, { housekeeping: false, lease: '1s', tiers: { cold: { at, history: true } } })

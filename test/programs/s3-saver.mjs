@@ -2,8 +2,8 @@
 // argument, as JSON: { file, blobs, count }.
 
 import { writeSync } from 'node:fs'
-import { open } from '../../dist/index.js'
-import { save } from '../../dist/layers/save/index.js'
+import { open } from '../../lib/index.js'
+import { save } from '../../lib/layers/save/index.js'
 
 const { file, blobs, count } = JSON.parse(process.argv[2])
 const rp = await open(`sqlite:${file}`, { blobs, housekeeping: false, lease: '1s' })

@@ -1,7 +1,7 @@
 // One invocation of a handler of examples/serverless, in a process of its own. Prints the report.
 // DATABASE_URL=… LEDGER=… node serverless.mjs lambda|route|tick|cloudflare|scheduled MS
 
-import { signWake } from '../../dist/adapters/serverless/index.js'
+import { signWake } from '../../lib/adapters/serverless/index.js'
 
 const [platform, ms] = process.argv.slice(2)
 const secret = 'a secret for tests only'

@@ -1,6 +1,6 @@
 // Adds a shard to a set, to be killed in the middle: whoever starts it again goes on.
 
-import { open } from '../../dist/index.js'
+import { open } from '../../lib/index.js'
 
 const { shards, url } = JSON.parse(process.argv[2] ?? '{}')
 

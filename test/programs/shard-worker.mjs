@@ -3,8 +3,8 @@
 // and which outcomes of other steps it was given: a step whose outcome was lost, or came twice, shows.
 
 import { randomUUID } from 'node:crypto'
-import { open } from '../../dist/index.js'
-import { queue, workflow } from '../../dist/layers/workflow/index.js'
+import { open } from '../../lib/index.js'
+import { queue, workflow } from '../../lib/layers/workflow/index.js'
 
 const { shards, queue: name = 'q' } = JSON.parse(process.argv[2] ?? '{}')
 

@@ -3,8 +3,8 @@
 //   node store-rescaler.mjs URL write FIRST             says { key, n } for every write that was acknowledged, and
 //                                                     { rescaling } when a rescale has to be finished first
 
-import { open } from '../../dist/index.js'
-import { stateStore } from '../../dist/layers/table/index.js'
+import { open } from '../../lib/index.js'
+import { stateStore } from '../../lib/layers/table/index.js'
 
 export const numbers = [1, 2, 3, 4, 5]
 export const stores = new Map(

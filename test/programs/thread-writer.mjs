@@ -2,9 +2,9 @@
 //   node thread-writer.mjs URL graph|session NAME COUNT     prints what was acknowledged and what failed, as JSON
 
 import { Annotation, StateGraph } from '@langchain/langgraph'
-import { RepriseSaver } from '../../dist/adapters/langgraph/index.js'
-import { RepriseSession } from '../../dist/adapters/openai-agents/index.js'
-import { open } from '../../dist/index.js'
+import { RepriseSaver } from '../../lib/adapters/langgraph/index.js'
+import { RepriseSession } from '../../lib/adapters/openai-agents/index.js'
+import { open } from '../../lib/index.js'
 
 const [url, kind, name, count] = process.argv.slice(2)
 const rp = await open(url)

@@ -2,8 +2,8 @@
 //   node warm-pool.mjs POSTGRES_URL
 
 import pg from 'pg'
-import { open } from '../../dist/index.js'
-import { workflow } from '../../dist/layers/workflow/index.js'
+import { open } from '../../lib/index.js'
+import { workflow } from '../../lib/layers/workflow/index.js'
 
 const pool = new pg.Pool({ connectionString: process.argv[2], max: 1 })
 const ask = () => pool.query('SELECT 1')

@@ -1,7 +1,7 @@
 // The same as workflow-kit.mjs, under Jest, which gives `test` and `expect` to every file: when the kit is closed, it ends.
 
-import { workflow } from '../../dist/layers/workflow/index.js'
-import { WorkflowKit } from '../../dist/testing/index.js'
+import { workflow } from '../../lib/layers/workflow/index.js'
+import { WorkflowKit } from '../../lib/testing/index.js'
 
 const { expect, test } = globalThis
 

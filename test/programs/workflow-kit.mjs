@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { workflow } from '../../dist/layers/workflow/index.js'
-import { WorkflowKit } from '../../dist/testing/index.js'
+import { workflow } from '../../lib/layers/workflow/index.js'
+import { WorkflowKit } from '../../lib/testing/index.js'
 
 async function sleepsThroughACrash() {
   const kit = new WorkflowKit({ crashAt: [{ effect: 1, when: 'after' }] })

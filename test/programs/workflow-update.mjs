@@ -1,7 +1,7 @@
 // Awaits an update that a run takes its time to answer, then the end of the engine, with nothing else to keep the process alive.
 
-import { open } from '../../dist/index.js'
-import { workflow } from '../../dist/layers/workflow/index.js'
+import { open } from '../../lib/index.js'
+import { workflow } from '../../lib/layers/workflow/index.js'
 
 const rp = await open(process.argv[2])
 const counter = workflow('counter', async (ctx) => {

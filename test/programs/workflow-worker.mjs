@@ -2,8 +2,8 @@
 // it is for, so that the test can count them. Arguments: store URL, file, and how long a step takes in ms.
 
 import { appendFileSync } from 'node:fs'
-import { open } from '../../dist/index.js'
-import { workflow } from '../../dist/layers/workflow/index.js'
+import { open } from '../../lib/index.js'
+import { workflow } from '../../lib/layers/workflow/index.js'
 
 const [, , url, file, stepMs] = process.argv
 const call = async (key, intent) => {

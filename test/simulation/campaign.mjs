@@ -19,6 +19,7 @@ const seedsAtOnce = 20
  * @typedef {object} CampaignOptions
  * @property {number} [from]
  * @property {number} seeds
+ * @property {readonly number[]} [first] Seeds to try before all others, in one thread; one that fails ends the campaign.
  * @property {string | null} [plant]
  * @property {string} [simulation] `main` unless the plant has another.
  * @property {number} [threads]
@@ -26,7 +27,15 @@ const seedsAtOnce = 20
  */
 
 /** @param {CampaignOptions} options @returns {Promise<CampaignReport>} */
-export async function runCampaign({ from = 1, seeds, plant = null, simulation, threads = 2, onSeed = () => {} }) {
+export async function runCampaign({
+  from = 1,
+  seeds,
+  first = [],
+  plant = null,
+  simulation,
+  threads = 2,
+  onSeed = () => {},
+}) {
   const name = simulation ?? (plant === null ? undefined : plants[plant]?.simulation) ?? 'main'
   const started = performance.now()
   const end = from + seeds
@@ -49,22 +58,34 @@ export async function runCampaign({ from = 1, seeds, plant = null, simulation, t
     onSeed(done)
   }
 
+  /** @param {(worker: Worker) => Promise<void>} work */
+  const inThread = async (work) => {
+    const worker = new Worker(new URL('./worker.mjs', import.meta.url), {
+      workerData: { plant, simulation: name },
+      resourceLimits: { maxYoungGenerationSizeMb: 64 },
+    })
+    try {
+      await work(worker)
+    } finally {
+      await worker.terminate()
+    }
+  }
+
+  if (first.length > 0)
+    await inThread(async (worker) => {
+      for (const seed of first) if (!found.failure) await simulatePart(worker, { from: seed, to: seed + 1 }, hear)
+    })
+  const isFound = found.failure !== null
   await Promise.all(
-    Array.from({ length: Math.min(threads, seeds) }, async () => {
-      const worker = new Worker(new URL('./worker.mjs', import.meta.url), {
-        workerData: { plant, simulation: name },
-        resourceLimits: { maxYoungGenerationSizeMb: 64 },
-      })
-      try {
+    Array.from({ length: isFound ? 0 : Math.min(threads, seeds) }, () =>
+      inThread(async (worker) => {
         while (next < end && !(found.failure && found.failure.seed < next)) {
           const part = { from: next, to: Math.min(next + seedsAtOnce, end) }
           next = part.to
           await simulatePart(worker, part, hear)
         }
-      } finally {
-        await worker.terminate()
-      }
-    }),
+      }),
+    ),
   )
   return { done, events, ms: performance.now() - started, failure: found.failure, ...replayFigures(replays) }
 }

@@ -5,46 +5,47 @@ import { packEntries, unpackEntries } from '../../dist/core/history/entry-run.js
 import { sha256 } from './sha256.mjs'
 
 /**
- * Every planted bug, where it sits, and within how many seeds the simulation must find it. `foundAt` saves time: the seed
- * that found it last is tried first. A change of the engine moves it; then the whole budget is searched, and it says where.
+ * Every planted bug, where it sits, and within how many seeds the simulation must find it. `foundAt` saves time: seeds that
+ * found it are tried first. A change of the engine moves them; once none of them finds it, the whole budget is searched, and
+ * the test prints the seed. Three seeds outlive most changes, where one was outdated for half of the bugs.
  *
- * @typedef {{ readonly in: string, readonly seedsMax: number, readonly foundAt?: number, readonly simulation?: string }} Plant
+ * @typedef {{ readonly in: string, readonly seedsMax: number, readonly foundAt: readonly number[], readonly simulation?: string }} Plant
  * @type {Readonly<Record<string, Plant>>}
  */
 export const plants = {
-  'no-fence': { in: 'store', seedsMax: 200, foundAt: 13 },
-  'unfenced-publish': { in: 'store', seedsMax: 500, foundAt: 21 },
-  'ack-before-sync': { in: 'store', seedsMax: 100, foundAt: 2 },
-  'split-publish': { in: 'store', seedsMax: 1000, foundAt: 62 },
-  'double-consume': { in: 'store', seedsMax: 500, foundAt: 31 },
-  'ignore-cursors': { in: 'store', seedsMax: 500, foundAt: 41 },
-  'no-checksum': { in: 'engine', seedsMax: 1000, foundAt: 35 },
-  'floor-too-high': { in: 'core', seedsMax: 200, foundAt: 2 },
-  'unverified-counted': { in: 'core', seedsMax: 500, foundAt: 197 },
+  'no-fence': { in: 'store', seedsMax: 200, foundAt: [4, 7, 18] },
+  'unfenced-publish': { in: 'store', seedsMax: 500, foundAt: [4, 26, 28] },
+  'ack-before-sync': { in: 'store', seedsMax: 100, foundAt: [2] },
+  'split-publish': { in: 'store', seedsMax: 1000, foundAt: [31, 53, 118] },
+  'double-consume': { in: 'store', seedsMax: 500, foundAt: [47, 62, 81] },
+  'ignore-cursors': { in: 'store', seedsMax: 500, foundAt: [41, 7, 10] },
+  'no-checksum': { in: 'engine', seedsMax: 1000, foundAt: [10, 42, 87] },
+  'floor-too-high': { in: 'core', seedsMax: 200, foundAt: [4, 9, 15] },
+  'unverified-counted': { in: 'core', seedsMax: 500, foundAt: [16, 36, 178] },
   // A fork has a checkpoint of its own, so that takes rot as well. The properties of core/checkpoint/retention.test.ts find
   // it at once.
-  'ignore-forks': { in: 'core', seedsMax: 5000, foundAt: 3929 },
-  'collect-ignores-forks': { in: 'engine', seedsMax: 3000, foundAt: 38 },
-  'loose-scope': { in: 'engine', seedsMax: 500, foundAt: 13 },
-  'policy-of-process': { in: 'engine', seedsMax: 500, foundAt: 13 },
-  'sweep-unmarked': { in: 'engine', seedsMax: 1000, foundAt: 5 },
-  'sweep-unannounced': { in: 'engine', seedsMax: 500, foundAt: 9 },
-  'publish-unchecked': { in: 'engine', seedsMax: 1500, foundAt: 5 },
-  'parity-misses-one': { in: 'engine', seedsMax: 2000, foundAt: 565 },
-  'retry-new-operation': { in: 'store', seedsMax: 100, foundAt: 2 },
-  'skip-dedupe': { in: 'engine', seedsMax: 500, foundAt: 4 },
-  'guard-ignores-digest': { in: 'store', seedsMax: 1000, foundAt: 76, simulation: 'failover' },
-  'rider-ends-transaction': { in: 'store', seedsMax: 100, foundAt: 4, simulation: 'failover' },
-  'feed-trusts-position': { in: 'engine', seedsMax: 100, foundAt: 29, simulation: 'failover' },
-  'life-left-out': { in: 'engine', seedsMax: 100, foundAt: 57, simulation: 'failover' },
-  'incarnation-in-key': { in: 'engine', seedsMax: 100, foundAt: 45, simulation: 'failover' },
-  'namespace-left-out': { in: 'engine', seedsMax: 100, foundAt: 3, simulation: 'failover' },
-  'fork-inherits': { in: 'engine', seedsMax: 100, foundAt: 12, simulation: 'failover' },
-  'claim-answer-forgotten': { in: 'engine', seedsMax: 200, foundAt: 11, simulation: 'errands' },
-  'rider-again': { in: 'store', seedsMax: 200, foundAt: 27, simulation: 'errands' },
-  'compensation-unrecorded': { in: 'engine', seedsMax: 20, simulation: 'errands' },
-  'export-forgets-mail': { in: 'engine', seedsMax: 20, simulation: 'errands' },
-  'row-anywhere': { in: 'store', seedsMax: 150, foundAt: 8, simulation: 'file' },
+  'ignore-forks': { in: 'core', seedsMax: 5000, foundAt: [587] },
+  'collect-ignores-forks': { in: 'engine', seedsMax: 3000, foundAt: [38] },
+  'loose-scope': { in: 'engine', seedsMax: 500, foundAt: [83, 118, 193] },
+  'policy-of-process': { in: 'engine', seedsMax: 500, foundAt: [38, 83, 193] },
+  'sweep-unmarked': { in: 'engine', seedsMax: 1000, foundAt: [5, 301, 317] },
+  'sweep-unannounced': { in: 'engine', seedsMax: 500, foundAt: [9, 3, 5] },
+  'publish-unchecked': { in: 'engine', seedsMax: 1500, foundAt: [5, 445, 513] },
+  'parity-misses-one': { in: 'engine', seedsMax: 2000, foundAt: [315] },
+  'retry-new-operation': { in: 'store', seedsMax: 100, foundAt: [2, 5, 8] },
+  'skip-dedupe': { in: 'engine', seedsMax: 500, foundAt: [5, 18, 39] },
+  'guard-ignores-digest': { in: 'store', seedsMax: 1000, foundAt: [76, 172, 207], simulation: 'failover' },
+  'rider-ends-transaction': { in: 'store', seedsMax: 100, foundAt: [4, 6, 10], simulation: 'failover' },
+  'feed-trusts-position': { in: 'engine', seedsMax: 100, foundAt: [29, 27, 62], simulation: 'failover' },
+  'life-left-out': { in: 'engine', seedsMax: 100, foundAt: [57, 81], simulation: 'failover' },
+  'incarnation-in-key': { in: 'engine', seedsMax: 100, foundAt: [45], simulation: 'failover' },
+  'namespace-left-out': { in: 'engine', seedsMax: 100, foundAt: [3, 6, 12], simulation: 'failover' },
+  'fork-inherits': { in: 'engine', seedsMax: 100, foundAt: [12, 60, 72], simulation: 'failover' },
+  'claim-answer-forgotten': { in: 'engine', seedsMax: 200, foundAt: [11, 27, 59], simulation: 'errands' },
+  'rider-again': { in: 'store', seedsMax: 200, foundAt: [1, 11, 31], simulation: 'errands' },
+  'compensation-unrecorded': { in: 'engine', seedsMax: 20, foundAt: [1, 2, 3], simulation: 'errands' },
+  'export-forgets-mail': { in: 'engine', seedsMax: 20, foundAt: [1, 2, 3], simulation: 'errands' },
+  'row-anywhere': { in: 'store', seedsMax: 150, foundAt: [8], simulation: 'file' },
 }
 
 /** Runs one commit against the store as the planted bug would have it. */

@@ -10,9 +10,15 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 /** All that took more than 14 seconds in a whole run on two cores, the dearest first. */
 const long = [
   'test/simulation/simulation.test.ts',
-  'test/crash/states.test.ts',
+  'test/hostile/models.test.ts',
+  'test/engine/unfinished-changes.test.ts',
   'test/crash/boundaries.test.ts',
+  'test/damage/bit-sweep.test.ts',
+  'test/crash/states.test.ts',
   'test/cli/package.test.ts',
+  'test/serverless/proof.test.ts',
+  'test/simulation/mutation.test.ts',
+  'test/engine/collect-killed.test.ts',
   'test/agent/doubt.test.ts',
   'test/engine/groups.test.ts',
   'test/entities/replicas.test.ts',

@@ -1,6 +1,6 @@
-// Entries that reach a raw timeline by mail: from a transaction of the application (within.ts), or from any sender of a message
-// of the kind `append`. A process that works on the definition claims a free timeline that has mail, and reads the mail of the
-// ones it owns; the commit that appends the entries removes the message, so that they are appended once.
+// Appends entries to a raw timeline from `append` messages, which are sent by a transaction of the application (within.ts) or by
+// any other sender. A process that works on the definition claims free timelines that have mail, and reads the mail of the
+// timelines it owns; the commit that appends the entries removes the message, so that they are appended once.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'

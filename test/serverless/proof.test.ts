@@ -1,6 +1,6 @@
 // Invocations as separate processes, two at a time: a third of them is killed, some are frozen beyond their lease and continue.
 // Nothing is lost, and every effect keeps its key, so a receiver that honours keys does it once.
-// REPRISE_INVOCATIONS=300 npx vitest run test/serverless/proof.test.ts
+// CI starts 12 in each store; more: REPRISE_INVOCATIONS=300 npx vitest run test/serverless/proof.test.ts
 
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ import { startPgBouncer } from '../support/parts.ts'
 import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
 import { Invocation } from './invocation.ts'
 
-const invocations = Number(process.env.REPRISE_INVOCATIONS ?? 20)
+const invocations = Number(process.env.REPRISE_INVOCATIONS ?? 12)
 /** Longer than the lease of examples/serverless/orders.ts. */
 const frozenMs = 4000
 const budgetMs = 1500

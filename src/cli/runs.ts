@@ -38,11 +38,11 @@ export async function findCode(engine: Reprise, given: string, verb: string, opt
 /** With its code if available, which improves some results; otherwise without. */
 export async function findRunOrCode(engine: Reprise, given: string, verb: string, options: Options): Promise<Found> {
   const found = await findRun(engine, given, verb)
-  const asked = text(options, 'module')
+  const modulePath = text(options, 'module')
   const file = moduleOf(found.head, options)
   if (file === undefined) return found
   // The recorded module may be on another machine.
-  if (asked !== undefined) return await findCode(engine, given, verb, options)
+  if (modulePath !== undefined) return await findCode(engine, given, verb, options)
   const module = await loadModule(file).catch(() => null)
   const run = module && runWithCode(engine, found.head, verb, Object.values(module))
   return run ? { head: found.head, run } : found

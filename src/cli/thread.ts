@@ -24,13 +24,13 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   const tell = () => send({ status: tasks.status, waits: inHand(engine, shownAfterMs) })
   const telling = setInterval(tell, reportEveryMs)
   // On a stop request, or when all is done: each task that runs here ends with a savepoint.
-  const asked = new Promise<void>((resolve) => {
+  const stopRequested = new Promise<void>((resolve) => {
     parentPort!.on('message', (heard: ThreadCommand) => {
       if (heard === 'stop') return resolve()
       void Promise.resolve(hostOf(engine).kernel.store.close()).finally(() => process.exit())
     })
   })
-  await Promise.race([tasks.ended.wait(), asked])
+  await Promise.race([tasks.ended.wait(), stopRequested])
   await engine.close({ grace })
   clearInterval(telling)
   tell()

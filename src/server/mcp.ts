@@ -29,7 +29,7 @@ export function toolsOf(routes: readonly Route[], mode: McpMode): Tool[] {
 function toolOf(route: Route): Tool {
   const { id, summary, path, query = {}, body } = route
   const params = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
-  const asked = Object.keys(query).filter((name) => query[name]!.isRequired)
+  const requiredQuery = Object.keys(query).filter((name) => query[name]!.isRequired)
   const properties = {
     ...Object.fromEntries(params.map((name) => [name, { type: 'string', minLength: 1 }])),
     ...Object.fromEntries(
@@ -47,7 +47,7 @@ function toolOf(route: Route): Tool {
     inputSchema: {
       type: 'object',
       properties,
-      required: [...params, ...asked, ...(body?.required ?? [])],
+      required: [...params, ...requiredQuery, ...(body?.required ?? [])],
       additionalProperties: false,
     },
     annotations: { readOnlyHint: isReading, destructiveHint: false, openWorldHint: false },

@@ -149,8 +149,8 @@ export class TimelineIndex {
   }
 
   /** Updates the rows of these timelines from newly read heads. */
-  note(heads: readonly (Head | null)[], asked: readonly TimelineId[]): void {
-    for (const [i, head] of heads.entries()) this.#put(asked[i]!, head)
+  note(heads: readonly (Head | null)[], names: readonly TimelineId[]): void {
+    for (const [i, head] of heads.entries()) this.#put(names[i]!, head)
   }
 
   #inOrder(): readonly Indexed[] {

@@ -142,10 +142,10 @@ class Getting {
   }
 
   async get(onProgress: (at: number, total: number | null) => void, line: Attempt): Promise<void> {
-    const asked = this.#etag !== null && this.at > 0
-    const headers: Record<string, string> = asked ? { range: `bytes=${this.at}-`, 'if-range': this.#etag! } : {}
+    const isRange = this.#etag !== null && this.at > 0
+    const headers: Record<string, string> = isRange ? { range: `bytes=${this.at}-`, 'if-range': this.#etag! } : {}
     // The server must read the whole file for it: requested only for files assembled from several responses.
-    if (asked || this.#isDoubted) headers['want-repr-digest'] = 'sha-256=10'
+    if (isRange || this.#isDoubted) headers['want-repr-digest'] = 'sha-256=10'
     const { signal } = line
     const response = await expectStatus(await ask(this.#way, this.#way.url, { headers, signal }), 200, 206, 416)
     const range = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/.exec(response.headers.get('content-range') ?? '')

@@ -18,18 +18,18 @@ const tail: Command = async ({ engine, args, options, output }) => {
   if (from !== 'start' && from !== 'now') throw new UsageError('--from must be start or now')
   const prefixes = args[0] === undefined ? undefined : [args[0]]
   const isOnce = flag(options, 'once')
-  const asked = new AbortController()
+  const stop = new AbortController()
   const stream = new FeedStream(hostOf(engine).kernel, {
     scopes: prefixes,
     after: from === 'start' ? feedStart : await feedEnd(engine),
     follow: !isOnce,
     mayBeTrimmed: true,
-    signal: asked.signal,
+    signal: stop.signal,
     pageRuns: 500,
     pollMs,
   })
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => asked.abort())
-  output.onClosed(() => asked.abort())
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort())
+  output.onClosed(() => stop.abort())
   if (!isOnce) output.note('following; Ctrl-C ends it')
   await whileAwaited(show())
   return exit.ok

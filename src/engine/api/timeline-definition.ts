@@ -293,8 +293,8 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
       if (make) return this.#appendMade(make, options ?? {})
       const list = listOf(entries as E | readonly E[], key)
       if (list.length > 0) {
-        const asked = writeOptions(options ?? {})
-        return asked ? this.#open.write(list, asked).then(toAppended) : appendPlainly(this.#open, list)
+        const requested = writeOptions(options ?? {})
+        return requested ? this.#open.write(list, requested).then(toAppended) : appendPlainly(this.#open, list)
       }
       const { seq } = this.#open
       if (expect !== undefined && expect !== seq) throw this.#unexpected(expect)

@@ -195,13 +195,13 @@ async function lies(blobs: Blobs, { digest }: NamedChunk): Promise<boolean> {
 
 /** Before the first put: checks the chunks that the store's checkpoints name. Checked again as long as the check refuses. */
 function askedFirst(store: Store, blobs: Blobs, answer: (named: NamedChunk | null) => Promise<void>): Blobs {
-  let asked: Promise<void> | null = null
+  let answered: Promise<void> | null = null
   const ask = async () => {
-    asked ??= findNamedChunk(store).then(answer)
+    answered ??= findNamedChunk(store).then(answer)
     try {
-      await asked
+      await answered
     } catch (error) {
-      asked = null
+      answered = null
       throw error
     }
   }

@@ -295,10 +295,10 @@ export class Writer implements CommitSource {
   }
 
   /** Without the drafts whose keys are in history already. */
-  #fresh(asked: Drafts, entries: readonly Entry[]): Drafts {
-    const { keys } = asked
-    if (!keys) return asked
-    return pickDrafts(asked, (index) => keys[index] === undefined || !this.#isKnown(keys[index], entries))
+  #fresh(submitted: Drafts, entries: readonly Entry[]): Drafts {
+    const { keys } = submitted
+    if (!keys) return submitted
+    return pickDrafts(submitted, (index) => keys[index] === undefined || !this.#isKnown(keys[index], entries))
   }
 
   #isKnown(key: string, entries: readonly Entry[]): boolean {

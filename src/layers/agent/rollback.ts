@@ -182,16 +182,16 @@ export async function finishBranch<Data>(
   const head = await engine.existing(archive as TimelineId)
   const { state } = await engine.recover(head, definition.fold)
   const past = state.value
-  const asked = past.rollingBack
-  const counted = asked?.guardrail
+  const request = past.rollingBack
+  const counted = request?.guardrail
   const rollbacks =
     counted === undefined ? past.rollbacks : { ...past.rollbacks, [counted]: (past.rollbacks[counted] ?? 0) + 1 }
   const standing = standingAfter(past, state.ledger, seq)
-  const settings = asked?.settings ?? {}
-  const spent = spending(past, open.state, asked)
+  const settings = request?.settings ?? {}
+  const spent = spending(past, open.state, request)
   const rolledBack = entry('rolled-back', { archive, rollbacks, standing, settings, ...spent })
   await open.write([...lateAnswers(past, open), rolledBack], idle)
-  return asked
+  return request
 }
 
 /**
@@ -208,10 +208,10 @@ function lateAnswers(past: SessionState<unknown>, { state, ledger }: OpenTimelin
 }
 
 /** A rollback does not return spent money: usage after the target stays on the bill, and on that of a repeated turn. */
-function spending(past: SessionState<unknown>, now: SessionState<unknown>, asked: RollbackAsked | null) {
+function spending(past: SessionState<unknown>, now: SessionState<unknown>, request: RollbackAsked | null) {
   const lost = addUsage(past.lost ?? noUsage, lessUsage(past.usage, now.usage))
-  if (!asked?.again) return { lost }
-  const turn = asked.toTurn + 1
+  if (!request?.again) return { lost }
+  const turn = request.toTurn + 1
   return { lost, carried: { turn, usage: spentInTurn(past, turn) } }
 }
 

@@ -35,7 +35,7 @@ export class SessionTimeline<Data> {
   readonly definition: AgentSpec<Data>
   readonly timeline: TimelineId
   #open: OpenTimeline<SessionState<Data>>
-  #asked: RollbackAsked | null = null
+  #request: RollbackAsked | null = null
 
   static async open<Data>(
     engine: Host,
@@ -82,7 +82,7 @@ export class SessionTimeline<Data> {
 
   /** A rollback is finished, and the turn to repeat has not begun yet. */
   get owesATurn(): boolean {
-    return this.#asked !== null
+    return this.#request !== null
   }
 
   plan(to: { readonly turn: number } | { readonly seq: number }, undo?: 'inherited'): SessionRollbackPlan {
@@ -126,9 +126,9 @@ export class SessionTimeline<Data> {
   }
 
   async askAgain(): Promise<void> {
-    const asked = this.#asked
-    this.#asked = null
-    if (asked?.again && this.state.turn === asked.toTurn) await this.start(asked.again.input, asked.again.key)
+    const request = this.#request
+    this.#request = null
+    if (request?.again && this.state.turn === request.toTurn) await this.start(request.again.input, request.again.key)
   }
 
   async #ask(
@@ -139,25 +139,25 @@ export class SessionTimeline<Data> {
     const [input] = next ? messagesOfTurn(this.anyOpen.state, next.turn) : []
     const again = isAgain && next && input ? { input: input.content, key: next.key } : null
     const { toTurn, seq } = plan
-    const asked: RollbackAsked = {
+    const request: RollbackAsked = {
       ...{ toTurn, seq, settings, because, again },
       ...(guardrail !== null && { guardrail }),
       ...(undo && { undo }),
       ...(consumed && { consumed }),
     }
-    await this.#open.write([entry('rollback.asked', asked)])
+    await this.#open.write([entry('rollback.asked', request)])
   }
 
   /** Continues from the decision to the branch; the decision may be from an owner that crashed. */
   async #finish(): Promise<string> {
-    const asked = this.state.rollingBack!
-    const { seq, undo } = asked
+    const request = this.state.rollingBack!
+    const { seq, undo } = request
     const tools = this.definition.options.tools ?? {}
     await compensateAll(this.engine.kernel, this.anyOpen, this.plan({ seq }, undo), tools, undo ? { undo } : {})
     // The consumers were checked when the rollback was requested. A guardrail forces the rollback.
     const { archive } = await this.engine.rollbackTimeline(
-      { timeline: this.timeline, seq: asked.seq },
-      { consumed: asked.consumed ?? 'force' },
+      { timeline: this.timeline, seq: request.seq },
+      { consumed: request.consumed ?? 'force' },
     )
     this.#open = await this.engine.openTimeline(this.timeline, this.definition.fold)
     await this.#settle()
@@ -170,8 +170,8 @@ export class SessionTimeline<Data> {
     const base = head?.base?.timeline
     const archive = base && isArchiveOf(this.timeline, base) ? base : null
     if (archive !== null && this.state.archive !== archive) {
-      const asked = await finishBranch(this.engine, this.definition, this.#open, archive, head!.base!.seq)
-      this.#asked = asked?.again ? asked : null
+      const request = await finishBranch(this.engine, this.definition, this.#open, archive, head!.base!.seq)
+      this.#request = request?.again ? request : null
     } else if (this.state.rollingBack) await this.#finish()
   }
 }

@@ -256,10 +256,10 @@ export class OpenConfig {
     const batch: ChangeRequest[] = []
     const later: ChangeRequest[] = []
     const names = new Set<string>()
-    for (const asked of this.#queue) {
-      const { client } = asked.change
-      if (batch.length < batchMax && !names.has(client)) batch.push(asked)
-      else later.push(asked)
+    for (const waiting of this.#queue) {
+      const { client } = waiting.change
+      if (batch.length < batchMax && !names.has(client)) batch.push(waiting)
+      else later.push(waiting)
       names.add(client)
     }
     this.#queue = later

@@ -149,8 +149,8 @@ export async function recallFor<T, Args extends readonly unknown[], Result>(
 ): Promise<Result> {
   const { key, shard } = tasks[0]!
   const step = tasks.length === 1 ? key : `${key} and ${tasks.length - 1} more`
-  const asked = { signal, asker: { ...shard.open.coordinate, step } }
-  return (await recallingOf(definition).recall(engine, args, asked)).result
+  const request = { signal, asker: { ...shard.open.coordinate, step } }
+  return (await recallingOf(definition).recall(engine, args, request)).result
 }
 
 /** Used only for traced runs. */

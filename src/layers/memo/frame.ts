@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
+import { PieceReader } from '../../lib/piece-reader.ts'
 import type { Envelope } from './entry.ts'
 import type { Key, KeyParts } from './key.ts'
 
@@ -118,54 +119,32 @@ function malformed(why: string): RepriseError {
   return new RepriseError('MALFORMED', `the response of the cache is not used: ${why}`, {})
 }
 
-/** Reads exact lengths from a stream of pieces, and hashes them. */
+/** Reads exact lengths of a frame, and hashes them. */
 class FrameBytes {
-  readonly #pieces: AsyncIterator<Uint8Array>
+  readonly #body: PieceReader
   readonly #hash = createHash('sha256')
-  #rest: Uint8Array = new Uint8Array(0)
 
   constructor(body: AsyncIterable<Uint8Array>) {
-    this.#pieces = body[Symbol.asyncIterator]()
+    this.#body = new PieceReader(body, () => malformed('it ends too early'))
   }
 
   async exactly(length: number): Promise<Uint8Array> {
-    const pieces: Uint8Array[] = []
-    for await (const piece of this.#take(length)) pieces.push(piece)
-    return Buffer.concat(pieces)
+    const bytes = await this.#body.exactly(length)
+    this.#hash.update(bytes)
+    return bytes
   }
 
   async *stream(length: number): AsyncGenerator<Uint8Array> {
-    yield* this.#take(length)
+    for await (const piece of this.#body.pieces(length)) {
+      this.#hash.update(piece)
+      yield piece
+    }
     await this.end()
   }
 
   async end(): Promise<void> {
     const digest = this.#hash.digest()
-    const given: Uint8Array[] = []
-    for await (const piece of this.#pass(digestBytes)) given.push(piece)
-    if (!digest.equals(Buffer.concat(given))) throw malformed('its digest differs')
-    if (this.#rest.length > 0 || !(await this.#pieces.next()).done) throw malformed('it continues after its end')
-  }
-
-  async *#take(length: number): AsyncGenerator<Uint8Array> {
-    for await (const piece of this.#pass(length)) {
-      this.#hash.update(piece)
-      yield piece
-    }
-  }
-
-  async *#pass(length: number): AsyncGenerator<Uint8Array> {
-    for (let left = length; left > 0; ) {
-      if (this.#rest.length === 0) {
-        const next = await this.#pieces.next()
-        if (next.done) throw malformed('it ends too early')
-        this.#rest = next.value
-        continue
-      }
-      const piece = this.#rest.subarray(0, left)
-      this.#rest = this.#rest.subarray(piece.length)
-      left -= piece.length
-      yield piece
-    }
+    if (!digest.equals(await this.#body.exactly(digestBytes))) throw malformed('its digest differs')
+    if (!(await this.#body.isAtEnd())) throw malformed('it continues after its end')
   }
 }

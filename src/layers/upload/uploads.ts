@@ -95,14 +95,14 @@ export class Uploads {
 
   /** Creates an upload, with its first bytes if the request has any. */
   async create(
-    asked: NewUpload,
+    newUpload: NewUpload,
     incoming: Incoming | null,
   ): Promise<{ readonly id: string; readonly state: UploadState }> {
     const { bytesMax } = this.settings
-    if ((asked.length ?? 0) > bytesMax) throw refused(tooLarge(bytesMax))
+    if ((newUpload.length ?? 0) > bytesMax) throw refused(tooLarge(bytesMax))
     const id = toHex(this.kernel.random.bytes(newIdBytes))
     const timeline = this.timelineOf(id)
-    const event = this.#createdEvent(timeline, asked, asked.isPart ? 'part' : 'whole', [])
+    const event = this.#createdEvent(timeline, newUpload, newUpload.isPart ? 'part' : 'whole', [])
     const made = await this.#writing(
       timeline,
       () => UploadWriter.create(this.kernel, timeline, this.sharing),
@@ -112,7 +112,7 @@ export class Uploads {
   }
 
   /** Creates an upload from complete parts, in this order. */
-  async concat(asked: Omit<NewUpload, 'length' | 'isPart'>, ids: readonly string[]) {
+  async concat(newUpload: Omit<NewUpload, 'length' | 'isPart'>, ids: readonly string[]) {
     const parts: StoredUpload[] = []
     for (const id of ids) parts.push(await this.find(id))
     for (const [i, { state }] of parts.entries()) {
@@ -125,7 +125,7 @@ export class Uploads {
     if (length > this.settings.bytesMax) throw refused(tooLarge(this.settings.bytesMax))
     const id = toHex(this.kernel.random.bytes(newIdBytes))
     const timeline = this.timelineOf(id)
-    const event = this.#createdEvent(timeline, { ...asked, length, isPart: false }, 'final', ids)
+    const event = this.#createdEvent(timeline, { ...newUpload, length, isPart: false }, 'final', ids)
     const make = () => UploadWriter.create(this.kernel, timeline, this.sharing)
     const state = await this.#writing(timeline, make, async (writer) => {
       const reused = await writer.join(parts)
@@ -285,11 +285,11 @@ export class Uploads {
 
   #createdEvent(
     timeline: TimelineId,
-    asked: NewUpload,
+    newUpload: NewUpload,
     concat: UploadState['concat'],
     parts: readonly string[],
   ): UploadEvent {
-    const { length, metadata, metadataHeader, by } = asked
+    const { length, metadata, metadataHeader, by } = newUpload
     const at = this.kernel.worker.now(timeline)
     return { type: 'created', length, metadata, metadataHeader, concat, parts, by, at, expiresAt: this.#expiresAt(at) }
   }

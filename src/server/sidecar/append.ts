@@ -98,8 +98,8 @@ async function hasEntries(
   if (!head || head.floor >= first) return true
   let at = 0
   for await (const entry of entriesAfter(engine, head, first - 1)) {
-    const asked = entries[at]!
-    if (entry.type !== asked.type || !isDeepStrictEqual(json(entry.data), json(asked.data ?? {}))) return false
+    const requested = entries[at]!
+    if (entry.type !== requested.type || !isDeepStrictEqual(json(entry.data), json(requested.data ?? {}))) return false
     at += 1
     if (at === entries.length) return true
   }

@@ -39,10 +39,10 @@ export function patientClient(driver: Driver, limits: AnswerLimits): Driver['Cli
     override query(query: QueryConfig | Submittable, ...more: readonly unknown[]): unknown {
       const ask = super.query.bind(this) as Ask
       if ('submit' in query) {
-        const asked = query as Submittable & { callback?: (...answer: readonly unknown[]) => void }
-        const { callback } = asked
+        const submitted = query as Submittable & { callback?: (...answer: readonly unknown[]) => void }
+        const { callback } = submitted
         const end = this.#limit(limits.answerMs, 'no answer before the timeout of a statement')
-        asked.callback = (...answer) => {
+        submitted.callback = (...answer) => {
           end()
           callback?.(...answer)
         }

@@ -19,28 +19,28 @@ export async function readHistories(
   connections: Connections,
   s: string,
   ns: number,
-  asked: readonly Reading[],
+  requested: readonly Reading[],
 ): Promise<EntryRun[][]> {
-  const share = asked.length === 1 ? Number.POSITIVE_INFINITY : bytesTogether / asked.length
+  const share = requested.length === 1 ? Number.POSITIVE_INFINITY : bytesTogether / requested.length
   const values = [
     ns,
-    asked.map(({ timeline }) => timeline),
-    asked.map(({ after }) => after),
-    asked.map(({ bytesMax }) => Math.min(bytesMax, share)),
+    requested.map(({ timeline }) => timeline),
+    requested.map(({ after }) => after),
+    requested.map(({ bytesMax }) => Math.min(bytesMax, share)),
   ]
   const text = `SELECT * FROM ${functionName(s, 'read')}($1, $2, $3, $4)`
-  return byAsker(asked.length, await connections.rows<Numbered<RunRow>>(text, values, 'safe', 'read'), toRun)
+  return byAsker(requested.length, await connections.rows<Numbered<RunRow>>(text, values, 'safe', 'read'), toRun)
 }
 
 export async function readCatalogs(
   connections: Connections,
   s: string,
   ns: number,
-  asked: readonly TimelineId[],
+  requested: readonly TimelineId[],
 ): Promise<ManifestRecord[][]> {
   const text = `SELECT * FROM ${functionName(s, 'catalogs')}($1, $2)`
-  const rows = await connections.rows<Numbered<ManifestRow>>(text, [ns, asked], 'safe', 'checkpoints')
-  return byAsker(asked.length, rows, toManifest)
+  const rows = await connections.rows<Numbered<ManifestRow>>(text, [ns, requested], 'safe', 'checkpoints')
+  return byAsker(requested.length, rows, toManifest)
 }
 
 /** `n`: the number of the request that the row answers, from 1. */

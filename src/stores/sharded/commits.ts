@@ -88,14 +88,14 @@ export class Commits {
     groups: ReadonlyMap<number, readonly Placed[]>,
     outcomes: Outcome[],
   ): Promise<Outcome[]> {
-    const asked = [...groups]
-    const answers = await Promise.allSettled(asked.map(async ([shard, some]) => await this.#ask(shard, some)))
+    const targets = [...groups]
+    const answers = await Promise.allSettled(targets.map(async ([shard, some]) => await this.#ask(shard, some)))
     const failed = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason] : []))
     // On a retry with the same operations, applied commits return their success.
     const fatal = failed.length === answers.length ? failed[0] : failed.find((error) => !isUnreachable(error))
     if (fatal) throw fatal
     for (const [i, answer] of answers.entries()) {
-      const some = asked[i]![1]
+      const some = targets[i]![1]
       if (answer.status === 'rejected') {
         for (const { at } of some) outcomes[at] = away(answer.reason)
       } else await this.#settle(commits, some, answer.value, outcomes)

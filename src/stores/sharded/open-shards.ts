@@ -54,8 +54,8 @@ export class OpenShards {
   async everywhere<T>(call: (store: Store, shard: Shard) => T | Promise<T>): Promise<T[]> {
     const { shards } = this.shardMap
     const there = shards.filter((shard) => !shard.isAway)
-    const asked: readonly Shard[] = there.length > 0 ? there : shards
-    const answers = await Promise.allSettled(asked.map((shard) => shard.askBriefly((store) => call(store, shard))))
+    const targets: readonly Shard[] = there.length > 0 ? there : shards
+    const answers = await Promise.allSettled(targets.map((shard) => shard.askBriefly((store) => call(store, shard))))
     const given = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
     for (const answer of answers) {
       if (answer.status === 'rejected' && (given.length === 0 || !isUnreachable(answer.reason))) throw answer.reason

@@ -60,15 +60,15 @@ export function reachesOut({ take, branch, cursors, forget }: Commit): boolean {
 export async function plan(
   shardMap: ShardMap,
   holds: Holds,
-  asked: Commit,
+  requested: Commit,
 ): Promise<Plan | { readonly refusal: Outcome }> {
-  let commit = asked
-  if (namesLife(asked.send)) {
-    const { reachable, lost } = await byReceiver(shardMap, asked.send!)
-    if (lost.length > 0 && asked.guard === null) {
+  let commit = requested
+  if (namesLife(requested.send)) {
+    const { reachable, lost } = await byReceiver(shardMap, requested.send!)
+    if (lost.length > 0 && requested.guard === null) {
       return { refusal: { ok: false, code: 'NOT_FOUND', reason: lifeOver(lost[0]!), head: null } }
     }
-    commit = { ...asked, send: reachable }
+    commit = { ...requested, send: reachable }
   }
   const quick = planLocally(shardMap, commit)
   if (quick) return quick

@@ -169,10 +169,10 @@ export class ShardMap {
     const found = new Array<Found>(ids.length)
     let open = ids.map((id, at): Open => ({ id, at, shard: this.guess(id), hops: 0, move: null }))
     while (open.length > 0) {
-      const asked = byShard(open, ({ shard }) => shard)
+      const targets = byShard(open, ({ shard }) => shard)
       const further: Open[] = []
       await Promise.all(
-        [...asked].map(async ([shard, some]) => {
+        [...targets].map(async ([shard, some]) => {
           const heads = await this.shard(shard)[how]((store) => store.head(some.map(({ id }) => id)))
           for (const [i, one] of some.entries()) {
             const head = heads[i] ?? null

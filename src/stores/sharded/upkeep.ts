@@ -84,8 +84,8 @@ export class ShardedUpkeep implements Upkeep {
   }
 
   async hasCheckpoints(): Promise<boolean> {
-    const asked = this.#set.shardMap.shards.map((shard) => shard.ask((store) => store.upkeep.hasCheckpoints()))
-    return (await Promise.all(asked)).includes(true)
+    const answers = this.#set.shardMap.shards.map((shard) => shard.ask((store) => store.upkeep.hasCheckpoints()))
+    return (await Promise.all(answers)).includes(true)
   }
 
   async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {

@@ -154,11 +154,11 @@ export class GuardedLevel {
   /** The permissions of its credentials, requested once by the first caller. */
   async #known(watch: Watch): Promise<LevelAccess> {
     this.#access ??= this.#level.access(watch.signal)
-    const asked = this.#access
+    const current = this.#access
     try {
-      return await watch.bounded(asked)
+      return await watch.bounded(current)
     } catch (error) {
-      if (this.#access === asked) this.#access = null
+      if (this.#access === current) this.#access = null
       throw error
     }
   }

@@ -105,11 +105,11 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   const moved = reports.reduce((sum, each) => sum + each.moved, 0)
   const bytes = reports.reduce((sum, each) => sum + each.movedBytes, 0)
   if (!options.dryRun && moved > 0) kernel.events.emit('tiers-moved', { chunks: moved, bytes })
-  const asked = places.map(({ meter }) => (meter ? { ...meter } : null))
+  const meters = places.map(({ meter }) => (meter ? { ...meter } : null))
   if (!options.dryRun) for (const [where, error] of unreadable) kernel.events.emit('problem', { where, error })
   return {
     isDryRun: options.dryRun ?? false,
-    tiers: reports.map((report, i) => ({ ...report, requests: asked[i] ?? null })),
+    tiers: reports.map((report, i) => ({ ...report, requests: meters[i] ?? null })),
     history,
     unreadable: [...unreadable].map(([timeline, { message }]) => ({ timeline, because: message })),
   }

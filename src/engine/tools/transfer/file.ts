@@ -16,6 +16,7 @@ import { dirname, resolve } from 'node:path'
 import { ByteWriter } from '../../../core/bytes.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { codeOf, isExisting, syncFolder } from '../../../lib/durable-file.ts'
+import { PieceReader } from '../../../lib/piece-reader.ts'
 import { unwritable } from '../../storage/object-file.ts'
 
 const magic = new TextEncoder().encode('REPRISE-EXPORT')
@@ -135,14 +136,14 @@ function streamOf(source: TransferSource) {
 /** Verifies the whole export first, then yields its frames. */
 export async function* readTransfer(source: TransferSource): AsyncGenerator<Frame> {
   await checkTransfer(source)
-  const reader = new StreamReader(streamOf(source))
+  const reader = new PieceReader(streamOf(source), () => notWhole('it ends too early'))
   await reader.exactly(magic.length + 1)
   for (;;) {
     const kind = (await reader.exactly(1))[0]!
     if (kind === 0) return
     const name = kinds[kind - 1]
     if (!name) throw notWhole(`it holds a frame of unknown kind ${kind}`)
-    const size = await reader.integer()
+    const size = await readInteger(reader)
     if (size > frameBytesMax)
       throw new RepriseError('LIMIT_EXCEEDED', `a frame of ${size} bytes is too large`, { size })
     yield { kind: name, bytes: await reader.exactly(size) }
@@ -171,39 +172,16 @@ async function checkTransfer(source: TransferSource): Promise<void> {
   if (Buffer.compare(hasher.digest(), tail) !== 0) throw notWhole('its digest does not match: it is damaged or cut off')
 }
 
-class StreamReader {
-  readonly #pieces: AsyncIterator<Uint8Array>
-  #rest: Uint8Array = new Uint8Array(0)
-
-  constructor(stream: AsyncIterable<Uint8Array>) {
-    this.#pieces = stream[Symbol.asyncIterator]()
+async function readInteger(reader: PieceReader): Promise<number> {
+  let value = 0
+  let scale = 1
+  for (let i = 0; i < 8; i++) {
+    const byte = (await reader.exactly(1))[0]!
+    value += (byte & 0x7f) * scale
+    if (byte < 0x80) return value
+    scale *= 0x80
   }
-
-  async exactly(count: number): Promise<Uint8Array> {
-    const pieces: Uint8Array[] = [this.#rest]
-    let have = this.#rest.length
-    while (have < count) {
-      const { value, done } = await this.#pieces.next()
-      if (done) throw notWhole('it ends too early')
-      pieces.push(value)
-      have += value.length
-    }
-    const all = pieces.length === 1 ? this.#rest : Buffer.concat(pieces)
-    this.#rest = all.subarray(count)
-    return Uint8Array.prototype.slice.call(all, 0, count)
-  }
-
-  async integer(): Promise<number> {
-    let value = 0
-    let scale = 1
-    for (let i = 0; i < 8; i++) {
-      const byte = (await this.exactly(1))[0]!
-      value += (byte & 0x7f) * scale
-      if (byte < 0x80) return value
-      scale *= 0x80
-    }
-    throw notWhole('a size in it is out of range')
-  }
+  throw notWhole('a size in it is out of range')
 }
 
 function join(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {

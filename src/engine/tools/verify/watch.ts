@@ -56,7 +56,7 @@ const skewMs = 1000
 
 export class VerifyWatch {
   readonly #kernel: Kernel
-  readonly #asked: WatchOptions
+  readonly #options: WatchOptions
   readonly #location: string
   readonly #earlier: VerifyMark | null
   readonly #from: number
@@ -71,9 +71,9 @@ export class VerifyWatch {
   #passed = 0
   #again = 0
 
-  private constructor(kernel: Kernel, asked: WatchOptions, location: string, earlier: VerifyMark | null) {
+  private constructor(kernel: Kernel, options: WatchOptions, location: string, earlier: VerifyMark | null) {
     this.#kernel = kernel
-    this.#asked = asked
+    this.#options = options
     this.#location = location
     this.#earlier = earlier
     this.#from = earlier?.from ?? kernel.worker.now()
@@ -86,11 +86,11 @@ export class VerifyWatch {
 
   static async begin(
     kernel: Kernel,
-    asked: WatchOptions,
+    options: WatchOptions,
     { location, isReadOnly }: { readonly location: string; readonly isReadOnly: boolean },
   ): Promise<VerifyWatch> {
-    if (!asked.resume) return new VerifyWatch(kernel, asked, location, null)
-    if (asked.timelines || asked.repair) {
+    if (!options.resume) return new VerifyWatch(kernel, options, location, null)
+    if (options.timelines || options.repair) {
       const what = 'resume applies to a verification of the whole store without repair: omit timelines and repair'
       throw new RepriseError('INVALID_ARGUMENT', what, {})
     }
@@ -100,11 +100,11 @@ export class VerifyWatch {
     }
     const mark = toMark(await readNote(kernel, name))
     const isOurs = mark?.location === location && kernel.worker.now() - mark.from < markAgeMaxMs
-    return new VerifyWatch(kernel, asked, location, isOurs ? mark : null)
+    return new VerifyWatch(kernel, options, location, isOurs ? mark : null)
   }
 
   tell(progress: VerifyProgress): void {
-    warnOnReject(this.#asked.onProgress?.(progress), 'onProgress')
+    warnOnReject(this.#options.onProgress?.(progress), 'onProgress')
     const { events } = this.#kernel
     if (events.has('progress')) events.emit('progress', { work: 'verify', timeline: null, ...progress })
   }
@@ -118,7 +118,7 @@ export class VerifyWatch {
   }
 
   inspection(): Inspection {
-    const { signal } = this.#asked
+    const { signal } = this.#options
     return {
       ...(signal && { signal }),
       ...(this.#structures !== null && { after: this.#structures }),
@@ -142,7 +142,7 @@ export class VerifyWatch {
 
   /** Call it before a timeline is verified: those before it are done. Throws ABORTED. */
   async at({ timeline }: Head, tally: Tally): Promise<void> {
-    const { signal } = this.#asked
+    const { signal } = this.#options
     this.tell({ part: 'timelines', done: tally.timelines, total: this.#total, at: timeline })
     const isSound = tally.faults.length + tally.healed.length + tally.cannotTell.length === 0
     this.#done = tally.timelines
@@ -181,7 +181,7 @@ export class VerifyWatch {
   }
 
   async #keep(): Promise<void> {
-    if (!this.#asked.resume) return
+    if (!this.#options.resume) return
     this.#keptAt = this.#kernel.clock.elapsed()
     const before = this.#earlier?.upTo ?? null
     const previous = this.#previous

@@ -105,10 +105,10 @@ export function decideRollout(
     return { type: 'began', data: { version, share: plan.stages[0]! } }
   }
   if (isOver(rollout)) return null
-  return asked(rollout, tally, request) ?? observed(rollout, plan, tally, now, planted)
+  return requested(rollout, tally, request) ?? observed(rollout, plan, tally, now, planted)
 }
 
-function asked(rollout: Rollout, { nacked }: Tally, request: RolloutRequest | null): ConfigEntry | null {
+function requested(rollout: Rollout, { nacked }: Tally, request: RolloutRequest | null): ConfigEntry | null {
   const { version, status } = rollout
   if (request === 'withdraw') return { type: 'withdrawn', data: { version, reason: 'asked for' } }
   if (request === 'pause' && status === 'running') return { type: 'paused', data: { version, reason: 'asked for' } }

@@ -145,11 +145,11 @@ async function findInput(
   const head = await engine.head(timeline)
   const records = head ? (await kernel.store.checkpoints(head.timeline)).filter(({ invalid }) => invalid === null) : []
   const { from } = options
-  const asked = from === undefined ? [...records].reverse() : records.filter(({ id }) => id === from)
-  if (from !== undefined && asked.length === 0) {
+  const requested = from === undefined ? [...records].reverse() : records.filter(({ id }) => id === from)
+  if (from !== undefined && requested.length === 0) {
     throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint ${from}`, { timeline, id: from })
   }
-  const candidates = from === undefined ? [...asked.slice(0, 1), null] : asked
+  const candidates = from === undefined ? [...requested.slice(0, 1), null] : requested
   let last: Found | null = null
   for (const record of candidates) {
     const state = record && (await readHeader(kernel, record))

@@ -65,10 +65,10 @@ function problemOf(of: ComparedOf, operator: string, i: number, [a, b]: Parted, 
   const where = input
     ? `record ${i + 1}, from ${input.source}${input.partition === '' ? '' : `/${input.partition}`}: ${show(input.value)}`
     : `the end of the input, after ${inputs.length} records`
-  const asked = of.outside.askedBy(operator)
+  const services = of.outside.askedBy(operator)
   const because =
-    asked.length > 0
-      ? `it asks ${asked.join(', ')}`
+    services.length > 0
+      ? `it asks ${services.join(', ')}`
       : how === 'again'
         ? 'it depends on something outside of the record and its state'
         : 'something that it needs is not in its state: a variable, or a value that was changed in place'

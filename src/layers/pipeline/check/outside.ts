@@ -9,7 +9,7 @@ export class Outside {
   readonly #shiftMs: number
   /** The stack of operators that called each other, the innermost last. */
   readonly #callers: string[] = []
-  readonly #asked = new Map<string, Set<string>>()
+  readonly #requestsBy = new Map<string, Set<string>>()
   /** Requests that functions tried to make, with their operators. */
   readonly requests: string[] = []
 
@@ -19,11 +19,11 @@ export class Outside {
 
   /** The globals that an operator used, in order of use. */
   askedBy(operator: string): readonly string[] {
-    return [...(this.#asked.get(operator) ?? [])]
+    return [...(this.#requestsBy.get(operator) ?? [])]
   }
 
   get askers(): readonly string[] {
-    return [...this.#asked.keys()]
+    return [...this.#requestsBy.keys()]
   }
 
   /** Attributes every use of a global during `work` to this operator. */
@@ -49,9 +49,9 @@ export class Outside {
   #ask(what: string): void {
     const operator = this.#callers.at(-1)
     if (operator === undefined) return
-    const asked = this.#asked.get(operator) ?? new Set<string>()
-    asked.add(what)
-    this.#asked.set(operator, asked)
+    const services = this.#requestsBy.get(operator) ?? new Set<string>()
+    services.add(what)
+    this.#requestsBy.set(operator, services)
     if (what === 'fetch') this.requests.push(operator)
   }
 

@@ -25,7 +25,7 @@ export async function chooseCheckpoint(
   from: NonNullable<PipelineOptions['from']> | null,
 ): Promise<Candidate | null> {
   const records = await taken.records()
-  const record = from === null ? records[0] : asked(taken, records, from)
+  const record = from === null ? records[0] : requestedCheckpoint(taken, records, from)
   if (!record) {
     if (taken.head.seq === 0) return null
     throw unusable(taken, 'its checkpoints are gone', [])
@@ -42,7 +42,7 @@ export async function chooseCheckpoint(
   return { record, state: { ...state, checkpoint: Math.max(state.checkpoint, taken.head.seq) } }
 }
 
-function asked(
+function requestedCheckpoint(
   { id: timeline }: StateTimeline,
   records: readonly ManifestRecord[],
   from: NonNullable<PipelineOptions['from']>,

@@ -46,7 +46,7 @@ export class Saga {
   #done: Compensation[] = []
   #isWorking = false
   /** Paths to undo while the run continues, by the id of the command that waits for the undo. */
-  readonly #asked = new Map<string, readonly string[]>()
+  readonly #requests = new Map<string, readonly string[]>()
 
   constructor(run: SagaRun) {
     this.#run = run
@@ -68,17 +68,17 @@ export class Saga {
 
   /** Undoes the steps below these paths, then records `done` for the command `id`. */
   undoBelow(id: string, paths: readonly string[]): void {
-    this.#asked.set(id, paths)
+    this.#requests.set(id, paths)
     this.#run.code.execution.wake()
   }
 
   /** Called whenever the run is idle: continues the undos that `undoBelow` requested. */
   serve(): void {
-    for (const [id, paths] of this.#asked) {
+    for (const [id, paths] of this.#requests) {
       const isTarget = (each: string) => paths.some((path) => each.startsWith(`${path}/`))
       // Calls in flight below the paths may have to be undone as well.
       if (this.#run.code.execution.isUndoableBelow(isTarget) || !this.advance(isTarget)) continue
-      this.#asked.delete(id)
+      this.#requests.delete(id)
       this.#run.spawn(() => this.#run.recorder.record('done', { id }))
     }
   }

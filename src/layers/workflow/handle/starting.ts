@@ -127,7 +127,7 @@ async function isSameInput(codec: Codec, run: WorkflowRun, input: unknown): Prom
   // A request without input accepts the run as it is.
   if (input === undefined) return true
   const { started, input: last } = await run.state()
-  const asked = codec.encode(input)
+  const requested = codec.encode(input)
   // A restart, or the run itself, may have changed the input since.
-  return [started?.input, last].some((each) => equalBytes(codec.encode(each), asked))
+  return [started?.input, last].some((each) => equalBytes(codec.encode(each), requested))
 }

@@ -8,7 +8,7 @@ const byId: Shape = { id: 'text' }
 const ended: Shape = { id: 'text', error: 'object', ms: 'number?' }
 const tried: Shape = { id: 'text', n: 'number', at: 'number', ms: 'number?', error: 'object?' }
 const back: Shape = { to: 'text', seq: 'number?' }
-const asked: Shape = { ...back, consumed: 'list?' }
+const rollbackRequest: Shape = { ...back, consumed: 'list?' }
 
 const entries: Shapes = {
   started: {
@@ -41,7 +41,7 @@ const entries: Shapes = {
   held: byId,
   settled: byId,
   continued: { took: 'list?' },
-  rollback: asked,
+  rollback: rollbackRequest,
   undo: { reason: 'text' },
   rolled: back,
   retried: { ids: 'list' },
@@ -60,7 +60,7 @@ const mail: Shapes = {
   child: { command: 'text', error: 'object?' },
   settle: { id: 'text', outcome: 'text', error: 'object?' },
   resume: { by: 'text?' },
-  rollback: asked,
+  rollback: rollbackRequest,
 }
 
 /** Throws MALFORMED. Unknown types are not checked. */

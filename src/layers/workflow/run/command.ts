@@ -89,7 +89,7 @@ export class Command implements KeyedStep {
   /** Null until the key is first read. */
   keyUsed: string | null = null
   readonly #keyOf: (command: Command) => string
-  readonly #asked: CommandSpec
+  readonly #spec: CommandSpec
   readonly #settle: (command: Command) => boolean
   #resolve!: (value: unknown) => void
   #reject!: (error: unknown) => void
@@ -97,7 +97,7 @@ export class Command implements KeyedStep {
   constructor(
     scope: Scope,
     id: string,
-    asked: CommandSpec,
+    spec: CommandSpec,
     askedAt: number,
     settle: (command: Command) => boolean,
     isDirect: boolean,
@@ -105,15 +105,15 @@ export class Command implements KeyedStep {
     keyOf: (command: Command) => string,
   ) {
     this.id = id
-    this.kind = asked.kind
+    this.kind = spec.kind
     this.scope = scope
     this.askedAt = askedAt
-    this.hasUndo = asked.hasUndo ?? false
-    this.until = asked.until ?? null
-    this.#asked = asked
+    this.hasUndo = spec.hasUndo ?? false
+    this.until = spec.until ?? null
+    this.#spec = spec
     this.#settle = settle
     this.isNew = isNew
-    this.input = asked.input ?? null
+    this.input = spec.input ?? null
     this.observed = scope.observed.here()
     this.#keyOf = keyOf
     this.promise = givenOf(isDirect, (resolve, reject) => {
@@ -146,16 +146,16 @@ export class Command implements KeyedStep {
 
   start(): void {
     this.isStarted = true
-    leaveScope(() => this.#asked.start(this))
+    leaveScope(() => this.#spec.start(this))
   }
 
   /** Delivers an outcome, also to an abandoned command. */
   onItem(item: Item): void {
-    this.#asked.onItem(this, item)
+    this.#spec.onItem(this, item)
   }
 
   onAbandon(): void {
-    this.#asked.onAbandon?.(this)
+    this.#spec.onAbandon?.(this)
   }
 }
 

@@ -29,8 +29,8 @@ export function describeItem(item: Item): string {
   }
 }
 
-export function divergence({ id, seq, what }: Expected, asked: Iterable<Command>, isOver: boolean): RepriseError {
-  const asks = [...asked].map(describeCommand)
+export function divergence({ id, seq, what }: Expected, requested: Iterable<Command>, isOver: boolean): RepriseError {
+  const asks = [...requested].map(describeCommand)
   const code = isOver
     ? 'the code has ended'
     : asks.length > 0

@@ -192,20 +192,20 @@ export class Execution {
   }
 
   /** Issues a command. Code may never observe it: a failure that no code awaits does not end the process. */
-  ask<T>(scope: Scope, id: string, asked: CommandSpec): Promise<T> {
+  ask<T>(scope: Scope, id: string, spec: CommandSpec): Promise<T> {
     if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
     const late = this.blameIfLate()
     if (late) return tolerated(Promise.reject(late))
     const { keyOf } = this.#hooks
     const isNew = !this.isReplaying
-    const command = new Command(scope, id, asked, this.#time, this.#settle, this.#isDirect, isNew, keyOf)
+    const command = new Command(scope, id, spec, this.#time, this.#settle, this.#isDirect, isNew, keyOf)
     scope.commands.set(id, command)
     this.#waiting.add(command)
-    asked.onAsked?.(command)
-    if (this.isReplaying || this.isStopped || command.isSettled || !this.#hooks.mayStart(asked.kind)) {
+    spec.onAsked?.(command)
+    if (this.isReplaying || this.isStopped || command.isSettled || !this.#hooks.mayStart(spec.kind)) {
       return command.promise as Promise<T>
     }
-    if (asked.kind === 'step' && this.#willBeCancelled()) this.#hasHeldBack = true
+    if (spec.kind === 'step' && this.#willBeCancelled()) this.#hasHeldBack = true
     else command.start()
     return command.promise as Promise<T>
   }

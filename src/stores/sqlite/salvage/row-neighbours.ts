@@ -26,12 +26,12 @@ export class RowNeighbours {
   constructor(to: Connection, tids: ReadonlySet<number>, unsure: Unsure, frames: Iterable<{ readonly frame: Frame }>) {
     this.#to = to
     this.#tids = tids
-    const asked = new Set<number>()
-    for (const [at, rows] of unsure) for (const row of rows) for (const { tid } of readFrames(at, row)) asked.add(tid)
+    const wanted = new Set<number>()
+    for (const [at, rows] of unsure) for (const row of rows) for (const { tid } of readFrames(at, row)) wanted.add(tid)
     for (const at of unsure.keys()) this.#followers.set(at, [])
     for (const { frame } of frames) {
       this.#followers.get(frame.previous)?.push(frame)
-      if (!asked.has(frame.tid)) continue
+      if (!wanted.has(frame.tid)) continue
       this.#starts.add(`${frame.tid} ${frame.first}`)
       this.#ends.add(`${frame.tid} ${frame.last}`)
     }

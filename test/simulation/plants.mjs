@@ -5,11 +5,18 @@ import { packEntries, unpackEntries } from '../../dist/core/history/entry-run.js
 import { sha256 } from './sha256.mjs'
 
 /**
+ * @typedef {object} Plant
+ * @property {string} in
+ * @property {number} seedsMax
+ * @property {readonly number[]} foundAt
+ * @property {string} [simulation]
+ */
+
+/**
  * Every planted bug, where it sits, and within how many seeds the simulation must find it. `foundAt` saves time: seeds that
  * found it are tried first. A change of the engine moves them; once none of them finds it, the whole budget is searched, and
- * the test prints the seed. Three seeds outlive most changes, where one was outdated for half of the bugs.
+ * the test prints the seed.
  *
- * @typedef {{ readonly in: string, readonly seedsMax: number, readonly foundAt: readonly number[], readonly simulation?: string }} Plant
  * @type {Readonly<Record<string, Plant>>}
  */
 export const plants = {

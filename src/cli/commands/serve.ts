@@ -32,15 +32,12 @@ const serve: Command = async ({ options, output, isVerbose }) => {
   const { host, port, origins } = addressOf(options)
   const readOnly = flag(options, 'read-only')
   const [server, { isLoopback, listen }, { readOrMakeTokens }, { defaultServerLimits }, { warmUp }] = await loadServer()
-  const file = text(options, 'token-file')
+  const file = tokenFileOf(options)
   if (!isLoopback(host) && (file === undefined || origins.length === 0)) {
     throw new UsageError(
       `${host} can be reached from outside: name the tokens with --token-file, and where it is shown with --origin`,
       'a proxy with TLS in front of the loopback address is better: docs/guides/server.md',
     )
-  }
-  if (file !== undefined && !existsSync(dirname(resolve(file)))) {
-    throw new UsageError(`--token-file: the folder of ${file} does not exist`, 'create it, or correct the path')
   }
   const tokenFile = file ?? defaultTokens
   const { tokens, isNew } = readOrMakeTokens(tokenFile)
@@ -101,6 +98,12 @@ const serve: Command = async ({ options, output, isVerbose }) => {
 }
 
 export default serve
+
+function tokenFileOf(options: Options): string | undefined {
+  const file = text(options, 'token-file')
+  if (file === undefined || existsSync(dirname(resolve(file)))) return file
+  throw new UsageError(`--token-file: the folder of ${file} does not exist`, 'create it, or correct the path')
+}
 
 function mcpOf(options: Options): 'read' | 'act' | undefined {
   const mcp = text(options, 'mcp')

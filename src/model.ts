@@ -4,11 +4,12 @@ export type { Reads } from './engine/branch/consumers.ts'
 export type { CapturedMail } from './engine/branch/exchanges.ts'
 export type { KeyedBy } from './engine/history/effects.ts'
 export type { Folding } from './engine/host/host.ts'
-export type { Entity, LayerHost, PagedFold, Process, Workable } from './engine/model/definition.ts'
+export type { Entity, ExternalState, LayerHost, PagedFold, Process, Workable } from './engine/model/definition.ts'
 export type {
   Enlistable,
   Enlistment,
   EnlistsAppend,
+  EnlistsItems,
   EnlistsMail,
   RequestDraft,
   Sendable,

@@ -1,5 +1,6 @@
 // reprise/tools: options and reports of the tools that work on every model: verify, repair, drill, back up, erase, move, ship.
 
+export type { Consistency } from './core/checkpoint/consistency.ts'
 export type { RetentionPlan, RetentionVerdict } from './core/checkpoint/retention.ts'
 export type { CascadeStep, Exchange } from './core/history/recovery-line.ts'
 export type { AcceptLossOptions } from './engine/storage/losses.ts'
@@ -7,6 +8,7 @@ export { renewStore } from './engine/storage/open-store.ts'
 export type { ChangeKind, StoreChange } from './engine/storage/store-change.ts'
 export type { TierRequests } from './engine/storage/tiered-blobs.ts'
 export type { AddShardOptions } from './engine/tools/add-shard.ts'
+export type { Axes, Axis } from './engine/tools/drill/axes.ts'
 export type { RecoveryCard } from './engine/tools/drill/card.ts'
 export type { DrillOptions, DrillReport, DrillResult } from './engine/tools/drill/drill.ts'
 export type { Report, ReportFilter } from './engine/tools/drill/report-log.ts'

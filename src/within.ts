@@ -9,4 +9,4 @@ export {
   within,
 } from './engine/api/within.ts'
 export type { TransactionClient } from './engine/api/within-client.ts'
-export type { Carried, EnlistsItems, SignalDefinition } from './engine/model/enlisting.ts'
+export type { Carried, SignalDefinition } from './engine/model/enlisting.ts'

@@ -81,6 +81,18 @@ onEveryStore('a pipeline that an earlier release left as failed', (world) => {
     expect([...out.values].sort((a, b) => a - b)).toEqual(numbers(10, 20))
   })
 
+  it('a redrive sends its dead letters back with the next run', async () => {
+    const w = await world()
+    await failedEarlier(w)
+    const rp = await w.engine()
+    await declareKinds(rp)
+    const redriven = await act(rp, (await rp.head('pipeline/flow'))!, 'redrive', {})
+    expect(redriven.text).toBe('1 will be tried again when it is run again')
+    const { definition, out } = flow(null)
+    expect((await rp.run(definition).result()).deadLetters).toBe(0)
+    expect([...out.values].sort((a, b) => a - b)).toEqual([3, ...numbers(10, 20)])
+  })
+
   it('a rollback is refused with the way that there is', async () => {
     const w = await world()
     await failedEarlier(w)

@@ -2,6 +2,7 @@
 // send letters back or discard them. A request that changes state is removed from the inbox once a checkpoint contains the
 // change.
 
+import type { MessageId } from '../../../core/coordinate.ts'
 import type { Shapes } from '../../../core/data-shape.ts'
 import { isReprise } from '../../../core/errors.ts'
 import type { Host } from '../../../engine/host/host.ts'
@@ -14,6 +15,7 @@ export const redriveKind = 'pipeline.redrive'
 export const discardKind = 'pipeline.discard'
 
 const lookEveryMs = 500
+const readAtOnce = 100
 
 export interface StopWish {
   readonly how: 'suspend' | 'cancel'
@@ -36,11 +38,27 @@ export interface RunControls {
   checkpoint(): Promise<unknown>
 }
 
-/** Returns a function that stops listening. */
+/**
+ * Carries out requests about letters that were sent before this run began: they belong to it, however soon it ends. Returns
+ * their ids, to be removed once a checkpoint contains the change.
+ */
+export async function applyEarlier(engine: Host, taken: StateTimeline, run: RunControls): Promise<Set<MessageId>> {
+  const applied = new Set<MessageId>()
+  for (const message of (await engine.inbox(taken.id, readAtOnce)).messages) {
+    if (message.kind !== redriveKind && message.kind !== discardKind) continue
+    const data = readShaped(engine, message, mailShapes)
+    if (data !== null) await carryOut(run, message.kind, data as LettersWish)
+    applied.add(message.id)
+  }
+  return applied
+}
+
+/** `applied`: requests that were carried out before. Returns a function that stops listening. */
 export function listenForMail(
   engine: Host,
   taken: StateTimeline,
   run: RunControls,
+  applied: Set<MessageId>,
   fail: (error: unknown) => void,
 ): () => Promise<void> {
   const { clock } = engine
@@ -49,7 +67,7 @@ export function listenForMail(
   const listen = async () => {
     while (!isOver) {
       await alarm.sleep(lookEveryMs)
-      if (!isOver) await readMail(engine, taken, run, () => isOver)
+      if (!isOver) await readMail(engine, taken, run, applied, () => isOver)
     }
   }
   const listening = listen().catch((error) => {
@@ -68,19 +86,33 @@ const mailShapes: Shapes = {
   [stopKind]: { how: 'text', epoch: 'number?' },
 }
 
-async function readMail(engine: Host, taken: StateTimeline, run: RunControls, isOver: () => boolean): Promise<void> {
+async function carryOut(run: RunControls, kind: string, { ids }: LettersWish): Promise<void> {
+  await (kind === redriveKind ? run.redrive(ids) : run.discard(ids))
+}
+
+async function readMail(
+  engine: Host,
+  taken: StateTimeline,
+  run: RunControls,
+  applied: Set<MessageId>,
+  isOver: () => boolean,
+): Promise<void> {
   const [head] = await engine.patiently(() => engine.heads([taken.id]), isOver)
   if (!head || head.mail === 0) return
-  for (const message of (await engine.patiently(() => engine.inbox(taken.id, 100), isOver)).messages) {
-    const data = readShaped(engine, message, mailShapes)
+  for (const message of (await engine.patiently(() => engine.inbox(taken.id, readAtOnce), isOver)).messages) {
     const consume = () => taken.write({ consume: [message.id] })
+    if (applied.has(message.id)) {
+      await run.checkpoint()
+      if (applied.delete(message.id)) await consume()
+      continue
+    }
+    const data = readShaped(engine, message, mailShapes)
     if (data === null) {
       await consume()
       continue
     }
     if (message.kind === redriveKind || message.kind === discardKind) {
-      const { ids } = data as LettersWish
-      await (message.kind === redriveKind ? run.redrive(ids) : run.discard(ids))
+      await carryOut(run, message.kind, data as LettersWish)
       await run.checkpoint()
     }
     if (message.kind !== stopKind) {

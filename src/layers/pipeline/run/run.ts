@@ -25,7 +25,7 @@ import { whyEnded } from './displaced.ts'
 import { Flow } from './flow.ts'
 import { liveRuns, neighboursOf, viewOf } from './flow-view.ts'
 import type { PipelineLetter } from './letters.ts'
-import { listenForMail } from './mail.ts'
+import { applyEarlier, listenForMail } from './mail.ts'
 import { closeAll, commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
 import { namesNoted, notBegun, originsOf } from './origins.ts'
@@ -400,17 +400,24 @@ export class PipelineRun {
   ): Promise<PipelineReport> {
     const { kernel } = this.#engine
     const stopTelling = kernel.worker.watchFailing(() => checkpoints.failing)
-    const stopListening = listenForMail(this.#engine, taken, this, (error) => flow.fail(error))
+    let stopListening = async () => {}
     try {
       await taken.write(running)
       this.#isReady()
+      const applied = await applyEarlier(this.#engine, taken, this)
+      stopListening = listenForMail(this.#engine, taken, this, applied, (error) => flow.fail(error))
       const stopWaiting = kernel.clock.after(steadyMs, () => kernel.failures.succeeded(this.timeline))
       if (this.#stopping) flow.halt()
       neighboursOf(this.#engine).flows += 1
-      return await this.#flowToEnd(flow, checkpoints, timing).finally(() => {
+      const report = await this.#flowToEnd(flow, checkpoints, timing).finally(() => {
         neighboursOf(this.#engine).flows -= 1
         stopWaiting()
       })
+      const consume = [...applied]
+      applied.clear()
+      // The last checkpoint contains them; a cancelled run made none.
+      if (consume.length > 0 && report.status !== 'cancelled') await taken.write({ consume })
+      return report
     } finally {
       flow.close()
       stopTelling()

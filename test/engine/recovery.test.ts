@@ -215,22 +215,11 @@ onEveryStore('recovery', (world) => {
     expect(again.recovery.entriesReplayed).toBeLessThanOrEqual(5)
   })
 
-  it('A1.2: with state as the authority the newest whole save is the truth, and what came after is told as lost', async () => {
-    const w = await world()
-    const saves = timeline('saves', {
-      initial: () => ({ n: 0 }),
-      apply: (_s, e: { type: 'saved'; n: number }) => ({ n: e.n }),
-      authority: 'state',
-    })
-    const first = await w.engine()
-    const s = await first.open(saves, 'x')
-    await s.append({ type: 'saved', n: 1 })
-    await s.checkpoint()
-    await s.append({ type: 'saved', n: 2 })
-    await first.close()
-    const again = await (await w.engine()).open(saves, 'x')
-    expect(again.state.n).toBe(1)
-    expect(again.recovery.entriesLost).toBe(1)
+  it('refuses a timeline whose state is the authority: an append publishes no checkpoint, and save does', () => {
+    const options = { initial: () => ({ n: 0 }), apply: () => undefined, authority: 'state' }
+    expect(() => timeline('saves', options as never)).toThrow(
+      expect.objectContaining({ code: 'INVALID_ARGUMENT', message: expect.stringContaining('reprise/save') }),
+    )
   })
 
   it('A4.1, A4.4: keyed state is captured while the work goes on, and restores equal', async () => {

@@ -76,10 +76,10 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
    */
   readonly migrations?: StateMigrations<State>
   /**
-   * 'history': entries decide, and state is derived. 'state': the newest checkpoint decides. 'external': another system
-   * holds the state, and entries record the progress there; requires `rebuild`. Default: 'history'.
+   * 'history': entries decide, and state is derived. 'external': another system holds the state, and entries record the
+   * progress there; requires `rebuild`. Default: 'history'. If the newest state decides: `save` of reprise/save.
    */
-  readonly authority?: 'history' | 'state' | 'external'
+  readonly authority?: 'history' | 'external'
   /** With 'external': reads the implied state from the other system, up to the recorded progress. A drill calls it. */
   readonly rebuild?: (progress: State, at: { readonly timeline: string }) => unknown
   /** With 'external': compares the rebuilt state with the progress. Returns true, false, or the difference as text. */
@@ -133,7 +133,7 @@ export function timeline<State, E extends { readonly type: string }>(
     migrations: options.migrations,
     checkpoint: options.checkpoint ?? usualPolicy,
     retain: options.retain,
-    authority: options.authority === 'state' ? 'state' : 'history',
+    authority: 'history',
     external,
     valid: options.valid,
   }
@@ -176,7 +176,12 @@ export function timeline<State, E extends { readonly type: string }>(
 
 function externalOf<State>(name: string, options: TimelineOptions<State, never>): ExternalState<State> | undefined {
   const { authority, rebuild, check } = options
-  checkValues(`timeline ${name}`, { authority }, { authority: ['history', 'state', 'external'] })
+  if ((authority as string) === 'state') {
+    // An append publishes no checkpoint: its acknowledged entries would be lost.
+    const what = `timeline ${name}: authority 'state' belongs to save() of reprise/save, which stores each state whole`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: name })
+  }
+  checkValues(`timeline ${name}`, { authority }, { authority: ['history', 'external'] })
   const isExternal = authority === 'external'
   if (isExternal !== (rebuild !== undefined) || (check && !isExternal)) {
     const what = `timeline ${name}: authority 'external' requires rebuild, and only then rebuild and check have a use`

@@ -32,6 +32,31 @@ onEveryStore('branches', (world) => {
     await expect(rp.at(counter, 'x', { ...there, digest: 'ab'.repeat(32) })).rejects.toEqual(code('NOT_ON_BRANCH'))
   })
 
+  it('believes no coordinate of another timeline or with another digest, also at the head of an open timeline', async () => {
+    const rp = await (await world()).engine()
+    const x = await rp.open(counter, 'x')
+    await x.append([added(1), added(2)])
+    const { coordinate } = x
+    const forged = { ...coordinate, digest: 'f'.repeat(64) }
+    const off = { code: 'NOT_ON_BRANCH' }
+    await expect(rp.savepoint(forged)).rejects.toMatchObject(off)
+    await expect(rp.fork(forged, 'counter/z')).rejects.toMatchObject(off)
+    await expect(rp.at(counter, 'x', forged)).rejects.toMatchObject(off)
+    const y = await rp.open(counter, 'y')
+    await y.append([added(7), added(7)])
+    await expect(rp.at(counter, 'y', coordinate)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    const elsewhere = { timeline: 'counter/x', seq: 1 }
+    await expect(rp.at(counter, 'y', elsewhere)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    await expect(rp.savepoint({ ...coordinate, timeline: 'counter/y' })).rejects.toMatchObject(off)
+    await x.close()
+    await expect(rp.rollback({ to: forged })).rejects.toMatchObject(off)
+    // The digest alone identifies the history: the epoch may be that of any owner since.
+    expect((await rp.savepoint({ ...coordinate, epoch: 99 })).coordinate.digest).toBe(coordinate.digest)
+    await rp.rollback({ to: { timeline: 'counter/x', seq: 1 } })
+    const undone = await rp.at(counter, 'x', coordinate)
+    expect([undone.state.total, (await rp.at(counter, 'x', undone.coordinate)).state.total]).toEqual([3, 3])
+  })
+
   it('A9.1: a fork shares history, goes its own way, and neither reads the other', async () => {
     const w = await world()
     const rp = await w.engine()

@@ -132,6 +132,20 @@ onEveryStore('save', (world) => {
     ])
   })
 
+  it('is forked from the branch that the coordinate names, also from an archived one', async () => {
+    const rp = await (await world()).engine()
+    const s = await rp.open(save<string>('branched'), 'a')
+    await s.put('first')
+    await s.put('undone')
+    const { coordinate } = await rp.savepoint({ timeline: 'save/branched/a', seq: 2 })
+    await s.close()
+    await rp.rollback({ to: { timeline: 'save/branched/a', seq: 1 } })
+    const again = await rp.open(save<string>('branched'), 'a')
+    await again.put('second')
+    await rp.fork(coordinate, 'save/branched/b')
+    expect((await (await rp.open(save<string>('branched'), 'b')).latest()).value).toBe('undone')
+  })
+
   it('A1.2: falls back to the previous save when the newest is damaged, and says so', async () => {
     const w = await world()
     const rp = await w.engine()

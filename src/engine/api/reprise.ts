@@ -4,13 +4,14 @@
 import { type Coordinate, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { isArchiveOf } from '../../core/history/scope.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import { type Pending, pending } from '../base/pending.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
 import { decideConsumed, reportForced } from '../branch/consumers.ts'
-import type { RollbackOptions } from '../branch/rollback.ts'
+import { locateOnBranch, type RollbackOptions } from '../branch/rollback.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions } from '../checkpoint/savepoint.ts'
 import type { FollowOptions, Replica } from '../feed/follow.ts'
 import { checkWhere, existing, locate, type TimelinePoint } from '../history/locate.ts'
@@ -171,6 +172,11 @@ export class Reprise extends StoreTools {
     this.#host.know(definition)
     const timeline = idOf(definition.prefix, id)
     checkWhere({ timeline, ...where })
+    const named = 'timeline' in where ? where.timeline : timeline
+    if (named !== timeline && !isArchiveOf(timeline, named)) {
+      const what = `at(${timeline}): the coordinate belongs to ${named}; pass the id of its timeline`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline, named })
+    }
     return await retryWithFreshHead(async () => {
       const { head, point } = await locate(this.#host.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
       const { state } = await recover(this.#host.kernel, head, definition.fold, { to: point.seq })
@@ -208,7 +214,7 @@ export class Reprise extends StoreTools {
     checkWhere(where)
     const { model, head } = await this.#target(where.timeline)
     if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, rest)
-    await locate(this.#host.kernel, where)
+    await locateOnBranch(this.#host.kernel, where)
     const act = actionOf(model, 'rollback', where.timeline)
     const { takeover = false, undo, consumed: force } = rest
     const consumed = await decideConsumed(this.#host.kernel, head, where.seq, force)

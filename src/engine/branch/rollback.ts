@@ -84,7 +84,8 @@ async function overrule(
 /** The number of attempts of a rollback with takeover before it is FENCED. */
 const attemptsMax = 100
 
-async function locateOnBranch(kernel: Kernel, where: TimelinePoint): Promise<Located> {
+/** Finds a point on the current branch; one that was rolled back is refused. */
+export async function locateOnBranch(kernel: Kernel, where: TimelinePoint): Promise<Located> {
   const located = await retryWithFreshHead(() => locate(kernel, where))
   if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
   return located

@@ -315,7 +315,8 @@ export class Host implements Engine, LayerHost {
     checkWhere(where)
     const id = timelineId(where.timeline)
     const open = await this.opened(id)
-    if (open && open.seq === where.seq) {
+    const isThere = open?.seq === where.seq && (!('digest' in where) || open.coordinate.digest === where.digest)
+    if (open && isThere) {
       try {
         const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
         return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }

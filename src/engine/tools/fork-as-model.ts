@@ -46,9 +46,10 @@ export async function forkAsModel(
       const begin = () => ({ entries: edited.entries })
       return await host.forkTimeline(place, id, { ...(edit && { begin }), mark })
     }
-    await locate(host.kernel, place)
+    // A coordinate may be on an archived branch: the fork reads that one.
+    const { head: parent } = await locate(host.kernel, place)
     const act = actionOf(model, 'fork', head.timeline)
-    return await act({ engine, head }, { seq: place.seq, to: id, entries: edited.entries, edit, mark })
+    return await act({ engine, head: parent }, { seq: place.seq, to: id, entries: edited.entries, edit, mark })
   } catch (error) {
     // The same request was faster elsewhere.
     const other = isReprise(error, 'EXISTS') ? await before() : null

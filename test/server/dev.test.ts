@@ -69,6 +69,15 @@ it('starts anew when a file changes: runs go on, broken code is not taken, and a
   expect(await client.insist(`${run('bob')}/result?waitMs=20000`)).toMatchObject({ result: 'welcome bob' })
   expect(calls().sort()).toEqual(['ann', 'bob'])
 
+  // Data that a step writes is no source, unless a source imports it.
+  writeFileSync(join(place.folder, 'report.json'), '{"n":1}')
+  await new Promise((resolve) => setTimeout(resolve, 1000))
+  writeFileSync(join(place.folder, 'words.json'), '{}')
+  const importing = `import words from './words.json' with { type: 'json' }\n${flow('one', 'welcome')}`
+  await hears(/reloaded/, () => writeFileSync(file, importing))
+  await hears(/words\.json changed[\s\S]*reloaded/, () => writeFileSync(join(place.folder, 'words.json'), '{"n":2}'))
+  expect(said).not.toMatch(/report\.json changed/)
+
   // A reload is no Ctrl-C, and no line names its run twice.
   expect(said).not.toMatch(/Ctrl-C again/)
   expect(said).not.toMatch(/(workflow\/greet\/\w+): \1/)

@@ -2,7 +2,7 @@
 // over once its code is loaded, and continues the runs in flight.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, type FSWatcher, readdirSync, watch } from 'node:fs'
+import { existsSync, type FSWatcher, readdirSync, readFileSync, watch } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { RepriseError } from '../../core/errors.ts'
@@ -109,8 +109,8 @@ function start(argv: readonly string[], isReload: boolean): Server {
 }
 
 /**
- * Calls `onChange`, once for several changes in a row, when a source below the folder changed. Packages and hidden folders
- * are skipped.
+ * Calls `onChange`, once for several changes in a row, when a source below the folder changed, or JSON that one imports.
+ * Packages and hidden folders are skipped.
  */
 class Watching {
   readonly #root: string
@@ -147,10 +147,28 @@ class Watching {
     }
   }
 
+  /** A step may write data next to its code: a restart for it would repeat the step for ever. */
+  #isImported(name: string): boolean {
+    const isImport = (line: string) => /\b(?:from|import|require)\b/.test(line) && /['"/]$/.test(line.split(name)[0]!)
+    const imports = (file: string) =>
+      readFileSync(file, 'utf8')
+        .split('\n')
+        .some((line) => line.includes(name) && isImport(line))
+    try {
+      return [...this.#watchers.keys()].some((folder) =>
+        readdirSync(folder).some((file) => sources.test(file) && imports(join(folder, file))),
+      )
+    } catch {
+      // A file that is being replaced: its own change is heard, too.
+      return false
+    }
+  }
+
   #heard(folder: string, name: string | null): void {
     if (name === null || !isOwn(name)) return
     const path = join(folder, name)
-    if (!/\.[cm]?[jt]sx?$|\.json$/.test(name)) {
+    const isSource = sources.test(name) || (name.endsWith('.json') && this.#isImported(name))
+    if (!isSource) {
       this.#look(path)
       return
     }
@@ -161,6 +179,8 @@ class Watching {
     }, settleMs)
   }
 }
+
+const sources = /\.[cm]?[jt]sx?$/
 
 function isOwn(name: string): boolean {
   return name !== 'node_modules' && !name.startsWith('.')

@@ -34,6 +34,9 @@ it('prune, drill, ls and show reach only what was declared or named', async () =
   expect([await saved('save/a'), await saved('save/ab')]).toEqual([2, 8])
   const drilled = await json<{ unknown: string[] }>(['drill', '--module', 'saves.mjs'], at)
   expect(drilled.value.unknown).toEqual(['save/ab'])
+  // A timeline that was named, and could not be drilled, is no success.
+  expect((await cli(['drill', 'save/ab', '--module', 'saves.mjs'], at)).code).toBe(2)
+  expect((await cli(['checkpoints', 'save/a', '--module', 'saves.mjs'], at)).code).toBe(0)
   const listed = async (...args: string[]) =>
     (await json<{ timeline: string }[]>(['ls', ...args], at)).value.map((each) => each.timeline)
   expect(await listed('save/a')).toEqual(['save/a'])

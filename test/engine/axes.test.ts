@@ -54,6 +54,17 @@ onEveryStore('D9: the five axes', (world) => {
     expect((await rp.card('save/settings/a')).axes.authority.is).toBe('state')
   })
 
+  it('names the missing data if a known definition cannot be recovered', async () => {
+    const rp = await (await world()).engine()
+    const saved = await rp.open(settings, 'lost')
+    await saved.put({ volume: 1 })
+    await saved.close()
+    const [only] = await rp.checkpoints('save/settings/lost')
+    await rp.markCheckpoint('save/settings/lost', only!.id, { why: 'wrong import', by: 'ann' })
+    const { axes, missing } = await rp.card('save/settings/lost')
+    expect(axes.economics).toEqual({ is: 'not measured', because: `it cannot be recovered: ${missing}` })
+  })
+
   it('has the savepoints of a complete cut as distributed, and a label of the same form as nothing more', async () => {
     const rp = await (await world()).engine()
     for (const id of ['a', 'b']) await (await rp.open(plain, id)).append(moved(1))
@@ -73,6 +84,7 @@ onEveryStore('D9: the five axes', (world) => {
     const never = new Promise<never>(() => undefined)
     void open.effects.run('charge', () => never).catch(() => undefined)
     await expect.poll(async () => (await rp.card('quick/a')).axes.replay.is).toBe('in doubt')
+    expect((await rp.card('quick/a')).axes.replay.because).toBe('the outcome of 1 effect is not recorded')
     await rp.fork({ timeline: 'quick/a', seq: 1 }, 'quick/b')
     expect((await rp.card('quick/b')).axes.scope).toEqual({
       is: 'lineage',
@@ -120,6 +132,44 @@ onEveryStore('A1.5: state that another system holds', (world) => {
     bucket.set('away', '')
     expect(await notes()).toEqual([false, 'not rebuilt from the other system: connect ECONNREFUSED'])
     expect((await rp.checkpoints('files/a')).map(({ invalid }) => invalid)).toEqual([null])
+    expect((await rp.card('files/a')).captured!.drill).toBe(
+      'failed: not rebuilt from the other system: connect ECONNREFUSED',
+    )
+    bucket.delete('away')
+    bucket.set('y', 'bytes')
+    await rp.drill()
+    expect((await rp.card('files/a')).captured!.drill).toBe('ok: equal to full replay')
+  })
+
+  it('is limited in time, compared with unchanged progress, and reported as not compared if the check throws', async () => {
+    const rp = await (await world()).engine()
+    const note = async (name: string, external: object) => {
+      const definition = timeline(name, { ...counting, authority: 'external', ...external } as never)
+      const open = await rp.open(definition, 'a')
+      await open.append(moved(4) as never)
+      const { results } = await rp.drill({ timelines: [`${name}/a`], timeout: 200 })
+      return results.at(-1)!.note
+    }
+    const never = new Promise<never>(() => undefined)
+    let isStopped = false
+    const silent = (_: unknown, { signal }: { signal: AbortSignal }) => {
+      signal.addEventListener('abort', () => {
+        isStopped = true
+      })
+      return never
+    }
+    expect(await note('silent', { rebuild: silent })).toBe('not rebuilt from the other system: no answer within 200ms')
+    expect(isStopped).toBe(true)
+    const broken = () => {
+      throw new Error('no column total')
+    }
+    expect(await note('broken', { rebuild: () => 4, check: broken })).toBe('not compared: no column total')
+    const careless = (progress: { total: number }) => {
+      progress.total = 0
+      return 0
+    }
+    const check = (found: number, { total }: { total: number }) => found === total
+    expect(await note('careless', { rebuild: careless, check })).toBe('rebuilt state differs from the progress')
   })
 
   it('refuses an external authority without a way to rebuild, and a way without the authority', () => {

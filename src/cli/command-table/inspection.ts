@@ -61,6 +61,7 @@ export const inspection: readonly CommandRow[] = [
   {
     usage: 'checkpoints TIMELINE',
     summary: 'list the checkpoints and savepoints of a timeline',
+    options: { module: moduleOption },
     store: 'reading',
     load: () => import('../commands/listings.ts'),
   },

@@ -30,7 +30,8 @@ const drill: Command = async (invocation) => {
     if (report.unknown.length > 0)
       output.note(`not drilled, name their definitions with --module: ${report.unknown.join(', ')}`)
   })
-  if (report.ok) return exit.ok
+  // A timeline that was named must be drilled.
+  if (report.ok) return args.length > 0 && report.unknown.length > 0 ? exit.usage : exit.ok
   return report.results.some((result) => !result.ok && !result.isUnknown) ? exit.damage : exit.usage
 }
 

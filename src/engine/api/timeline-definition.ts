@@ -80,8 +80,11 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
    * progress there; requires `rebuild`. Default: 'history'. If the newest state decides: `save` of reprise/save.
    */
   readonly authority?: 'history' | 'external'
-  /** With 'external': reads the implied state from the other system, up to the recorded progress. A drill calls it. */
-  readonly rebuild?: (progress: State, at: { readonly timeline: string }) => unknown
+  /**
+   * With 'external': reads the implied state from the other system, up to the recorded progress. A drill calls it, and
+   * aborts the signal after its `timeout`.
+   */
+  readonly rebuild?: (progress: State, at: { readonly timeline: string; readonly signal: AbortSignal }) => unknown
   /** With 'external': compares the rebuilt state with the progress. Returns true, false, or the difference as text. */
   readonly check?: (rebuilt: never, progress: State) => boolean | string | Promise<boolean | string>
   /**

@@ -61,7 +61,7 @@ export interface EngineEvents {
   readonly collected: { readonly chunks: number; readonly bytes: number }
   /** `isErased`: nothing of the timeline is kept, not even its id. */
   readonly deleted: { readonly timeline: string; readonly freedBytes: number; readonly isErased: boolean }
-  readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }
+  readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number; readonly note: string }
   /** Every member of a group was saved at one consistent moment. */
   readonly 'cut-completed': { readonly cut: string; readonly members: readonly string[]; readonly ms: number }
   /** A cut did not complete in time; nothing of it is kept. */

@@ -176,7 +176,7 @@ export interface Fold<State> {
 
 export interface ExternalState<State> {
   /** Reads the implied state from the system that holds it, up to the recorded progress. */
-  rebuild(progress: State, at: { readonly timeline: string }): unknown
+  rebuild(progress: State, at: { readonly timeline: string; readonly signal: AbortSignal }): unknown
   /** Compares the rebuilt state with the progress: true, false, or the difference as text. Default: it was rebuilt. */
   check?(rebuilt: unknown, progress: State): boolean | string | Promise<boolean | string>
 }

@@ -61,7 +61,7 @@ const known = {
   addShard: namesOf<AddShardOptions>()('wait signal onProgress'),
   restore: namesOf<Omit<RestoreOptions, 'onlyNew'>>()('onProgress signal copy'),
   verify: namesOf<VerifyOptions>()('timelines repair from signal onProgress resume'),
-  drill: namesOf<DrillOptions>()('timelines checkpoints'),
+  drill: namesOf<DrillOptions>()('timelines checkpoints timeout'),
   rekey: namesOf<RekeyOptions>()('signal onProgress'),
   collect: namesOf<CollectOptions>()('dryRun timelines graceMs chunksOnly'),
   tiers: namesOf<MoveTiersOptions>()('dryRun restMs signal'),

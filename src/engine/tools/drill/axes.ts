@@ -30,6 +30,7 @@ interface Measured {
   } | null
   readonly history: { readonly floor: number; readonly again: { readonly what: string } | null }
   readonly lineage: readonly string[]
+  readonly missing: string | null
   readonly recovery: { readonly totalMs: number } | null
   readonly settings: readonly { readonly name: string; readonly value: unknown }[]
   readonly checkpointing: {
@@ -43,7 +44,7 @@ export function axesOf(card: Measured, authority: DeclaredAuthority): Axes {
     authority: authorityOf(authority),
     captured: capturedOf(card, authority),
     scope: scopeOf(card),
-    economics: economicsOf(card),
+    economics: economicsOf(card, authority),
     replay: replayOf(card),
   }
 }
@@ -79,12 +80,18 @@ function scopeOf({ captured, lineage }: Measured): Axes['scope'] {
   return { is: 'lineage', because: `a recovery also reads the history of ${others}` }
 }
 
-function economicsOf({ recovery, settings, checkpointing }: Measured): Axes['economics'] {
+function economicsOf(
+  { recovery, settings, checkpointing, missing }: Measured,
+  authority: DeclaredAuthority,
+): Axes['economics'] {
   const policy = settings.find(({ name }) => name === 'checkpoint')?.value as { recoverWithin?: string | number } | null
   const { checkpointMs, checkpointBytes } = checkpointing.costs
   const cost =
     checkpointMs === null ? '' : `; a checkpoint takes ${formatMs(checkpointMs)} and ${checkpointBytes ?? 0} bytes`
-  if (!recovery) return { is: 'not measured', because: `the definition is not known here${cost}` }
+  if (!recovery) {
+    const why = authority === null ? 'the definition is not known here' : `it cannot be recovered: ${missing}`
+    return { is: 'not measured', because: `${why}${cost}` }
+  }
   const took = `a recovery takes ${formatMs(recovery.totalMs)} now`
   if (policy?.recoverWithin === undefined) return { is: 'no budget', because: `${took}${cost}` }
   const isOver = recovery.totalMs > toMs(policy.recoverWithin, 'recoverWithin')
@@ -97,7 +104,14 @@ function economicsOf({ recovery, settings, checkpointing }: Measured): Axes['eco
 function replayOf({ effects, history }: Measured): Axes['replay'] {
   if (!effects) return { is: 'unknown', because: 'its effects cannot be read here' }
   if (effects.inDoubt > 0)
-    return { is: 'in doubt', because: `the outcome of ${effects.inDoubt} effects is not recorded` }
+    return {
+      is: 'in doubt',
+      because: `the outcome of ${effects.inDoubt} effect${effects.inDoubt === 1 ? '' : 's'} is not recorded`,
+    }
   if (history.again) return { is: 'repeats', because: history.again.what }
-  return { is: 'safe', because: `${effects.safe} recorded effects are not executed again` }
+  const isOne = effects.safe === 1
+  return {
+    is: 'safe',
+    because: `${effects.safe} recorded ${isOne ? 'effect is' : 'effects are'} not executed again`,
+  }
 }

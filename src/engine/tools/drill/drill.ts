@@ -3,11 +3,13 @@
 // the catalog.
 
 import { type ManifestId, toHex } from '../../../core/coordinate.ts'
+import { type Duration, formatMs, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isBadMark } from '../../../core/history/validity.ts'
 import { Keyed } from '../../../core/keyed/keyed.ts'
 import { epochGuardOf } from '../../../core/store/guard.ts'
 import type { Head, ManifestMark, ManifestRecord } from '../../../core/store/ports.ts'
+import { within } from '../../../lib/waiting.ts'
 import { installGuard } from '../../base/guard/install.ts'
 import type { RecoveryReport } from '../../base/recovery-report.ts'
 import { floorOf, lineageOf } from '../../history/history.ts'
@@ -33,6 +35,13 @@ export interface DrillOptions {
   readonly timelines?: readonly string[]
   /** Checkpoints per timeline, newest first. Default: all usable ones. */
   readonly checkpoints?: number
+  /** For `rebuild` and `check` of state that another system holds, each. Default: one minute. */
+  readonly timeout?: Duration
+}
+
+interface Bounds {
+  readonly most: number
+  readonly timeoutMs: number
 }
 
 export interface DrillResult {
@@ -73,13 +82,15 @@ export async function drill(engine: Kernel, foldOf: FoldOf, options: DrillOption
 }
 
 async function drillAll(kernel: Kernel, foldOf: FoldOf, options: DrillOptions): Promise<DrillReport> {
+  const { checkpoints: most = Number.POSITIVE_INFINITY, timeout = '1m' } = options
+  const bounds = { most, timeoutMs: toMs(timeout, 'timeout') }
   const results: DrillResult[] = []
   const unknown: string[] = []
   for await (const head of headsOf(kernel, options.timelines)) {
     const fold = foldOf(head)
     if (!fold) {
       if (!isOfStore(head.timeline)) unknown.push(head.timeline)
-    } else results.push(...(await drillTimeline(kernel, head, fold, options.checkpoints ?? Number.POSITIVE_INFINITY)))
+    } else results.push(...(await drillTimeline(kernel, head, fold, bounds)))
   }
   return { ok: results.every((result) => result.ok), results, unknown }
 }
@@ -90,36 +101,51 @@ interface Drilled {
   readonly isDamaged: boolean
   /** It had been marked, and is intact. */
   readonly isCleared?: boolean
+  /** The checkpoint that carries the outcome, if it was not drilled itself. */
+  readonly notedOn?: string | undefined
 }
 
-async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, most: number): Promise<DrillResult[]> {
+async function drillTimeline(
+  kernel: Kernel,
+  listed: Head,
+  fold: Fold<unknown>,
+  bounds: Bounds,
+): Promise<DrillResult[]> {
   let head = listed
-  let drilled = await drillEach(kernel, head, fold, most)
+  let drilled = await drillEach(kernel, head, fold, bounds)
   if (drilled.some(({ result }) => !result.ok)) {
     // With concurrent writers the listed head becomes outdated: a failure counts only with a fresh head, too.
     const [now] = await kernel.store.head([listed.timeline])
     if (!now) return []
     head = now
-    drilled = await drillEach(kernel, head, fold, most)
+    drilled = await drillEach(kernel, head, fold, bounds)
   }
-  const marks: ManifestMark[] = []
-  for (const { result, isDamaged, isCleared } of drilled) {
+  const marks = new Map<string, ManifestMark>()
+  for (const { result, isDamaged, isCleared, notedOn } of drilled) {
     if (result.isUnknown) continue
-    kernel.events.emit('drilled', { timeline: head.timeline, ok: result.ok, ms: result.recoveryMs })
-    if (result.checkpoint === null) continue
-    marks.push({
-      id: result.checkpoint as ManifestId,
+    const { ok, recoveryMs: ms, note } = result
+    kernel.events.emit('drilled', { timeline: head.timeline, ok, ms, note })
+    const id = result.checkpoint ?? notedOn
+    if (id === undefined) continue
+    marks.set(id, {
+      ...marks.get(id),
+      id: id as ManifestId,
       drilledAt: kernel.worker.now(),
-      drill: `${result.ok ? 'ok' : 'failed'}: ${result.note}`,
-      ...(isDamaged && { invalid: result.note }),
+      drill: `${ok ? 'ok' : 'failed'}: ${note}`,
+      ...(isDamaged && { invalid: note }),
       ...(isCleared && { invalid: null }),
     })
   }
-  if (marks.length > 0) await note(kernel, head, marks)
+  if (marks.size > 0) await record(kernel, head, [...marks.values()])
   return drilled.map(({ result }) => result)
 }
 
-async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: number): Promise<Drilled[]> {
+async function drillEach(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<unknown>,
+  { most, timeoutMs }: Bounds,
+): Promise<Drilled[]> {
   const catalog = (await kernel.store.checkpoints(head.timeline)).filter((record) => record.seq <= head.seq)
   // A checkpoint that a person marked is skipped: a drill would not change that.
   const records = catalog
@@ -153,28 +179,45 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
     const result = resultOf(head, catalog[0]!, null, false, `cannot tell: ${message}`, null)
     drilled.push({ result: { ...result, isUnknown: true }, isDamaged: false })
   }
-  if (fold.external && drilled.every(({ result }) => result.ok)) drilled.push(await drillExternal(kernel, head, fold))
+  if (fold.external && drilled.every(({ result }) => result.ok)) {
+    const external = await drillExternal(kernel, head, fold, timeoutMs)
+    drilled.push({ ...external, notedOn: external.result.ok ? undefined : records[0]?.id })
+  }
   return drilled
 }
 
 /** Rebuilds the state that another system holds from there, and compares it with the recorded progress (A1.5). */
-async function drillExternal(kernel: Kernel, head: Head, fold: Fold<unknown>): Promise<Drilled> {
+async function drillExternal(kernel: Kernel, head: Head, fold: Fold<unknown>, timeoutMs: number): Promise<Drilled> {
   const { rebuild, check } = fold.external!
   const { state, report } = await recover(kernel, head, fold)
   const outcome = (ok: boolean, note: string) => ({
     result: resultOf(head, null, report, ok, note, stateDigest(kernel, state)),
     isDamaged: false,
   })
+  const inTime = <T>(call: (signal: AbortSignal) => T) => answerOf(kernel, timeoutMs, call)
+  let failure = 'not rebuilt from the other system'
   try {
-    const rebuilt = await rebuild(state.value, { timeline: head.timeline })
-    const verdict = check ? await check(rebuilt, state.value) : true
+    // A state of its own: `rebuild` may change it.
+    const { state: given } = await recover(kernel, head, fold)
+    const rebuilt = await inTime((signal) => rebuild(given.value, { timeline: head.timeline, signal }))
+    failure = 'not compared'
+    const verdict = check ? await inTime(() => check(rebuilt, state.value)) : true
     if (verdict === true)
       return outcome(true, `rebuilt from the other system${check ? ', and equal to the progress' : ''}`)
     return outcome(false, `rebuilt state differs from the progress${typeof verdict === 'string' ? `: ${verdict}` : ''}`)
   } catch (error) {
     // The other system may be away: the progress is intact, and the state cannot be rebuilt now.
-    return outcome(false, `not rebuilt from the other system: ${(error as Error)?.message ?? String(error)}`)
+    return outcome(false, `${failure}: ${(error as Error)?.message ?? String(error)}`)
   }
+}
+
+async function answerOf<T>({ clock }: Kernel, ms: number, call: (signal: AbortSignal) => T): Promise<Awaited<T>> {
+  const stop = new AbortController()
+  const answer = (async () => ({ value: await call(stop.signal) }))()
+  const first = await within(clock, ms, answer)
+  if (first !== 'late') return first.value
+  stop.abort()
+  throw new Error(`no answer within ${formatMs(ms)}`)
 }
 
 /**
@@ -279,7 +322,7 @@ function resultOf(
   }
 }
 
-async function note(kernel: Kernel, head: Head, marks: readonly ManifestMark[]): Promise<void> {
+async function record(kernel: Kernel, head: Head, marks: readonly ManifestMark[]): Promise<void> {
   await submit(kernel, {
     guard: epochGuardOf(head),
     aside: true,

@@ -66,9 +66,10 @@ export class ReportLog {
       this.#off.push(events.on(name, tell))
     on('report', ({ kind, timeline, what, data }) => this.#note(kind, timeline, what, data))
     on('recovered', ({ timeline, report }) => this.#recovered(timeline, report))
-    on('drilled', ({ timeline, ok, ms }) =>
-      this.#note('drill', timeline, ok ? `restored to a separate place in ${Math.round(ms)} ms` : 'failed', { ok, ms }),
-    )
+    on('drilled', ({ timeline, ok, ms, note }) => {
+      const what = ok ? `restored to a separate place in ${Math.round(ms)} ms` : `failed: ${note}`
+      this.#note('drill', timeline, what, { ok, ms })
+    })
     on('checkpoint-failed', ({ timeline, error, failuresInARow }) =>
       this.#note('checkpoint-failed', timeline, wordsOf(error), { failuresInARow }),
     )

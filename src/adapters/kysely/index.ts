@@ -18,9 +18,6 @@ import {
 import type { Sql } from '../../core/store/ports.ts'
 import { sqlDialect, transactionInside } from '../../core/store/sql-client.ts'
 
-const writes = /^\s*(?:insert|update|delete|replace|merge)\b(?![\s\S]*\breturning\b)/i
-const inserts = /^\s*(?:insert|replace)\b/i
-
 /**
  * @example await ctx.transaction('order', async (sql) => {
  *   await kysely<Database>(sql).insertInto('orders').values(order).execute()
@@ -60,13 +57,49 @@ function driver(sql: Sql): Driver {
   }
 }
 
-async function execute<Row>(sql: Sql, { sql: text, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
-  if (!writes.test(text)) return { rows: (await sql.all(text, ...parameters)) as Row[] }
+async function execute<Row>(sql: Sql, compiled: CompiledQuery): Promise<QueryResult<Row>> {
+  const { sql: text, parameters } = compiled
+  const { verb, hasRows } = kindOf(compiled)
+  if (hasRows) return { rows: (await sql.all(text, ...parameters)) as Row[] }
   const written = sql.run(text, ...parameters)
   // Before any await: a statement in between would have another last row.
-  const last = sql.dialect === 'sqlite' && inserts.test(text) ? sql.get('SELECT last_insert_rowid() AS id') : null
+  const last = sql.dialect === 'sqlite' && verb === 'insert' ? sql.get('SELECT last_insert_rowid() AS id') : null
   const [{ changes }, row] = await Promise.all([written, last])
   const numAffectedRows = BigInt(changes)
   if (!row) return { rows: [], numAffectedRows }
   return { rows: [], numAffectedRows, insertId: BigInt(row.id as number | bigint) }
+}
+
+interface Kind {
+  readonly verb: string
+  /** The statement returns rows, and not the number of rows that it wrote. */
+  readonly hasRows: boolean
+}
+
+const nodes: Readonly<Record<string, string>> = {
+  InsertQueryNode: 'insert',
+  UpdateQueryNode: 'update',
+  DeleteQueryNode: 'delete',
+  MergeQueryNode: 'merge',
+}
+
+/** Kysely knows the kind of the statements that it builds. Text of the user (sql``) is read. */
+function kindOf({ sql: text, query }: CompiledQuery): Kind {
+  const verb = nodes[query.kind]
+  if (verb) return { verb, hasRows: 'returning' in query && query.returning !== undefined }
+  return query.kind === 'RawNode' ? kindOfText(text) : { verb: '', hasRows: true }
+}
+
+const notWords = /--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|\$(\w*)\$[\s\S]*?\$\1\$/g
+const innermost = /\([^()]*\)/g
+const verbs = /\b(?:insert|update|delete|replace|merge|select|values|table)\b/i
+
+/** Without comments, quoted pieces and parentheses, the first verb is that of the statement, also after WITH. */
+function kindOfText(text: string): Kind {
+  let words = text.replace(notWords, ' ')
+  for (let before = ''; before !== words; ) [before, words] = [words, words.replace(innermost, ' ')]
+  const isOther = !/^[\s;]*(?:with|insert|update|delete|replace|merge)\b/i.test(words)
+  const verb = isOther ? '' : (verbs.exec(words)?.[0].toLowerCase() ?? '')
+  const isWrite = ['insert', 'update', 'delete', 'replace', 'merge'].includes(verb)
+  return { verb: verb === 'replace' ? 'insert' : verb, hasRows: !isWrite || /\breturning\b/i.test(words) }
 }

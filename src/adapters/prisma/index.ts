@@ -1,13 +1,16 @@
 // reprise/prisma: the raw interface of a Prisma client over the SQL of a commit (ctx.transaction, ctx.commit, handlers with SQL).
-// Nothing of Prisma is loaded: fragments of Prisma.sql, Prisma.join and Prisma.raw are recognised by their shape. Prisma's models
-// have a connection of their own and cannot write in the store's transaction. See docs/guides/within.md.
+// Nothing of Prisma is loaded: fragments of Prisma.sql, Prisma.join and Prisma.raw are recognised by the getters of their class,
+// which no value parsed from a request can have. Prisma's models have a connection of their own and cannot write in the store's
+// transaction. See docs/guides/within.md.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/store/ports.ts'
 import { sqlDialect } from '../../core/store/sql-client.ts'
 
-/** A fragment that Prisma.sql made. */
+/** A fragment that Prisma.sql made. A plain object of this shape is a value, and never SQL. */
 export interface RawSql {
+  readonly sql: string
+  readonly text: string
   readonly strings: readonly string[]
   readonly values: readonly unknown[]
 }
@@ -45,7 +48,9 @@ export function prisma(sql: Sql): PrismaRaw {
   }
 }
 
-function fragmentOf(query: TemplateStringsArray | RawSql, values: readonly unknown[]): RawSql {
+type Pieces = Pick<RawSql, 'strings' | 'values'>
+
+function fragmentOf(query: TemplateStringsArray | RawSql, values: readonly unknown[]): Pieces {
   if (Array.isArray(query) && 'raw' in query) return { strings: query as TemplateStringsArray, values }
   if (isFragment(query)) return query
   const what =
@@ -53,15 +58,20 @@ function fragmentOf(query: TemplateStringsArray | RawSql, values: readonly unkno
   throw new RepriseError('INVALID_ARGUMENT', what)
 }
 
+/** JSON can copy the properties of a fragment, and even a `__proto__`, but no getter. */
 function isFragment(value: unknown): value is RawSql {
-  const { strings, values } = (value ?? {}) as Partial<RawSql>
+  if (typeof value !== 'object' || value === null) return false
+  const { strings, values } = value as Partial<RawSql>
+  const kind = Object.getPrototypeOf(value)
+  const hasGetter = (name: string) => typeof Object.getOwnPropertyDescriptor(kind ?? {}, name)?.get === 'function'
+  if (!hasGetter('sql') || !hasGetter('text')) return false
   return Array.isArray(strings) && Array.isArray(values) && strings.length === values.length + 1
 }
 
 /** Fragments inside fragments become one text; every other value is bound. */
-function compiled(fragment: RawSql, dialect: 'postgres' | 'sqlite') {
+function compiled(fragment: Pieces, dialect: 'postgres' | 'sqlite') {
   const bound: unknown[] = []
-  const textOf = ({ strings, values }: RawSql): string =>
+  const textOf = ({ strings, values }: Pieces): string =>
     strings.reduce((text, piece, i) => text + place(values[i - 1]) + piece)
   const place = (value: unknown): string => {
     if (isFragment(value)) return textOf(value)

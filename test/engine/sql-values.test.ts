@@ -44,6 +44,28 @@ const lines: readonly Line[] = [
   { bound: '`null`, `undefined`', value: undefined, sqlite: ['TEXT', null], postgres: ['text', null] },
 ]
 
+/** Values that a driver would store as another: as null, cut, as `{}`, or as the names of parameters. */
+const refused: Readonly<Record<string, { readonly value: unknown; readonly only?: 'sqlite' }>> = {
+  'an object': { value: {}, only: 'sqlite' },
+  'an object without a prototype': { value: Object.create(null), only: 'sqlite' },
+  'an array': { value: ['a'], only: 'sqlite' },
+  'a URL': { value: new URL('http://localhost/a'), only: 'sqlite' },
+  NaN: { value: Number.NaN, only: 'sqlite' },
+  'an integer above 64 bits': { value: 2n ** 63n, only: 'sqlite' },
+  'a Map': { value: new Map([['a', 1]]) },
+  'a Promise': { value: Promise.resolve('late') },
+  'a RegExp': { value: /a/ },
+  'an Error': { value: new Error('a') },
+  'an ArrayBuffer': { value: new Uint8Array([1, 2]).buffer },
+  'a Float64Array': { value: new Float64Array([1.5]) },
+  'a boxed string': { value: Object('a') },
+  'a function': { value: () => 1 },
+  'a symbol': { value: Symbol('a') },
+  'an invalid Date': { value: new Date(Number.NaN) },
+  'a list with an invalid Date': { value: [new Date(Number.NaN)] },
+  'text with NUL': { value: 'a\0b' },
+}
+
 let turn = 0
 const inCommit = <T>(rp: Reprise, work: (sql: Sql) => Promise<T>) => runInStore(hostOf(rp).kernel, work)
 
@@ -97,6 +119,27 @@ onEveryStore(
       await inCommit(rp, (sql) => sql.run(`DELETE FROM ${table}`))
       expect(await rp.sql(`SELECT v FROM ${table}`)).toEqual([])
       expect((await rp.verify()).ok).toBe(true)
+    })
+
+    it('are refused with a code if the driver would store another value, and shift no other value', async () => {
+      const w = await world()
+      const rp = await w.engine()
+      const table = `values_${process.pid}_${turn++}`
+      await inCommit(rp, (sql) => sql.run(`CREATE TABLE ${table} (v TEXT, id INTEGER)`))
+      const codes: Record<string, unknown> = {}
+      const wanted: Record<string, unknown> = {}
+      for (const [name, { value, only }] of Object.entries(refused)) {
+        if (only && only !== w.kind) continue
+        wanted[name] = ['SQL_REFUSED', 'SQL_REFUSED']
+        const code = (error: { code?: string; cause?: { code?: string } }) => error.cause?.code ?? error.code
+        const insert = (sql: Sql) => sql.run(`INSERT INTO ${table} VALUES (?, ?)`, value, 5)
+        codes[name] = [
+          await inCommit(rp, insert).then(String, code),
+          await rp.sql(`SELECT id FROM ${table} WHERE v = ? AND id = ?`, [value, 5]).then(String, code),
+        ]
+      }
+      expect(codes).toEqual(wanted)
+      expect(await rp.sql(`SELECT * FROM ${table}`)).toEqual([])
     })
   },
   ['sqlite', 'postgres'],

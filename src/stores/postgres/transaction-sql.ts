@@ -12,6 +12,7 @@ import type { Driver, DriverClient, DriverConnection, QueryConfig, QueryResult }
 import { functionName, riderStatement } from './functions.ts'
 import { refuseOwnTables } from './own-tables.ts'
 import { toNumbered } from './placeholder.ts'
+import { toParameters } from './user-values.ts'
 
 const lead = /^(?:\s|;|\(|--[^\n]*(?:\n|$)|\/\*[\s\S]*?(?:\*\/|$))+/
 const control =
@@ -43,11 +44,13 @@ export function transactionSql(port: TransactionSqlPort): Sql {
     if (!isPreparable && values.length > 0) {
       throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')
     }
+    const parameters = toParameters(values)
     try {
       if (!isPreparable) return await runOther(port, text, withRows.test(first), form)
       const numbered = toNumbered(text, values.length > 0)
-      return await runPrepared(port, { ...form, text: numbered, values: values.map(toParameter) })
+      return await runPrepared(port, { ...form, text: numbered, values: parameters })
     } catch (error) {
+      if (isSeveral(error)) throw refused('only one statement per call')
       port.onFailure(error)
       throw withStatement(error, text)
     }
@@ -165,11 +168,12 @@ function withoutPrefix(error: unknown): unknown {
   return error
 }
 
-function refused(message: string): RepriseError {
-  return new RepriseError('SQL_REFUSED', message)
+/** The routine of the server is named in every language; the message is translated. */
+function isSeveral(error: unknown): boolean {
+  const { code, routine } = (error ?? {}) as { readonly code?: unknown; readonly routine?: unknown }
+  return code === '42601' && routine === 'exec_parse_message'
 }
 
-/** The driver accepts bytes only as a Buffer. */
-function toParameter(value: unknown): unknown {
-  return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
+function refused(message: string): RepriseError {
+  return new RepriseError('SQL_REFUSED', message)
 }

@@ -10,6 +10,7 @@ import type { DriverClient } from './driver.ts'
 import { isConnectionLoss, isRetryable } from './failure.ts'
 import { refuseOwnTables } from './own-tables.ts'
 import { toNumbered } from './placeholder.ts'
+import { toParameters } from './user-values.ts'
 
 type Rows = Record<string, unknown>[]
 
@@ -39,10 +40,11 @@ export async function queryUser(connections: Connections, schema: string, query:
 
 async function fetch(client: DriverClient, text: string, query: SqlQuery): Promise<Rows> {
   const { values, rowsMax, timeoutMs } = query
+  const parameters = toParameters(values)
   await client.query({ text: `BEGIN READ ONLY; SET LOCAL statement_timeout = ${Math.ceil(timeoutMs)}` })
   // The extended protocol accepts one statement: without values the driver would use the simple one, which accepts
   // several.
-  const declare = { text: `DECLARE ${cursor} NO SCROLL CURSOR FOR ${text}`, values: values.map(toParameter) }
+  const declare = { text: `DECLARE ${cursor} NO SCROLL CURSOR FOR ${text}`, values: parameters }
   // The connection's own limit is for our statements, which are short.
   const query_timeout = Math.ceil(timeoutMs) + graceMs
   await client.query({ ...declare, queryMode: 'extended', query_timeout })
@@ -55,9 +57,4 @@ function failureOf(error: unknown, query: SqlQuery, text: string): RepriseError 
   if (error instanceof RepriseError) return error
   const { code } = error as { readonly code?: unknown }
   return code === '57014' ? tookTooLong(query) : refusedByDatabase(withStatement(error, text))
-}
-
-/** The driver accepts bytes only as a Buffer. */
-function toParameter(value: unknown): unknown {
-  return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
 }

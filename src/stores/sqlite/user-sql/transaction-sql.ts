@@ -9,7 +9,7 @@ import type { Connection } from '../file/connection.ts'
 import type { SqlValue, Statement } from '../file/driver.ts'
 import { isOfDisk } from '../file/failure.ts'
 import { checkSqlText, noTemporary, refused } from './sql-text.ts'
-import { fromSqlList, fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
+import { fromSqlList, fromSqlRow, toSqlValues, userStatement } from './user-values.ts'
 
 const noLists = 'the SQLite of Node 22.13 to 22.15 cannot return rows as lists: update Node to 22.16 or newer'
 const reserved = /\breprise_\w+/i
@@ -37,15 +37,15 @@ export class TransactionSql implements Sql {
   }
 
   async run(text: string, ...values: readonly unknown[]): Promise<{ readonly changes: number }> {
-    return this.#do(text, (statement) => ({ changes: Number(statement.run(...values.map(toSqlValue)).changes) }))
+    return this.#do(text, (statement) => ({ changes: Number(statement.run(...toSqlValues(values)).changes) }))
   }
 
   async all(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown>[]> {
-    return this.#do(text, (statement) => statement.all(...values.map(toSqlValue)).map(fromSqlRow))
+    return this.#do(text, (statement) => statement.all(...toSqlValues(values)).map(fromSqlRow))
   }
 
   async get(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown> | undefined> {
-    const row = this.#do(text, (statement) => statement.get(...values.map(toSqlValue)))
+    const row = this.#do(text, (statement) => statement.get(...toSqlValues(values)))
     return row && fromSqlRow(row)
   }
 
@@ -53,7 +53,7 @@ export class TransactionSql implements Sql {
     return this.#do(text, (statement) => {
       if (!statement.setReturnArrays) throw new RepriseError('STORE_UNSUPPORTED', noLists)
       statement.setReturnArrays(true)
-      return (statement.all(...values.map(toSqlValue)) as unknown as SqlValue[][]).map(fromSqlList)
+      return (statement.all(...toSqlValues(values)) as unknown as SqlValue[][]).map(fromSqlList)
     })
   }
 

@@ -14,7 +14,7 @@ import type { Connection } from '../file/connection.ts'
 import { isBusy } from '../file/failure.ts'
 import { oneStatement, refused } from './sql-text.ts'
 import { reservedName } from './transaction-sql.ts'
-import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
+import { fromSqlRow, toSqlValues, userStatement } from './user-values.ts'
 
 export function queryUser(connection: Connection, query: SqlQuery): Record<string, unknown>[] {
   const text = textOf(query, (number) => `?${number}`)
@@ -25,7 +25,7 @@ export function queryUser(connection: Connection, query: SqlQuery): Record<strin
   const until = performance.now() + query.timeoutMs
   const rows: Record<string, unknown>[] = []
   try {
-    for (const row of userStatement(connection, text).iterate(...query.values.map(toSqlValue))) {
+    for (const row of userStatement(connection, text).iterate(...toSqlValues(query.values))) {
       if (rows.length === query.rowsMax) throw tooManyRows(query)
       if (performance.now() > until) throw tookTooLong(query)
       rows.push(fromSqlRow(row))

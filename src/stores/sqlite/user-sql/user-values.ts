@@ -2,6 +2,7 @@
 // values are stored as the text or number that people write for them. Integers are first read as bigints: the driver throws on
 // one above 2^53, and if it does so in the middle of a list, the connection reads an old state from then on.
 
+import { checkSqlValues } from '../../../core/store/sql-value.ts'
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue, Statement } from '../file/driver.ts'
 
@@ -12,7 +13,13 @@ export function userStatement(connection: Connection, text: string): Statement {
   return statement
 }
 
-export function toSqlValue(value: unknown): SqlValue {
+/** Throws SQL_REFUSED for a value that SQLite has no type for. */
+export function toSqlValues(values: readonly unknown[]): SqlValue[] {
+  checkSqlValues(values, 'sqlite')
+  return values.map(toSqlValue)
+}
+
+function toSqlValue(value: unknown): SqlValue {
   if (typeof value === 'boolean') return value ? 1 : 0
   if (value instanceof Date) return value.toISOString()
   return value === undefined ? null : (value as SqlValue)

@@ -193,7 +193,8 @@ function openLater(open: () => Promise<Store>): Store {
     get dialect() {
       return made?.requests?.dialect ?? 'sqlite'
     },
-    enlist: (request) => made?.requests?.enlist(request) ?? { text: '', values: [] },
+    enlist: async (request, isFresh) =>
+      (await (await opened()).requests?.enlist(request, isFresh)) ?? { text: '', values: [] },
     take: async (claim) => (await (await opened()).requests?.take(claim)) ?? [],
     list: async (query) => (await (await opened()).requests?.list(query)) ?? [],
     async fill(rows) {

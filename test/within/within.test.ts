@@ -7,6 +7,7 @@ import { signal, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { type TransactionClient, within } from '../../src/within.ts'
 import { temporaryFolder, until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
+import { newSchemaName } from '../support/schema.ts'
 import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
 import { openSqliteFile } from './database.ts'
 
@@ -74,6 +75,14 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
     await kept.started()
     await expect(gone.started()).rejects.toMatchObject({ code: 'NOT_COMMITTED' })
     expect(await runs(note)).toEqual(['kept'])
+  })
+
+  it('E3: after a rollback the start says so, also if another run took the id', async () => {
+    await app.run('BEGIN')
+    const gone = await within(rp, app.tx).run(note, 'x', { id: 'taken' })
+    await app.run('ROLLBACK')
+    await (await rp.run(note, 'another', { id: 'taken' })).result()
+    await expect(gone.started()).rejects.toMatchObject({ code: 'NOT_COMMITTED' })
   })
 
   it('E3: of two starts with one id, the second receives the run, or learns that it has another input', async () => {
@@ -158,6 +167,61 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
     }
   })
 
+  it('E3: a transaction in a copy of the database, which has the same store id, is refused', async () => {
+    const call = async (tx: unknown) => await within(rp, tx).run(note, 'x', { id: 'x' })
+    await (await rp.run(note, 'x', { id: 'before' })).result()
+    if (kind === 'sqlite') {
+      const folder = temporaryFolder('copy')
+      await app.run(`VACUUM INTO '${folder}/copy.db'`)
+      const copy = openSqliteFile(`${folder}/copy.db`)
+      const attached = openSqliteFile(`${folder}/own.db`)
+      attached.exec(`ATTACH '${store.url.slice('sqlite:'.length)}' AS store`)
+      for (const db of [copy, attached]) {
+        db.exec('BEGIN')
+        await expect(call(db)).rejects.toMatchObject({ code: 'OTHER_DATABASE' })
+        db.exec('ROLLBACK')
+        db.close()
+      }
+      return
+    }
+    const [first, second] = [newSchemaName(), newSchemaName()]
+    const urlOf = (database: string) => Object.assign(new URL(inject('postgresUrl')), { pathname: database }).href
+    await app.run(`CREATE DATABASE ${first}`)
+    await (await open(urlOf(first))).close()
+    await app.run(`CREATE DATABASE ${second} TEMPLATE ${first}`)
+    const own = await open(urlOf(first))
+    const [copy, same] = [await connect(urlOf(second)), await connect(urlOf(first))]
+    await copy.run('BEGIN')
+    const inCopy = within(own, copy.tx).run(note, 'x', { id: 'x' })
+    await expect(inCopy).rejects.toMatchObject({ code: 'OTHER_DATABASE' })
+    await copy.run('ROLLBACK')
+    await same.run('BEGIN')
+    const started = await within(own, same.tx).run(note, 'x', { id: 'x' })
+    await same.run('COMMIT')
+    expect(await (await started.started()).result()).toBe('x')
+    await Promise.all([own.close(), copy.close(), same.close()])
+    for (const database of [second, first]) await app.run(`DROP DATABASE ${database} WITH (FORCE)`)
+  })
+
+  it('E3: a request is written after a restart of the server, whose place is then read again', async () => {
+    const places: unknown[] = []
+    await app.run('BEGIN')
+    const real = app.tx as { query?(text: string, values: readonly unknown[]): Promise<{ rows: [] }> }
+    const sqlite = app.tx as ReturnType<typeof openSqliteFile>
+    const tx = {
+      dialect: kind,
+      query: async (text: string, values: readonly unknown[]) => {
+        // The first statement has the place from before the restart.
+        const given = places.push(values.at(-1)) === 1 ? [...values.slice(0, -1), 'before'] : values
+        return real.query ? (await real.query(text, given)).rows : sqlite.prepare(text).all(...(given as string[]))
+      },
+    }
+    const started = await within(rp, tx).run(note, 'x', { id: 'x' })
+    await app.run('COMMIT')
+    expect(await (await started.started()).result()).toBe('x')
+    expect(places).toHaveLength(2)
+  })
+
   it('E3: a set of shards and a store in memory are refused with the reason', async () => {
     const [one, two] = [storeUrls[kind]!(), storeUrls[kind]!()]
     const sharded = await open({ shards: [one.url, two.url] })
@@ -182,6 +246,8 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
       await expect(tx.signal(note, id as never, 'go')).rejects.toMatchObject(refused)
       await expect(tx.cancel(note, id as never)).rejects.toMatchObject(refused)
     }
+    for (const reason of [5, null, {}, []])
+      await expect(tx.cancel(note, 'a', { reason: reason as never })).rejects.toMatchObject(refused)
     for (const name of ['', 5, null]) await expect(tx.signal(note, 'a', name as never)).rejects.toMatchObject(refused)
     await expect(tx.signal(note, 'a', 'go', 1, { key: 5 as never })).rejects.toMatchObject(refused)
     await tx.run(note, 'text', { id: 'right' })

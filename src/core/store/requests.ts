@@ -44,7 +44,7 @@ export interface RequestQuery {
   readonly limit: number
 }
 
-/** The values of `enlist`, in the order of its placeholders. */
+/** The values of `enlist`, in the order of its placeholders. The place of the database follows them. */
 export interface NewRequest {
   readonly verb: string
   readonly target: RequestTarget
@@ -61,9 +61,13 @@ export interface RequestBox {
   readonly dialect: 'postgres' | 'sqlite'
   /**
    * The statement with which a transaction writes a request, and its values. It returns one row with the request's number, and
-   * no row if this is not the database of the store.
+   * no row if this is not the database of the store, also if it is a copy of it. `isFresh`: the place of the database is read
+   * again, since it changes when a server restarts.
    */
-  enlist(request: NewRequest): { readonly text: string; readonly values: readonly unknown[] }
+  enlist(
+    request: NewRequest,
+    isFresh?: boolean,
+  ): Promise<{ readonly text: string; readonly values: readonly unknown[] }>
 
   /**
    * Takes waiting requests of these targets that no live worker has taken, in the order of their numbers. Taking is for

@@ -4,7 +4,7 @@
 
 import type { MessageId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { RequestBox, RequestRow } from '../../core/store/ports.ts'
 import { sleep } from '../../lib/waiting.ts'
@@ -129,6 +129,10 @@ export class Within {
   async cancel(definition: EnlistsMail, id: string, options: CancelOption = {}): Promise<void> {
     checkOptions('cancel', options, knownCancel)
     const { reason = 'cancelled', ...rest } = options
+    if (typeof reason !== 'string') {
+      const given = reason === null ? 'null' : typeof reason
+      throw new RepriseError('INVALID_ARGUMENT', `cancel() needs a reason that is text (got ${given})`, { given })
+    }
     await this.#mail(definition, 'cancel', id, { reason }, rest)
   }
 
@@ -196,16 +200,18 @@ export class Within {
 
   async #write(draft: RequestDraft): Promise<number> {
     const { id: store } = await this.#host.identity.load()
-    const { text, values } = this.#box.enlist({ ...draft, store })
-    const number = await this.#client.query(text, values).then(
-      ([row]) => row?.number,
-      (error: unknown) => {
-        if (isNoStore(error)) throw otherDatabase(error)
-        throw error
-      },
-    )
-    if (number === undefined || number === null) throw otherDatabase()
-    return Number(number)
+    for (const isFresh of [false, true]) {
+      const { text, values } = await this.#box.enlist({ ...draft, store }, isFresh)
+      const number = await this.#client.query(text, values).then(
+        ([row]) => row?.number,
+        (error: unknown) => {
+          if (isNoStore(error)) throw otherDatabase(error)
+          throw error
+        },
+      )
+      if (number !== undefined && number !== null) return Number(number)
+    }
+    throw otherDatabase()
   }
 }
 
@@ -244,12 +250,22 @@ export class Enlisted<Handle> {
       throwIfAborted(signal, `waiting for ${this.timeline} to start`)
       // The row first: it vanishes in the commit that starts the run.
       const row = await this.#row()
-      if (row === null && (wasSeen || (await this.#host.head(this.timeline)))) return await this.#enlistment.handle()
-      if (row === null) throw notCommitted(this.timeline)
+      if (row === null && wasSeen) return await this.#enlistment.handle()
+      if (row === null) return await this.#ofEarlierCommit()
       if (row.problem !== null) throw refused(this.timeline, row)
       wasSeen = true
       if (clock.elapsed() >= end) throw new RepriseError('TIMEOUT', `${this.timeline} has not started yet`)
       await sleep(clock, lookMs, signal ? { signal } : {})
+    }
+  }
+
+  /** Without a row the start was carried out, or never committed: then another run may have the id. */
+  async #ofEarlierCommit(): Promise<Handle> {
+    if (!(await this.#host.head(this.timeline))) throw notCommitted(this.timeline)
+    try {
+      return await this.#enlistment.handle()
+    } catch (error) {
+      throw isReprise(error, 'EXISTS') ? notCommitted(this.timeline, error) : error
     }
   }
 
@@ -268,7 +284,9 @@ function cannot(done: string, kind: string): RepriseError {
 /** Undefined schema, function, table or column, in the words of each database. */
 function isNoStore(error: unknown): boolean {
   const { code, message } = (error ?? {}) as { readonly code?: unknown; readonly message?: unknown }
-  return ['3F000', '42883', '42P01'].includes(String(code)) || /no such table: reprise_/.test(String(message))
+  return (
+    ['3F000', '42883', '42P01'].includes(String(code)) || /no such table: (?:main\.)?reprise_/.test(String(message))
+  )
 }
 
 function otherDatabase(cause?: unknown): RepriseError {
@@ -276,8 +294,9 @@ function otherDatabase(cause?: unknown): RepriseError {
   return new RepriseError('OTHER_DATABASE', what, {}, cause)
 }
 
-function notCommitted(timeline: string): RepriseError {
-  return new RepriseError('NOT_COMMITTED', `the transaction that starts ${timeline} has not committed`, { timeline })
+function notCommitted(timeline: string, cause?: unknown): RepriseError {
+  const what = `the transaction that starts ${timeline} has not committed`
+  return new RepriseError('NOT_COMMITTED', what, { timeline }, cause)
 }
 
 function refused(timeline: string, { number, problem }: RequestRow): RepriseError {

@@ -23,12 +23,21 @@ interface RequestDbRow {
 const columns =
   'number, xact, verb, target, id, topic, json::text AS json, data, key, options::text AS options, sent_at, problem'
 
+/**
+ * The database and the running server. A copy has the same store id, and a copy of a whole server also the same database number
+ * and system identifier, but not the same start. Every role can read both.
+ */
+const place = `(SELECT d.oid::text || ' ' ||
+  (pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint::text
+  FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())`
+
 export class PostgresRequests implements RequestBox {
   readonly dialect = 'postgres'
   readonly #connections: Connections
   readonly #s: string
   readonly #ns: number
   readonly #namespace: string
+  #place: string | null = null
 
   constructor(connections: Connections, schema: string, ns: number, namespace: string) {
     this.#connections = connections
@@ -37,10 +46,14 @@ export class PostgresRequests implements RequestBox {
     this.#namespace = namespace
   }
 
-  enlist({ verb, target, id, topic, data, key, store }: NewRequest) {
+  async enlist({ verb, target, id, topic, data, key, store }: NewRequest, isFresh = false) {
+    if (isFresh || this.#place === null) {
+      const [row] = await this.#connections.rows<{ readonly place: string }>(`SELECT ${place} AS place`, [], 'safe')
+      this.#place = row!.place
+    }
     return {
-      text: `SELECT ${this.#s}.enlist($1, $2, $3, $4, $5, NULL, $6, $7, NULL, $8) AS number`,
-      values: [this.#namespace, verb, target, id, topic, data && Buffer.from(data), key, store],
+      text: `SELECT ${this.#s}.enlist($1, $2, $3, $4, $5, NULL, $6, $7, NULL, $8) AS number WHERE ${place} = $9`,
+      values: [this.#namespace, verb, target, id, topic, data && Buffer.from(data), key, store, this.#place],
     }
   }
 

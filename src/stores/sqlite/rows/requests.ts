@@ -20,10 +20,16 @@ import { agreed, copiedColumns, copyNames } from './request-copies.ts'
 const places = ['NOT INDEXED', ...copyNames.map((name) => `INDEXED BY ${name}`)]
 const columns = copiedColumns.join(', ')
 
-/** The identity of a namespace is stored after its checksum (identity.ts). */
-const insert = `INSERT INTO reprise_request (namespace, verb, target, id, topic, data, key)
-  SELECT ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM reprise_space s JOIN reprise_identity i ON i.space = s.id
-    WHERE s.name = ? AND json_extract(substr(i.value, instr(i.value, ' ') + 1), '$.id') = ?) RETURNING number`
+const fileOfMain = "(SELECT file FROM pragma_database_list WHERE name = 'main')"
+
+/**
+ * The identity of a namespace is stored after its checksum (identity.ts). A copy of the file has the same identity, and files that
+ * are attached do not commit together if the machine fails: the store must be the main file of the connection.
+ */
+const insert = `INSERT INTO main.reprise_request (namespace, verb, target, id, topic, data, key)
+  SELECT ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM main.reprise_space s JOIN main.reprise_identity i ON i.space = s.id
+    WHERE s.name = ? AND json_extract(substr(i.value, instr(i.value, ' ') + 1), '$.id') = ?)
+    AND ${fileOfMain} = ? RETURNING number`
 
 interface Port {
   readonly namespace: string
@@ -34,14 +40,18 @@ interface Port {
 export class SqliteRequests implements RequestBox {
   readonly dialect = 'sqlite'
   readonly #port: Port
+  #file: string | null = null
 
   constructor(port: Port) {
     this.#port = port
   }
 
-  enlist({ verb, target, id, topic, data, key, store }: NewRequest) {
+  async enlist({ verb, target, id, topic, data, key, store }: NewRequest) {
     const { namespace } = this.#port
-    return { text: insert, values: [namespace, verb, target, id, topic, data, key, namespace, store] }
+    this.#file ??= await this.#port.read(
+      ({ connection }) => connection.get(`SELECT ${fileOfMain} AS file`)!.file as string,
+    )
+    return { text: insert, values: [namespace, verb, target, id, topic, data, key, namespace, store, this.#file] }
   }
 
   /** One worker at a time takes requests of a target: a row does not name its transaction, so the order holds for all of them. */

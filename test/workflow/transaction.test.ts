@@ -3,6 +3,7 @@
 import { expect, it } from 'vitest'
 import type { Sql } from '../../src/core/store/ports.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { newSchemaName } from '../support/schema.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore(
@@ -36,6 +37,56 @@ onEveryStore(
       await again.signal('go')
       expect(await again.result()).toEqual({ changes: 1, rows: [5, 7], left: 1 })
       expect(two.id).toBe('two')
+    })
+
+    it('keeps its result if the SQL changes the search path, and names the first error of SQL that catches it', async () => {
+      const place = await world()
+      if (place.kind !== 'postgres') return
+      const rp = await place.engine()
+      const tenant = newSchemaName()
+      const paths = [
+        `SET LOCAL search_path = ${tenant}`,
+        `SELECT set_config('search_path', '${tenant}', true)`,
+        `SET LOCAL "search_path" TO ${tenant}`,
+      ]
+      const pay = workflow('pay', async (ctx) => {
+        await ctx.transaction('schema', async (db) => void (await db.run(`CREATE SCHEMA ${tenant}`)))
+        await ctx.transaction(
+          'table',
+          async (db) => void (await db.run(`CREATE TABLE ${tenant}.notes (id int PRIMARY KEY)`)),
+        )
+        const results: unknown[] = []
+        for (const [id, path] of paths.entries())
+          results.push(
+            await ctx.transaction(
+              `tenant ${id}`,
+              async (db) => {
+                await db.run(path)
+                return await db.all('INSERT INTO notes VALUES (?) RETURNING id', id)
+              },
+              { retry: { attempts: 1 } },
+            ),
+          )
+        const caught = ctx.transaction(
+          'caught',
+          async (db) => {
+            await db.run(`INSERT INTO ${tenant}.notes VALUES (0)`).catch(() => undefined)
+            return 'no error'
+          },
+          { retry: { attempts: 1 } },
+        )
+        results.push(await caught.catch((error: Error) => error.message))
+        await ctx.transaction('drop', async (db) => void (await db.run(`DROP SCHEMA ${tenant} CASCADE`)))
+        return results
+      })
+      const results = await (await rp.run(pay, { id: 'one' })).result()
+      expect(results).toEqual([
+        [{ id: 0 }],
+        [{ id: 1 }],
+        [{ id: 2 }],
+        expect.stringMatching(/earlier statement .*notes_pkey/),
+      ])
+      expect(String(results.at(-1))).not.toContain('workflow_results')
     })
 
     it('leaves no trace of SQL that fails, and is retried and undone like any step', async () => {

@@ -31,6 +31,7 @@ export interface TransactionSqlPort {
 }
 
 export function transactionSql(port: TransactionSqlPort): Sql {
+  let failed: unknown = null
   const query = async (text: string, values: readonly unknown[], form: Form = {}): Promise<QueryResult> => {
     if (port.isOver()) throw new RepriseError('CLOSED', 'the commit of this SQL is over: await every call inside it')
     const first = text.replace(lead, '')
@@ -50,9 +51,11 @@ export function transactionSql(port: TransactionSqlPort): Sql {
       const numbered = toNumbered(text, values.length > 0)
       return await runPrepared(port, { ...form, text: numbered, values: parameters })
     } catch (error) {
-      if (isSeveral(error)) throw refused('only one statement per call')
+      if (failed !== null && (error as { code?: unknown }).code === '25P02') throw endedBy(failed)
       port.onFailure(error)
-      throw withStatement(error, text)
+      const failure = isSeveral(error) ? refused('only one statement per call') : withStatement(error, text)
+      failed ??= failure
+      throw failure
     }
   }
   return {
@@ -172,6 +175,13 @@ function withoutPrefix(error: unknown): unknown {
 function isSeveral(error: unknown): boolean {
   const { code, routine } = (error ?? {}) as { readonly code?: unknown; readonly routine?: unknown }
   return code === '42601' && routine === 'exec_parse_message'
+}
+
+/** The server refuses every statement after a failed one. The code is that of the first: retries depend on it. */
+function endedBy(first: unknown): Error {
+  const { message, code } = first as { readonly message?: unknown; readonly code?: unknown }
+  const what = `an earlier statement failed, which ends the transaction of the commit in PostgreSQL: ${message}`
+  return Object.assign(new Error(what, { cause: first }), { code })
 }
 
 function refused(message: string): RepriseError {

@@ -146,15 +146,18 @@ async function commitWithSql(run: TransactionRun, command: Command, call: Call<u
   const { codec } = run.kernel
   let isKeeping = false
   const userSql = async (sql: Sql) => {
-    const result = await leaveScope(() => call(sql, { key }))
+    const watched = watchPath(sql)
+    const result = await leaveScope(() => call(watched.sql, { key }))
     run.sqlResults.results.set(id, result)
     if (result === undefined || sql.dialect === 'memory') return
     const bytes = codec.encode(result)
-    isKeeping = true
-    for (const row of run.sqlResults.rows) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
     const row = rowName(rode)
-    await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, row, sealRow(rode, bytes))
-    isKeeping = false
+    await onOwnPath(sql, watched.isMoved(), async () => {
+      isKeeping = true
+      for (const earlier of run.sqlResults.rows) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, earlier)
+      await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, row, sealRow(rode, bytes))
+      isKeeping = false
+    })
     run.sqlResults.rows.splice(0, Number.POSITIVE_INFINITY, row)
     run.sqlResults.results.set(id, codec.decode(bytes))
   }
@@ -167,6 +170,33 @@ async function commitWithSql(run: TransactionRun, command: Command, call: Call<u
     await run.sqlResults.read(createTable)
     await commit()
   }
+}
+
+/** The same SQL, which remembers whether a statement may have moved the search path of PostgreSQL. */
+function watchPath(sql: Sql): { readonly sql: Sql; isMoved(): boolean } {
+  if (sql.dialect !== 'postgres') return { sql, isMoved: () => false }
+  let isMoved = false
+  const seen = (text: string) => {
+    if (/search_path|set_config/i.test(text)) isMoved = true
+    return text
+  }
+  const watched: Sql = {
+    dialect: sql.dialect,
+    run: (text, ...values) => sql.run(seen(text), ...values),
+    all: (text, ...values) => sql.all(seen(text), ...values),
+    get: (text, ...values) => sql.get(seen(text), ...values),
+    rows: (text, ...values) => sql.rows(seen(text), ...values),
+  }
+  return { sql: watched, isMoved: () => isMoved }
+}
+
+/** The session's own path finds the results table. Afterwards the path is the user's again: deferred triggers run under it. */
+async function onOwnPath(sql: Sql, isMoved: boolean, work: () => Promise<void>): Promise<void> {
+  if (!isMoved) return await work()
+  const path = (await sql.get("SELECT pg_catalog.current_setting('search_path') AS path"))!.path
+  await sql.run('SET LOCAL search_path TO DEFAULT')
+  await work()
+  await sql.run("SELECT pg_catalog.set_config('search_path', ?, true)", path)
 }
 
 /** Reads results from the table after a crash between the commit and the next entry. Returns null if none are missing. */

@@ -23,8 +23,8 @@ const columns = copiedColumns.join(', ')
 const fileOfMain = "(SELECT file FROM pragma_database_list WHERE name = 'main')"
 
 /**
- * The identity of a namespace is stored after its checksum (identity.ts). A copy of the file has the same identity, and files that
- * are attached do not commit together if the machine fails: the store must be the main file of the connection.
+ * The identity of a namespace is stored after its checksum (identity.ts). A copy of the file has the same identity, and attached
+ * files do not commit together if the machine fails: the store must be the main file of the connection.
  */
 const insert = `INSERT INTO main.reprise_request (namespace, verb, target, id, topic, data, key)
   SELECT ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM main.reprise_space s JOIN main.reprise_identity i ON i.space = s.id

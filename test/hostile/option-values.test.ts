@@ -17,7 +17,7 @@ const shapes: Readonly<Record<string, readonly Shape[]>> = {
   ...each('shared evenInvalid mustExist guardFolds redundancy evenUnfinished onlyNew stateOnly', 'true'),
   ...each('prefix status queue owner parent after timeline kind label', 'text', 'empty'),
   ...each('worker namespace blobs by', 'text'),
-  ...each('graceMs restMs pollMs limit checkpoints lease patience wait', 'number'),
+  ...each('graceMs restMs pollMs limit checkpoints lease patience wait timeout', 'number'),
   ...each('timelines unset classes', 'list'),
   ...each('onProgress', 'function'),
   ...each('attributes set limits tiers housekeeping', 'object'),

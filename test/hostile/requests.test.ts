@@ -140,7 +140,7 @@ describe.each(Object.keys(storeUrls))('malformed requests (%s)', (kind) => {
           () => (written += 1),
           (error) =>
             expect(String((error as Error).message)).toMatch(
-              /constraint|invalid|characters|unsupported|malformed|range/i,
+              /constraint|invalid|characters|unsupported|malformed|range|must be a JSON object|has no option/i,
             ),
         )
       }

@@ -113,30 +113,6 @@ describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
     expect(new Set(starts).size).toBe(200)
   })
 
-  it('is due again when the lease of a live owner ends, because that owner may be killed', async () => {
-    const gate = newGate()
-    const slow = workflow('slow', async (ctx: WorkflowContext) => await ctx.step('wait', () => gate.opened))
-    const other = await open(store.url, { housekeeping: false, lease: '40s' })
-    opened.push(other)
-    const run = await other.run(slow, { id: 'one' })
-    await until(async () => (await other.list({ prefix: 'workflow/slow/' })).some(({ status }) => status === 'running'))
-    const askedAt = Date.now()
-    const report = await (await process()).workUntil([slow], quick)
-    expect(report).toEqual({ done: 0, handedOver: [], nextDueAt: expect.any(Number) })
-    expect(report.nextDueAt).toBeGreaterThanOrEqual(askedAt + 40_000)
-    gate.open()
-    await run.result()
-    expect((await (await process()).workUntil([slow], quick)).nextDueAt).toBe(null)
-  })
-
-  it('is not due without work, also if the time is over before it counts as idle', async () => {
-    const rest = workflow('rest', async () => 'done')
-    const worker = await process()
-    const options = { budget: 1000, idle: '5s' } as const
-    await worker.workUntil([rest], options)
-    expect(await worker.workUntil([rest], options)).toEqual({ done: 0, handedOver: [], nextDueAt: null })
-  })
-
   it('hands over a run that the same process started', async () => {
     const [begun, gate] = [newGate(), newGate()]
     const slow = workflow('slow', async (ctx: WorkflowContext) => {

@@ -89,16 +89,16 @@ const inPaged: Within = async (rp, _, use) =>
 /** The error of a statement is that of the database; the commit around it fails with a code. */
 const sql: Target = {
   store: 'sqlite',
-  calls: { run: ['SELECT 1'], all: ['SELECT ?', 1], get: ['SELECT ?', 1] },
+  calls: { run: ['SELECT 1'], all: ['SELECT ?', 1], get: ['SELECT ?', 1], rows: ['SELECT ?', 1] },
   open: (rp, id) => {
-    const verb = (name: 'run' | 'all' | 'get') => {
+    const verb = (name: 'run' | 'all' | 'get' | 'rows') => {
       return async (...given: never[]) => {
         const call = async (db: Sql) => void (await Reflect.apply(db[name], db, given))
         const code = workflow(`probe${id}`, async (ctx) => await ctx.transaction('t', call))
         await rp.run(code, { id }).result()
       }
     }
-    return { run: verb('run'), all: verb('all'), get: verb('get') }
+    return { run: verb('run'), all: verb('all'), get: verb('get'), rows: verb('rows') }
   },
 }
 

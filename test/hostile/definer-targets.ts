@@ -59,6 +59,7 @@ export const definers: Readonly<Record<string, Target>> = {
     consumer: ['c', { from: [account], each: () => 1 }],
     consumerLag: ['ENGINE', consume],
     csv: ['PATH', {}],
+    itemQueue: ['q'],
     discardLetters: ['ENGINE', 'job/papers', ['a'], 'key'],
     exportProgress: ['ENGINE', 'job/papers'],
     importProgress: ['ENGINE', 'papers', ['{}'], {}],

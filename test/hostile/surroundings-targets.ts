@@ -7,6 +7,7 @@ import * as serverless from '../../src/adapters/serverless/index.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { open } from '../../src/index.ts'
 import * as programs from '../../src/layers/exec/index.ts'
+import { itemQueue } from '../../src/layers/job/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import * as stores from '../../src/store.ts'
 import { openMemory } from '../../src/stores/memory/index.ts'
@@ -32,6 +33,7 @@ export const surroundings: Readonly<Record<string, Target>> = {
       cancel: [greet, 'a', {}],
       send: ['counter/a', 'hello', 1, {}],
       append: [counter, 'a', { type: 'added', by: 1 }, {}],
+      items: [itemQueue('mails'), [1], {}],
     },
   },
   Enlisted: {

@@ -21,7 +21,7 @@ export type Digest = Uint8Array
 export interface Coordinate {
   readonly timeline: string
   readonly seq: number
-  /** Of the owner when the coordinate was read. No check uses it: the digest identifies the history. */
+  /** The epoch of the timeline's owner when the coordinate was read. No check uses it: the digest identifies the history. */
   readonly epoch: number
   /** Hexadecimal, 64 characters. */
   readonly digest: string

@@ -1,7 +1,7 @@
 // G8, one flipped bit: in every table and every page of a small SQLite file. Verify names the damage; verify with `repair` ends
 // it, and the store opens. Afterwards each timeline says what it said: one bit costs nothing, whatever table it is in.
 // One more bit is flipped at the start of a row (its size, its row id or the header of its record), or one that makes the header
-// of a record shorter, which hides its last column: in CI the one or the other, by turns.
+// of a record shorter, which hides its last column: CI flips the two kinds alternately.
 // More: REPRISE_BIT_SWEEP=1 flips both, 2000 flips that many bits of each table; REPRISE_BIT_FLIP=table:offset:bit flips one;
 // REPRISE_BIT_TREE=reprise_log names the tables; REPRISE_BIT_PART=headers flips bits at the start of rows only, in every table.
 

@@ -158,7 +158,7 @@ describe.each([
       key: (item) => item,
       concurrency: 1,
       each: async (item) => {
-        if (isSlow) await new Promise((resolve) => setTimeout(resolve, 20))
+        if (isSlow && done.length > 3) await new Promise((resolve) => setTimeout(resolve, 1000))
         done.push(item)
       },
     })

@@ -101,7 +101,7 @@ async function check(url: string, answers: Answers): Promise<void> {
   expect(drilled.results.filter((one) => !one.ok)).toEqual([])
 }
 
-/** Of the step `flight` of the run `waiting`: these stores were recorded before keys were digests. */
+/** The idempotency key of the step `flight` in the run `waiting`. These stores were recorded before keys were digests. */
 const keyInFlight = 'workflow/trip/waiting:flight'
 
 describe.each(kept)('G16 %s', (name) => {

@@ -137,7 +137,7 @@ onEveryStore(
 it('a position that the store does not have is refused', async () => {
   const here = await startServer()
   const { status, value } = await here.ask('/v1/feed?after=%0a')
-  expect([status, value.code]).toEqual([410, 'POSITION_GONE'])
+  expect([status, value.code]).toEqual([400, 'INVALID_ARGUMENT'])
   const beyond = await here.ask('/v1/feed?after=zzzzzzzzzzzzzzzz')
   expect(beyond.status).toBeGreaterThanOrEqual(400)
   expect(beyond.status).toBeLessThan(500)

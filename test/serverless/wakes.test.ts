@@ -1,5 +1,5 @@
-// Wake-up requests: a commit starts the function that works, whatever fails on the way, and a scheduler's tick beside it starts
-// nothing twice.
+// Wake-up requests: a commit invokes the function that does the work, even if some requests fail, and a simultaneous tick of a
+// scheduler starts no work twice.
 
 import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'

@@ -225,8 +225,11 @@ export class Flow {
     this.#alarm.ring()
   }
 
-  /** Sends letters back to the operators and sources that could not process them: all, or none if one has no receiver. */
-  redrive(ids: readonly number[]): number {
+  /**
+   * Sends letters back to the operators and sources that could not process them. Default: all letters. Sends none if one has
+   * no receiver.
+   */
+  redrive(ids = this.#letterIds()): number {
     this.#checkLetters()
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
     const lost = wanted.find(({ operator }) => !this.#takerOf(operator))
@@ -269,10 +272,14 @@ export class Flow {
     return gate
   }
 
-  /** Returns the number of letters discarded. */
-  discard(ids: readonly number[]): number {
+  /** Discards letters. Default: all letters. Returns their number. */
+  discard(ids = this.#letterIds()): number {
     this.#checkLetters()
     return this.letters.take(ids).length
+  }
+
+  #letterIds(): readonly number[] {
+    return this.letters.list().map(({ id }) => id)
   }
 
   /** Refuses changes to letters once the last checkpoint is made or about to be made: it would not contain them. */

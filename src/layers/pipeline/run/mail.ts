@@ -29,12 +29,15 @@ export interface LettersWish {
   readonly ids?: readonly number[]
 }
 
+interface LetterControls {
+  redrive(ids?: readonly number[]): Promise<number> | number
+  discard(ids?: readonly number[]): Promise<number> | number
+}
+
 /** The requests that a run accepts. */
-export interface RunControls {
+export interface RunControls extends LetterControls {
   stop(): Promise<unknown>
   cancel(): Promise<unknown>
-  redrive(ids?: readonly number[]): Promise<number>
-  discard(ids?: readonly number[]): Promise<number>
   checkpoint(): Promise<unknown>
 }
 
@@ -42,7 +45,7 @@ export interface RunControls {
  * Carries out requests about letters that were sent before this run began: they belong to it, however soon it ends. Returns
  * their ids, to be removed once a checkpoint contains the change.
  */
-export async function applyEarlier(engine: Host, taken: StateTimeline, run: RunControls): Promise<Set<MessageId>> {
+export async function applyEarlier(engine: Host, taken: StateTimeline, run: LetterControls): Promise<Set<MessageId>> {
   const applied = new Set<MessageId>()
   for (const message of (await engine.inbox(taken.id, readAtOnce)).messages) {
     if (message.kind !== redriveKind && message.kind !== discardKind) continue
@@ -86,7 +89,7 @@ const mailShapes: Shapes = {
   [stopKind]: { how: 'text', epoch: 'number?' },
 }
 
-async function carryOut(run: RunControls, kind: string, { ids }: LettersWish): Promise<void> {
+async function carryOut(run: LetterControls, kind: string, { ids }: LettersWish): Promise<void> {
   await (kind === redriveKind ? run.redrive(ids) : run.discard(ids))
 }
 

@@ -192,14 +192,12 @@ export class PipelineRun {
    * CLOSED once the run has ended.
    */
   async redrive(ids?: readonly number[]): Promise<number> {
-    const flow = await this.#flowing()
-    return flow.redrive(ids ?? flow.letters.list().map(({ id }) => id))
+    return (await this.#flowing()).redrive(ids)
   }
 
   /** Discards letters. Default: all letters. Returns their number. Rejects with CLOSED once the run has ended. */
   async discard(ids?: readonly number[]): Promise<number> {
-    const flow = await this.#flowing()
-    return flow.discard(ids ?? flow.letters.list().map(({ id }) => id))
+    return (await this.#flowing()).discard(ids)
   }
 
   async #flowing(): Promise<Flow> {
@@ -403,8 +401,8 @@ export class PipelineRun {
     let stopListening = async () => {}
     try {
       await taken.write(running)
+      const applied = await applyEarlier(this.#engine, taken, flow)
       this.#isReady()
-      const applied = await applyEarlier(this.#engine, taken, this)
       stopListening = listenForMail(this.#engine, taken, this, applied, (error) => flow.fail(error))
       const stopWaiting = kernel.clock.after(steadyMs, () => kernel.failures.succeeded(this.timeline))
       if (this.#stopping) flow.halt()

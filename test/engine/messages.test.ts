@@ -121,6 +121,46 @@ onEveryStore('messages', (world) => {
     expect(epochs[1]).toBe(epochs[0]! + 1)
   })
 
+  it('a timeline whose handler fails is given back: another process takes it, and this one waits before it does', async () => {
+    const w = await world()
+    const [failing, other] = [await w.engine(), await w.engine()]
+    const made = await hostOf(failing).openTimeline(timelineId('log/failed'), log.fold)
+    await made.close({ queue: 'failed', wakeup: 0 })
+    let failures = 0
+    hostOf(failing).serve('failed', async () => {
+      failures += 1
+      throw new Error('a key that this process lacks')
+    })
+    await expect.poll(async () => [failures, (await failing.head('log/failed'))!.owner]).toEqual([1, null])
+    await new Promise<void>((resolve) => {
+      hostOf(other).serve('failed', async (head) => {
+        const open = await hostOf(other).adopt(head, log.fold)
+        await open.close({ wakeup: null })
+        resolve()
+      })
+    })
+  })
+
+  it('a timeline whose handler failed is claimed again by the same worker, later each time', async () => {
+    const rp = await (await world()).engine()
+    const made = await hostOf(rp).openTimeline(timelineId('log/again'), log.fold)
+    await made.close({ queue: 'again', wakeup: 0 })
+    const { clock } = hostOf(rp).kernel
+    const times: number[] = []
+    await new Promise<void>((resolve) => {
+      hostOf(rp).serve('again', async (head) => {
+        times.push(clock.elapsed())
+        if (times.length < 3) throw new Error('not now')
+        const open = await hostOf(rp).adopt(head, log.fold)
+        await open.close({ wakeup: null })
+        resolve()
+      })
+    })
+    const [first, second] = [times[1]! - times[0]!, times[2]! - times[1]!]
+    expect(first).toBeGreaterThanOrEqual(500)
+    expect(second).toBeGreaterThanOrEqual(1000)
+  })
+
   it('the feed has every entry of every timeline once, in order, also when writers interleave', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]

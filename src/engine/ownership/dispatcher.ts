@@ -6,13 +6,16 @@
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure } from '../../core/errors.ts'
-import { guardOf } from '../../core/store/guard.ts'
-import type { Head } from '../../core/store/ports.ts'
+import { epochGuardOf, guardOf } from '../../core/store/guard.ts'
+import type { Guard, Head } from '../../core/store/ports.ts'
 import { type Kernel, newOperation } from '../storage/kernel.ts'
 import { soundHeads } from '../storage/sound-page.ts'
 import { Wakeups } from './wakeups.ts'
 
-/** Executes one claimed timeline and releases it (or keeps it open). A thrown error is reported, and the timeline stays due. */
+/**
+ * Executes one claimed timeline and releases it (or keeps it open). A thrown error is reported, and the timeline stays due: it is
+ * released, and this process claims it again after a delay that doubles with each failure.
+ */
 export type Handler = (head: Head) => Promise<void>
 
 export interface ServeOptions {
@@ -31,6 +34,9 @@ const pollMs = 1200
 const claimAtOnce = 200
 /** Notifications of the store are handled at most this often. */
 const heedMs = 10
+/** The delay before a timeline is claimed again whose handler failed: doubled with each failure in a row, up to the maximum. */
+const failedMs = 500
+const failedMaxMs = 60_000
 
 export class Dispatcher {
   readonly #kernel: Kernel
@@ -45,6 +51,8 @@ export class Dispatcher {
   /** Owned by this process, not running, and about to be released. */
   readonly #releasing = new Set<TimelineId>()
   #hasStrays = false
+  /** Timelines whose handler failed: not claimed by this process before `until` (its own clock). */
+  readonly #failed = new Map<TimelineId, { readonly failures: number; readonly until: number }>()
   #wantsAnother = false
   #isStopped = false
   #isPaused = false
@@ -187,7 +195,7 @@ export class Dispatcher {
     for (const { queues, limit } of this.#requests(free)) {
       if (limit <= 0) continue
       this.#mayHaveLost = !this.#kernel.planted.has('claim-answer-forgotten')
-      const heads = await store.claim({ worker: id, queues, limit, except: [...this.#inHand] })
+      const heads = await store.claim({ worker: id, queues, limit, except: [...this.#inHand, ...this.#postponed()] })
       this.#mayHaveLost = store.shards?.hasLostClaims() ?? false
       for (const head of heads) {
         assert(!this.#inHand.has(head.timeline), 'what is in hand is not claimed a second time')
@@ -195,7 +203,7 @@ export class Dispatcher {
         // A process suspended between the claim and its answer may be declared dead: another owner then has a newer
         // epoch.
         if (!served || head.owner !== id) continue
-        if (this.#isPaused) this.#giveBack(head)
+        if (this.#isPaused) this.#giveBack(guardOf(head))
         else void this.#execute(served, head)
       }
       if (heads.length === limit) this.#wantsAnother = true
@@ -222,7 +230,7 @@ export class Dispatcher {
         for await (const head of soundHeads(this.#kernel, { owner: worker, queue, limit: 1000 }, () => undefined)) {
           const { timeline } = head
           if (this.#inHand.has(timeline) || this.#isHeld(timeline) || this.#releasing.has(timeline)) continue
-          this.#giveBack(head)
+          this.#giveBack(guardOf(head))
         }
       }
     } catch (error) {
@@ -233,16 +241,38 @@ export class Dispatcher {
   }
 
   /** Not awaited: its database may be unreachable just now, and the others have work to do. */
-  #giveBack(head: Head): void {
+  #giveBack(guard: Guard): void {
     const { committer, random } = this.#kernel
-    this.#releasing.add(head.timeline)
+    this.#releasing.add(guard.timeline)
     committer
-      .submit({ operation: newOperation(random), guard: guardOf(head), release: true })
+      .submit({ operation: newOperation(random), guard, release: true })
       .then(() => this.wake())
       .catch(() => {
         this.#hasStrays = true
       })
-      .finally(() => this.#releasing.delete(head.timeline))
+      .finally(() => this.#releasing.delete(guard.timeline))
+  }
+
+  /** The handler failed. Another process may succeed, so the timeline is released at once; this process waits longer each time. */
+  #postpone(head: Head): void {
+    const { clock, worker } = this.#kernel
+    const { timeline } = head
+    const failures = (this.#failed.get(timeline)?.failures ?? 0) + 1
+    const delayMs = Math.min(failedMaxMs, failedMs * 2 ** (failures - 1))
+    this.#failed.set(timeline, { failures, until: clock.elapsed() + delayMs })
+    this.#sleepUntil(worker.now() + delayMs)
+    // The handler may have written to it, or have left it open.
+    if (!this.#isStopped && !this.#isHeld(timeline)) this.#giveBack(epochGuardOf(head))
+  }
+
+  /** The timelines that this process does not claim yet. */
+  *#postponed(): Generator<TimelineId> {
+    const now = this.#kernel.clock.elapsed()
+    for (const [timeline, { until }] of this.#failed) {
+      if (now < until) yield timeline
+      // By now another process has it, or it is no longer due.
+      else if (now > until + failedMaxMs) this.#failed.delete(timeline)
+    }
   }
 
   async #execute(served: Served, head: Head): Promise<void> {
@@ -252,11 +282,13 @@ export class Dispatcher {
     try {
       await served.handler(head)
       this.#executed += 1
+      this.#failed.delete(head.timeline)
     } catch (error) {
       void this.#kernel.failures.failed(head.timeline, error)
       this.#kernel.events.emit('problem', { where: head.timeline, error })
       // The store failed before the handler opened the timeline: this process owns it without working on it.
       if (isPassingStoreFailure(error)) this.#hasStrays = true
+      else this.#postpone(head)
     } finally {
       served.active -= 1
       this.#inHand.delete(head.timeline)

@@ -193,8 +193,10 @@ function openLater(open: () => Promise<Store>): Store {
     get dialect() {
       return made?.requests?.dialect ?? 'sqlite'
     },
-    enlist: async (request, isFresh) =>
-      (await (await opened()).requests?.enlist(request, isFresh)) ?? { text: '', values: [] },
+    place: async (isFresh, execute) =>
+      (await (await opened()).requests?.place(isFresh, execute)) ?? { table: '', name: '' },
+    enlist: async (request, execute, places) =>
+      (await (await opened()).requests?.enlist(request, execute, places)) ?? null,
     take: async (claim) => (await (await opened()).requests?.take(claim)) ?? [],
     list: async (query) => (await (await opened()).requests?.list(query)) ?? [],
     async fill(rows) {

@@ -80,6 +80,7 @@ export const shardMethods: Readonly<Record<MethodOf<ShardSet>, Access>> = {
 }
 
 export const requestMethods: Readonly<Record<MethodOf<RequestBox>, Access>> = {
+  place: 'reads',
   enlist: 'neither',
   take: 'writes',
   list: 'reads',

@@ -32,7 +32,16 @@ export {
   type PastLife,
   type PastRepair,
 } from './records.ts'
-export type { NewRequest, RequestBox, RequestClaim, RequestQuery, RequestRow, RequestTarget } from './requests.ts'
+export type {
+  ExecuteStatement,
+  NewRequest,
+  RequestBox,
+  RequestClaim,
+  RequestPlace,
+  RequestQuery,
+  RequestRow,
+  RequestTarget,
+} from './requests.ts'
 export type { ShardSet } from './shard-set.ts'
 export type { Inspected, Inspection, LossRecord, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
 export type { Salvage, Scrubbing, Upkeep } from './upkeep.ts'

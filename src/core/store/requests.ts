@@ -44,7 +44,6 @@ export interface RequestQuery {
   readonly limit: number
 }
 
-/** The values of `enlist`, in the order of its placeholders. The place of the database follows them. */
 export interface NewRequest {
   readonly verb: string
   readonly target: RequestTarget
@@ -56,18 +55,37 @@ export interface NewRequest {
   readonly store: string
 }
 
+/** Runs one statement in the transaction of the application. */
+export type ExecuteStatement = (
+  text: string,
+  values: readonly unknown[],
+) => Promise<readonly Readonly<Record<string, unknown>>[]>
+
+/** The database of requests. Boxes with the same `table` are written with the same statement. */
+export interface RequestPlace {
+  readonly table: string
+  readonly name: string
+}
+
 /** The table of requests. A store without one cannot take part in a transaction of the application. */
 export interface RequestBox {
   readonly dialect: 'postgres' | 'sqlite'
+
   /**
-   * The statement with which a transaction writes a request, and its values. It returns one row with the request's number, and
-   * no row if this is not the database of the store, also if it is a copy of it. `isFresh`: the place of the database is read
-   * again, since it changes when a server restarts.
+   * The database of this box; with `execute`, that of the application's transaction. It differs for a copy of the database.
+   * `isFresh`: read again, since it changes when a server restarts.
+   */
+  place(isFresh: boolean, execute?: ExecuteStatement): Promise<RequestPlace>
+
+  /**
+   * Writes a request in the transaction of the application, in one statement, if that is in one of the `places` (default: the
+   * place of this box). Null: it is in another database than the store, also if that is a copy of it.
    */
   enlist(
     request: NewRequest,
-    isFresh?: boolean,
-  ): Promise<{ readonly text: string; readonly values: readonly unknown[] }>
+    execute: ExecuteStatement,
+    places?: readonly string[],
+  ): Promise<{ readonly number: number; readonly place: string } | null>
 
   /**
    * Takes waiting requests of these targets that no live worker has taken, in the order of their numbers. Taking is for

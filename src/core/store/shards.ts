@@ -34,6 +34,9 @@ export const moverTimeline = `${ownScope}mover` as TimelineId
 /** A run in this timeline marks the position of a shard's feed at a moment. */
 export const momentTimeline = `${ownScope}moment` as TimelineId
 
+/** Marks of requests of other shards that a commit on this one carried out (carry-over.ts). */
+export const marksTimeline = `${ownScope}done` as TimelineId
+
 export function isOfShards(id: string): boolean {
   return isWithin(ownScope, id)
 }
@@ -129,6 +132,23 @@ export function membershipIn({ attributes }: Pick<Head, 'attributes'>): Membersh
   const [index, count, version] = [indexKey, countKey, versionKey].map((key) => Number(attributes[key]))
   const first = Number(attributes[firstKey] ?? count)
   return { set, index: index!, count: count!, version: version!, first, isWhole: attributes[wholeKey] === true }
+}
+
+/** More shards than a set may have: part of the numbers of requests. */
+const shardNumbers = 64
+
+/** The number of a request in the set, from its number in the table of a shard. */
+export function numberOn(shard: number, number: number): number {
+  return number * shardNumbers + shard
+}
+
+export function shardOfRequest(number: number): number {
+  return number % shardNumbers
+}
+
+/** The number of a request in the table of its shard. */
+export function numberIn(number: number): number {
+  return Math.floor(number / shardNumbers)
 }
 
 /** The attribute of a cursor's full position, on its owner; each shard has a part of it. */

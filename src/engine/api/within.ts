@@ -6,7 +6,7 @@ import type { MessageId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { RequestBox, RequestRow } from '../../core/store/ports.ts'
+import type { ExecuteStatement, RequestBox, RequestRow } from '../../core/store/ports.ts'
 import { sleep } from '../../lib/waiting.ts'
 import { throwIfAborted } from '../base/aborting.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
@@ -67,8 +67,7 @@ export function within(engine: Engine, transaction: unknown): Within {
   const { requests, shards } = host.kernel.store
   if (requests === null) {
     const what = shards
-      ? 'a transaction is in one database, and the runs of a set of shards may be in others: write a row (an outbox) in it, and ' +
-        'start the run from that row'
+      ? 'the shards are in memory or of different kinds, so a transaction of the application cannot be in one of them'
       : 'this store has no database that a transaction of the application could be in'
     throw new RepriseError('STORE_UNSUPPORTED', what)
   }
@@ -200,18 +199,12 @@ export class Within {
 
   async #write(draft: RequestDraft): Promise<number> {
     const { id: store } = await this.#host.identity.load()
-    for (const isFresh of [false, true]) {
-      const { text, values } = await this.#box.enlist({ ...draft, store }, isFresh)
-      const number = await this.#client.query(text, values).then(
-        ([row]) => row?.number,
-        (error: unknown) => {
-          if (isNoStore(error)) throw otherDatabase(error)
-          throw error
-        },
-      )
-      if (number !== undefined && number !== null) return Number(number)
-    }
-    throw otherDatabase()
+    const execute: ExecuteStatement = (text, values) => this.#client.query(text, values)
+    const written = await this.#box.enlist({ ...draft, store }, execute).catch((error: unknown) => {
+      throw isNoStore(error) ? otherDatabase(error) : error
+    })
+    if (written === null) throw otherDatabase()
+    return written.number
   }
 }
 

@@ -1,6 +1,14 @@
 // The table of requests (core/store/requests.ts). sql/request-functions.sql has the functions that applications call.
 
-import type { NewRequest, RequestBox, RequestClaim, RequestQuery, RequestRow } from '../../core/store/ports.ts'
+import type {
+  ExecuteStatement,
+  NewRequest,
+  RequestBox,
+  RequestClaim,
+  RequestPlace,
+  RequestQuery,
+  RequestRow,
+} from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { functionName } from './functions.ts'
 import { escapeText, unescapeText } from './text.ts'
@@ -46,15 +54,27 @@ export class PostgresRequests implements RequestBox {
     this.#namespace = namespace
   }
 
-  async enlist({ verb, target, id, topic, data, key, store }: NewRequest, isFresh = false) {
+  async place(isFresh: boolean, execute?: ExecuteStatement): Promise<RequestPlace> {
+    const text = `SELECT ${place} AS place`
+    if (execute) return { table: this.#s, name: String((await execute(text, []))[0]?.place) }
     if (isFresh || this.#place === null) {
-      const [row] = await this.#connections.rows<{ readonly place: string }>(`SELECT ${place} AS place`, [], 'safe')
+      const [row] = await this.#connections.rows<{ readonly place: string }>(text, [], 'safe')
       this.#place = row!.place
     }
-    return {
-      text: `SELECT ${this.#s}.enlist($1, $2, $3, $4, $5, NULL, $6, $7, NULL, $8) AS number WHERE ${place} = $9`,
-      values: [this.#namespace, verb, target, id, topic, data && Buffer.from(data), key, store, this.#place],
+    return { table: this.#s, name: this.#place }
+  }
+
+  async enlist(request: NewRequest, execute: ExecuteStatement, places?: readonly string[]) {
+    const { verb, target, id, topic, data, key, store } = request
+    const text = `SELECT ${this.#s}.enlist($1, $2, $3, $4, $5, NULL, $6, $7, NULL, $8) AS number, here.place
+      FROM (SELECT ${place} AS place) here WHERE here.place = ANY (string_to_array($9, ','))`
+    const values = [this.#namespace, verb, target, id, topic, data && Buffer.from(data), key, store]
+    for (const isFresh of places ? [false] : [false, true]) {
+      const known = places ?? [(await this.place(isFresh)).name]
+      const [row] = await execute(text, [...values, known.join(',')])
+      if (row && row.number !== null) return { number: Number(row.number), place: String(row.place) }
     }
+    return null
   }
 
   async take({ worker, targets, except, limit }: RequestClaim): Promise<RequestRow[]> {

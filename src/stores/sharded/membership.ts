@@ -72,7 +72,8 @@ export async function markWhole(store: Store, newOperation: () => OperationId): 
   await store.commit([{ operation: newOperation(), guard, take, release: true, attributes: { [wholeKey]: true } }])
 }
 
-function making(operation: OperationId, id: TimelineId): Commit {
+/** Creates one of the shards' own timelines. */
+export function making(operation: OperationId, id: TimelineId): Commit {
   return {
     operation,
     guard: { timeline: id, epoch: 0 },

@@ -4,8 +4,18 @@
 import { lifeOver } from '../../core/commit/mail.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Commit, FeedPosition, Head, Outcome, OutgoingMessage } from '../../core/store/ports.ts'
-import { cursorKey, cursorNames, goesBack, joinPositions, plainHead, splitPosition } from '../../core/store/shards.ts'
+import {
+  cursorKey,
+  cursorNames,
+  goesBack,
+  joinPositions,
+  numberIn,
+  plainHead,
+  shardOfRequest,
+  splitPosition,
+} from '../../core/store/shards.ts'
 import { notAPosition } from '../refusals.ts'
+import { carryOver } from './carry-over.ts'
 import { cursorTaken, type Holds } from './holds.ts'
 import { toOutbox } from './letter.ts'
 import { arrivingFork, isParentSame, moving, parentAtRest } from './moving.ts'
@@ -37,12 +47,19 @@ export function planAtOnce(shardMap: ShardMap, commit: Commit): Plan | null {
 function planLocally(shardMap: ShardMap, commit: Commit): Plan | null {
   const { guard, send } = commit
   if (reachesOut(commit) || (shardMap.hasGrown && commit.trim)) return null
-  if (guard === null) return addressed(shardMap, commit, shardMap.guess(send![0]!.to))
+  const settled = shardOfSettled(commit)
+  if (guard === null) return addressed(shardMap, commit, settled ?? shardMap.guess(send![0]!.to))
   const shard =
     guard.epoch === 0 && !isMadeElsewhere(shardMap, commit)
       ? shardMap.guess(guard.timeline)
       : shardMap.seen(guard.timeline)
-  return shard === undefined ? null : addressed(shardMap, commit, shard)
+  if (shard === undefined || (settled !== undefined && settled !== shard)) return null
+  return addressed(shardMap, commit, shard)
+}
+
+/** The shard of the request that it carries out. */
+function shardOfSettled({ settles }: Commit): number | undefined {
+  return settles?.[0] === undefined ? undefined : shardOfRequest(settles[0])
 }
 
 /** A new family goes to a shard that was added later: its signpost is put first. */
@@ -103,6 +120,13 @@ export async function plan(
     }
     if (shard >= shardMap.first) await remnants.share(timeline, commit.branch.archive, shard)
   }
+  const settled = shardOfSettled(commit)
+  if (settled !== undefined && settled !== shard) {
+    const { settles, ...rest } = commit
+    const alone = addressed(shardMap, rest, shard)
+    const carried = await carryOver(shardMap, shard, alone.commit, settles![0]!, head)
+    return 'refusal' in carried ? carried : { ...alone, ...carried }
+  }
   const planned = addressed(shardMap, commit, shard)
   if (commit.forget) {
     if (shard >= shardMap.first) await arrivingFork(shardMap, shard, timeline)
@@ -128,7 +152,9 @@ export async function plan(
   return await planCursors(shardMap, holds, planned, head)
 }
 
-function addressed(shardMap: ShardMap, commit: Commit, shard: number): Plan {
+function addressed(shardMap: ShardMap, requested: Commit, shard: number): Plan {
+  const { settles } = requested
+  const commit = settles ? { ...requested, settles: settles.map(numberIn) } : requested
   const { send } = commit
   if (!send?.some(({ to }) => shardMap.guess(to) !== shard)) return { shard, commit, sendsTo: [] }
   const sendsTo = new Set<number>()

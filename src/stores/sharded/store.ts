@@ -17,6 +17,7 @@ import type {
   ManifestRecord,
   Outcome,
   PastLife,
+  RequestBox,
   ShardSet,
   Store,
   TimelineQuery,
@@ -31,6 +32,7 @@ import { readFeed } from './feed.ts'
 import { identityOf } from './identity.ts'
 import { findTimelines, workers } from './list.ts'
 import { OpenShards, type ShardedStoreOptions } from './open-shards.ts'
+import { requestsOf } from './requests.ts'
 import type { ShardMap } from './shard-map.ts'
 import { OpenShardSet } from './shard-set.ts'
 import { ShardedUpkeep } from './upkeep.ts'
@@ -38,7 +40,7 @@ import { ShardedUpkeep } from './upkeep.ts'
 export class ShardedStore implements Store {
   readonly blobs: Blobs
   readonly upkeep: Upkeep
-  readonly requests = null
+  readonly requests: RequestBox | null
   readonly shards: ShardSet
   readonly #set: OpenShards
   /** This process's worker, as of its last heartbeat. */
@@ -60,6 +62,7 @@ export class ShardedStore implements Store {
     })
     this.blobs = guarded(new ShardedBlobs(shardMap, growth), () => this.#set.check())
     this.upkeep = new ShardedUpkeep(this.#set)
+    this.requests = requestsOf(this.#set)
     this.shards = new OpenShardSet(this.#set, (timelines) => this.head(timelines))
   }
 
@@ -179,7 +182,7 @@ export class ShardedStore implements Store {
     await this.#set.everywhere((store) => store.retire(ids))
   }
 
-  listen(wake: (mayBeDue?: boolean) => void): () => void {
+  listen(wake: (mayBeDue?: boolean, mayHaveRequests?: boolean) => void): () => void {
     this.#set.check()
     const ends: (() => void)[] = []
     const waits = this.#set.shardMap.shards.flatMap((shard) => [

@@ -3,9 +3,11 @@
 // it. A request is the row on which two of three places agree (request-copies.ts). docs/decisions/within.md has the reasons.
 
 import type {
+  ExecuteStatement,
   NewRequest,
   RequestBox,
   RequestClaim,
+  RequestPlace,
   RequestQuery,
   RequestRow,
   WorkerRow,
@@ -29,7 +31,7 @@ const fileOfMain = "(SELECT file FROM pragma_database_list WHERE name = 'main')"
 const insert = `INSERT INTO main.reprise_request (namespace, verb, target, id, topic, data, key)
   SELECT ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM main.reprise_space s JOIN main.reprise_identity i ON i.space = s.id
     WHERE s.name = ? AND json_extract(substr(i.value, instr(i.value, ' ') + 1), '$.id') = ?)
-    AND ${fileOfMain} = ? RETURNING number`
+    AND ${fileOfMain} IN (SELECT value FROM json_each(?)) RETURNING number, ${fileOfMain} AS place`
 
 interface Port {
   readonly namespace: string
@@ -46,12 +48,19 @@ export class SqliteRequests implements RequestBox {
     this.#port = port
   }
 
-  async enlist({ verb, target, id, topic, data, key, store }: NewRequest) {
+  async place(_isFresh: boolean, execute?: ExecuteStatement): Promise<RequestPlace> {
+    const text = `SELECT ${fileOfMain} AS file`
+    if (execute) return { table: '', name: String((await execute(text, []))[0]?.file) }
+    this.#file ??= await this.#port.read(({ connection }) => connection.get(text)!.file as string)
+    return { table: '', name: this.#file }
+  }
+
+  async enlist(request: NewRequest, execute: ExecuteStatement, places?: readonly string[]) {
     const { namespace } = this.#port
-    this.#file ??= await this.#port.read(
-      ({ connection }) => connection.get(`SELECT ${fileOfMain} AS file`)!.file as string,
-    )
-    return { text: insert, values: [namespace, verb, target, id, topic, data, key, namespace, store, this.#file] }
+    const { verb, target, id, topic, data, key, store } = request
+    const known = JSON.stringify(places ?? [(await this.place(false)).name])
+    const [row] = await execute(insert, [namespace, verb, target, id, topic, data, key, namespace, store, known])
+    return row ? { number: Number(row.number), place: String(row.place) } : null
   }
 
   /** One worker at a time takes requests of a target: a row does not name its transaction, so the order holds for all of them. */

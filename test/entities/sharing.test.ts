@@ -8,7 +8,7 @@ import type { Commit, Store } from '../../src/core/store/ports.ts'
 import { systemClock } from '../../src/engine/base/platform.ts'
 import { entriesOf } from '../../src/engine/history/history.ts'
 import { timeline } from '../../src/index.ts'
-import { aggregate, Refused, rewrite } from '../../src/layers/events/index.ts'
+import { aggregate, commandTo, Refused, rewrite, sendCommand } from '../../src/layers/events/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -259,3 +259,53 @@ onEveryStore('sharing an aggregate', (world) => {
     expect((await three.drill()).ok).toBe(true)
   })
 })
+
+onEveryStore(
+  'mail of an aggregate',
+  (world) => {
+    const deposit = (amount: number) => commandTo(account, 'x', 'deposit', { amount })
+
+    it('a message that this process finds twice is applied once, and the next one reaches the aggregate', async () => {
+      const rp = await (await world()).engine()
+      const { store } = hostOf(rp).kernel
+      const commit = store.commit.bind(store)
+      let isSlow = true
+      store.commit = async (commits) => {
+        const isFirst = isSlow && commits.some(({ consume }) => consume !== undefined)
+        if (isFirst) isSlow = false
+        // Meanwhile, the process looks for mail of the aggregates that it owns, and finds the same message.
+        if (isFirst) await new Promise((resolve) => setTimeout(resolve, 1500))
+        return await commit(commits)
+      }
+      rp.work([account])
+      const balance = async () => (await account.read(rp, 'x').catch(() => null))?.state.balance
+      await sendCommand(rp, deposit(5))
+      await expect.poll(balance).toBe(5)
+      await sendCommand(rp, deposit(2))
+      await expect.poll(balance).toBe(7)
+    })
+
+    it('an aggregate that this process owns without knowing is released with its handle, and its next mail arrives', async () => {
+      const rp = await (await world()).engine()
+      const { store } = hostOf(rp).kernel
+      const commit = store.commit.bind(store)
+      let isLost = false
+      store.commit = async (commits) => {
+        const outcomes = await commit(commits)
+        const at = commits.findIndex(({ consume }) => consume !== undefined)
+        if (isLost || at < 0) return outcomes
+        isLost = true
+        const [head] = await store.head([commits[at]!.guard!.timeline])
+        return outcomes.with(at, { ok: false, code: 'CONFLICT', reason: 'the answer was lost', head: head! })
+      }
+      rp.work([account])
+      const balance = async () => (await account.read(rp, 'x').catch(() => null))?.state.balance
+      await sendCommand(rp, deposit(5))
+      await expect.poll(balance).toBe(5)
+      await sendCommand(rp, deposit(2))
+      await expect.poll(balance).toBe(7)
+      expect(isLost).toBe(true)
+    })
+  },
+  ['memory'],
+)

@@ -99,7 +99,11 @@ describe('the functions for applications (postgres)', () => {
       await one.query(start('shared', 'same'))
       await two.query(start('two', 'two'))
       await two.query(start('shared', 'same'))
+      const [{ pid }] = (await two.query('SELECT pg_backend_pid() AS pid')).rows as [{ pid: number }]
       await two.query('COMMIT')
+      // No lock outlives the transaction: SIReadLock marks reads of serializable transactions, and blocks nothing.
+      const locks = `SELECT locktype FROM pg_locks WHERE pid = $1 AND mode <> 'SIReadLock'`
+      expect((await one.query(locks, [pid])).rows).toEqual([])
       // The first transaction is still open, and holds nothing that workers or others would wait for.
       await expect.poll(runs).toEqual(['shared', 'two'])
       await one.query('COMMIT')

@@ -145,6 +145,52 @@ describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', 
     await open.close()
   })
 
+  it('E3: a request whose notification is lost is found by polling', async () => {
+    const { store: port } = hostOf(rp).kernel
+    port.listen = () => () => undefined
+    rp.work([note])
+    await until(async () => hostOf(rp).requests.failure === null && !hostOf(rp).requests.isDraining)
+    if (kind === 'postgres') await app.run('SET reprise.notify = off')
+    await app.start('note', 'quiet', 'found')
+    await until(async () => (await runs(note)).length === 1)
+    expect(await workflows(rp).of(note).get('quiet').result()).toBe('found')
+  })
+
+  it('E3: a request of a newer release is kept with its problem, waits again after a redrive, and holds back no other', async () => {
+    const pause = (id: string) =>
+      kind === 'sqlite'
+        ? app.run(`INSERT INTO reprise_request (verb, target, id) VALUES ('pause', 'workflow/note', '${id}')`)
+        : app.run(
+            `SELECT "${app.schema}".enlist('default', 'pause', 'workflow/note', '${id}', NULL, NULL, NULL, NULL, NULL, NULL)`,
+          )
+    // A file that no newer release has opened refuses the row in the transaction of its sender.
+    if (kind === 'sqlite') {
+      await expect(pause('n')).rejects.toThrow('CHECK constraint failed: verb')
+      return
+    }
+    await transaction(async () => {
+      await pause('n')
+      await app.start('note', 'n', 'text')
+    }, 'COMMIT')
+    rp.work([note])
+    const refused = async () => (await requests()).filter(({ problem }) => problem !== null)
+    await until(async () => (await refused()).length === 1 && (await runs(note)).length === 1)
+    const [request] = await refused()
+    expect(request).toMatchObject({ verb: 'pause', problem: expect.stringContaining('no requests of the kind pause') })
+    // The worker of the newer release knows it.
+    await rp.close()
+    rp = await open(store.url)
+    const known: string[] = []
+    hostOf(rp).requests.serve('workflow/note', async ({ verb, id }) => {
+      known.push(`${verb} ${id}`)
+      return 'done before'
+    })
+    await hostOf(rp).requests.mark(request!.number, null)
+    hostOf(rp).requests.wake()
+    await until(async () => (await requests()).length === 0)
+    expect(known).toEqual(['pause n'])
+  })
+
   it('E3: two processes carry out each request once', async () => {
     const other = await open(store.url)
     try {

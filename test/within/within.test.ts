@@ -2,14 +2,15 @@
 
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
-import { open, type Reprise } from '../../src/index.ts'
+import { open, type Reprise, timeline } from '../../src/index.ts'
+import { itemQueue } from '../../src/layers/job/index.ts'
 import { signal, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { type TransactionClient, within } from '../../src/within.ts'
 import { temporaryFolder, until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
 import { newSchemaName } from '../support/schema.ts'
 import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
-import { openSqliteFile } from './database.ts'
+import { application, openSqliteFile } from './database.ts'
 
 const paid = signal<{ by: string }>('paid')
 const checkout = workflow('checkout', async (ctx, order: { cents: number }) => {
@@ -236,6 +237,74 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
     }
     await Promise.all([sharded.close(), memory.close()])
     await one.remove()
+  })
+
+  it('E3: each call is one statement in the transaction, also the first of a process', async () => {
+    const texts: string[] = []
+    const real = app.tx as pg.Client & { prepare?(text: string): { all(...values: never[]): never[] } }
+    const query: TransactionClient['query'] = async (text, values) => {
+      texts.push(text)
+      if (real.prepare) return real.prepare(text).all(...(values as never[]))
+      return (await real.query(text, [...values])).rows
+    }
+    const tx = within(rp, { dialect: kind, query })
+    const log = timeline<number, { type: 'added' }>('log', { initial: () => 0, apply: (n) => n + 1 })
+    const mails = itemQueue<string>('mails')
+    const calls = [
+      () => tx.run(note, 'x', { id: 'one' }),
+      () => tx.signal(checkout, 'o', paid, { by: 'card' }),
+      () => tx.cancel(checkout, 'o'),
+      () => tx.send('inbox/a', 'hello', 1),
+      () => tx.append(log, 'a', { type: 'added' }),
+      () => tx.items(mails, ['a', 'b', 'c']),
+    ]
+    await app.run('BEGIN')
+    for (const [i, call] of calls.entries()) {
+      await call()
+      expect(texts).toHaveLength(i + 1)
+    }
+    // A client that sends statements without waiting for their answers is not held up.
+    await Promise.all(calls.map((call) => call()))
+    expect(texts).toHaveLength(2 * calls.length)
+    await app.run('ROLLBACK')
+  })
+
+  it('E3: a payload above the size limit is refused in the transaction, and one that SQL wrote is kept with the reason', async () => {
+    await rp.close()
+    rp = await open(store.url, { limits: { valueBytes: 2000 } })
+    await app.run('BEGIN')
+    const tx = within(rp, app.tx)
+    const refused = { code: 'LIMIT_EXCEEDED' }
+    await expect(tx.run(note, 'x'.repeat(2001), { id: 'large' })).rejects.toMatchObject(refused)
+    await expect(tx.signal(note, 'a', 'go', 'x'.repeat(2001))).rejects.toMatchObject(refused)
+    await expect(tx.send('inbox/a', 'go', 'x'.repeat(2001))).rejects.toMatchObject(refused)
+    await tx.run(note, 'x'.repeat(1500), { id: 'small' })
+    await app.run('COMMIT')
+    const other = await application(store.url)
+    await other.start('note', 'written', 'x'.repeat(2001))
+    await other.send('inbox/a', 'go', 'x'.repeat(2001))
+    await other.close()
+    rp.work([note])
+    await until(async () => (await requests()).filter(({ problem }) => problem !== null).length === 2)
+    expect((await requests()).map(({ problem }) => problem)).toEqual(Array(2).fill(expect.stringContaining('2000')))
+    await until(async () => (await runs(note)).length > 0)
+    expect(await runs(note)).toEqual(['small'])
+  })
+
+  it('E3: a request belongs to the namespace of its sender, and workers of others leave it alone', async () => {
+    const other = await open(store.url, { namespace: 'other' })
+    rp.work([note])
+    await app.run('BEGIN')
+    await within(other, app.tx).run(note, 'there', { id: 'n', here: false })
+    const here = await within(rp, app.tx).run(note, 'here', { id: 'n' })
+    await app.run('COMMIT')
+    expect(await (await here.started()).result()).toBe('here')
+    const waiting = () => hostOf(other).kernel.store.requests!.list({ limit: 10 })
+    expect([await requests(), (await waiting()).length]).toEqual([[], 1])
+    other.work([note])
+    await until(async () => (await waiting()).length === 0)
+    expect(await workflows(other).of(note).get('n').result()).toBe('there')
+    await other.close()
   })
 
   it('E3: ids, keys and options that no run can have fail in the transaction, which stays usable', async () => {

@@ -54,7 +54,8 @@ export function serveAppends<State>(engine: Host, received: Received<State>): vo
     const owner = engine.worker.registered
     if (owner === null) return
     for await (const { timeline, mail } of engine.each({ owner, queue })) {
-      if (mail > 0 && engine.holds(timeline)) {
+      // The handler above reads the mail of timelines that were claimed.
+      if (mail > 0 && engine.holds(timeline) && !engine.dispatcher.has(timeline)) {
         await applyHere(engine, timeline, fold, (open) => receive(engine, open, received))
       }
     }

@@ -253,14 +253,14 @@ export class Dispatcher {
       .finally(() => this.#releasing.delete(guard.timeline))
   }
 
-  /** The handler failed. Another process may succeed, so the timeline is released at once; this process waits longer each time. */
+  /** The handler failed. Another process may succeed, so the timeline is released; this process waits longer each time. */
   #postpone(head: Head): void {
     const { clock, worker } = this.#kernel
     const { timeline } = head
     const failures = (this.#failed.get(timeline)?.failures ?? 0) + 1
     const delayMs = Math.min(failedMaxMs, failedMs * 2 ** (failures - 1))
     this.#failed.set(timeline, { failures, until: clock.elapsed() + delayMs })
-    this.#sleepUntil(worker.now() + delayMs)
+    this.#sleepUntil(this.#wakeups.add(worker.now() + delayMs))
     // The handler may have written to it, or have left it open.
     if (!this.#isStopped && !this.#isHeld(timeline)) this.#giveBack(epochGuardOf(head))
   }
@@ -279,6 +279,7 @@ export class Dispatcher {
     served.active += 1
     this.#inHand.add(head.timeline)
     this.#kernel.failures.taken(head.timeline)
+    let hasFailed = false
     try {
       await served.handler(head)
       this.#executed += 1
@@ -288,10 +289,11 @@ export class Dispatcher {
       this.#kernel.events.emit('problem', { where: head.timeline, error })
       // The store failed before the handler opened the timeline: this process owns it without working on it.
       if (isPassingStoreFailure(error)) this.#hasStrays = true
-      else this.#postpone(head)
+      else hasFailed = true
     } finally {
       served.active -= 1
       this.#inHand.delete(head.timeline)
+      if (hasFailed) this.#postpone(head)
       if (this.#inHand.size === 0) for (const resolve of this.#idle.splice(0)) resolve()
       this.wake()
     }

@@ -178,10 +178,23 @@ export class TurnTimeline<State> {
 
   async close(): Promise<void> {
     if (this.#open.closing) return
+    const { isOwner } = this.#open
     // Another process may have it by now: then there is nothing to release.
     await this.#open.shut().catch((error: unknown) => {
       if (!isLost(error)) throw error
     })
+    if (!isOwner) await this.#releaseUnknown()
+  }
+
+  /**
+   * After a lost write, or a claim that was not adopted, this process may own it in the store without knowing: no process could
+   * claim it then, and its mail would wait. Under a newer epoch the release is refused, without a loss.
+   */
+  async #releaseUnknown(): Promise<void> {
+    const owner = this.#head?.owner ?? null
+    if (owner === null || owner !== this.#kernel.worker.registered) return
+    const guard = { timeline: this.id, epoch: this.#head!.epoch }
+    await submit(this.#kernel, { guard, release: true }).catch(() => undefined)
   }
 
   async #look(): Promise<Head | null> {

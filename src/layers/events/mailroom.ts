@@ -40,6 +40,8 @@ export class Mailroom<State> {
   readonly #openAggregates = new Map<string, Promise<OpenAggregate<State>>>()
   /** Commands that threw an error other than a refusal, by message. */
   readonly #postponed = new Map<string, { readonly failures: number; readonly until: number }>()
+  /** The last call of `receive`. */
+  readonly #receiving = new WeakMap<OpenAggregate<State>, Promise<unknown>>()
   #isServing = false
 
   constructor(engine: Host, model: AggregateModel<State>) {
@@ -83,8 +85,21 @@ export class Mailroom<State> {
     this.#engine.onClose(async () => stop())
   }
 
-  /** Processes all mail in order; a message that waits for a retry blocks the rest. */
+  /**
+   * Processes all mail in order; a message that waits for a retry blocks the rest. One call at a time: two calls would find the
+   * same message, and the second would lose the aggregate.
+   */
   async receive(live: OpenAggregate<State>): Promise<boolean> {
+    const before = this.#receiving.get(live)
+    const receiving = (before ?? Promise.resolve()).then(() => this.#receive(live))
+    this.#receiving.set(
+      live,
+      receiving.catch(() => undefined),
+    )
+    return await receiving
+  }
+
+  async #receive(live: OpenAggregate<State>): Promise<boolean> {
     let hadMail = false
     for (;;) {
       const messages = await live.open.inbox()

@@ -128,20 +128,7 @@ export async function plan(
     return 'refusal' in carried ? carried : { ...alone, ...carried }
   }
   const planned = addressed(shardMap, commit, shard)
-  if (commit.forget) {
-    if (shard >= shardMap.first) await arrivingFork(shardMap, shard, timeline)
-    const names = head ? cursorNames(head.attributes) : []
-    const isErased = commit.forget === 'erase'
-    const left = await remnants.of(timeline, shard, head === null)
-    // It was forgotten before, by a process that died then.
-    if (left && !head) await remnants.forgotten(timeline, left, isErased)
-    const after = async () => {
-      shardMap.forget(timeline)
-      if (left) await remnants.forgotten(timeline, left, isErased)
-      for (const name of names) await holds.follow(name, timeline, shard, null)
-    }
-    return { ...planned, after }
-  }
+  if (commit.forget) return await planForget(shardMap, holds, planned, head)
   const { trim } = commit
   if (trim && head && !commit.cursors) {
     const left = await remnants.of(timeline, shard)
@@ -150,6 +137,24 @@ export async function plan(
   if (confirm) return { ...withLocalCursors(shardMap, planned), confirm }
   if (!commit.cursors || !head || isDecided) return withLocalCursors(shardMap, planned)
   return await planCursors(shardMap, holds, planned, head)
+}
+
+async function planForget(shardMap: ShardMap, holds: Holds, planned: Plan, head: Head | null): Promise<Plan> {
+  const { shard, commit } = planned
+  const { timeline } = commit.guard!
+  const remnants = new Remnants(shardMap)
+  if (shard >= shardMap.first) await arrivingFork(shardMap, shard, timeline)
+  const names = head ? cursorNames(head.attributes) : []
+  const isErased = commit.forget === 'erase'
+  const left = await remnants.of(timeline, shard, head === null)
+  // It was forgotten before, by a process that died then.
+  if (left && !head) await remnants.forgotten(timeline, left, isErased)
+  const after = async () => {
+    shardMap.forget(timeline)
+    if (left) await remnants.forgotten(timeline, left, isErased)
+    for (const name of names) await holds.follow(name, timeline, shard, null)
+  }
+  return { ...planned, after }
 }
 
 function addressed(shardMap: ShardMap, requested: Commit, shard: number): Plan {

@@ -3,7 +3,7 @@
 // processes that checks kill.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { appendFileSync, existsSync, mkdtempSync, readFileSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -54,7 +54,7 @@ const programs = {
 
 /** Kills the program twice in the middle of its 60 effects, and lets the third process end it. */
 async function killAndResume(program) {
-  const place = mkdtempSync(join(tmpdir(), 'reprise-runtime-'))
+  const place = mkdtempSync(join(tmpdir(), 'reprise-checks-'))
   const args = [...again, self, url, program, place]
   const done = () =>
     existsSync(join(place, 'done.txt')) ? readFileSync(join(place, 'done.txt'), 'utf8').trim().split('\n') : []
@@ -69,6 +69,7 @@ async function killAndResume(program) {
   expect(spawnSync(process.execPath, args, { stdio: 'inherit' }).status, 0)
   expect(new Set(done()).size, items.length)
   if (done().length > items.length + 4) throw new Error(`${done().length - items.length} items were repeated`)
+  rmSync(place, { recursive: true, force: true })
 }
 
 function cli(...args) {

@@ -15,7 +15,9 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const runsAll = process.env.REPRISE_RUNTIMES === 'all'
 const scratch = mkdtempSync(join(tmpdir(), 'reprise-runtimes-'))
 
-const runtimes: readonly Runtime[] = [...['22', '24', '26'].map(nodeAt), bun, deno]
+/** The whole suite runs on Node 20. */
+const nodes = runsAll ? ['20', '22', '24', '26'] : ['22', '24', '26']
+const runtimes: readonly Runtime[] = [...nodes.map(nodeAt), bun, deno]
 
 interface Checked {
   readonly check: string
@@ -76,7 +78,7 @@ describe.each(runtimes)('E1: the package on $name', (runtime) => {
       try {
         const place = kind === 'sqlite' ? mkdtempSync(join(scratch, 'conformance-')) : url
         const args = [...(runtime.args ?? []), join(root, 'test/runtimes/conformance.mjs'), kind, place]
-        const { code, stdout, stderr } = run(program, [...args, ...(runsAll ? [] : ['commits,feed'])], root)
+        const { code, stdout, stderr } = run(program, [...args, ...(runsAll ? [] : ['commits,feed,blobs'])], root)
         expect([code, stderr]).toEqual([0, ''])
         const groups = stdout
           .trim()

@@ -41,8 +41,38 @@ export async function loadDriver({ name: runtimeName, files } = runtime): Promis
     // The name is a variable, so that neither the compiler nor a bundler resolves a module that may be missing.
     const loaded: unknown = builtIn ?? (await import(name))
     const { DatabaseSync } = loaded as { readonly DatabaseSync: DatabaseSync }
-    return { name, open: (file, { isReadOnly }) => new DatabaseSync(file, { readOnly: isReadOnly }) }
+    const bindsEmpty = bindsEmptyValues(new DatabaseSync(':memory:', { readOnly: false }))
+    const open = (file: string, isReadOnly: boolean) => new DatabaseSync(file, { readOnly: isReadOnly })
+    return {
+      name,
+      open: (file, { isReadOnly }) => (bindsEmpty ? open(file, isReadOnly) : withEmptyValues(open(file, isReadOnly))),
+    }
   } catch (cause) {
     throw new RepriseError('DRIVER_MISSING', `the SQLite driver ${name} cannot be loaded`, { driver: name }, cause)
   }
+}
+
+/** False in Node 22: node:sqlite binds an empty array that has no memory as NULL. */
+function bindsEmptyValues(database: Database): boolean {
+  try {
+    return database.prepare('SELECT ? IS NOT NULL AS found').get(new Uint8Array(new ArrayBuffer(0)))!.found === 1
+  } finally {
+    database.close()
+  }
+}
+
+function withEmptyValues(database: Database): Database {
+  const empty = new Uint8Array(1).subarray(1)
+  const bindable = (value: SqlValue) => (value instanceof Uint8Array && value.length === 0 ? empty : value)
+  const prepare = database.prepare.bind(database)
+  database.prepare = (sql) => {
+    const statement = prepare(sql)
+    const { run, get, all, iterate } = statement
+    statement.run = (...values) => run.apply(statement, values.map(bindable))
+    statement.get = (...values) => get.apply(statement, values.map(bindable))
+    statement.all = (...values) => all.apply(statement, values.map(bindable))
+    statement.iterate = (...values) => iterate.apply(statement, values.map(bindable))
+    return statement
+  }
+  return database
 }

@@ -62,27 +62,29 @@ describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
     const calls: string[] = []
     const render = workflow('render', async (ctx: WorkflowContext) => {
       await ctx.step('fetch', () => calls.push('fetch'))
-      await ctx.step('encode', async ({ key, signal }) => {
+      await ctx.step('encode', async ({ key }) => {
         calls.push(`encode ${key}`)
-        if (isLong)
-          await Promise.race([gate.opened, new Promise((resolve) => signal.addEventListener('abort', resolve))])
+        if (isLong) await gate.opened
       })
       return 'done'
     })
     const client = await process()
     const run = await client.run(render, { id: 'film', here: false })
-    const report = await (await process()).workUntil([render], { budget: 1500 })
+    const first = await process()
+    let report = await first.workUntil([render], { budget: 1500 })
+    // On a busy machine, the time may be over before the step.
+    while (!calls.some((call) => call.startsWith('encode'))) report = await first.workUntil([render], { budget: 1500 })
     expect(report.done).toBe(0)
     expect(report.handedOver).toEqual([{ timeline: 'workflow/render/film', inFlight: ['step encode'] }])
     expect(report.nextDueAt).toBeLessThanOrEqual(Date.now() + 60_000)
-    const [head] = await client.list({ prefix: 'workflow/render/film' })
-    expect(head!.owner).toBe(null)
+    // The release itself may take longer than the budget there.
+    await until(async () => (await client.list({ prefix: 'workflow/render/film' }))[0]!.owner === null)
     isLong = false
     expect(await (await process()).workUntil([render], quick)).toMatchObject({ done: 1, handedOver: [] })
     expect(await run.result()).toBe('done')
-    const [, first, second] = calls
-    expect(calls).toHaveLength(3)
-    expect(first).toBe(second)
+    const encodes = calls.filter((call) => call.startsWith('encode'))
+    expect(encodes).toHaveLength(2)
+    expect(new Set(encodes).size).toBe(1)
     gate.open()
   })
 
@@ -111,6 +113,31 @@ describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
     // A step that was cut off is started a second time; a completed one is not.
     expect(starts.length).toBe(200 + report.handedOver[0]!.inFlight.length)
     expect(new Set(starts).size).toBe(200)
+  })
+
+  it('is due again when the lease of a live owner ends, because that owner may be killed', async () => {
+    const gate = newGate()
+    const slow = workflow('slow', async (ctx: WorkflowContext) => await ctx.step('wait', () => gate.opened))
+    const other = await open(store.url, { housekeeping: false, lease: '40s' })
+    opened.push(other)
+    const begunAt = Date.now()
+    const run = await other.run(slow, { id: 'one' })
+    await until(async () => (await other.list({ prefix: 'workflow/slow/' })).some(({ status }) => status === 'running'))
+    const report = await (await process()).workUntil([slow], quick)
+    expect(report).toEqual({ done: 0, handedOver: [], nextDueAt: expect.any(Number) })
+    // The clock of the database and that of this test may differ.
+    expect(report.nextDueAt).toBeGreaterThan(begunAt + 39_000)
+    expect(report.nextDueAt).toBeLessThan(Date.now() + 41_000)
+    gate.open()
+    await run.result()
+    expect((await (await process()).workUntil([slow], quick)).nextDueAt).toBe(null)
+  })
+
+  it('is not due without work, also if the time is over before it counts as idle', async () => {
+    const rest = workflow('rest', async () => 'done')
+    const worker = await process()
+    // On a busy machine, the first claim may not be answered in time: then there may be work.
+    await until(async () => (await worker.workUntil([rest], { budget: 1000, idle: '5s' })).nextDueAt === null)
   })
 
   it('hands over a run that the same process started', async () => {
@@ -245,6 +272,69 @@ describe('workUntil on a store that fails', () => {
     const report = await rp.workUntil([idle], { budget: 3000, idle: 100 })
     expect(report.nextDueAt).toBeLessThanOrEqual(Date.now() + 60_000)
     off()
+  })
+})
+
+describe('workUntil that ends while a timeline is being opened', () => {
+  /** Its calls of one method wait while it is slow. */
+  const slowEngine = async () => {
+    let slow: { readonly method: string; readonly gate: ReturnType<typeof newGate> } | null = null
+    const store = slowStore(openMemory({ namespace: 'default', hash: sha256, world: createWorld() }), (method) =>
+      method === slow?.method ? slow.gate.opened : undefined,
+    )
+    const rp = await createEngine({ store, housekeeping: false })
+    const slowDown = (method: string) => {
+      const gate = newGate()
+      slow = { method, gate }
+      return () => {
+        slow = null
+        gate.open()
+      }
+    }
+    return { rp, slowDown }
+  }
+  const ownerOf = async (rp: Reprise, prefix: string) => (await rp.list({ prefix })).map(({ owner }) => owner)
+
+  it('releases a consumer that it took too late, and the next call works on it', async () => {
+    const { rp, slowDown } = await slowEngine()
+    const note = timeline('note', { initial: () => 0, apply: (n: number, _: { type: 'noted' }) => n + 1 })
+    const seen: number[] = []
+    const reader = consumer('reader', { from: [note], each: ({ seq }) => void seen.push(seq) })
+    await (await rp.open(note, 'x')).append({ type: 'noted' })
+    const recover = slowDown('commit')
+    await rp.workUntil([reader], { budget: 300, idle: 100 })
+    recover()
+    await until(async () => (await ownerOf(rp, 'job/reader')).includes(null))
+    await rp.workUntil([reader], quick)
+    expect(seen).toEqual([1])
+    await rp.close()
+  })
+
+  it('releases a job that it claimed too late, and the next call ends it', async () => {
+    const { rp, slowDown } = await slowEngine()
+    const [begun, gate] = [newGate(), newGate()]
+    const done: string[] = []
+    const each = async (item: string) => {
+      begun.open()
+      await gate.opened
+      done.push(item)
+    }
+    const papers = job('papers', { source: ['a', 'b'], each, concurrency: 1 })
+    await rp.run(papers)
+    await begun.opened
+    await rp.workUntil([papers], { budget: 300 })
+    gate.open()
+    await until(async () => (await ownerOf(rp, 'job/papers')).includes(null))
+    const problems: unknown[] = []
+    rp.events.on('problem', (problem) => problems.push(problem))
+    const recover = slowDown('head')
+    await rp.workUntil([papers], { budget: 300, idle: 100 })
+    recover()
+    await until(async () => (await ownerOf(rp, 'job/papers')).includes(null))
+    await rp.workUntil([papers], quick)
+    expect(done.slice(-1)).toEqual(['b'])
+    expect(problems).toEqual([])
+    await rp.close()
   })
 })
 

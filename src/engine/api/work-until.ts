@@ -22,7 +22,8 @@ export interface WorkReport {
   readonly handedOver: readonly HandedOver[]
   /**
    * When there is work again, as the milliseconds of a Date: now if work was handed over, or if the store did not answer in time.
-   * Null: not before a new message, run or event.
+   * The end of its lease for unfinished work of a live process, which may be killed. Null: not before a new message, run or
+   * event.
    */
   readonly nextDueAt: number | null
 }
@@ -80,20 +81,23 @@ function isFinal(error: unknown): boolean {
   return isReprise(error) && (error.remedy === 'stop' || error.remedy === 'fix')
 }
 
-/** True: there was nothing to do for `idleMs`. False: the time is over, or work cannot be claimed. */
+/** True: there was nothing to do for `idleMs`, or at all. False: the time is over, or work cannot be claimed. */
 async function untilIdle(session: Host, endsAt: number, idleMs: number): Promise<boolean> {
   const { clock } = session
   let lastAt = clock.elapsed()
+  let hasWorked = false
   const off = session.events.on('committed', () => {
     lastAt = clock.elapsed()
+    hasWorked = true
   })
   try {
     for (;;) {
       const { claimFailure } = session
       const now = clock.elapsed()
-      if (session.isBusy() || claimFailure !== null) lastAt = now
+      const isBusy = session.isBusy() || claimFailure !== null
+      if (isBusy) lastAt = now
       if (now - lastAt >= idleMs) return true
-      if (now >= endsAt || isFinal(claimFailure)) return false
+      if (now >= endsAt || isFinal(claimFailure)) return !isBusy && !hasWorked
       await sleep(clock, Math.min(lookMs, Math.max(1, endsAt - now)))
     }
   } finally {
@@ -121,14 +125,20 @@ function stillInHand({ worker }: Host): Leaving[] {
   return worker.inHand().map(({ timeline, what }) => ({ timeline, inFlight: [what] }))
 }
 
-/** The earliest time at which a timeline of these queues is due. */
+/** The earliest time at which a timeline of these queues is due. One of a live owner is not, before the end of that owner's lease. */
 async function nextDue(root: Host, queues: readonly string[], except: ReadonlySet<string>): Promise<number | null> {
+  const leaseEnds = new Map(
+    (await root.kernel.store.workers()).map(({ id, beatAt, leaseMs }) => [id, beatAt + leaseMs]),
+  )
   let next: number | null = null
   for (const queue of new Set(queues)) {
     for await (const { timeline, wakeup, mail, owner, isOwnerAlive } of root.each({ queue })) {
-      if (except.has(timeline) || (owner !== null && isOwnerAlive)) continue
-      const at = mail > 0 ? root.now() : wakeup === null ? null : wakeup - (root.now(timeline) - root.now())
-      if (at !== null && (next === null || at < next)) next = at
+      if (except.has(timeline)) continue
+      const due = mail > 0 ? root.now() : wakeup === null ? null : wakeup - (root.now(timeline) - root.now())
+      if (due === null) continue
+      const leaseEnd = owner !== null && isOwnerAlive ? (leaseEnds.get(owner) ?? 0) : 0
+      const at = Math.max(due, leaseEnd)
+      if (next === null || at < next) next = at
     }
   }
   return next

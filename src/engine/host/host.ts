@@ -46,7 +46,7 @@ import {
 import { idOf, type Model, modelsOf } from '../model/model.ts'
 import type { ModelRegistry } from '../model/model-registry.ts'
 import type { Rollback } from '../model/rollback-report.ts'
-import { Dispatcher, type Handler, type ServeOptions } from '../ownership/dispatcher.ts'
+import { Dispatcher, type Handler, type ServeOptions, type Strays } from '../ownership/dispatcher.ts'
 import type { FailureNotes } from '../storage/failure-notes.ts'
 import { type Kernel, newId, submit } from '../storage/kernel.ts'
 import { messageTo, openMessage, sendMessage } from '../storage/message.ts'
@@ -94,6 +94,7 @@ export class Host implements Engine, LayerHost {
   /** Null: the engine's own host. Otherwise this is a session of it. */
   readonly #root: Host | null
   readonly #dispatchers: Set<Dispatcher>
+  readonly #strays: Strays
   readonly #handingOver = new Set<HandOver>()
   readonly #busy: Set<() => boolean>
   readonly #things = new Map<object, unknown>()
@@ -114,8 +115,11 @@ export class Host implements Engine, LayerHost {
     this.#openTimelines = root ? root.#openTimelines : new OpenTimelines(kernel)
     this.#dispatchers = root ? root.#dispatchers : new Set()
     this.#busy = root ? root.#busy : new Set()
-    const isInHand = (timeline: TimelineId) => [...this.#dispatchers].some((each) => each.has(timeline))
-    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#openTimelines.has(timeline) || isInHand(timeline))
+    this.#strays = root ? root.#strays : { mayExist: false }
+    const isInHand = (timeline: TimelineId) =>
+      [...this.#dispatchers].some((each) => each !== this.dispatcher && each.has(timeline))
+    const isHeld = (timeline: TimelineId) => this.#openTimelines.has(timeline) || isInHand(timeline)
+    this.dispatcher = new Dispatcher(kernel, isHeld, this.#strays)
     this.#dispatchers.add(this.dispatcher)
     this.requests = new RequestDrain(kernel)
     this.#shut = shut

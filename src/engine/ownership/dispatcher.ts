@@ -5,10 +5,10 @@
 
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
-import { isPassingStoreFailure } from '../../core/errors.ts'
+import { isPassingStoreFailure, isReprise } from '../../core/errors.ts'
 import { epochGuardOf, guardOf } from '../../core/store/guard.ts'
 import type { Guard, Head } from '../../core/store/ports.ts'
-import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { type Kernel, submit } from '../storage/kernel.ts'
 import { soundHeads } from '../storage/sound-page.ts'
 import { Wakeups } from './wakeups.ts'
 
@@ -21,6 +21,12 @@ export type Handler = (head: Head) => Promise<void>
 export interface ServeOptions {
   /** How many timelines of this queue run at once. Default: 100. */
   readonly concurrency?: number
+}
+
+/** Shared by the dispatchers of a process: the next session releases the timelines that an ended one could not. */
+export interface Strays {
+  /** This process may own timelines without working on them. */
+  mayExist: boolean
 }
 
 interface Served {
@@ -50,7 +56,7 @@ export class Dispatcher {
   #mayHaveLost = false
   /** Owned by this process, not running, and about to be released. */
   readonly #releasing = new Set<TimelineId>()
-  #hasStrays = false
+  readonly #strays: Strays
   /** Timelines whose handler failed: not claimed by this process before `until` (its own clock). */
   readonly #failed = new Map<TimelineId, { readonly failures: number; readonly until: number }>()
   #wantsAnother = false
@@ -70,10 +76,11 @@ export class Dispatcher {
   #lastClaimAt = Number.NEGATIVE_INFINITY
   #idle: (() => void)[] = []
 
-  /** `isHeld`: open in this process for another reason than a claim. */
-  constructor(kernel: Kernel, isHeld: (timeline: TimelineId) => boolean) {
+  /** `isHeld`: open in this process for another reason than a claim of this dispatcher. */
+  constructor(kernel: Kernel, isHeld: (timeline: TimelineId) => boolean, strays: Strays) {
     this.#kernel = kernel
     this.#isHeld = isHeld
+    this.#strays = strays
   }
 
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
@@ -156,6 +163,7 @@ export class Dispatcher {
       })
       .catch((error) => {
         this.#failure = error
+        this.#strays.mayExist ||= this.#mayHaveLost
         this.#kernel.events.emit('problem', { where: 'dispatcher', error })
       })
       .finally(() => {
@@ -189,7 +197,7 @@ export class Dispatcher {
     if (free.length === 0) return
     await this.#retireGone()
     const id = await worker.register()
-    if (this.#mayHaveLost || this.#hasStrays) await this.#findLost(id)
+    if (this.#mayHaveLost || this.#strays.mayExist) await this.#findLost(id)
     this.#lastClaimAt = this.#kernel.clock.elapsed()
     this.#lookedAt = worker.now()
     for (const { queues, limit } of this.#requests(free)) {
@@ -203,7 +211,7 @@ export class Dispatcher {
         // A process suspended between the claim and its answer may be declared dead: another owner then has a newer
         // epoch.
         if (!served || head.owner !== id) continue
-        if (this.#isPaused) this.#giveBack(guardOf(head))
+        if (this.#isPaused) void this.#giveBack(guardOf(head))
         else void this.#execute(served, head)
       }
       if (heads.length === limit) this.#wantsAnother = true
@@ -222,35 +230,35 @@ export class Dispatcher {
   /** The answer to a claim was lost: this process owns timelines without working on them. Releases them to be claimed again. */
   async #findLost(worker: WorkerId): Promise<void> {
     const { store } = this.#kernel
-    const hadStrays = this.#hasStrays
-    this.#hasStrays = false
+    const hadStrays = this.#strays.mayExist
+    this.#strays.mayExist = false
     try {
       for (const queue of this.#queues.keys()) {
         // An unreadable timeline is not released; the store's lists report it.
         for await (const head of soundHeads(this.#kernel, { owner: worker, queue, limit: 1000 }, () => undefined)) {
           const { timeline } = head
           if (this.#inHand.has(timeline) || this.#isHeld(timeline) || this.#releasing.has(timeline)) continue
-          this.#giveBack(guardOf(head))
+          void this.#giveBack(guardOf(head))
         }
       }
     } catch (error) {
-      this.#hasStrays ||= hadStrays
+      this.#strays.mayExist ||= hadStrays
       throw error
     }
     this.#mayHaveLost = store.shards?.hasLostClaims() ?? false
   }
 
-  /** Not awaited: its database may be unreachable just now, and the others have work to do. */
-  #giveBack(guard: Guard): void {
-    const { committer, random } = this.#kernel
+  /** A claim does not wait for it: its database may be unreachable just now, and the others have work to do. */
+  async #giveBack(guard: Guard): Promise<void> {
     this.#releasing.add(guard.timeline)
-    committer
-      .submit({ operation: newOperation(random), guard, release: true })
-      .then(() => this.wake())
-      .catch(() => {
-        this.#hasStrays = true
-      })
-      .finally(() => this.#releasing.delete(guard.timeline))
+    try {
+      await submit(this.#kernel, { guard, release: true })
+      this.wake()
+    } catch {
+      this.#strays.mayExist = true
+    } finally {
+      this.#releasing.delete(guard.timeline)
+    }
   }
 
   /** The handler failed. Another process may succeed, so the timeline is released; this process waits longer each time. */
@@ -262,7 +270,7 @@ export class Dispatcher {
     this.#failed.set(timeline, { failures, until: clock.elapsed() + delayMs })
     this.#sleepUntil(this.#wakeups.add(worker.now() + delayMs))
     // The handler may have written to it, or have left it open.
-    if (!this.#isStopped && !this.#isHeld(timeline)) this.#giveBack(epochGuardOf(head))
+    if (!this.#isStopped && !this.#isHeld(timeline)) void this.#giveBack(epochGuardOf(head))
   }
 
   /** The timelines that this process does not claim yet. */
@@ -285,10 +293,15 @@ export class Dispatcher {
       this.#executed += 1
       this.#failed.delete(head.timeline)
     } catch (error) {
+      if (this.#isPaused && isReprise(error, 'CLOSED')) {
+        // The session ended before the handler had opened the timeline.
+        if (!this.#isHeld(head.timeline)) await this.#giveBack(epochGuardOf(head))
+        return
+      }
       void this.#kernel.failures.failed(head.timeline, error)
       this.#kernel.events.emit('problem', { where: head.timeline, error })
       // The store failed before the handler opened the timeline: this process owns it without working on it.
-      if (isPassingStoreFailure(error)) this.#hasStrays = true
+      if (isPassingStoreFailure(error)) this.#strays.mayExist = true
       else hasFailed = true
     } finally {
       served.active -= 1

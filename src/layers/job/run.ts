@@ -235,6 +235,8 @@ export class JobRun<T = unknown> {
       const isOver = () => this.#stopping !== null || this.#fatal !== null
       while (!(await this.#engine.patiently(() => this.#look(), isOver))) await this.#alarm.nap(lookEveryMs)
       if (this.#stopping) await this.#stopping
+      // A shard that was taken after the stop had begun.
+      if (this.#stopping && this.#shards.size > 0) await this.#stop('it was asked to stop')
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
       const report = this.#report(this.#stopping ? 'stopped' : 'completed', await deadOf(this.#engine, this.timelines))

@@ -293,6 +293,11 @@ export class Host implements InstanceHost, RunHost {
 
   /** Executes a run that this process has just created. */
   #begin(definition: AnyWorkflow, open: OpenTimeline<RunState>): void {
+    if (this.#isClosed) {
+      // A run that cannot be released now is due when the lease of this process ends.
+      void open.shut({ wakeup: this.engine.now(open.id) }).catch(() => undefined)
+      return
+    }
     this.engine.dispatcher.began(open.id)
     this.#run(definition, open)
   }

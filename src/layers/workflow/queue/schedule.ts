@@ -5,7 +5,7 @@
 import { Cron } from 'croner'
 import { timelineId } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
-import { RepriseError } from '../../../core/errors.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkGivenOptions, checkValues } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
@@ -156,7 +156,9 @@ function serveSchedule(engine: Host, definition: ScheduleDefinition): void {
   engine.declare(workflowKind)
   hostOf(engine).work(definition.options.workflow)
   engine.serve(id, (head) => fire(engine, definition, head), { concurrency: 1 })
-  void begin(engine, definition).catch((error) => engine.events.emit('problem', { where: id, error }))
+  void begin(engine, definition).catch((error) => {
+    if (!isReprise(error, 'CLOSED')) engine.events.emit('problem', { where: id, error })
+  })
 }
 
 /** Creates the schedule, or makes the existing one due: its times may have changed with the code. */
@@ -196,6 +198,10 @@ async function fire(engine: Host, definition: ScheduleDefinition, head: Head): P
       await open.write([{ type: verdict === 'start' ? 'fired' : 'skipped', data: { at: at.time, run } }])
     }
     wakeup = nextAfter(options, Math.max(now, open.state.last))
+  } catch (error) {
+    // This process ends: the next one starts the run at once.
+    if (isReprise(error, 'CLOSED')) wakeup = now
+    throw error
   } finally {
     await open.shut({ wakeup })
     if (wakeup !== null) engine.dispatcher.expect(wakeup, head.timeline)

@@ -10,6 +10,8 @@ import { run } from './parts.ts'
 export interface Runtime {
   readonly name: string
   readonly spec: string
+  /** Packages that it needs beside it. Its other peers are not installed. */
+  readonly beside?: readonly string[]
   /** Paths of its program below node_modules: npm may or may not run install scripts. */
   readonly programs: readonly string[]
   readonly args?: readonly string[]
@@ -43,6 +45,14 @@ export const miniflare: Runtime = {
   programs: ['miniflare/dist/src/index.js'],
 }
 
+/** PostgreSQL in WebAssembly, behind a socket. */
+export const pglite: Runtime = {
+  name: 'PGlite',
+  spec: '@electric-sql/pglite-socket@0.2.17',
+  beside: ['@electric-sql/pglite@0.5.14'],
+  programs: ['@electric-sql/pglite-socket/dist/index.js'],
+}
+
 /** Installs the package as users get it, from its packed tarball, and other packages beside it. */
 export function installPackage(folder: string, others: readonly string[] = []): void {
   const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -57,13 +67,13 @@ export function installPackage(folder: string, others: readonly string[] = []): 
 const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
 
 /** Null where npm brings no program for this machine. */
-export function programOf({ spec, programs }: Runtime): string | null {
-  const home = join(tmpdir(), `reprise-runtime-${spec.replace('@', '-')}`)
+export function programOf({ spec, programs, beside = [] }: Runtime): string | null {
+  const home = join(tmpdir(), `reprise-runtime-${spec.replaceAll(/[@/]+/g, '-')}`)
   const find = () => programs.map((path) => join(home, 'node_modules', path)).find((path) => existsSync(path)) ?? null
   if (find()) return find()
   mkdirSync(home, { recursive: true })
   writeFileSync(join(home, 'package.json'), '{"private":true}')
-  const failed = run('npm', ['install', spec, ...quiet], home)
+  const failed = run('npm', ['install', spec, ...beside, '--legacy-peer-deps', ...quiet], home)
   if (!find()) console.warn(`${spec} is left out: ${failed ?? 'npm brought no program'}`)
   return find()
 }

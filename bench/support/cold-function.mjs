@@ -1,5 +1,5 @@
-// A function in a new process: `node cold-function.mjs URL ID` starts a run, executes it as an invocation does, and prints the time of
-// its first step.
+// A function in a new process: `node cold-function.mjs URL ID` starts a run, executes it as an invocation does, and prints
+// the time of its first step.
 
 import { lambdaHandler } from '../../lib/adapters/serverless/index.js'
 import { open } from '../../lib/index.js'

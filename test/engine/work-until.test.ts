@@ -282,7 +282,7 @@ describe('workUntil that ends while a timeline is being opened', () => {
     const store = slowStore(openMemory({ namespace: 'default', hash: sha256, world: createWorld() }), (method) =>
       method === slow?.method ? slow.gate.opened : undefined,
     )
-    const rp = await createEngine({ store, housekeeping: false })
+    const rp = await createEngine({ store })
     const slowDown = (method: string) => {
       const gate = newGate()
       slow = { method, gate }

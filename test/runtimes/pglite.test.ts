@@ -1,5 +1,5 @@
-// PGlite, a PostgreSQL in WebAssembly, for tests without a server: it has no fsync, so that a store there is refused unless its URL
-// accepts the loss of commits. npm brings it; offline the test is left out, with the reason.
+// PGlite, a PostgreSQL in WebAssembly, for tests without a server: it has no fsync, so that a store there is refused unless
+// its URL accepts the loss of commits. npm brings it; offline the test is left out, with the reason.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'

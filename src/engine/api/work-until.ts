@@ -125,7 +125,7 @@ function stillInHand({ worker }: Host): Leaving[] {
   return worker.inHand().map(({ timeline, what }) => ({ timeline, inFlight: [what] }))
 }
 
-/** The earliest time at which a timeline of these queues is due: not before the end of its owner's lease, if it has a live one. */
+/** The earliest time at which a timeline of these queues is due: if it has a live owner, not before the end of its lease. */
 async function nextDue(root: Host, queues: readonly string[], except: ReadonlySet<string>): Promise<number | null> {
   const leaseEnds = new Map(
     (await root.kernel.store.workers()).map(({ id, beatAt, leaseMs }) => [id, beatAt + leaseMs]),

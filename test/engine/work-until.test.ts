@@ -257,7 +257,7 @@ describe('workUntil on a store that fails', () => {
     expect(await report).toMatchObject({ done: 1, handedOver: [] })
   })
 
-  it.each(['claim', 'timelines'])('returns in time when %s is never answered', async (slow) => {
+  it.each(['claim', 'nextDue'])('returns in time when %s is never answered', async (slow) => {
     const never = new Promise(() => undefined)
     let isSlow = false
     const store = slowStore(openMemory({ namespace: 'default', hash: sha256, world: createWorld() }), (method) =>

@@ -32,6 +32,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   identity: 'writes',
   inbox: 'reads',
   claim: 'writes',
+  nextDue: 'reads',
   feed: 'reads',
   timelines: 'reads',
   checkpoints: 'reads',

@@ -84,6 +84,12 @@ export interface ClaimRequest {
   readonly except?: readonly TimelineId[]
 }
 
+export interface DueQuery {
+  /** Only timelines in these queues. */
+  readonly queues: readonly string[]
+  readonly except?: readonly TimelineId[]
+}
+
 export interface FeedItem {
   readonly position: FeedPosition
   readonly timeline: TimelineId
@@ -193,6 +199,13 @@ export interface Store {
    * answer by timelines({ owner }). Rejects with WORKER_RETIRED for a retired worker.
    */
   claim(request: ClaimRequest): Promise<Head[]>
+
+  /**
+   * The earliest time by the store's clock at which `claim` may return a timeline of these queues, if nothing is written until
+   * then; 0 for mail. A timeline of a live worker counts from the end of that worker's lease. It may be too early, never too
+   * late: the end of the lease stands for all timelines of a worker that owns many. Null: never.
+   */
+  nextDue(query: DueQuery): Promise<number | null>
 
   /**
    * Entries of all timelines in one order. A reader that continues from `next` never misses an entry that commits later, nor

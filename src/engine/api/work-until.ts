@@ -1,6 +1,7 @@
 // Work with an end: executes due work until there is none, or until the time is nearly over, then releases everything so
 // that the next process continues at once. For functions that a platform starts, freezes and ends.
 
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkGivenOptions, namesOf } from '../../core/options.ts'
@@ -63,7 +64,7 @@ export async function workUntil(
     const { done, left } = ended === 'late' ? { done: session.dispatcher.executed, left: stillInHand(root) } : ended
     const handedOver = left.filter((each) => !each.isIdle).map(({ timeline, inFlight }) => ({ timeline, inFlight }))
     if (!isIdle || handedOver.length > 0) return { done, handedOver, nextDueAt: root.now() }
-    const except = new Set(left.map(({ timeline }) => timeline))
+    const except = left.map(({ timeline }) => timelineId(timeline))
     const next = await inTime(nextDue(root, [...root.dispatcher.queues, ...session.dispatcher.queues], except))
     return { done, handedOver, nextDueAt: next === 'late' ? root.now() : next }
   } finally {
@@ -125,21 +126,8 @@ function stillInHand({ worker }: Host): Leaving[] {
   return worker.inHand().map(({ timeline, what }) => ({ timeline, inFlight: [what] }))
 }
 
-/** The earliest time at which a timeline of these queues is due: if it has a live owner, not before the end of its lease. */
-async function nextDue(root: Host, queues: readonly string[], except: ReadonlySet<string>): Promise<number | null> {
-  const leaseEnds = new Map(
-    (await root.kernel.store.workers()).map(({ id, beatAt, leaseMs }) => [id, beatAt + leaseMs]),
-  )
-  let next: number | null = null
-  for (const queue of new Set(queues)) {
-    for await (const { timeline, wakeup, mail, owner, isOwnerAlive } of root.each({ queue })) {
-      if (except.has(timeline)) continue
-      const due = mail > 0 ? root.now() : wakeup === null ? null : wakeup - (root.now(timeline) - root.now())
-      if (due === null) continue
-      const leaseEnd = owner !== null && isOwnerAlive ? (leaseEnds.get(owner) ?? 0) : 0
-      const at = Math.max(due, leaseEnd)
-      if (next === null || at < next) next = at
-    }
-  }
-  return next
+/** Not before now: mail is due at the time 0. */
+async function nextDue(root: Host, queues: readonly string[], except: readonly TimelineId[]): Promise<number | null> {
+  const next = await root.kernel.store.nextDue({ queues: [...new Set(queues)], except })
+  return next === null ? null : Math.max(next, root.now())
 }

@@ -1,6 +1,6 @@
 // Claims: selects due timelines, and assigns them to a worker with a new epoch.
 
-import type { ClaimRequest, Head } from '../../core/store/ports.ts'
+import type { ClaimRequest, DueQuery, Head } from '../../core/store/ports.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { workerRetired } from '../refusals.ts'
 import { isAlive, toHead } from './view.ts'
@@ -25,6 +25,20 @@ export function claim(space: Space, request: ClaimRequest, now: number): Head[] 
     space.timelines.set(row.id, taken)
     return toHead(space, taken, now)
   })
+}
+
+export function nextDue(space: Space, { queues, except = [] }: DueQuery, now: number): number | null {
+  const left = new Set(except)
+  let next: number | null = null
+  for (const row of space.timelines.values()) {
+    if (row.queue === null || !queues.includes(row.queue) || left.has(row.id)) continue
+    const due = space.unread.has(row.id) ? 0 : row.wakeup
+    if (due === null) continue
+    const owner = row.owner === null ? undefined : space.workers.get(row.owner)
+    const at = isAlive(owner, now) ? Math.max(due, owner!.beatAt + owner!.leaseMs) : due
+    if (next === null || at < next) next = at
+  }
+  return next
 }
 
 function isDue(space: Space, row: TimelineRow, now: number): boolean {

@@ -11,6 +11,7 @@ import type {
   ClaimRequest,
   Commit,
   CursorRow,
+  DueQuery,
   EntryRun,
   FeedFilter,
   FeedPage,
@@ -33,7 +34,7 @@ import { checkCommit } from '../../core/store/shapes.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { apply, copyRecord, send } from './apply.ts'
 import { memoryBlobs } from './blobs.ts'
-import { claim } from './claim.ts'
+import { claim, nextDue } from './claim.ts'
 import { commitView } from './commit-view.ts'
 import { pastOf } from './past.ts'
 import { MemoryUpkeep } from './store-upkeep.ts'
@@ -152,6 +153,10 @@ class MemoryStore implements Store {
   async claim(request: ClaimRequest): Promise<Head[]> {
     const space = this.#space()
     return this.#world.writeLock.run(() => claim(space, request, this.#clock()))
+  }
+
+  async nextDue(query: DueQuery): Promise<number | null> {
+    return nextDue(this.#space(), query, this.#clock())
   }
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {

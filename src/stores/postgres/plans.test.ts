@@ -255,6 +255,7 @@ const operations: Readonly<Record<string, (store: Store) => unknown>> = {
     store.claim({ worker: asWorker('w-claims'), queues: ['crowd'], limit: 10 }),
   'claim where nothing is due': (store) =>
     store.claim({ worker: asWorker('w-claims'), queues: ['nothing'], limit: 10 }),
+  'the next due time': (store) => store.nextDue({ queues: ['q', 'other', 'crowd', 'nothing'] }),
   'retire one that has little': (store) => store.retire([asWorker('w-claims')]),
   'put and get chunks': async (store) => {
     await store.blobs.put([1, 2, 3].map((n) => ({ digest: bytes(`new ${n}`), bytes: utf8('x') })))

@@ -8,6 +8,7 @@ import type {
   ClaimRequest,
   Commit,
   CursorRow,
+  DueQuery,
   EntryRun,
   FeedFilter,
   FeedPage,
@@ -52,7 +53,7 @@ import {
 import type { Session } from './session.ts'
 import { Together } from './statement-batcher.ts'
 import { escapeText, isStorable } from './text.ts'
-import { timelinesQuery } from './timelines.ts'
+import { nextDueQuery, timelinesQuery } from './timelines.ts'
 import { PostgresUpkeep } from './upkeep.ts'
 import { queryUser } from './user-query.ts'
 import { beat, listWorkers, retire } from './workers.ts'
@@ -183,6 +184,14 @@ export class PostgresStore implements Store {
     const text = `SELECT * FROM ${functionName(this.#s, 'claim')}($1, $2, $3, $4, $5)`
     const rows = await this.#connections.rows<HeadRow>(text, values, 'unsafe', 'claim')
     return rows.map(toHead)
+  }
+
+  async nextDue(query: DueQuery): Promise<number | null> {
+    this.#connections.checkOpen()
+    const { text, values } = nextDueQuery(this.#s, this.#ns, query)
+    const columns = 'at double precision'
+    const rows = await this.#connections.steadyRows<{ at: number | null }>(this.#s, text, columns, values, 'next due')
+    return rows[0]!.at
   }
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {

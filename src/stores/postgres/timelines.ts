@@ -3,10 +3,11 @@
 // queue makes the server scan the timelines of the namespace.
 
 import { rangeOf } from '../../core/history/scope.ts'
-import { feedStart, type TimelineQuery } from '../../core/store/ports.ts'
+import { type DueQuery, feedStart, type TimelineQuery } from '../../core/store/ports.ts'
+import { isAlive, nowMs } from './functions.ts'
 import { headColumns, headTables } from './rows.ts'
 import { withinSql } from './scope.ts'
-import { hasStatus } from './tables.ts'
+import { dueSince, hasStatus, isFree } from './tables.ts'
 import { escapeAttributes, escapeText, isStorable } from './text.ts'
 
 export interface BuiltQuery {
@@ -66,4 +67,44 @@ export function timelinesQuery(s: string, ns: number, query: TimelineQuery): Bui
 /** By number: then the planner does not scan the others in id order. */
 function among(numbers: string): string {
   return `t.tid = ANY (ARRAY(${numbers}))`
+}
+
+/** For a worker that owns more, the end of its lease stands for all of them. */
+const ownedRows = 200
+
+/**
+ * The time of Store.nextDue: the first of each queue and priority in the index of claims, and the timelines of each owner, found
+ * by their index. Neither sleeping nor ended timelines are read.
+ */
+export function nextDueQuery(s: string, ns: number, { queues, except = [] }: DueQuery): Omit<BuiltQuery, 'isSteady'> {
+  const ours = 't.ns = $1[1]::integer'
+  const free = (more: string) => `FROM ${s}.timeline t WHERE ${ours} AND ${isFree('t')} AND ${more}`
+  const isAsked = `t.id <> ALL (ARRAY(SELECT jsonb_array_elements_text($1[3]::jsonb)))`
+  const owned = `FROM ${s}.timeline t WHERE ${ours} AND t.owner IS NOT NULL`
+  const leaseEnd = `(CASE WHEN ${isAlive(nowMs)} THEN w.beat_at + w.lease_ms ELSE 0 END)`
+  const text = `WITH RECURSIVE queue AS (SELECT DISTINCT value AS name FROM jsonb_array_elements_text($1[2]::jsonb)),
+    level AS (
+      SELECT q.name, (SELECT t.priority ${free('t.queue = q.name')} ORDER BY t.priority DESC LIMIT 1) AS priority FROM queue q
+      UNION ALL
+      SELECT l.name, (SELECT t.priority ${free('t.queue = l.name AND t.priority < l.priority')} ORDER BY t.priority DESC LIMIT 1)
+      FROM level l WHERE l.priority IS NOT NULL),
+    owner AS (
+      SELECT (SELECT t.owner ${owned} ORDER BY t.owner LIMIT 1) AS id
+      UNION ALL
+      SELECT (SELECT t.owner ${owned} AND t.owner > o.id ORDER BY t.owner LIMIT 1) FROM owner o WHERE o.id IS NOT NULL),
+    held AS (
+      SELECT o.id, t.queue, t.name, t.due, t.n FROM owner o CROSS JOIN LATERAL (
+        SELECT t.queue, t.id AS name, ${dueSince('t')} AS due, row_number() OVER () AS n ${owned} AND t.owner = o.id
+        LIMIT ${ownedRows + 1}) t)
+    SELECT min(x.at) AS at FROM (
+      SELECT f.at FROM level l CROSS JOIN LATERAL (
+        SELECT ${dueSince('t')} AS at ${free('t.queue = l.name AND t.priority = l.priority')} AND ${isAsked}
+        ORDER BY ${dueSince('t')}, t.id LIMIT 1) f
+      UNION ALL
+      SELECT CASE WHEN t.n > ${ownedRows} THEN ${leaseEnd} ELSE greatest(t.due, ${leaseEnd}) END FROM held t
+      LEFT JOIN LATERAL (SELECT z.* FROM ${s}.worker z WHERE z.ns = $1[1]::integer AND z.id = t.id LIMIT 1) w ON true
+      WHERE t.n > ${ownedRows} OR (t.due IS NOT NULL AND t.queue IN (SELECT name FROM queue)
+        AND t.name <> ALL (ARRAY(SELECT jsonb_array_elements_text($1[3]::jsonb))))) x`
+  const values = [String(ns), JSON.stringify(queues.map(escapeText)), JSON.stringify(except.filter(isStorable))]
+  return { text, values }
 }

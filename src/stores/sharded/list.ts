@@ -2,7 +2,7 @@
 // timelines are hidden.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Head, TimelineQuery, WorkerRow } from '../../core/store/ports.ts'
+import type { DueQuery, Head, TimelineQuery, WorkerRow } from '../../core/store/ports.ts'
 import { checkTimelineQuery } from '../../core/store/shapes.ts'
 import { arrivingStatus, isHidden, isOfShards, plainHead } from '../../core/store/shards.ts'
 import { compareText } from '../../core/store/text-order.ts'
@@ -90,6 +90,22 @@ export async function workers(shardMap: ShardMap): Promise<WorkerRow[]> {
     merged.set(row.id, before ? mergeWorkers(before, row) : row)
   }
   return [...merged.values()].sort((a, b) => compareText(a.id, b.id))
+}
+
+/** By the slowest clock, as every time without a timeline. Rejects while a shard is away. */
+export async function nextDue(
+  shardMap: ShardMap,
+  query: DueQuery,
+  aheadMs: (shard: Shard) => number,
+): Promise<number | null> {
+  const times = await Promise.all(
+    shardMap.shards.map(async (shard) => {
+      const at = await shard.ask((store) => store.nextDue(query))
+      return at === null ? [] : [at - aheadMs(shard)]
+    }),
+  )
+  const all = times.flat()
+  return all.length === 0 ? null : Math.min(...all)
 }
 
 function mergeWorkers(a: WorkerRow, b: WorkerRow): WorkerRow {

@@ -8,6 +8,7 @@ import type {
   ClaimRequest,
   Commit,
   CursorRow,
+  DueQuery,
   EntryRun,
   FeedFilter,
   FeedPage,
@@ -30,7 +31,7 @@ import { pinnedOn } from './arrivals.ts'
 import { ShardedBlobs } from './blobs.ts'
 import { readFeed } from './feed.ts'
 import { identityOf } from './identity.ts'
-import { findTimelines, workers } from './list.ts'
+import { findTimelines, nextDue, workers } from './list.ts'
 import { OpenShards, type ShardedStoreOptions } from './open-shards.ts'
 import { requestsOf } from './requests.ts'
 import type { ShardMap } from './shard-map.ts'
@@ -114,6 +115,11 @@ export class ShardedStore implements Store {
   async claim(request: ClaimRequest): Promise<Head[]> {
     this.#set.check()
     return await this.#set.claims.claim(request)
+  }
+
+  async nextDue(query: DueQuery): Promise<number | null> {
+    this.#set.check()
+    return await nextDue(this.#set.shardMap, query, (shard) => this.#set.clocks.ahead(shard))
   }
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {

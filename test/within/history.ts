@@ -1,6 +1,7 @@
 // Random transactions of applications, and the model that they are compared with: a request is carried out once if the row that
 // was written beside it is there, and never otherwise.
 
+import type { NewRequest } from '../../src/core/store/ports.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { type Within, within } from '../../src/within.ts'
@@ -9,9 +10,16 @@ import { seeded } from '../support/seeded.ts'
 import { until } from '../support/until.ts'
 import type { Client, ClientTransaction } from './clients.mjs'
 import type { Cut } from './commit-proxy.ts'
+import { type DrainPlant, drainPlants, Phantoms, plantInDrain, watchRequests } from './plants.ts'
 
-/** Bugs of a sender, to see that the check finds them. */
-export type Planted = 'other connection' | 'key ignored' | 'savepoint ignored' | 'reversed' | 'after the commit'
+/** Bugs of a sender, and of the workers, to see that the check finds them. */
+export type Planted =
+  | 'other connection'
+  | 'key ignored'
+  | 'savepoint ignored'
+  | 'reversed'
+  | 'after the commit'
+  | DrainPlant
 
 type Request =
   | { readonly verb: 'start'; readonly id: string; readonly input: string }
@@ -84,13 +92,20 @@ export async function runHistory(
   ground: Ground,
   history: History,
   planted: Planted | null,
+  written: Written,
 ): Promise<void> {
-  const run = (plan: Plan) => runPlan(rp, ground, plan, planted)
+  const run = (plan: Plan) => runPlan(rp, ground, plan, planted, written)
   if (ground.isSequential) for (const plan of history.plans) await run(plan)
   else await Promise.all(history.plans.map(run))
 }
 
-async function runPlan(rp: Reprise, ground: Ground, plan: Plan, planted: Planted | null): Promise<void> {
+async function runPlan(
+  rp: Reprise,
+  ground: Ground,
+  plan: Plan,
+  planted: Planted | null,
+  written: Written,
+): Promise<void> {
   const client = ground.clients[plan.client]!
   const late: Request[] = []
   const lateMarks: string[] = []
@@ -102,7 +117,9 @@ async function runPlan(rp: Reprise, ground: Ground, plan: Plan, planted: Planted
         await tx
           .nest(async (inner) => {
             await run(inner, step.nested, depth + 1)
-            if (step.isUndone) throw undone
+            if (!step.isUndone) return
+            if (planted === 'carried out after a rollback to a savepoint') written.see(step.nested)
+            throw undone
           })
           .catch((error: unknown) => {
             if (error !== undone) throw error
@@ -125,6 +142,7 @@ async function runPlan(rp: Reprise, ground: Ground, plan: Plan, planted: Planted
   const isOver = await client
     .transaction(async (tx) => {
       await run(tx, plan.steps, 0)
+      if (plan.end === 'roll back' && planted === 'carried out before the commit') written.see(plan.steps)
       if (planted !== 'after the commit') await writeLate(tx)
       if (plan.end === 'roll back') throw undone
       if (plan.end !== 'commit') await ground.fault(tx, plan.end)
@@ -138,6 +156,28 @@ async function runPlan(rp: Reprise, ground: Ground, plan: Plan, planted: Planted
     )
   if (planted === 'after the commit' && isOver) await client.transaction(writeLate).catch(() => undefined)
 }
+
+/** The requests that were written, for workers that see more of them than they should. */
+class Written {
+  readonly phantoms = new Phantoms()
+  readonly #requests = new Map<string, NewRequest>()
+
+  constructor(sender: Reprise, planted: Planted | null) {
+    if (planted?.startsWith('carried out')) {
+      watchRequests(sender, (request) => this.#requests.set(addressOf(request), request))
+    }
+  }
+
+  /** The workers see the starts of these steps, whatever became of them. */
+  see(steps: readonly Step[]): void {
+    for (const { mark, request } of marksOf(steps, true)) {
+      const found = request.verb === 'start' && this.#requests.get(addressOf({ verb: 'start', id: mark }))
+      if (found) this.phantoms.add(found)
+    }
+  }
+}
+
+const addressOf = ({ verb, id }: Pick<NewRequest, 'verb' | 'id'>) => `${verb} ${id}`
 
 /** Plans that were to commit, and got a connection of their pool that a fault of another plan had already ended. */
 const unlucky = new WeakSet<Plan>()
@@ -176,15 +216,21 @@ export async function runBatch(
   { planted = null, atOnce }: { readonly planted?: Planted | null; readonly atOnce: number },
 ): Promise<{ readonly faults: string[]; readonly inDoubt: { committed: number; lost: number } }> {
   const [rp, other] = [await open(ground.url), await open(ground.url)]
+  const written = new Written(rp, planted)
+  const inDrain = drainPlants.find((each) => each === planted)
   try {
-    for (const worker of [rp, other]) worker.work([order])
+    for (const worker of [rp, other]) {
+      if (inDrain) plantInDrain(worker, inDrain, written.phantoms)
+      worker.work([order])
+    }
     const left = [...histories]
     const lane = async () => {
-      for (let next = left.shift(); next; next = left.shift()) await runHistory(rp, ground, next, planted)
+      for (let next = left.shift(); next; next = left.shift()) await runHistory(rp, ground, next, planted, written)
     }
     await Promise.all(Array.from({ length: atOnce }, lane))
     const { requests } = hostOf(rp).kernel.store
     await until(async () => (await requests!.list({ hasProblem: false, limit: 1 })).length === 0)
+    await until(() => written.phantoms.isEmpty && [rp, other].every((each) => !hostOf(each).requests.isDraining))
     return await check(rp, ground, histories)
   } finally {
     await Promise.all([rp.close(), other.close()])

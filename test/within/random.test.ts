@@ -9,6 +9,7 @@ import { type Client, postgresClients, sqliteClients } from './clients.mjs'
 import { type CommitProxy, type Cut, commitProxy } from './commit-proxy.ts'
 import { openSqliteFile } from './database.ts'
 import { type Ground, type History, makeHistory, type Planted, runBatch } from './history.ts'
+import { drainPlants } from './plants.ts'
 
 const histories = Number(process.env.REPRISE_WITHIN_HISTORIES ?? 120)
 const firstSeed = Number(process.env.REPRISE_SEED ?? 1) * 1_000_000
@@ -107,8 +108,9 @@ describe.each(Object.keys(storeUrls))('random transactions of applications (%s)'
 
   const bugs: Planted[] = ['key ignored', 'savepoint ignored', 'reversed']
   // A second connection in the same thread would wait for the first one's lock, and SQLite's COMMIT has no connection to cut.
-  const onPostgres: Planted[] = ['other connection', 'after the commit']
-  it.each(kind === 'postgres' ? [...bugs, ...onPostgres] : bugs)('a planted bug is found: %s', async (planted) => {
+  const onPostgres: Planted[] = ['other connection', 'after the commit', 'carried out in another order']
+  const more = kind === 'postgres' ? onPostgres : drainPlants
+  it.each([...bugs, ...more])('a planted bug is found: %s', async (planted) => {
     expect((await run(kind, seedsFrom(firstSeed, 40), planted)).faults).not.toEqual([])
   })
 })

@@ -145,6 +145,18 @@ describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', 
     await open.close()
   })
 
+  it('E3: a notification of the request travels with the transaction', async () => {
+    const heard: (boolean | undefined)[] = []
+    const stop = hostOf(rp).kernel.store.listen((_, mayHaveRequests) => heard.push(mayHaveRequests))
+    const requested = () => heard.filter((each) => each === true).length
+    // The listener may still be connecting: then another commit is heard.
+    await until(async () => {
+      await transaction(() => app.start('note', 'told', 'text').then(() => undefined), 'COMMIT')
+      return requested() > 0
+    })
+    stop()
+  })
+
   it('E3: a request whose notification is lost is found by polling', async () => {
     const { store: port } = hostOf(rp).kernel
     port.listen = () => () => undefined

@@ -291,6 +291,25 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
     expect(await runs(note)).toEqual(['small'])
   })
 
+  it('E3: a run that a transaction starts is stored with the policies and options of one that is started directly', async () => {
+    const options = { attributes: { shop: 7 }, priority: 3, timeout: '1h' } as const
+    const kept = workflow('kept', async (_ctx, text: string) => text, {
+      checkpoint: { every: 7 },
+      retain: { checkpoints: 3 },
+    })
+    await app.run('BEGIN')
+    const enlisted = await within(rp, app.tx).run(kept, 'x', { id: 'within', ...options })
+    await app.run('COMMIT')
+    await (await enlisted.started()).result()
+    await (await rp.run(kept, 'x', { id: 'direct', ...options })).result()
+    const of = async (id: string) => {
+      const { attributes, priority, queue, status } = (await rp.head(kept.prefix + id))!
+      return { attributes, priority, queue, status }
+    }
+    await expect.poll(() => of('within')).toEqual(await of('direct'))
+    expect(JSON.stringify(await of('within'))).toContain('"shop":7')
+  })
+
   it('E3: a request belongs to the namespace of its sender, and workers of others leave it alone', async () => {
     const other = await open(store.url, { namespace: 'other' })
     rp.work([note])

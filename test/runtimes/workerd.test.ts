@@ -17,6 +17,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const host = join(root, 'test/runtimes/workerd-host.mjs')
 const miniflare = programOf(miniflareLibrary)
 const node = miniflare && programOf(nodeAt('22'))
+/** Each order but one brings a kill. More: REPRISE_INVOCATIONS=30 npx vitest run test/runtimes/workerd.test.ts */
+const orders = Number(process.env.REPRISE_INVOCATIONS ?? 3)
 
 interface Ledger {
   readonly url: string
@@ -94,30 +96,35 @@ describe.runIf(node)('E1: workerd', () => {
     await workerd.kill()
   })
 
-  it('continues runs of a workerd that was killed: each effect has one key, and none is missing', async () => {
-    const ids = Array.from({ length: 3 }, (_, i) => `o${i}`)
-    let workerd = await startWorkerd(bundle, store.url, ledger.url)
-    for (const id of ids) await workerd.ask(`/start?id=${id}`)
-    const rp = await open(store.url)
-    const isDone = async () => (await rp.list({ prefix: 'workflow/order/', status: 'completed' })).length === ids.length
-    for (let kills = 0; !(await isDone()); kills++) {
-      const before = ledger.requests.length
-      let isAnswered = false
-      const asked = workerd.ask('/').then(
-        () => {
-          isAnswered = true
-        },
-        () => undefined,
-      )
-      if (kills >= 2) await asked
-      else await until(() => isAnswered || ledger.requests.length > before + 2)
+  it(
+    'continues runs of a workerd that was killed: each effect has one key, and none is missing',
+    async () => {
+      const ids = Array.from({ length: orders }, (_, i) => `o${i}`)
+      let workerd = await startWorkerd(bundle, store.url, ledger.url)
+      for (const id of ids) await workerd.ask(`/start?id=${id}`)
+      const rp = await open(store.url)
+      const isDone = async () =>
+        (await rp.list({ prefix: 'workflow/order/', status: 'completed' })).length === ids.length
+      for (let kills = 0; !(await isDone()); kills++) {
+        const before = ledger.requests.length
+        let isAnswered = false
+        const asked = workerd.ask('/').then(
+          () => {
+            isAnswered = true
+          },
+          () => undefined,
+        )
+        if (kills >= orders - 1) await asked
+        else await until(() => isAnswered || ledger.requests.length > before + 2)
+        await workerd.kill()
+        workerd = await startWorkerd(bundle, store.url, ledger.url)
+      }
       await workerd.kill()
-      workerd = await startWorkerd(bundle, store.url, ledger.url)
-    }
-    await workerd.kill()
-    await rp.close()
-    const wanted = ids.flatMap((id) => ['charge', 'pack', 'ship'].map((step) => `/${id}/${step}`)).sort()
-    expect([...new Set(ledger.requests.map(({ path }) => path))].sort()).toEqual(wanted)
-    expect(new Set(ledger.requests.map(({ path, key }) => `${path} ${key}`)).size).toBe(wanted.length)
-  })
+      await rp.close()
+      const wanted = ids.flatMap((id) => ['charge', 'pack', 'ship'].map((step) => `/${id}/${step}`)).sort()
+      expect([...new Set(ledger.requests.map(({ path }) => path))].sort()).toEqual(wanted)
+      expect(new Set(ledger.requests.map(({ path, key }) => `${path} ${key}`)).size).toBe(wanted.length)
+    },
+    40_000 * orders,
+  )
 })

@@ -2,7 +2,7 @@
 // point of it are rebuilt (power-loss.ts) and each is opened with the real store: every entry that had been acknowledged
 // before that point is there, verify is content, no checkpoint is half there, and writing goes on.
 //
-// CI draws 800 states, REPRISE_CRASH_STATES=100000 more. A failing state keeps its trace and prints the command that repeats it.
+// CI draws 300 states, REPRISE_CRASH_STATES=100000 more. A failing state keeps its trace and prints the command that repeats it.
 
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -148,7 +148,7 @@ const isFolderSync = (recording: Recording, operation: Operation) =>
 const reason = whyNoStrace()
 if (reason) console.log(`crash states from a recorded trace: skipped, ${reason}`)
 const given = process.env.REPRISE_CRASH_STATE
-const states = amount('REPRISE_CRASH_STATES', 800)
+const states = amount('REPRISE_CRASH_STATES', 300)
 const day = 24 * 3_600_000
 
 if (!given)

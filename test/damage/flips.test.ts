@@ -113,7 +113,10 @@ async function judgeStore(layout: string): Promise<Verdict> {
     const { faults } = await rp.verify()
     const wrong = catalog.find((line) => !truth.catalog.includes(line))
     if (text !== truth.text) return `SILENT ${difference(text, truth.text)} faults: ${JSON.stringify(faults)}`
-    if (wrong || catalog.length + fallbacks < truth.catalog.length) return `SILENT catalog ${wrong}`
+    if (wrong || catalog.length + fallbacks < truth.catalog.length) {
+      const missing = truth.catalog.filter((line) => !catalog.includes(line))
+      return `SILENT catalog ${wrong}, missing: ${missing.join('\n')} faults: ${JSON.stringify(faults)}`
+    }
     if (faults.length > 0) return fallbacks > 0 ? 'equal, by another way' : 'reported by verify'
     return fallbacks > 0 ? 'SILENT it fell back, and verify finds nothing' : 'equal'
   } finally {

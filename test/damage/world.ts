@@ -126,6 +126,9 @@ export async function write(rp: Reprise): Promise<void> {
 
 const asText = (_: string, value: unknown) => (value instanceof Uint8Array ? toHex(value) : value)
 
+/** An entry that was restored from its copy has its fields in another order. */
+const sortedFields = (record: object) => Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1))
+
 export interface Told {
   readonly text: string
   /** Checkpoints that are not known to be damaged. */
@@ -148,7 +151,7 @@ export async function tell(rp: Reprise): Promise<Told> {
     for (const record of await rp.checkpoints(head.timeline)) {
       // None was invalid when it was written: this one was found to be damaged, and recovery goes on without it.
       if (record.invalid !== null) fallbacks += 1
-      else catalog.push(JSON.stringify([head.timeline, record], asText))
+      else catalog.push(JSON.stringify([head.timeline, sortedFields(record)], asText))
     }
     lines.push(
       (await kernel.store.inbox(head.timeline, 100)).messages.map((message) => [

@@ -299,16 +299,20 @@ function* bent(data: unknown): Generator<unknown> {
   }
 }
 
+/** CI takes every third shape, beginning with another one for each type; REPRISE_SWEEP=all takes every shape. */
+const shapeStep = process.env.REPRISE_SWEEP === 'all' ? 1 : 3
+
 /** Each type that the history has, and one that it has not, with data of another shape. */
 function* malformed(histories: readonly History[]): Generator<{ what: string; histories: readonly History[] }> {
   for (const one of histories) {
     const types = new Set(one.entries.map(({ type }) => type))
-    for (const type of [...types, 'no-such-type']) {
+    for (const [typeNumber, type] of [...types, 'no-such-type'].entries()) {
       const at = one.entries.findIndex((entry) => entry.type === type)
       const before = at < 0 ? one.entries : one.entries.slice(0, at)
       const like = one.entries[Math.max(at, 0)]
       if (!like) continue
       for (const [n, data] of [...shapes, ...bent(at < 0 ? null : like.data)].entries()) {
+        if ((n + typeNumber) % shapeStep !== 0) continue
         const bad = { ...one, entries: [...before, { ...like, type, data }] }
         const others = histories.filter((each) => each !== one)
         yield { what: `${one.head.timeline} ${type} shape ${n}`, histories: [...others, bad as History] }
@@ -457,7 +461,7 @@ describe('malformed entries and mail', () => {
       (world) => {
         it('belong to their timeline', { timeout: 300_000 }, async () => {
           const { cases } = await fuzz(await world(), play)
-          expect(cases).toBeGreaterThan(shapes.length)
+          expect(cases).toBeGreaterThan(shapes.length / shapeStep)
         })
 
         it('do not come by mail either', { timeout: 300_000 }, async () =>

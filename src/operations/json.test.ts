@@ -1,7 +1,7 @@
 // The JSON of values that plain JSON would change or refuse is the same with and without the shortcut.
 
+import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import fc from '../../test/support/properties.ts'
 import { jsonOf, plain } from './json.ts'
 
 const odd = fc.oneof(

@@ -1,8 +1,8 @@
 // A request read without the adapter has the address that the URL standard produces.
 
 import type { IncomingMessage } from 'node:http'
+import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import fc from '../../test/support/properties.ts'
 import { isSimple } from './node.ts'
 import { queryOf } from './request.ts'
 import type { Route } from './route.ts'

@@ -11,6 +11,11 @@ declare module 'vitest' {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  // Each project of vitest.config.ts calls this function.
+  if (process.env.REPRISE_TEST_POSTGRES_URL) {
+    project.provide('postgresUrl', process.env.REPRISE_TEST_POSTGRES_URL)
+    return async () => undefined
+  }
   // Without a server the tests that need one fail on their own, with an empty URL; the others still run.
   const server = await startPostgres().catch((error) => {
     console.error('no PostgreSQL for the tests:', error)

@@ -8,7 +8,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /** All that took more than 14 seconds in a whole run on two cores, the dearest first. */
-const long = [
+export const long = [
   'test/simulation/simulation.test.ts',
   'test/hostile/models.test.ts',
   'test/engine/unfinished-changes.test.ts',
@@ -70,6 +70,9 @@ const long = [
   'src/stores/postgres/timeouts.test.ts',
   'test/pipeline/nats.test.ts',
 ]
+
+/** Files that observe the whole process, or change it. */
+export const alone = ['test/engine/pure.test.ts', 'test/workflow/determinism.test.ts']
 
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -7,7 +7,7 @@
 
 import fc from 'fast-check'
 
-const { REPRISE_SEED = '1', CI } = process.env
+const { REPRISE_SEED = '1', REPRISE_SWEEP, CI } = process.env
 
 fc.configureGlobal({
   defaultSizeToMaxWhenMaxSpecified: true,
@@ -15,5 +15,14 @@ fc.configureGlobal({
   ...(REPRISE_SEED !== 'random' && { seed: Number(REPRISE_SEED) }),
 })
 
+/** The share of a property's runs that the suite executes. REPRISE_SWEEP=all executes all of them. */
+const share = REPRISE_SWEEP === 'all' ? 1 : 0.4
+
+function fewer(parameters: fc.Parameters<unknown> = {}): object {
+  return { ...parameters, numRuns: Math.ceil((parameters.numRuns ?? 100) * share) }
+}
+
+export const assert = ((property, parameters) =>
+  fc.assert(property as never, fewer(parameters as never))) as typeof fc.assert
 export * from 'fast-check'
-export default fc
+export default { ...fc, assert }

@@ -1,8 +1,8 @@
 // Rollouts decided from the replies of clients: any fleet, any plan, any refusals and requests. A stage never begins before
 // the previous one was accepted, and a version that too many clients refuse is withdrawn from all of them.
 
+import fc from 'fast-check'
 import { describe, expect, it, test } from 'vitest'
-import fc from '../../../../test/support/properties.ts'
 import { planOf } from './plan.ts'
 import { decideRollout, isChosen, isLatestGood, isOver, type RolloutRequest, tallyOf, targetOf } from './rollout.ts'
 import { applyConfig, type ConfigEntry, type ConfigState, initialConfig } from './state.ts'

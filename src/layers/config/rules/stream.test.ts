@@ -1,8 +1,8 @@
 // Conversations with clients that reply late, twice, out of order or not at all, that disconnect and rejoin with the version
 // they have, and refuse some versions. The records must match the actual state of the clients.
 
+import fc from 'fast-check'
 import { describe, expect, it, test } from 'vitest'
-import fc from '../../../../test/support/properties.ts'
 import { applyConfig, type ConfigEntry, type ConfigState, initialConfig } from './state.ts'
 import { type Answer, decideAnswer, decideOffer, joinEntry, reasonCharsMax } from './stream.ts'
 

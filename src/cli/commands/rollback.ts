@@ -4,7 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { CompensationPlan } from '../../core/history/effects.ts'
 import type { Validity } from '../../core/history/validity.ts'
-import type { Before, RollbackPlan } from '../../engine/tools/rollback-plan.ts'
+import type { Before, RollbackPlan } from '../../engine/branch/rollback-plan.ts'
 import { mayAct } from '../../operations/act.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

@@ -270,7 +270,9 @@ export class Dispatcher {
     this.#failed.set(timeline, { failures, until: clock.elapsed() + delayMs })
     this.#sleepUntil(this.#wakeups.add(worker.now() + delayMs))
     // The handler may have written to it, or have left it open.
-    if (!this.#isStopped && !this.#isHeld(timeline)) void this.#giveBack(epochGuardOf(head))
+    if (this.#isHeld(timeline)) return
+    if (this.#isStopped) this.#strays.mayExist = true
+    else void this.#giveBack(epochGuardOf(head))
   }
 
   /** The timelines that this process does not claim yet. */

@@ -21,6 +21,7 @@ import type {
 } from '../../core/store/ports.ts'
 import type { Grown, ShardRow } from '../../core/store/shards.ts'
 import { Yielder } from '../base/yielder.ts'
+import { type Before, planRollback, type RollbackPlan } from '../branch/rollback-plan.ts'
 import { OutsidePositions } from '../feed/outside-position.ts'
 import { existing } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'
@@ -46,7 +47,6 @@ import { type DeleteOptions, type DeleteReport, deleteTimeline } from './houseke
 import { type BadCheckpoint, markBad, unmarkBad } from './mark.ts'
 import { type RekeyOptions, type RekeyReport, rekey } from './rekey.ts'
 import { type GiveUpOptions, type GiveUpReport, giveUp } from './repair/give-up.ts'
-import { type Before, planRollback, type RollbackPlan } from './rollback-plan.ts'
 import { type ShipOptions, shipStore } from './ship/ship.ts'
 import type { ShipStatus } from './ship/status.ts'
 import {

@@ -13,7 +13,6 @@ import { inheritedBy } from '../../core/history/inheritance.ts'
 import { type Validity, whyInvalid } from '../../core/history/validity.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { callPure } from '../base/guard/zone.ts'
-import { consumersOf } from '../branch/consumers.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, reachOf, readHistory } from '../history/history.ts'
 import { existing } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'
@@ -22,6 +21,7 @@ import { type Fold, systemPrefix } from '../model/definition.ts'
 import type { Model } from '../model/model.ts'
 import type { Consumer } from '../model/rollback-report.ts'
 import type { Kernel } from '../storage/kernel.ts'
+import { consumersOf } from './consumers.ts'
 
 /**
  * Before this entry; before the first entry at this time or later; or where `valid` last held (default: the predicate of the

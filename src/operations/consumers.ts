@@ -14,7 +14,7 @@ export interface ConsumerRow {
   readonly isMore: boolean
 }
 
-export async function consumersOf(engine: Reprise): Promise<ConsumerRow[]> {
+export async function feedConsumers(engine: Reprise): Promise<ConsumerRow[]> {
   const { kernel } = hostOf(engine)
   const rows: ConsumerRow[] = []
   for (const { name, owner, position, movedAt } of await kernel.store.cursors()) {

@@ -1,7 +1,7 @@
 // Commands that print one table of a store.
 
 import { hostOf } from '../../engine/host/host.ts'
-import { consumersOf } from '../../operations/consumers.ts'
+import { feedConsumers } from '../../operations/consumers.ts'
 import { shownCheckpoints } from '../../operations/describe.ts'
 import { queuesOf } from '../../operations/queues.ts'
 import { schedulesOf } from '../../operations/schedules.ts'
@@ -86,7 +86,7 @@ export const schedules: Command = async ({ engine, output }) => {
 /** The consumers of the feed, their positions and their lag. */
 export const consumers: Command = async ({ engine, output }) => {
   const now = hostOf(engine).now()
-  const rows = await consumersOf(engine)
+  const rows = await feedConsumers(engine)
   output.result(rows, () => {
     if (rows.length === 0) return output.note('the feed has no readers')
     output.table(

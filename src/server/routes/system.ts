@@ -4,7 +4,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { unfinishedVerify } from '../../engine/tools/verify/watch.ts'
-import { consumersOf } from '../../operations/consumers.ts'
+import { feedConsumers } from '../../operations/consumers.ts'
 import { lettersOf, withLetters } from '../../operations/letters.ts'
 import { packageVersion } from '../../operations/package.ts'
 import { queuesOf } from '../../operations/queues.ts'
@@ -211,7 +211,7 @@ export const systemRoutes: readonly Route[] = [
     role: 'read',
     isWhole: true,
     answer: shapes.answer({ consumers: shapes.list(shapes.answer({ name: shapes.text, behind: shapes.count })) }),
-    call: async ({ engine }) => ({ consumers: await consumersOf(engine) }),
+    call: async ({ engine }) => ({ consumers: await feedConsumers(engine) }),
   },
   {
     method: 'GET',

@@ -72,7 +72,7 @@ export const long = [
 ]
 
 /** Files that observe the whole process, or change it. */
-export const alone = ['test/engine/pure.test.ts', 'test/workflow/determinism.test.ts']
+export const alone = ['test/engine/pure.test.ts', 'test/server/remote.test.ts', 'test/workflow/determinism.test.ts']
 
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

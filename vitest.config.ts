@@ -22,6 +22,7 @@ export default defineConfig({
           include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
           exclude: [...configDefaults.exclude, ...tools, ...own],
           isolate: false,
+          setupFiles: ['test/support/restore-environment.ts'],
         },
       },
     ],

@@ -27,7 +27,7 @@ onEveryStore('drill of sessions', (world) => {
     // Its captures go on beside the drill, and take older checkpoints away: wait for them.
     await session.close()
     const { results } = await rp.drill()
-    expect(results.filter(({ checkpoint }) => checkpoint !== null).length).toBeGreaterThan(1)
+    expect(results.filter(({ checkpoint }) => checkpoint !== null)).not.toEqual([])
     expect(results.filter(({ ok }) => !ok)).toEqual([])
     expect((await rp.checkpoints(session.timeline)).filter(({ invalid }) => invalid !== null)).toEqual([])
   })

@@ -10,7 +10,7 @@ import { binIn, cli, json, workFolder } from './support.ts'
 const folder = workFolder()
 const at = { cwd: folder.path }
 afterAll(() => folder.remove())
-const count = 150
+const count = 400
 
 /** Kills it as soon as that is true; false if it was over before. */
 async function killWhen(args: readonly string[], isMidway: () => boolean): Promise<boolean> {
@@ -46,7 +46,7 @@ await rp.close()
   const file = join(folder.path, 'all.rpb')
   const size = () => (existsSync(`${file}.part`) ? statSync(`${file}.part`).size : 0)
   let kills = 0
-  for (const bytes of [20_000, 60_000]) if (await killWhen(['backup', 'all.rpb'], () => size() > bytes)) kills += 1
+  for (const bytes of [10_000, 60_000]) if (await killWhen(['backup', 'all.rpb'], () => size() > bytes)) kills += 1
   expect(kills).toBeGreaterThan(0)
   expect(existsSync(file)).toBe(false)
   const backup = await json<{ timelines: number; before: number }>(['backup', 'all.rpb'], at)

@@ -23,6 +23,7 @@ async function served(mcp?: 'read' | 'act'): Promise<TestServer> {
   const here = await startServer({ definitions: [flow], ...(mcp && { mcp }) })
   cleanups.push(() => here.close())
   await here.rp.run(flow, { id: 'one' })
+  await expect.poll(async () => (await here.rp.head(run))?.seq).toBeGreaterThan(1)
   await here.ask('/v1/timelines/bob%2Fx/entries', { body: { entries: [{ type: 'a' }] } })
   return here
 }

@@ -6,7 +6,7 @@ import { added, counter } from '../support/definitions.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 /** More with REPRISE_ROLLBACKS=1000. */
-const count = (kind: string) => Number(process.env.REPRISE_ROLLBACKS ?? { memory: 120, sqlite: 70, postgres: 66 }[kind])
+const count = (kind: string) => Number(process.env.REPRISE_ROLLBACKS ?? { memory: 70, sqlite: 68, postgres: 66 }[kind])
 
 onEveryStore('many rollbacks of one timeline', (world) => {
   it('to the same point, and on from there', async () => {

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { runCampaign } from './campaign.mjs'
 import { simulateFile } from './file-simulate.mjs'
 
-const seeds = Number(process.env.REPRISE_FILE_SEEDS ?? 120)
+const seeds = Number(process.env.REPRISE_FILE_SEEDS ?? 50)
 const hourMs = 3_600_000
 
 test(

@@ -14,7 +14,7 @@ import { startWorker } from '../support/worker-process.ts'
 import { openSqliteFile } from './database.ts'
 
 /** Each kills an application and a worker. REPRISE_WITHIN_KILLS=200 for more. */
-const rounds = Math.ceil(Number(process.env.REPRISE_WITHIN_KILLS ?? 8) / 2)
+const rounds = Math.ceil(Number(process.env.REPRISE_WITHIN_KILLS ?? 4) / 2)
 let children: ChildProcess[] = []
 afterEach(() => {
   for (const child of children) child.kill('SIGKILL')

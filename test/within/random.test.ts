@@ -11,7 +11,7 @@ import { openSqliteFile } from './database.ts'
 import { type Ground, type History, makeHistory, type Planted, runBatch } from './history.ts'
 import { drainPlants } from './plants.ts'
 
-const histories = Number(process.env.REPRISE_WITHIN_HISTORIES ?? 120)
+const histories = Number(process.env.REPRISE_WITHIN_HISTORIES ?? 50)
 const firstSeed = Number(process.env.REPRISE_SEED ?? 1) * 1_000_000
 /** A new store for each of so many. */
 const batchSize = 250

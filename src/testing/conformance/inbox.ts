@@ -213,6 +213,9 @@ function claiming(test: Test): void {
     const now = await kit.now()
     const hour = 3_600_000
     const next = (...except: string[]) => kit.store.nextDue({ queues: ['q', 'p'], except: except.map(asTimeline) })
+    // A sharded store converts between the clocks of its databases, which it estimates: a minute is exact enough here.
+    const assertNear = (at: number | null, expected: number) =>
+      assert.ok(at !== null && Math.abs(at - expected) < 60_000, `${at} is not near ${expected}`)
     assert.equal(await next(), null)
     await resting(kit, 'elsewhere', { queue: 'other', wakeup: 1 })
     await resting(kit, 'nowhere', { wakeup: 1 })
@@ -221,19 +224,18 @@ function claiming(test: Test): void {
     await resting(kit, 'late', { queue: 'q', wakeup: now + 3 * hour, priority: 5 })
     await resting(kit, 'early', { queue: 'p', wakeup: now + 2 * hour, priority: -1 })
     await resting(kit, 'later', { queue: 'p', wakeup: now + 4 * hour })
-    assert.equal(await next(), now + 2 * hour)
-    assert.equal(await next('early'), now + 3 * hour)
+    assertNear(await next(), now + 2 * hour)
+    assertNear(await next('early'), now + 3 * hour)
     assert.equal(await kit.store.nextDue({ queues: [] }), null)
     await kit.beat('alive', { leaseMs: hour })
     const writer = await kit.create('owned', { worker: 'alive' })
     expectOk(await writer.commit({ queue: 'q', wakeup: 1 }))
-    const leased = await next()
-    assert.ok(leased! >= now + hour && leased! < now + 2 * hour, `${leased} is the end of the lease`)
-    assert.equal(await next('owned'), now + 2 * hour)
+    assertNear(await next(), (await kit.now()) + hour)
+    assertNear(await next('owned'), now + 2 * hour)
     await kit.store.retire([asWorker('alive')])
-    assert.equal(await next(), 1)
+    assertNear(await next(), 1)
     await kit.send('late', 'm1')
-    assert.equal(await next('owned'), 0)
+    assertNear(await next('owned'), 0)
   })
 
   test('timelines of a live worker are not claimed; those of a dead or retired one are', async (kit) => {

@@ -168,7 +168,8 @@ describe.each(versions)('the package on Node %s', (version) => {
     expect(run(node, ['--input-type=module', '-e', resolved], home).stdout).toContain('/docs/errors.md')
     // Node strips no types below node_modules, so people copy the examples out.
     cpSync(join(home, 'node_modules/reprise/examples'), join(home, 'examples'), { recursive: true })
-    if (Number(version) >= 22) {
+    // The examples are written in TypeScript: they run on the first Node that strips types.
+    if (version === versions.find((each) => Number(each) >= 22)) {
       for (const name of readdirSync(join(home, 'examples'))) {
         // Other languages have their own tests. One needs the packages of LangGraph, which a user of LangGraph has.
         if (!name.endsWith('.ts') || name === 'langgraph-app.ts') continue

@@ -168,7 +168,7 @@ class Written {
     }
   }
 
-  /** The workers see the starts of these steps, whatever became of them. */
+  /** Shows the workers the start requests of these steps, also those of transactions that were rolled back. */
   see(steps: readonly Step[]): void {
     for (const { mark, request } of marksOf(steps, true)) {
       const found = request.verb === 'start' && this.#requests.get(addressOf({ verb: 'start', id: mark }))

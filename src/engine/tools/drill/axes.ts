@@ -1,6 +1,6 @@
 // The five axes of a timeline (D9): the authority on its state, the captured content, the scope of a capture, the cost
-// of a recovery against its budget, and the safety of a replay. Each axis has one of a fixed list of words and a
-// sentence, both computed from the recovery card.
+// of a recovery against its budget, and the safety of a replay. An axis is one word of the fixed list in its type and a
+// sentence; both are computed from the recovery card.
 
 import type { Consistency } from '../../../core/checkpoint/consistency.ts'
 import { formatMs, toMs } from '../../../core/duration.ts'

@@ -13,6 +13,7 @@ import { queue, schedule, type WorkflowContext, workflow, workflows } from '../.
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { faultyStore } from '../../src/testing/faulty-store.ts'
 import { slowStore } from '../../src/testing/slow-store.ts'
+import { within } from '../../src/within.ts'
 import { newGate, temporaryFolder, until } from '../support/fixture.ts'
 import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
 import { application } from '../within/database.ts'
@@ -205,6 +206,26 @@ describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
     // A parent may leave memory while its child works, and is claimed again.
     expect(report.done).toBeGreaterThanOrEqual(4)
     expect(await (await process()).workUntil([parent, child], quick)).toMatchObject({ done: 0, handedOver: [] })
+  })
+
+  it('is due again for a request that waits for another process, and not for the requests of other definitions', async () => {
+    const one = workflow('one', async () => 'done')
+    const other = workflow('other', async () => 'done')
+    const keys = { current: 'new', keys: { new: new Uint8Array(32).fill(2) } }
+    const client = await open(store.url, { housekeeping: false, keys })
+    opened.push(client)
+    const app = await application(store.url)
+    await app.run('BEGIN')
+    await within(client, app.tx).run(one, { id: 'a', here: false })
+    await app.run('COMMIT')
+    await app.close()
+    // This process does not have the key of the request.
+    const poor = await process()
+    const later = await poor.workUntil([one], quick)
+    await poor.close()
+    expect(later).toMatchObject({ done: 0, nextDueAt: expect.any(Number) })
+    expect(await (await process()).workUntil([other], quick)).toMatchObject({ done: 0, nextDueAt: null })
+    expect(await client.workUntil([one], quick)).toMatchObject({ done: 1, nextDueAt: null })
   })
 
   it('applies events to projections, and returns once nothing follows', async () => {

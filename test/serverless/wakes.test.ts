@@ -12,6 +12,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { order } from '../../examples/serverless/orders.ts'
 import { newGate, temporaryFolder, until } from '../support/fixture.ts'
 import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
+import { application } from '../within/database.ts'
 import { Invocation } from './invocation.ts'
 
 const secret = 'a secret for tests only'
@@ -66,6 +67,20 @@ describe.each(Object.keys(storeUrls))('E2: wake-up requests (%s)', (kind) => {
     await wakes.settled()
     expect((await client.list({ prefix: 'workflow/greet/' })).map(({ status }) => status)).toEqual(['completed'])
     expect(await run.result()).toBe('hello ann')
+  })
+
+  it('are sent by push() after a transaction of the application', async () => {
+    const worker = await engine()
+    const url = await serve(routeHandler({ open: async () => worker, work: [greet], idle: 50, secret }))
+    const client = await engine()
+    const wakes = pushWakes(client, { url, secret })
+    await wakes.settled()
+    const app = await application(store.url)
+    await app.start('greet', 'ann', 'ann')
+    await app.close()
+    wakes.push()
+    await wakes.settled()
+    expect((await client.list({ prefix: 'workflow/greet/' })).map(({ status }) => status)).toEqual(['completed'])
   })
 
   it('are repeated until they are answered', async () => {

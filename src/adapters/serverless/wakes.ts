@@ -50,12 +50,14 @@ export class Wakes {
     this.#engine = hostOf(rp)
     this.#target = target
     this.#alarm = new Alarm(this.#engine.clock)
-    const committed = () => {
-      this.#wanted += 1
-      this.#alarm.ring()
-    }
-    this.#off = [this.#engine.events.on('committed', committed), this.#engine.onClose(() => this.close())]
+    this.#off = [this.#engine.events.on('committed', () => this.push()), this.#engine.onClose(() => this.close())]
     this.#loop = this.#run()
+  }
+
+  /** Sends a request for a commit of the application itself: call it after a transaction with `within`. */
+  push(): void {
+    this.#wanted += 1
+    this.#alarm.ring()
   }
 
   /** Resolves when every commit until now has its answered request: for functions that end after their response. */

@@ -41,6 +41,8 @@ export interface RequestQuery {
   readonly number?: number
   /** Only those with a problem, or only those without. */
   readonly hasProblem?: boolean
+  /** Default: all targets. */
+  readonly targets?: readonly RequestTarget[]
   readonly limit: number
 }
 

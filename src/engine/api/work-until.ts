@@ -23,8 +23,8 @@ export interface WorkReport {
   readonly handedOver: readonly HandedOver[]
   /**
    * When there is work again, as the milliseconds of a Date: now if work was handed over, or if the store did not answer in time.
-   * The end of its lease for unfinished work of a live process, which may be killed. Null: not before a new message, run or
-   * event.
+   * The end of its lease for unfinished work of a live process, which may be killed. In seconds for a request of an
+   * application that could not be carried out yet. Null: not before a new message, run or event.
    */
   readonly nextDueAt: number | null
 }
@@ -66,7 +66,7 @@ export async function workUntil(
     const handedOver = left.filter((each) => !each.isIdle).map(({ timeline, inFlight }) => ({ timeline, inFlight }))
     if (!isIdle || handedOver.length > 0) return { done, handedOver, nextDueAt: root.now() }
     const except = left.map(({ timeline }) => timelineId(timeline))
-    const next = await inTime(nextDue(root, [...root.dispatcher.queues, ...session.dispatcher.queues], except))
+    const next = await inTime(nextDue(root, session, except))
     return { done, handedOver, nextDueAt: next === 'late' ? root.now() : next }
   } finally {
     void session.close(0)
@@ -134,7 +134,9 @@ function inHandOf(root: Host, session: Host, isIdle: boolean): Leaving[] {
 }
 
 /** Not before now: mail is due at the time 0. */
-async function nextDue(root: Host, queues: readonly string[], except: readonly TimelineId[]): Promise<number | null> {
-  const next = await root.kernel.store.nextDue({ queues: [...new Set(queues)], except })
-  return next === null ? null : Math.max(next, root.now())
+async function nextDue(root: Host, session: Host, except: readonly TimelineId[]): Promise<number | null> {
+  const queues = [...new Set([...root.dispatcher.queues, ...session.dispatcher.queues])]
+  const found = await Promise.all([root.kernel.store.nextDue({ queues, except }), session.requests.nextDue()])
+  const times = found.filter((at) => at !== null)
+  return times.length === 0 ? null : Math.max(Math.min(...times), root.now())
 }

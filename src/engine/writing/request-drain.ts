@@ -105,6 +105,13 @@ export class RequestDrain {
     await this.#draining
   }
 
+  /** The time of the next poll if requests of this process's targets wait. Null: none waits. */
+  async nextDue(): Promise<number | null> {
+    const targets = [...this.#handlers.keys()]
+    const rows = targets.length === 0 ? [] : await this.list({ targets, hasProblem: false, limit: 1 })
+    return rows.length === 0 ? null : this.#kernel.worker.now() + pollMs
+  }
+
   /** In the order of their numbers. A store without requests has none. */
   async list(query: RequestQuery): Promise<RequestRow[]> {
     return (await this.#kernel.store.requests?.list(query)) ?? []

@@ -83,10 +83,11 @@ export class PostgresRequests implements RequestBox {
     return await this.#rows(text, values, 'unsafe')
   }
 
-  async list({ number, hasProblem, limit }: RequestQuery): Promise<RequestRow[]> {
+  async list({ number, hasProblem, targets, limit }: RequestQuery): Promise<RequestRow[]> {
     const text = `SELECT ${columns} FROM ${this.#s}.request WHERE ns = $1 AND ($2::bigint IS NULL OR number = $2)
-      AND ($3::boolean IS NULL OR (problem IS NOT NULL) = $3) ORDER BY number LIMIT $4`
-    return await this.#rows(text, [this.#ns, number ?? null, hasProblem ?? null, Math.max(0, limit)], 'safe')
+      AND ($3::boolean IS NULL OR (problem IS NOT NULL) = $3) AND ($4::text[] IS NULL OR target = ANY ($4)) ORDER BY number LIMIT $5`
+    const values = [this.#ns, number ?? null, hasProblem ?? null, targets ?? null, Math.max(0, limit)]
+    return await this.#rows(text, values, 'safe')
   }
 
   async fill(requests: readonly RequestRow[]): Promise<void> {

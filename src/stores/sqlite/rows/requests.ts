@@ -80,16 +80,23 @@ export class SqliteRequests implements RequestBox {
     })
   }
 
-  async list({ number, hasProblem, limit }: RequestQuery): Promise<RequestRow[]> {
+  async list({ number, hasProblem, targets, limit }: RequestQuery): Promise<RequestRow[]> {
     const where = [
       'namespace = ?',
       ...(number === undefined ? [] : ['number = ?']),
       ...(hasProblem === undefined ? [] : [`problem IS ${hasProblem ? 'NOT ' : ''}NULL`]),
+      ...(targets === undefined ? [] : ['target IN (SELECT value FROM json_each(?))']),
     ]
     const { namespace } = this.#port
-    const values = [namespace, ...(number === undefined ? [] : [number]), Math.max(0, limit)]
+    const given = [
+      ...(number === undefined ? [] : [number]),
+      ...(targets === undefined ? [] : [JSON.stringify(targets)]),
+    ]
+    const values = [namespace, ...given, Math.max(0, limit)]
     const isListed = (row: SqlRow) =>
-      row.namespace === namespace && (hasProblem === undefined || (row.problem !== null) === hasProblem)
+      row.namespace === namespace &&
+      (hasProblem === undefined || (row.problem !== null) === hasProblem) &&
+      (targets === undefined || targets.includes(row.target as string))
     return await this.#port.read(({ connection }) => {
       // The row may be hidden or damaged in one place.
       const numbers = placesOf(connection).flatMap((place) => {

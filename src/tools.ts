@@ -9,6 +9,7 @@ export { renewStore } from './engine/storage/open-store.ts'
 export type { ChangeKind, StoreChange } from './engine/storage/store-change.ts'
 export type { TierRequests } from './engine/storage/tiered-blobs.ts'
 export type { AddShardOptions } from './engine/tools/add-shard.ts'
+export type { BadCheckpoint } from './engine/tools/bad-checkpoint.ts'
 export type { Axes, Axis } from './engine/tools/drill/axes.ts'
 export type { RecoveryCard } from './engine/tools/drill/card.ts'
 export type { DrillOptions, DrillReport, DrillResult } from './engine/tools/drill/drill.ts'
@@ -17,17 +18,6 @@ export type { EraseEntriesReport } from './engine/tools/erase/entries.ts'
 export type { EraseReport } from './engine/tools/erase/erase.ts'
 export type { AffectedTimeline, EraseEntriesOptions, ErasePlan } from './engine/tools/erase/plan.ts'
 export type { EntryFilter, EntrySelection, Selected, Target as ErasureTarget } from './engine/tools/erase/select.ts'
-export type { CaptureOptions, GroupCut, GroupRestore } from './engine/tools/group/groups.ts'
-export type {
-  CutState,
-  CutStatus,
-  GroupPlan,
-  GroupTarget,
-  MemberPlan,
-  RestoreState,
-  RolledMember,
-} from './engine/tools/group/records.ts'
-export type { GroupRestored, GroupRestoreOptions } from './engine/tools/group/restore.ts'
 export type { MoveTiersOptions, TierReport, TiersReport } from './engine/tools/housekeeping/blob-tiers.ts'
 export type { CollectOptions, CollectReport, Unreadable } from './engine/tools/housekeeping/collect.ts'
 export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/tools/housekeeping/delete.ts'
@@ -39,18 +29,28 @@ export {
   housekeepingRound,
   housekeepingState,
 } from './engine/tools/housekeeping/housekeeping.ts'
-export type { BadCheckpoint } from './engine/tools/mark.ts'
 export type { RekeyOptions, RekeyReport } from './engine/tools/rekey.ts'
 export type { GiveUpOptions, GiveUpReport } from './engine/tools/repair/give-up.ts'
-export type { ShippedRestore, ShippedRestoreOptions } from './engine/tools/ship/restore.ts'
-export { type RestoreShippedOptions, restoreShipped, type ShipOptions } from './engine/tools/ship/ship.ts'
-export type { ShipStatus } from './engine/tools/ship/status.ts'
-export type { ShipPoint } from './engine/tools/ship/target.ts'
+export type { ShippedRestore, ShippedRestoreOptions } from './engine/tools/shipping/restore.ts'
+export { type RestoreShippedOptions, restoreShipped, type ShipOptions } from './engine/tools/shipping/ship.ts'
+export type { ShipStatus } from './engine/tools/shipping/status.ts'
+export type { ShipPoint } from './engine/tools/shipping/target.ts'
+export type { CaptureOptions, GroupCut, GroupRestore } from './engine/tools/timeline-groups/groups.ts'
+export type {
+  CutState,
+  CutStatus,
+  GroupPlan,
+  GroupTarget,
+  MemberPlan,
+  RestoreState,
+  RolledMember,
+} from './engine/tools/timeline-groups/records.ts'
+export type { GroupRestored, GroupRestoreOptions } from './engine/tools/timeline-groups/restore.ts'
 export type { BackupOptions, BackupReport, RestoreOptions, RestoreReport } from './engine/tools/transfer/backup.ts'
 export type { AbandonedChange, ResumeOptions } from './engine/tools/transfer/change-actions.ts'
+export type { ExportOptions } from './engine/tools/transfer/export.ts'
 export type { Imported, ImportOptions } from './engine/tools/transfer/import.ts'
 export type { MoveBackOptions, Moved, MoveOptions } from './engine/tools/transfer/move.ts'
-export type { ExportOptions } from './engine/tools/transfer/transfer.ts'
 export type {
   EarlierVerify,
   Fault,

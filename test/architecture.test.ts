@@ -104,7 +104,7 @@ describe('the sources', () => {
     expect(former.map(({ path }) => path)).toEqual([
       'src/layers/job/shard.ts',
       'src/layers/pipeline/operators/calls.ts',
-      'src/layers/workflow/history/outside.ts',
+      'src/layers/workflow/history/outside-calls.ts',
       'src/layers/workflow/run/key.ts',
     ])
     // One place per model derives its keys, and one the identities that they start from.
@@ -114,7 +114,7 @@ describe('the sources', () => {
       'src/engine/history/effects.ts',
       'src/layers/agent/calls.ts',
       'src/layers/job/shard.ts',
-      'src/layers/pipeline/run/origins.ts',
+      'src/layers/pipeline/run/record-origins.ts',
       'src/layers/workflow/run/key.ts',
     ])
     expect(deriving(/^identityOf$/)).toEqual(['src/engine/storage/store-identity.ts'])

@@ -74,7 +74,7 @@ describe('the hint of a code fits every place that raises it without its own', (
   // The hint of POSITION_GONE is about a store that was restored to an older copy: a topic, a stream or a file has another one.
   it('POSITION_GONE advises on a restored store only where the position is one of the feed of the store', () => {
     expect(withGeneralHint('POSITION_GONE')).toEqual([
-      'src/engine/feed/marks.ts',
+      'src/engine/feed/feed-marks.ts',
       'src/engine/feed/subscription.ts',
       'src/stores/refusals.ts',
     ])

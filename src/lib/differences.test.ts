@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Codec } from '../core/codec/codec.ts'
-import { keyed } from '../core/keyed/keyed.ts'
+import { keyed } from '../core/keyed-state/keyed.ts'
 import { differences, isEqual, kindOf } from './differences.ts'
 
 class Money {

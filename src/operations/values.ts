@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto'
 import type { Codec } from '../core/codec/codec.ts'
-import { Keyed } from '../core/keyed/keyed.ts'
+import { Keyed } from '../core/keyed-state/keyed.ts'
 import { type Difference, differences, kindOf } from '../lib/differences.ts'
 import { jsonOf } from './json.ts'
 

@@ -2,8 +2,8 @@
 // passes through it, including those of blobs, so that a test can fail any call of a program and check the result (G4).
 
 import { RepriseError } from '../core/errors.ts'
-import { changeEach, forwardStore } from '../core/store/forward.ts'
 import type { Store } from '../core/store/ports.ts'
+import { changeEach, forwardStore } from '../core/store/store-wrapper.ts'
 
 /** `fail-after`: the work is done, but the caller gets an error. */
 export type Fate = 'ok' | 'fail-before' | 'fail-after'

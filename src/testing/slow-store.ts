@@ -1,8 +1,8 @@
 // A store with injected delays: before a call reaches it, or before its answer returns. A program must not depend on the
 // changes that others make meanwhile (docs/decisions/order-of-facts.md).
 
-import { changeEach, forwardStore } from '../core/store/forward.ts'
 import type { Store } from '../core/store/ports.ts'
+import { changeEach, forwardStore } from '../core/store/store-wrapper.ts'
 
 /** `before`: delays the request; `after`: delays the answer. Undefined: no delay. */
 export type Slowness = (method: string, when: 'before' | 'after') => Promise<unknown> | undefined

@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
-import { isMatchedBy, parsePatterns } from '../../src/engine/base/tree/patterns.ts'
+import { isMatchedBy, parsePatterns } from '../../src/engine/base/file-tree/patterns.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

@@ -2,8 +2,8 @@
 // a mark or a trim to the same head. The retry succeeds as a duplicate: it is neither refused nor applied a second time.
 
 import { expect, it } from 'vitest'
-import { forwardStore } from '../../src/core/store/forward.ts'
 import type { Commit, Store } from '../../src/core/store/ports.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import { RepriseError, timeline } from '../../src/index.ts'
 import { hostOf } from '../support/host.ts'
 import { newSchemaName } from '../support/schema.ts'

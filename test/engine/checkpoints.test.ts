@@ -1,7 +1,7 @@
 // Checkpoints by policy, retention, garbage collection beside writers, and the catalog.
 
 import { expect, it } from 'vitest'
-import { forwardStore } from '../../src/core/store/forward.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import { timeline } from '../../src/index.ts'
 import { added, counter, frugal, shelf } from '../support/definitions.ts'
 import { pause, until } from '../support/fixture.ts'

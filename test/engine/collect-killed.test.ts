@@ -2,7 +2,7 @@
 // state is there, and the next collection completes the interrupted one.
 
 import { expect, it } from 'vitest'
-import { blobMethods, storeMethods, upkeepMethods } from '../../src/core/store/forward.ts'
+import { blobMethods, storeMethods, upkeepMethods } from '../../src/core/store/store-wrapper.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed, timeline } from '../../src/index.ts'

@@ -3,7 +3,7 @@
 
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { forwardStore } from '../../src/core/store/forward.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'

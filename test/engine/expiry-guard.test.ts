@@ -5,9 +5,9 @@
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { forwardStore } from '../../src/core/store/forward.ts'
-import { guardOf } from '../../src/core/store/guard.ts'
+import { guardOf } from '../../src/core/store/commit-guard.ts'
 import type { Commit, Outcome, Store } from '../../src/core/store/ports.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { isUnfinishedKind } from '../../src/engine/model/first-segment.ts'
 import { housekeepingRound } from '../../src/engine/tools/housekeeping/housekeeping.ts'

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, expect, it } from 'vitest'
-import { writeTransfer } from '../../src/engine/tools/transfer/file.ts'
+import { writeTransfer } from '../../src/engine/tools/transfer/export-file.ts'
 import { added, counter } from '../support/definitions.ts'
 import { temporaryFolder } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'

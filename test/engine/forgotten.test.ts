@@ -3,11 +3,11 @@
 
 import { expect, test } from 'vitest'
 import { type Digest, timelineId } from '../../src/core/coordinate.ts'
-import { forwardStore } from '../../src/core/store/forward.ts'
 import type { Store } from '../../src/core/store/ports.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/engine/api/timeline-definition.ts'
-import { whereabouts } from '../../src/engine/feed/marks.ts'
+import { whereabouts } from '../../src/engine/feed/feed-marks.ts'
 import { FeedReader } from '../../src/engine/feed/reader.ts'
 import { createEngine } from '../../src/store.ts'
 import { flipped } from '../entities/support.ts'

@@ -8,7 +8,7 @@ import type { Clock, Commit, Outcome, Store } from '../../src/core/store/ports.t
 import { systemClock } from '../../src/engine/base/platform.ts'
 import { modelsOf } from '../../src/engine/model/model.ts'
 import { holdOf } from '../../src/engine/storage/restore-hold.ts'
-import { cutFold, restoreFold } from '../../src/engine/tools/group/records.ts'
+import { cutFold, restoreFold } from '../../src/engine/tools/timeline-groups/records.ts'
 import { type Reprise, timeline } from '../../src/index.ts'
 import { agent, type Session, tool } from '../../src/layers/agent/index.ts'
 import { table } from '../../src/layers/table/index.ts'

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { forwardStore } from '../../src/core/store/forward.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { createEngine } from '../../src/store.ts'

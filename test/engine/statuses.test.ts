@@ -31,7 +31,7 @@ function statusesIn(text: string): string[] {
 }
 
 it('the table lists every status of the models', () => {
-  const files = ['src/layers', 'src/engine/tools/group'].flatMap((folder) =>
+  const files = ['src/layers', 'src/engine/tools/timeline-groups'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => /(?<!\.test)\.ts$/.test(name))
       .map((name) => join(folder, name)),

@@ -3,7 +3,7 @@
 
 import { expect, it, vi } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { guardOf } from '../../src/core/store/guard.ts'
+import { guardOf } from '../../src/core/store/commit-guard.ts'
 import type { Commit, Store } from '../../src/core/store/ports.ts'
 import { systemClock } from '../../src/engine/base/platform.ts'
 import { entriesOf } from '../../src/engine/history/history.ts'

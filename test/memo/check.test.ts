@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { checkHermetic } from '../../src/layers/memo/check.ts'
+import { affectingElements } from '../../src/layers/memo/delta-debugging.ts'
 import { command } from '../../src/layers/memo/index.ts'
-import { guiltyOnes } from '../../src/layers/memo/search.ts'
 import { temporaryFolder } from '../support/fixture.ts'
 
 const home = temporaryFolder('hermetic')
@@ -80,7 +80,7 @@ it.each([[[]], [['c']], [['a', 'z']], [['b', 'c', 'd', 'x']]])(
   'finds those that matter among many: %j',
   async (guilty) => {
     const names = [...'abcdefghijklmnopqrstuvwxyz']
-    expect(await guiltyOnes(names, async (without) => !guilty.some((name) => without.has(name)))).toEqual(guilty)
+    expect(await affectingElements(names, async (without) => !guilty.some((name) => without.has(name)))).toEqual(guilty)
   },
 )
 

@@ -3,8 +3,8 @@
 //   where, isWeak (the planted bug: it forgets whatever is there under the name)
 
 import { writeSync } from 'node:fs'
-import { forwardStore } from '../../dist/core/store/forward.js'
-import { guardOf } from '../../dist/core/store/guard.js'
+import { guardOf } from '../../dist/core/store/commit-guard.js'
+import { forwardStore } from '../../dist/core/store/store-wrapper.js'
 import { housekeepingRound } from '../../dist/engine/tools/housekeeping/housekeeping.js'
 import { openEngine } from './crash-open.mjs'
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { guardOf } from '../../src/core/store/guard.ts'
+import { guardOf } from '../../src/core/store/commit-guard.ts'
 import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'

@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/core/errors.ts'
-import { keyOf } from '../../src/core/ship/record.ts'
-import { basesFrom, dropOld } from '../../src/engine/tools/ship/retention.ts'
+import { keyOf } from '../../src/core/shipping/record.ts'
+import { basesFrom, dropOld } from '../../src/engine/tools/shipping/retention.ts'
 import { Killed, MemoryObjects } from '../s3/memory-objects.ts'
 import { World } from './world.ts'
 
@@ -86,7 +86,7 @@ describe('shipping', () => {
     world.insert(1, 100)
     const other = await World.make()
     // The same store, shipped from a copy of it: a machine that was thought lost.
-    const { Shipper } = await import('../../src/engine/tools/ship/shipper.ts')
+    const { Shipper } = await import('../../src/engine/tools/shipping/shipper.ts')
     const zombie = await Shipper.begin(world.source, world.log(), world.policy, { id: 'zombie', now: () => world.now })
     await zombie.round()
     world.insert(1, 100)
@@ -148,7 +148,7 @@ describe('shipping', () => {
     expect([base, lost, skipped.map((each) => each.base)]).toEqual([bases[1]!.number, null, [bases[0]!.number]])
     expect(readFileSync(file).equals(world.bytes())).toBe(true)
     // And verify tells of it.
-    const { verifyShipped } = await import('../../src/engine/tools/ship/verify.ts')
+    const { verifyShipped } = await import('../../src/engine/tools/shipping/verify.ts')
     expect((await verifyShipped(world.log())).faults).toEqual([
       { where: `base ${bases[0]!.number}`, what: expect.stringContaining(`the part ${part.key} is missing`) },
     ])
@@ -159,7 +159,7 @@ describe('shipping', () => {
     world.insert(40, 3000)
     Object.assign(world.policy, { baseMs: 86_400_000 })
     const { objects } = world.bucket
-    const { verifyShipped } = await import('../../src/engine/tools/ship/verify.ts')
+    const { verifyShipped } = await import('../../src/engine/tools/shipping/verify.ts')
     const partsOf = () => [...objects.keys()].filter((key) => key.startsWith('parts/'))
     const isWell = async () => {
       const { file, lost, base } = await world.restore()
@@ -240,7 +240,7 @@ describe('shipping', () => {
     expect(await world.log().numbers()).not.toContain(1)
     // A shipper that another one has followed deletes nothing: it does not know what that one names.
     expect(await dropOld(world.log(), newest - 1, newest, 0)).toBe(0)
-    const { verifyShipped } = await import('../../src/engine/tools/ship/verify.ts')
+    const { verifyShipped } = await import('../../src/engine/tools/shipping/verify.ts')
     expect(await verifyShipped(world.log())).toMatchObject({ ok: true, bases: 3 })
     const named = new Set<string>()
     for await (const { whole } of basesFrom(world.log(), newest)) for (const { key } of whole.parts) named.add(key)

@@ -9,7 +9,7 @@
 
 import { timelineId } from '../../dist/core/coordinate.js'
 import { unpackEntries } from '../../dist/core/history/entry-run.js'
-import { guardOf } from '../../dist/core/store/guard.js'
+import { guardOf } from '../../dist/core/store/commit-guard.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
 import { isReprise, RepriseError, timeline } from '../../dist/index.js'
 import { createEngine } from '../../dist/store.js'

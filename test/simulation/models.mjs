@@ -1,7 +1,7 @@
 // The timelines of the simulation and, for each, the plain fold that the oracle computes beside the engine's. Opaque
 // state is too large to lie in its manifest, so that chunks are written; order matters in every fold.
 
-import { forgottenTimeline } from '../../dist/engine/feed/forgotten.js'
+import { forgottenTimeline } from '../../dist/engine/feed/forgotten-timelines.js'
 import { Keyed, timeline } from '../../dist/index.js'
 import { SeededRandom } from './random.mjs'
 

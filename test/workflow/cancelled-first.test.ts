@@ -3,7 +3,7 @@
 
 import { expect, it, test } from 'vitest'
 import type { WorkerId } from '../../src/core/coordinate.ts'
-import { forwardStore } from '../../src/core/store/forward.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
 import { createEngine } from '../../src/store.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { forwardStore } from '../../src/core/store/forward.ts'
 import type { EntryRun, Store } from '../../src/core/store/ports.ts'
+import { forwardStore } from '../../src/core/store/store-wrapper.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { createEngine } from '../../src/store.ts'

@@ -4,7 +4,7 @@
 // the newest checkpoints need only the last pages, and the others are not read (engine/model/definition.ts).
 // thread-entries.ts defines the entries.
 
-import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { type Keyed, keyed } from '../../core/keyed-state/keyed.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { type LeafRecord, type NewLeaves, type Packed, placeKey, placeOf, settlePacked, settleRefs } from './leaves.ts'

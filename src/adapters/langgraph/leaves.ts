@@ -6,7 +6,7 @@
 //   ref   = a place, or -1 - n: leaf n of the same entry, whose place is not known before it is written
 
 import { assert } from '../../core/assert.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Encoded, LeafValue } from './portable.ts'
 
 /** Bytes, or bytes and the places (in an entry: refs) of the leaves they refer to. */

@@ -3,7 +3,7 @@
 // rotation some of the older ones, are also compared by their bytes, so that a change made in place is detected.
 
 import { equalBytes } from '../../core/coordinate.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { ThreadState } from './fold.ts'
 import type { LeafDraft } from './leaves.ts'
 import type { Encoded, Portable } from './portable.ts'

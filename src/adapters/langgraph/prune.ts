@@ -1,6 +1,6 @@
 // Plans a prune: removes the checkpoints beyond those kept, their writes, and the values and leaves that nothing else needs.
 
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import { checkCount } from '../../core/options.ts'
 import type { StoredValue, ThreadState } from './fold.ts'
 import { placeFrom, placesOf } from './leaves.ts'

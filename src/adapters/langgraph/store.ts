@@ -17,7 +17,7 @@ import {
 } from '@langchain/langgraph-checkpoint'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { type Keyed, keyed } from '../../core/keyed-state/keyed.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { SharedTimeline } from '../../engine/host/shared-timeline.ts'

@@ -4,7 +4,7 @@
 import type { AgentInputItem, Session } from '@openai/agents'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { type Keyed, keyed } from '../../core/keyed-state/keyed.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { SharedTimeline } from '../../engine/host/shared-timeline.ts'

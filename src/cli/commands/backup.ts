@@ -3,7 +3,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { RepriseError } from '../../core/errors.ts'
 import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
-import type { ShipPoint } from '../../engine/tools/ship/target.ts'
+import type { ShipPoint } from '../../engine/tools/shipping/target.ts'
 import { ByteBar } from '../byte-bar.ts'
 import { type Command, flag, type Invocation, refuseOptions, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -55,12 +55,12 @@ export const restore: Command = async (invocation) => {
 /** A folder, or a prefix with records. Other problems are reported by the restore itself. */
 async function isShipped(place: string): Promise<boolean> {
   if (!isObjectStore(place)) return statSync(place, { throwIfNoEntry: false })?.isDirectory() ?? false
-  const { isShipPlace } = await import('../../engine/tools/ship/ship.ts')
+  const { isShipPlace } = await import('../../engine/tools/shipping/ship.ts')
   return await isShipPlace(place)
 }
 
 async function restoreFromShipped({ args, output, options }: Invocation): Promise<number> {
-  const { restoreShipped } = await import('../../engine/tools/ship/ship.ts')
+  const { restoreShipped } = await import('../../engine/tools/shipping/ship.ts')
   refuseOptions(
     options,
     ['namespace', 'blobs'],

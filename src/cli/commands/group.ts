@@ -2,10 +2,10 @@
 // --yes (or after a prompt); `group resume` resumes an interrupted one.
 
 import { type Duration, toMs } from '../../core/duration.ts'
-import type { GroupCut } from '../../engine/tools/group/groups.ts'
-import { inWords } from '../../engine/tools/group/plan.ts'
-import type { GroupPlan, GroupTarget } from '../../engine/tools/group/records.ts'
-import type { GroupRestored } from '../../engine/tools/group/restore.ts'
+import type { GroupCut } from '../../engine/tools/timeline-groups/groups.ts'
+import { inWords } from '../../engine/tools/timeline-groups/plan.ts'
+import type { GroupPlan, GroupTarget } from '../../engine/tools/timeline-groups/records.ts'
+import type { GroupRestored } from '../../engine/tools/timeline-groups/restore.ts'
 import { mayRestore } from '../../operations/act.ts'
 import { type Command, duration, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

@@ -2,8 +2,8 @@
 
 import { hostOf } from '../../engine/host/host.ts'
 import { notedTiers, shown } from '../../engine/storage/tier-policy.ts'
-import { shipStore, verifyPlace } from '../../engine/tools/ship/ship.ts'
-import type { ShipStatus } from '../../engine/tools/ship/status.ts'
+import { shipStore, verifyPlace } from '../../engine/tools/shipping/ship.ts'
+import type { ShipStatus } from '../../engine/tools/shipping/status.ts'
 import { type Command, duration, flag, type Invocation, refuseOptions, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, count } from '../format.ts'

@@ -14,7 +14,7 @@
 //              kind 2: level(integer) refs         level 0: the chunks hold the bytes; level n: they hold refs of level n - 1
 //   refs     = count(integer) ref*
 //   ref      = digest(32 bytes, of the chunk as stored) bytes(integer, as stored)
-//   segment  = first(key) entries(integer) refs    one block (keyed/block.ts), in one chunk unless a value is large
+//   segment  = first(key) entries(integer) refs    one block (keyed-state/block.ts), in one chunk unless a value is large
 //
 // With a directory, an untouched base of thousands of pages costs the manifest only a few digests.
 
@@ -22,7 +22,7 @@ import { unreachable } from '../assert.ts'
 import { ByteReader, ByteWriter } from '../bytes.ts'
 import type { Digest } from '../coordinate.ts'
 import { RepriseError } from '../errors.ts'
-import { readKey, writeKey } from '../keyed/block.ts'
+import { readKey, writeKey } from '../keyed-state/block.ts'
 
 const formatVersion = 1
 const digestBytes = 32

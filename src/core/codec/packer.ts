@@ -4,7 +4,7 @@
 import type { ClassCodec } from './class-codec.ts'
 import { encodeError } from './encode-error.ts'
 import { ValueEncoder } from './encoder.ts'
-import { RestEncoder } from './rest.ts'
+import { RestEncoder } from './object-without-key.ts'
 import { ValueWriter } from './writer.ts'
 
 export class ValuePacker {

@@ -1,8 +1,8 @@
 // A read-only store: every write is refused before anything is sent.
 
 import { RepriseError } from '../errors.ts'
-import { changeEach, forwardStore } from './forward.ts'
 import type { Store } from './ports.ts'
+import { changeEach, forwardStore } from './store-wrapper.ts'
 
 /** @example refuseWrites(openMemory({ namespace: 'shop', hash })) */
 export function refuseWrites(store: Store): Store {

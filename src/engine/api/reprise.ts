@@ -8,12 +8,12 @@ import { isArchiveOf } from '../../core/history/scope.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
-import { type Pending, pending } from '../base/pending.ts'
+import { type Pending, pending } from '../base/pending-handle.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
 import { decideConsumed, reportForced } from '../branch/consumers.ts'
 import { locateOnBranch, type RollbackOptions } from '../branch/rollback.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions } from '../checkpoint/savepoint.ts'
-import type { FollowOptions, Replica } from '../feed/follow.ts'
+import type { FollowOptions, Replica } from '../feed/replica.ts'
 import { checkWhere, existing, locate, type TimelinePoint } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
@@ -38,11 +38,12 @@ import { refuseNotHere } from '../storage/moved-mark.ts'
 import { read, sourceOf, written } from '../storage/object-file.ts'
 import { checkCall } from '../tools/call-options.ts'
 import { forkAsModel } from '../tools/fork-as-model.ts'
-import { Groups } from '../tools/group/groups.ts'
 import type { CollectOptions, CollectReport } from '../tools/housekeeping/collect.ts'
 import { querySql } from '../tools/sql.ts'
 import { StoreTools } from '../tools/store-tools.ts'
+import { Groups } from '../tools/timeline-groups/groups.ts'
 import { type ResumeOptions, resumeChange } from '../tools/transfer/change-actions.ts'
+import { type ExportOptions, exportTimeline } from '../tools/transfer/export.ts'
 import type { Imported, ImportOptions } from '../tools/transfer/import.ts'
 import {
   importHere,
@@ -52,7 +53,6 @@ import {
   move,
   moveBack,
 } from '../tools/transfer/move.ts'
-import { type ExportOptions, exportTimeline } from '../tools/transfer/transfer.ts'
 import { type WorkReport, type WorkUntilOptions, workUntil } from './work-until.ts'
 
 export class Reprise extends StoreTools {

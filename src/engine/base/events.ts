@@ -5,7 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { namesOf, nearestName } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
-import { warnOnReject } from '../../lib/listener.ts'
+import { warnOnReject } from '../../lib/warn-on-reject.ts'
 import type { RecoveryReport } from './recovery-report.ts'
 
 export interface EngineEvents {

@@ -2,7 +2,7 @@
 // one.
 
 import { Latch } from '../../lib/waiting.ts'
-import { unlessAborted } from './aborting.ts'
+import { unlessAborted } from './abortable-wait.ts'
 
 export class Beginning {
   readonly #begun = new Latch()

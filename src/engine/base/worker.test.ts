@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { RepriseError } from '../../core/errors.ts'
-import { forwardStore } from '../../core/store/forward.ts'
+import { forwardStore } from '../../core/store/store-wrapper.ts'
 import { openMemory } from '../../stores/memory/index.ts'
 import { hash } from '../../testing/conformance/kit.ts'
 import { VirtualClock } from '../../testing/virtual-clock.ts'

@@ -6,9 +6,9 @@ import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Clock, Random, Store, WorkerRow } from '../../core/store/ports.ts'
 import { sleep } from '../../lib/waiting.ts'
-import { Captures, capturesKey, noCapture } from './captures.ts'
 import type { Events } from './events.ts'
 import { isProcessGone, type ProcessIdentity } from './platform.ts'
+import { Captures, capturesKey, noCapture } from './running-captures.ts'
 
 export interface WorkerOptions {
   readonly store: Store

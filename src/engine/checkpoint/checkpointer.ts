@@ -11,7 +11,7 @@ import type { Coordinate, ManifestId, TimelineId } from '../../core/coordinate.t
 import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import { type EffectLedger, forgottenType } from '../../core/history/effects.ts'
 import { effectsBelow } from '../../core/history/forgetting.ts'
-import { defaultKeyedPlanSettings } from '../../core/keyed/plan.ts'
+import { defaultKeyedPlanSettings } from '../../core/keyed-state/plan.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { growingPause } from '../../core/retry/pause.ts'
 import type { Attribute, Commit, ManifestMark, ManifestRecord, NewManifest } from '../../core/store/ports.ts'
@@ -29,8 +29,8 @@ import {
   TouchedValue,
   writeCapture,
 } from '../snapshot/capture.ts'
+import { defaultOutputSettings } from '../snapshot/chunk-output.ts'
 import { stateIo } from '../snapshot/kernel-io.ts'
-import { defaultOutputSettings } from '../snapshot/output.ts'
 import { verifyChunks } from '../snapshot/restore.ts'
 import { ChunkHold } from '../storage/chunk-hold.ts'
 import { type Kernel, newId } from '../storage/kernel.ts'

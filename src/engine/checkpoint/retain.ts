@@ -5,7 +5,7 @@
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { isReprise } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
-import { epochGuardOf } from '../../core/store/guard.ts'
+import { epochGuardOf } from '../../core/store/commit-guard.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { digestAt, type Point } from '../history/history.ts'
 import { forksOf } from '../storage/heads.ts'

@@ -4,7 +4,7 @@
 import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
-import { epochGuardOf } from '../../core/store/guard.ts'
+import { epochGuardOf } from '../../core/store/commit-guard.ts'
 import type { Commit, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { existing, type Located, locate, type TimelinePoint } from '../history/locate.ts'

@@ -9,7 +9,7 @@ import type { Events } from '../base/events.ts'
 import { isOfStore } from '../model/first-segment.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Identity } from '../storage/store-identity.ts'
-import { FeedMarks } from './marks.ts'
+import { FeedMarks } from './feed-marks.ts'
 
 /** The store's own timelines (`reprise/…`) have no marks: their deletion is not logged. */
 export class DurableMarks {

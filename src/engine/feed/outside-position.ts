@@ -16,7 +16,7 @@ import type { StoreIdentity } from '../../core/identity.ts'
 import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Identity } from '../storage/store-identity.ts'
-import { whereabouts } from './marks.ts'
+import { whereabouts } from './feed-marks.ts'
 
 const prefix = 'f1.'
 const ivBytes = 12

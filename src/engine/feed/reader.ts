@@ -13,8 +13,8 @@ import { confirmErased } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from '../history/history.ts'
 import { isOfStore } from '../model/first-segment.ts'
 import type { Kernel } from '../storage/kernel.ts'
+import { FeedMarks, goneAt, whereabouts } from './feed-marks.ts'
 import { LastDigests } from './last-digests.ts'
-import { FeedMarks, goneAt, whereabouts } from './marks.ts'
 import type { SeenRun } from './outside-position.ts'
 
 export interface FeedRun {

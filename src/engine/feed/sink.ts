@@ -7,7 +7,7 @@ import { type CursorRow, type FeedPosition, feedStart } from '../../core/store/p
 import type { Place } from '../base/guard/zone.ts'
 import type { Point } from '../history/history.ts'
 import type { Kernel } from '../storage/kernel.ts'
-import { whereabouts } from './marks.ts'
+import { whereabouts } from './feed-marks.ts'
 
 /** An item of a subscription: an entry of the feed, in the form of its reader. */
 export interface Occurred {

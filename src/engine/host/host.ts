@@ -26,7 +26,7 @@ import { type ForkStart, fork } from '../branch/fork.ts'
 import { type BranchOptions, rollback } from '../branch/rollback.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from '../checkpoint/savepoint.ts'
 import { storedPolicyOf } from '../checkpoint/stored-policy.ts'
-import { type FollowOptions, follow, type Replica } from '../feed/follow.ts'
+import { type FollowOptions, follow, type Replica } from '../feed/replica.ts'
 import { checkWhere, existing, type TimelinePoint } from '../history/locate.ts'
 import { type Recovered, type RecoverOptions, recover } from '../history/recover.ts'
 import {

@@ -6,7 +6,7 @@
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise } from '../../core/errors.ts'
-import { epochGuardOf, guardOf } from '../../core/store/guard.ts'
+import { epochGuardOf, guardOf } from '../../core/store/commit-guard.ts'
 import type { Guard, Head } from '../../core/store/ports.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
 import { soundHeads } from '../storage/sound-page.ts'

@@ -7,11 +7,10 @@ import { assert } from '../../core/assert.ts'
 import type { Part, ValuePart } from '../../core/checkpoint/manifest.ts'
 import { type Digest, equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { KeyedCapture } from '../../core/keyed/capture.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
-import type { KeyedPlan, KeyedPlanSettings } from '../../core/keyed/plan.ts'
+import { KeyedCapture } from '../../core/keyed-state/capture.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
+import type { KeyedPlan, KeyedPlanSettings } from '../../core/keyed-state/plan.ts'
 import type { StateIo } from '../model/state-io.ts'
-import { type KeyedBase, writeKeyed } from './keyed.ts'
 import {
   ChunkOutput,
   defaultOutputSettings,
@@ -19,7 +18,8 @@ import {
   type KnownChunks,
   type OutputSettings,
   writeContent,
-} from './output.ts'
+} from './chunk-output.ts'
+import { type KeyedBase, writeKeyed } from './keyed-writer.ts'
 
 /** How long a value is encoded before the event loop runs other work. */
 const firstSliceMs = 4

@@ -3,8 +3,8 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { forwardBlobs } from '../../core/store/forward.ts'
 import type { Blobs } from '../../core/store/ports.ts'
+import { forwardBlobs } from '../../core/store/store-wrapper.ts'
 import { sha256, sha256Aside } from '../base/platform.ts'
 import { Yielder } from '../base/yielder.ts'
 import type { StateIo } from '../model/state-io.ts'

@@ -5,7 +5,7 @@ import { type ChunkRef, type Content, decodeRefs } from '../../core/checkpoint/m
 import { type Digest, equalBytes, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { StateIo } from '../model/state-io.ts'
-import { type KnownChunks, Slices } from './output.ts'
+import { type KnownChunks, Slices } from './chunk-output.ts'
 
 const batchBytes = 1024 * 1024
 const batchChunks = 256

@@ -3,8 +3,8 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Segment } from '../../core/checkpoint/manifest.ts'
-import { readBlock } from '../../core/keyed/block.ts'
-import type { PageEntries } from '../../core/keyed/page.ts'
+import { readBlock } from '../../core/keyed-state/block.ts'
+import type { PageEntries } from '../../core/keyed-state/page.ts'
 import type { StateIo } from '../model/state-io.ts'
 import { ChunkInput, damaged, joined } from './restore-input.ts'
 

@@ -4,7 +4,7 @@ import { ioOn, Shelf } from '../../../test/support/shelf.ts'
 import { chunksOf, type KeyedPart, type Manifest, type Part } from '../../core/checkpoint/manifest.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../core/errors.ts'
-import { keyed } from '../../core/keyed/keyed.ts'
+import { keyed } from '../../core/keyed-state/keyed.ts'
 import { captureState, writeCapture } from './capture.ts'
 import { liveChunks, restoreState, verifyChunks } from './restore.ts'
 

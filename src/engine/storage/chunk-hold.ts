@@ -8,8 +8,8 @@
 
 import type { Digest } from '../../core/coordinate.ts'
 import { isSignal, SignalError } from '../../core/errors.ts'
-import { forwardBlobs } from '../../core/store/forward.ts'
 import type { Blobs } from '../../core/store/ports.ts'
+import { forwardBlobs } from '../../core/store/store-wrapper.ts'
 import type { Kernel } from './kernel.ts'
 
 /** A capture of this size is announced before its second batch of chunks: a heartbeat costs little in comparison. */

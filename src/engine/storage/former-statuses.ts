@@ -2,8 +2,8 @@
 // some statuses. Heads get the current name where they leave the store, and a query by status finds the earlier names as well.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { forwardShards } from '../../core/store/forward.ts'
 import type { ClaimRequest, Head, Store, TimelineQuery } from '../../core/store/ports.ts'
+import { forwardShards } from '../../core/store/store-wrapper.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { firstSegment } from '../model/first-segment.ts'
 

@@ -2,7 +2,7 @@
 // skip and report it are in sound-page.ts.
 
 import type { Head, TimelineQuery } from '../../core/store/ports.ts'
-import { eachRow } from '../../lib/pages.ts'
+import { eachRow } from '../../lib/each-page.ts'
 
 interface Listing {
   timelines(query: TimelineQuery): Promise<readonly Head[]> | readonly Head[]

@@ -3,7 +3,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Grown, GrowProgress } from '../../core/store/shards.ts'
-import { warnOnReject } from '../../lib/listener.ts'
+import { warnOnReject } from '../../lib/warn-on-reject.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { withoutSecrets } from '../storage/open-store.ts'
 import { underNote } from '../storage/store-change.ts'

@@ -8,7 +8,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { originDigest } from '../../core/history/entry-run.ts'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import { type Attribute, type FeedPosition, feedStart, type Sql, type Store } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { policyToStore } from '../checkpoint/stored-policy.ts'

@@ -5,10 +5,10 @@
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Change, Hash, Rewritten } from '../../core/store/ports.ts'
-import { warnOnReject } from '../../lib/listener.ts'
+import { warnOnReject } from '../../lib/warn-on-reject.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { forgetOtherKeys, lacking, lackingKeys, notedKeys } from '../storage/key-notes.ts'
-import { sealNameOf } from '../storage/seal/name.ts'
+import { sealNameOf } from '../storage/seal/sealing-key.ts'
 import { keysIn, type Wrappable } from '../storage/seal/wrap.ts'
 import { type ChangeNote, underNote } from '../storage/store-change.ts'
 

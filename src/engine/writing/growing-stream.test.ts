@@ -5,7 +5,7 @@ import { ioOn, Shelf } from '../../../test/support/shelf.ts'
 import type { ChunkSizes } from '../../core/checkpoint/chunking.ts'
 import { decodeManifest, encodeManifest, type Part } from '../../core/checkpoint/manifest.ts'
 import { toHex } from '../../core/coordinate.ts'
-import { ChunkOutput } from '../snapshot/output.ts'
+import { ChunkOutput } from '../snapshot/chunk-output.ts'
 import { liveChunks } from '../snapshot/restore.ts'
 import { GrowingStream, StreamReader, type StreamSnapshot } from './growing-stream.ts'
 

@@ -3,8 +3,8 @@
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { mayBeAside } from '../../core/store/argument-checks.ts'
 import type { ManifestRecord, NewManifest } from '../../core/store/ports.ts'
-import { mayBeAside } from '../../core/store/shapes.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { erasingFrom, erasureOf } from '../history/erasures.ts'
 import { digestAt, lineageOf, offBranch } from '../history/history.ts'

@@ -13,12 +13,12 @@ import type { Host } from '../../engine/host/host.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import { sleep } from '../../lib/waiting.ts'
+import { CallWatch } from './call-watch.ts'
 import { waits } from './due.ts'
 import type { SimilarCalls } from './message.ts'
 import type { CallGuard, CallGuards } from './policy.ts'
 import { type AwaitedDecision, type CallRecord, entry, type SessionState, type StandingCall } from './state.ts'
 import { type AnyTool, checkArgs, retriesInDoubt, type Tools, toolPlace } from './tool.ts'
-import { CallWatch } from './watch.ts'
 
 /** The parts of a session that calls use. */
 export interface CallHost {

@@ -2,7 +2,7 @@
 // the turn before it, and send another message.
 
 import { RepriseError } from '../../core/errors.ts'
-import { withField } from '../../core/field.ts'
+import { withField } from '../../core/field-edit.ts'
 import type { NewEntry } from '../../engine/model/entry.ts'
 import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/model/fork-edit.ts'
 import type { SessionState } from './state.ts'

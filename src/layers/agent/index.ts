@@ -11,7 +11,6 @@ export { type BranchView, compareSessions, mergeBranch, type SessionComparison }
 export type { CallOutcome } from './calls.ts'
 export { sendDecision, type ToolDecision, type ToolVerdict } from './decision.ts'
 export { type AgentDefinition, agent } from './definition.ts'
-export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './group.ts'
 export { type Guardrail, type GuardrailView, noLoops, withinBudget } from './guardrail.ts'
 export type {
   LanguageModel,
@@ -33,6 +32,7 @@ export type { EvaluatedStep } from './replay.ts'
 export { type Evaluation, evaluateSession, type Replay, type ReplayedStep, replaySession } from './replay.ts'
 export type { PlannedCall, SessionRollbackPlan } from './rollback.ts'
 export type { Session } from './session.ts'
+export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './session-group.ts'
 export type { AgentOptions, AgentSpec } from './spec.ts'
 export type {
   AwaitedDecision,

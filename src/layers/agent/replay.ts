@@ -4,7 +4,7 @@
 // prompt); tools return recorded results and are never called.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { checkFunctions } from '../../core/synchronous.ts'
 import { entriesOf, lineageOf, type Point, reachOf, readHistory } from '../../engine/history/history.ts'

@@ -1,7 +1,7 @@
 // The fold of a session's history. Messages, calls, turns and notes are Keyed parts, so that a checkpoint writes only
 // the additions. The results of effects are stored here, once, and not in the engine's ledger.
 
-import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
+import { type Keyed, keyed } from '../../core/keyed-state/keyed.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Consumer } from '../../engine/model/rollback-report.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'

@@ -4,6 +4,7 @@
 import { isReprise } from '../../core/errors.ts'
 import { getEffect } from '../../core/history/effects.ts'
 import { checkList, checkObject, checkText } from '../../core/options.ts'
+import { CallWatch } from './call-watch.ts'
 import {
   abortError,
   type CallHost,
@@ -22,7 +23,6 @@ import type { LanguageModel, ModelAnswer, ModelCall, ModelInDoubt, ModelPart, To
 import { type AwaitedDecision, type CallRecord, entry, messagesOfTurn, place, type SessionState } from './state.ts'
 import { StreamWriter } from './stream.ts'
 import { allowedTools, retriesInDoubt, toolDefinitions } from './tool.ts'
-import { CallWatch } from './watch.ts'
 
 interface RequestedCall {
   readonly id: string

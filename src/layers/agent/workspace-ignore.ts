@@ -3,11 +3,11 @@
 // capture may not have included it.
 
 import { RepriseError } from '../../core/errors.ts'
+import { shown } from '../../core/file-tree-path.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { shown } from '../../core/tree-path.ts'
-import type { Folder } from '../../engine/base/tree/folder.ts'
-import { isMatchedBy, parsePatterns, type Rules } from '../../engine/base/tree/patterns.ts'
-import type { Choice } from '../../engine/base/tree/scan.ts'
+import type { Folder } from '../../engine/base/file-tree/folder.ts'
+import { isMatchedBy, parsePatterns, type Rules } from '../../engine/base/file-tree/patterns.ts'
+import type { Choice } from '../../engine/base/file-tree/scan.ts'
 import type { SessionState } from './state.ts'
 
 export interface WorkspaceOptions {

@@ -1,16 +1,16 @@
 // A workspace directory, captured with a turn and restored with it. Contents are stored by digest, so unchanged files
 // cost nothing; modes, links and deletions are included; ignored files (.gitignore) are left alone, in capture and in
 // restore. A file or workspace above the limits is refused before anything is written. Files are accessed through
-// engine/base/tree: no link is followed, and nothing outside of the directory is read, written or deleted.
+// engine/base/file-tree: no link is followed, and nothing outside of the directory is read, written or deleted.
 
 import { resolve } from 'node:path'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { shown, unsafe } from '../../core/tree-path.ts'
-import { DirectoryStack } from '../../engine/base/tree/directory-stack.ts'
-import { blocked, type Folder, openRoot } from '../../engine/base/tree/folder.ts'
-import { restoreTree, type Wanted } from '../../engine/base/tree/restore.ts'
-import { type Found, scanTree } from '../../engine/base/tree/scan.ts'
+import { shown, unsafe } from '../../core/file-tree-path.ts'
+import { DirectoryStack } from '../../engine/base/file-tree/directory-stack.ts'
+import { blocked, type Folder, openRoot } from '../../engine/base/file-tree/folder.ts'
+import { restoreTree, type Wanted } from '../../engine/base/file-tree/restore.ts'
+import { type Found, scanTree } from '../../engine/base/file-tree/scan.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { entry, type FileRecord, type SessionState } from './state.ts'

@@ -5,7 +5,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { unlessAborted } from '../../engine/base/aborting.ts'
+import { unlessAborted } from '../../engine/base/abortable-wait.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import { newId } from '../../engine/storage/kernel.ts'
 import { idsOf } from './model.ts'

@@ -8,7 +8,7 @@ import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.t
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise, isSignal } from '../../core/errors.ts'
 import { type Validity, whyInvalid } from '../../core/history/validity.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
 import { isBehind } from '../../core/store/shards.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'

@@ -7,7 +7,7 @@
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Head } from '../../core/store/ports.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'

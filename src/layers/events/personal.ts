@@ -9,7 +9,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'

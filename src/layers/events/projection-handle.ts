@@ -4,7 +4,7 @@
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { ResolvedRetry } from '../../core/retry/retry.ts'
-import { throwIfAborted } from '../../engine/base/aborting.ts'
+import { throwIfAborted } from '../../engine/base/abortable-wait.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { isSame, type Quarantined, type SubscriptionSink } from '../../engine/feed/sink.ts'
 import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/feed/subscription.ts'

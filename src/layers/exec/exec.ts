@@ -3,7 +3,7 @@
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { unlessAborted } from '../../engine/base/aborting.ts'
+import { unlessAborted } from '../../engine/base/abortable-wait.ts'
 import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs } from '../../engine/model/definition.ts'

@@ -17,9 +17,9 @@ import { type ExecEntries, entry, foldersAttribute, startedAttribute } from './e
 import type { ExecEvent, ExecResult, ExecStatus, RunEnd } from './events.ts'
 import { type ExecSpec, settingsOf } from './options.ts'
 import { exitCodeOf, Program } from './program.ts'
+import { Words } from './program-messages.ts'
 import { type ProgramStop, Supervisor } from './supervisor.ts'
 import { forgetUncaptured, noteUncaptured, setAside, uncapturedIn } from './uncaptured.ts'
-import { Words } from './words.ts'
 
 export interface ExecRunOptions extends Pick<OpenOptions, 'takeover' | 'wait'> {
   /** Starts with the folder as it is: nothing is restored. */

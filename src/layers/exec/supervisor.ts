@@ -2,17 +2,17 @@
 // words, forwards signals, and captures once more after its end. One capture at a time, in order of events.
 
 import { isReprise } from '../../core/errors.ts'
-import type { Survey } from '../../engine/base/tree/survey.ts'
+import type { Survey } from '../../engine/base/file-tree/survey.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { Alarm, sleep } from '../../lib/waiting.ts'
 import type { Capture, Captures } from './captures.ts'
-import { Completion, justNow } from './complete.ts'
+import { Completion, justNow } from './completion.ts'
 import type { EndReason, Trigger } from './entries.ts'
 import type { ExecEvent } from './events.ts'
 import type { ExecSpec } from './options.ts'
 import { writtenNow } from './processes.ts'
 import type { Exit, Program } from './program.ts'
-import type { Word } from './words.ts'
+import type { Word } from './program-messages.ts'
 
 export interface Watched {
   readonly exit: Exit

@@ -2,7 +2,7 @@
 
 import type { Clock } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
-import { warnOnReject } from '../../lib/listener.ts'
+import { warnOnReject } from '../../lib/warn-on-reject.ts'
 import type { JobEvent, JobProgress } from './progress.ts'
 
 const progressEveryMs = 100

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { fingerprint, fingerprintBytes } from './digest.ts'
+import { fingerprint, fingerprintBytes } from './fingerprint.ts'
 import { FingerprintIndex, placesMax } from './fingerprint-index.ts'
 
 const segmentKeys = 256

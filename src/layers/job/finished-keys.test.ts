@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { keyed } from '../../core/keyed/keyed.ts'
-import { fingerprint, fingerprintBytes, versionPrint } from './digest.ts'
+import { keyed } from '../../core/keyed-state/keyed.ts'
+import { fingerprint, fingerprintBytes, versionPrint } from './fingerprint.ts'
 import { FinishedSet, segmentKeys } from './finished-keys.ts'
 
 const parts = () => ({ finished: keyed<Uint8Array>(), versions: keyed<Uint8Array>() })

@@ -3,9 +3,9 @@
 // the job has versions. Segments are values of a Keyed, so that a checkpoint writes only the new ones.
 
 import { assert } from '../../core/assert.ts'
-import type { Keyed } from '../../core/keyed/keyed.ts'
+import type { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Yielder } from '../../engine/base/yielder.ts'
-import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
+import { fingerprint, fingerprintBytes, versionBytes } from './fingerprint.ts'
 import { FingerprintIndex } from './fingerprint-index.ts'
 
 /**

@@ -12,10 +12,10 @@ import { recover } from '../../engine/history/recover.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { checkName, type Engine } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
-import { fingerprint, toHexText } from './digest.ts'
 import { type EntryData, entry } from './entries.ts'
-import { shardOf } from './pass.ts'
+import { fingerprint, toHexText } from './fingerprint.ts'
 import { timelinesOf } from './rounds.ts'
+import { shardOf } from './source-pass.ts'
 import { finishedSet, type JobState, jobFold } from './state.ts'
 
 export interface ProgressLine {

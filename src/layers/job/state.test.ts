@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Entry } from '../../engine/history/history.ts'
-import { fingerprint } from './digest.ts'
+import { fingerprint } from './fingerprint.ts'
 import { finishedSet, jobFold } from './state.ts'
 
 const key = fc.constantFrom('a', 'b', 'c', 'd')

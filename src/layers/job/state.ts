@@ -5,11 +5,11 @@ import { assert } from '../../core/assert.ts'
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { liveIdOf } from '../../core/history/scope.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
-import { fingerprint, fromHexText, versionPrint } from './digest.ts'
 import type { Cursor, EntryData, EntryType, ItemFailure } from './entries.ts'
+import { fingerprint, fromHexText, versionPrint } from './fingerprint.ts'
 import { FinishedSet } from './finished-keys.ts'
 
 export interface WaitingItem {

@@ -1,6 +1,6 @@
 // One item in progress: from the source, through its attempts, until the record that it is settled is durable.
 
-import type { Mark } from './marks.ts'
+import type { Mark } from './settled-positions.ts'
 import type { Shard, ShardItem, UserSql } from './shard.ts'
 
 export class Task<T> implements ShardItem {

@@ -4,7 +4,7 @@
 import { beginTrace, type KeptTrace, type RunTrace, type TraceSpan } from '../../engine/base/tracing.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
-import { wasLeft } from './beginning.ts'
+import { wasLeft } from './round-start.ts'
 import type { JobState } from './state.ts'
 import type { Task } from './task.ts'
 

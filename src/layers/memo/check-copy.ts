@@ -8,9 +8,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join, sep } from 'node:path'
 import { defaultLimits } from '../../core/limits.ts'
 import type { CommandOptions } from './command-options.ts'
+import { affectingElements } from './delta-debugging.ts'
 import { byFolder } from './input-files.ts'
 import { anchoredAll } from './patterns.ts'
-import { guiltyOnes } from './search.ts'
 import { matching } from './walk.ts'
 
 /** Null: the result differs in any copy, regardless of its files. */
@@ -54,7 +54,7 @@ export async function readsInCopy(
     }
   }
   if (!(await isSameWith(others))) return null
-  return await guiltyOnes(others, (without) => isSameWith(others.filter((path) => !without.has(path))))
+  return await affectingElements(others, (without) => isSameWith(others.filter((path) => !without.has(path))))
 }
 
 /** Installed packages are linked: they are many, and a command that reads them declares the lock file. */

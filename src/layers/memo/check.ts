@@ -8,14 +8,14 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, relative, resolve, sep } from 'node:path'
 import { defaultLimits } from '../../core/limits.ts'
-import { parsePatterns } from '../../engine/base/tree/patterns.ts'
+import { parsePatterns } from '../../engine/base/file-tree/patterns.ts'
 import { readsInCopy } from './check-copy.ts'
 import type { CommandOptions } from './command-options.ts'
+import { affectingElements } from './delta-debugging.ts'
 import { execute } from './execute.ts'
 import { FileDigests } from './files.ts'
 import { byFolder } from './input-files.ts'
 import { anchoredAll } from './patterns.ts'
-import { guiltyOnes } from './search.ts'
 import { isCovered, type OutsideRead, readsOutside, type Traced } from './undeclared-reads.ts'
 import { matching } from './walk.ts'
 
@@ -124,7 +124,7 @@ function searchEnv(
   isSame: (env: NodeJS.ProcessEnv) => Promise<boolean>,
 ): Promise<string[]> {
   const names = Object.keys(process.env).filter((name) => !usualEnv.has(name) && !declared.includes(name))
-  return guiltyOnes(names.sort(), (without) =>
+  return affectingElements(names.sort(), (without) =>
     isSame(Object.fromEntries(Object.entries(process.env).filter(([name]) => !without.has(name)))),
   )
 }

@@ -30,7 +30,7 @@ import {
   type SetAside,
   setOutputsAside,
 } from './outputs.ts'
-import { toolDigest } from './tools.ts'
+import { toolDigest } from './path-programs.ts'
 
 export interface CommandDefinition extends Entity<CommandHandle, undefined>, Described {
   readonly kind: 'memo'

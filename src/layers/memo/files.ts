@@ -8,7 +8,7 @@ import { type BigIntStats, lstatSync, readFileSync, readlinkSync, statSync } fro
 import { open } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
-import { shown } from '../../core/tree-path.ts'
+import { shown } from '../../core/file-tree-path.ts'
 import { codeOf } from '../../lib/durable-file.ts'
 import { digestOfText, folderDigest, treeDigest } from './file-list.ts'
 import { anchoredAll, Unmatched } from './patterns.ts'

@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
-import { PieceReader } from '../../lib/piece-reader.ts'
+import { ExactReader } from '../../lib/exact-reader.ts'
 import type { Envelope } from './entry.ts'
 import type { Key, KeyParts } from './key.ts'
 
@@ -121,11 +121,11 @@ function malformed(why: string): RepriseError {
 
 /** Reads exact lengths of a frame, and hashes them. */
 class FrameBytes {
-  readonly #body: PieceReader
+  readonly #body: ExactReader
   readonly #hash = createHash('sha256')
 
   constructor(body: AsyncIterable<Uint8Array>) {
-    this.#body = new PieceReader(body, () => malformed('it ends too early'))
+    this.#body = new ExactReader(body, () => malformed('it ends too early'))
   }
 
   async exactly(length: number): Promise<Uint8Array> {

@@ -2,7 +2,7 @@
 // file would be mistaken for an output, and a later restore would overwrite changes made to it since.
 
 import { join } from 'node:path'
-import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/base/file-tree/patterns.ts'
 import { signatureOf } from './files.ts'
 import { anchoredAll } from './patterns.ts'
 import { type FileLimits, matching } from './walk.ts'

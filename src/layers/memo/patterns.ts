@@ -1,11 +1,11 @@
-// Converts patterns of inputs and outputs to the form of engine/base/tree/patterns.ts: anchored at the directory, with braces
+// Converts patterns of inputs and outputs to the form of engine/base/file-tree/patterns.ts: anchored at the directory, braces
 // expanded. A pattern that other tools interpret differently is refused with a suggestion: a pattern that silently matches
 // nothing would omit a file from the key.
 
 import { isAbsolute } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
-import { shown } from '../../core/tree-path.ts'
-import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
+import { shown } from '../../core/file-tree-path.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/base/file-tree/patterns.ts'
 
 const expandedMax = 256
 

@@ -5,10 +5,10 @@
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, relative, sep } from 'node:path'
-import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/base/file-tree/patterns.ts'
 import { byFolder } from './input-files.ts'
+import { findTool, packageFolder } from './path-programs.ts'
 import { anchoredAll } from './patterns.ts'
-import { findTool, packageFolder } from './tools.ts'
 
 const systemFolders = [
   '/usr',

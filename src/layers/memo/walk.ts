@@ -4,9 +4,9 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
+import { shown, tooManyNames } from '../../core/file-tree-path.ts'
 import type { Limits } from '../../core/limits.ts'
-import { shown, tooManyNames } from '../../core/tree-path.ts'
-import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/base/file-tree/patterns.ts'
 
 export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
 

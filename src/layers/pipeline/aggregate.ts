@@ -1,10 +1,10 @@
 // Aggregations combine the records of a key, or of a key and window, into one value. They are plain values, so they can be
 // shared and tested alone. An aggregation must replace its accumulator and never change it in place, unless it has a `copy`
-// function (in-place.ts).
+// function (in-place-changes.ts).
 
 import { RepriseError } from '../../core/errors.ts'
 import { synchronous } from '../../core/synchronous.ts'
-import { replacing } from './in-place.ts'
+import { replacing } from './in-place-changes.ts'
 
 export interface Aggregation<T, Accumulator, Result> {
   initial(): Accumulator

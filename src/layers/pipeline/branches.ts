@@ -1,7 +1,7 @@
 // Branches of a stream that meet again in a join, a union, or an operator behind them. If a whole batch passed through one
 // branch and then through the next, its records would arrive at the meeting operator out of order. Such branches therefore get
 // one record at a time, or whole batches with an `order` column by which the meeting operator sorts the records again
-// (run/meeting.ts). Branches that never meet, and a stream with one reader, keep whole batches.
+// (run/branch-merge.ts). Branches that never meet, and a stream with one reader, keep whole batches.
 
 import type { Edge, OperatorNode, SinkNode } from './graph.ts'
 

@@ -36,7 +36,7 @@ export {
   type StateHandles,
   type StateSpecs,
 } from './operators/process.ts'
-export type { KeyedResult } from './operators/running.ts'
+export type { KeyedResult } from './operators/running-aggregate.ts'
 export type { JoinedTable, TableFollower } from './operators/table-join.ts'
 export type { Present } from './operators/tombstones.ts'
 export type { WindowResult } from './operators/window.ts'

@@ -40,7 +40,7 @@ export interface SinkContext {
   readonly engine: Engine
   readonly pipeline: string
   readonly name: string
-  /** For sinks with keys (`isKeyed`): derives the keys of records (run/origins.ts). */
+  /** For sinks with keys (`isKeyed`): derives the keys of records (run/record-origins.ts). */
   readonly origins?: {
     /** The number of records by source and partition. A checkpoint stores it, for `restore`. */
     readonly counts: Readonly<Record<string, number>>

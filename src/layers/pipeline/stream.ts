@@ -22,7 +22,7 @@ import {
   type SideValue,
   type StateSpecs,
 } from './operators/process.ts'
-import { type KeyedResult, running } from './operators/running.ts'
+import { type KeyedResult, running } from './operators/running-aggregate.ts'
 import { sessions } from './operators/session-window.ts'
 import { FollowedTable, type JoinedTable, tableJoined } from './operators/table-join.ts'
 import { type Present, skipsTombstones } from './operators/tombstones.ts'
@@ -433,7 +433,7 @@ function decoderOf(
 
 /**
  * The identity of an operator's state: the operator, the windows that divide its state, and the kind of its aggregation. A
- * different identity under the same name is a different state (see run/changes.ts).
+ * different identity under the same name is a different state (see run/code-changes.ts).
  */
 function kindOf(what: string, aggregation: { readonly kind?: string } | null, windows?: FixedWindows): string {
   const fixed = windows ? [`${windows.lengthMs}/${windows.stepMs}+${windows.offsetMs}`] : []

@@ -8,7 +8,7 @@
 //   discarded { keys }          dead letters that count as handled
 //   event    { name, … }        an event of an object, for people
 
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
 import type { ModelLetter } from '../../engine/model/model.ts'

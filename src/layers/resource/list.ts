@@ -3,7 +3,7 @@
 // has no snapshot (it was dropped, or another process made the first page), from the current state with later changes undone.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Keyed } from '../../core/keyed/keyed.ts'
+import type { Keyed } from '../../core/keyed-state/keyed.ts'
 import { checkCount } from '../../core/options.ts'
 import { changesAfter, insideOf, revisionGone } from './history.ts'
 import type { OpenResource } from './open-resource.ts'

@@ -18,9 +18,9 @@ import { TurnWriter } from '../../engine/writing/turn-writer.ts'
 import { SharedRead } from '../../lib/waiting.ts'
 import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
 import { Revisions } from './revisions.ts'
+import { ChangeWindow } from './rules/change-window.ts'
 import type { Draft, ResourceObject } from './rules/object.ts'
 import { type Change, changeOf, checkFence, checkRaised, entryFor, type ResourceState } from './rules/state.ts'
-import { ChangeWindow } from './rules/window.ts'
 import type { Fence, SharedResource, WriteRequest } from './shared-resource.ts'
 
 interface Request extends Partial<WriteRequest> {

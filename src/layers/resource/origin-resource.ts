@@ -12,11 +12,11 @@ import { type ChangePage, type ReadPoint, revisionGone } from './history.ts'
 import type { ListOptions, ResourceList } from './list.ts'
 import type { OriginCollection, OriginEvent, OriginObject } from './origin.ts'
 import { Revisions } from './revisions.ts'
+import { ChangeWindow } from './rules/change-window.ts'
 import { equalJson } from './rules/json.ts'
 import type { Draft, ResourceObject } from './rules/object.ts'
 import { type SelectorText, selectorOf } from './rules/selector.ts'
 import { type Change, checkFence, initialResources, type ResourceState } from './rules/state.ts'
-import { ChangeWindow } from './rules/window.ts'
 import type { Fence, SharedResource, WriteRequest } from './shared-resource.ts'
 
 const pageItems = 500

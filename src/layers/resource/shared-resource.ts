@@ -6,9 +6,9 @@ import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkp
 import type { Host } from '../../engine/host/host.ts'
 import type { ChangePage, ReadPoint } from './history.ts'
 import type { Revisions } from './revisions.ts'
+import type { ChangeWindow } from './rules/change-window.ts'
 import type { Draft, ResourceObject } from './rules/object.ts'
 import type { Change, ResourceState } from './rules/state.ts'
-import type { ChangeWindow } from './rules/window.ts'
 
 /** The owner of a controller, as a writer: refused once a newer owner is registered. */
 export interface Fence {

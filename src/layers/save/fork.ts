@@ -3,7 +3,7 @@
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { withField } from '../../core/field.ts'
+import { withField } from '../../core/field-edit.ts'
 import { baseAt, checkDepth, forkAttributes, taken } from '../../engine/branch/fork.ts'
 import { locate } from '../../engine/history/locate.ts'
 import { hostOf } from '../../engine/host/host.ts'

@@ -1,7 +1,7 @@
 // Turns the writes of one batch into entries: one entry if they fit, otherwise parts and a commit. Parts are invisible until
 // the commit; parts left without a commit by a crash or a lost reply are undone before anything else is written.
 
-import type { Keyed } from '../../core/keyed/keyed.ts'
+import type { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { type Offset, type Ops, type TableState, unfinished } from './state.ts'

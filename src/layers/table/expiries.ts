@@ -1,6 +1,6 @@
 // Rows with an expiry, soonest first. An expired row is invisible at once; the sweep, once a second, deletes it.
 
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 

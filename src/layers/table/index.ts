@@ -1,6 +1,6 @@
 // reprise/table: durable keyed maps with transactions, indexes and rows that expire.
 
-export type { KeyedRange } from '../../core/keyed/keyed.ts'
+export type { KeyedRange } from '../../core/keyed-state/keyed.ts'
 export type { TableHandle, TableModel } from './handle.ts'
 export type { IndexFunction, Term, TermRange } from './indexes.ts'
 export { type PagedDefinition, type PagedOptions, pagedTable } from './paged.ts'

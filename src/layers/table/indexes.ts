@@ -4,7 +4,7 @@
 // An index key is the term, a NUL, and the row's key; NULs inside a term are escaped so that terms cannot collide.
 
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed-state/keyed.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 
 export type Term = string | number

@@ -7,7 +7,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { shapeOf } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/history/scope.ts'
-import { epochGuardOf } from '../../core/store/guard.ts'
+import { epochGuardOf } from '../../core/store/commit-guard.ts'
 import { otherKind, storedPolicyOf } from '../../engine/checkpoint/stored-policy.ts'
 import type { Host } from '../../engine/host/host.ts'
 import {

@@ -2,9 +2,9 @@
 // pages, of which only the changed ones are rewritten. Memory stays bounded: one page at a time.
 
 import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
-import type { Keyed } from '../../core/keyed/keyed.ts'
-import { BlockOutput } from '../../engine/snapshot/keyed.ts'
-import { type ChunkOutput, writeContent } from '../../engine/snapshot/output.ts'
+import type { Keyed } from '../../core/keyed-state/keyed.ts'
+import { type ChunkOutput, writeContent } from '../../engine/snapshot/chunk-output.ts'
+import { BlockOutput } from '../../engine/snapshot/keyed-writer.ts'
 import type { PagedRows } from './pages.ts'
 import type { Cell } from './region.ts'
 

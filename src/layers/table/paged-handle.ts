@@ -3,7 +3,7 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import type { KeyedRange } from '../../core/keyed-state/keyed.ts'
 import { checkOptions } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'

@@ -3,7 +3,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Head, ManifestRecord } from '../../core/store/ports.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history/history.ts'
 import { missingMigration, readManifest } from '../../engine/history/recover.ts'

@@ -1,7 +1,7 @@
 // A transaction of a paged table: reads may wait for pages, writes are buffered until the end. Transactions run one after
 // another without writes in between, so a value that was read stays current until the commit.
 
-import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import type { KeyedRange } from '../../core/keyed-state/keyed.ts'
 import type { Batch } from './batch.ts'
 import { type TransactionWrites, type ViewHead, WriteBuffer } from './transaction.ts'
 

@@ -5,9 +5,9 @@
 
 import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { readBlock } from '../../core/keyed/block.ts'
-import { BlockView } from '../../core/keyed/block-view.ts'
-import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import { readBlock } from '../../core/keyed-state/block.ts'
+import { BlockView } from '../../core/keyed-state/block-view.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed-state/keyed.ts'
 import type { StateIo } from '../../engine/model/state-io.ts'
 import { ChunkInput, joined } from '../../engine/snapshot/restore-input.ts'
 import { type Cell, decodeRow, Region } from './region.ts'

@@ -3,7 +3,7 @@
 // is limited to one.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import type { KeyedRange } from '../../core/keyed-state/keyed.ts'
 import { checkGivenOptions, checkObject, checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'

@@ -2,7 +2,7 @@
 // rewriting a page copies unchanged rows.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { BlockView } from '../../core/keyed/block-view.ts'
+import type { BlockView } from '../../core/keyed-state/block-view.ts'
 import type { MigrateRow } from './versions.ts'
 
 /** A row that is newer than its page; null: deleted. */

@@ -3,10 +3,10 @@
 // no deletion is missed.
 
 import type { Coordinate } from '../../core/coordinate.ts'
-import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import type { KeyedRange } from '../../core/keyed-state/keyed.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
-import type { Replica } from '../../engine/feed/follow.ts'
+import type { Replica } from '../../engine/feed/replica.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { type OpenOptions, openOptions } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'

@@ -10,7 +10,7 @@
 // an undo only drops them.
 
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import type { Entry } from '../../engine/history/history.ts'
 
 export type Offset = string | number

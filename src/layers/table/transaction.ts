@@ -3,7 +3,7 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed-state/keyed.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Offset } from './state.ts'
 

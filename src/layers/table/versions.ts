@@ -4,7 +4,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Upcasters } from '../../core/history/fold.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
+import { Keyed } from '../../core/keyed-state/keyed.ts'
 import { checkCount } from '../../core/options.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Fold } from '../../engine/model/definition.ts'

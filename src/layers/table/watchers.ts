@@ -1,10 +1,10 @@
 // Watchers of changes in a table. Changes are collected while a commit is applied and reported together afterwards, so a
 // watcher never sees a partial transaction.
 
-import type { KeyedRange } from '../../core/keyed/keyed.ts'
+import type { KeyedRange } from '../../core/keyed-state/keyed.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
-import { warnOnReject } from '../../lib/listener.ts'
+import { warnOnReject } from '../../lib/warn-on-reject.ts'
 
 const known = namesOf<KeyedRange>()('from to prefix reverse limit')
 

@@ -2,7 +2,7 @@
 // after another, each on the result of the previous ones, and are written as one commit. Isolation is serializable: an
 // asynchronous transaction is validated before it is written, and run again alone if a value it read has changed.
 
-import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import { Keyed, type KeyedRange } from '../../core/keyed-state/keyed.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { BatchWriter } from './batch.ts'

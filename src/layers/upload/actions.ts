@@ -12,9 +12,9 @@ import { liveChunks } from '../../engine/snapshot/restore.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
-import { headOf, queueOf } from './place.ts'
 import type { UploadEvent } from './rules/state.ts'
-import { foldVersion, readStored } from './stored.ts'
+import { foldVersion, readStored } from './stored-upload.ts'
+import { headOf, queueOf } from './upload-head.ts'
 import { UploadWriter } from './writer.ts'
 
 /** An independent copy: changes of one do not affect the other. */

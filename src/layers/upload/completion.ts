@@ -11,7 +11,7 @@ import { type Process, runs } from '../../engine/model/definition.ts'
 import { type RunArguments, splitArguments } from '../../engine/model/run-arguments.ts'
 import { fileOf, type UploadedFile } from './file.ts'
 import { isExpired, type UploadStart } from './rules/state.ts'
-import { loadUpload } from './stored.ts'
+import { loadUpload } from './stored-upload.ts'
 import type { Uploads } from './uploads.ts'
 import { UploadWriter } from './writer.ts'
 

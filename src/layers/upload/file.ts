@@ -4,7 +4,7 @@ import { stateIo } from '../../engine/snapshot/kernel-io.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { StreamReader } from '../../engine/writing/growing-stream.ts'
 import type { UploadState } from './rules/state.ts'
-import type { StoredUpload } from './stored.ts'
+import type { StoredUpload } from './stored-upload.ts'
 
 export interface UploadedFile {
   readonly id: string

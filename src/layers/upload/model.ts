@@ -7,9 +7,9 @@ import type { Entry } from '../../engine/model/entry.ts'
 import { type JournalRow, journalRow, type StatusLine } from '../../engine/model/journal-row.ts'
 import type { Act, ActionReport, Model } from '../../engine/model/model.ts'
 import { forkUpload, retryUpload } from './actions.ts'
-import { headOf, retention } from './place.ts'
 import { isExpired } from './rules/state.ts'
-import { currentState, foldVersion, type StoredState } from './stored.ts'
+import { currentState, foldVersion, type StoredState } from './stored-upload.ts'
+import { headOf, retention } from './upload-head.ts'
 
 export const uploadFold: Fold<unknown> = {
   version: foldVersion,

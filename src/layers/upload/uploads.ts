@@ -20,7 +20,7 @@ import {
   type UploadEvent,
   type UploadState,
 } from './rules/state.ts'
-import { loadUpload, type StoredUpload } from './stored.ts'
+import { loadUpload, type StoredUpload } from './stored-upload.ts'
 import { type Sharing, UploadWriter } from './writer.ts'
 
 export interface UploadSettings {

@@ -5,16 +5,16 @@
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
+import { ChunkOutput, writeContent } from '../../engine/snapshot/chunk-output.ts'
 import { stateIo } from '../../engine/snapshot/kernel-io.ts'
-import { ChunkOutput, writeContent } from '../../engine/snapshot/output.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import { type Kernel, submit } from '../../engine/storage/kernel.ts'
 import { GrowingStream, noCut, StreamReader } from '../../engine/writing/growing-stream.ts'
 import { type Publication, StateTimeline } from '../../engine/writing/state-timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
-import { headOf, queueOf, retention } from './place.ts'
 import { applyUpload, type UploadEvent, type UploadState } from './rules/state.ts'
-import { foldVersion, resumeUpload, type StoredUpload } from './stored.ts'
+import { foldVersion, resumeUpload, type StoredUpload } from './stored-upload.ts'
+import { headOf, queueOf, retention } from './upload-head.ts'
 
 /** Checkpoints accumulate to this number before unneeded ones are removed. */
 const recordsMax = 8

@@ -14,7 +14,6 @@ import { type Kernel, newId } from '../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { ResultsTable } from './commands/transaction.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
-import { foldOf } from './fold-of.ts'
 import { beginCopy } from './handle/fork.ts'
 import { serveRequests } from './handle/requests.ts'
 import { ResultPoller } from './handle/result-poller.ts'
@@ -34,6 +33,7 @@ import { currentScope, leaveScope, readableId } from './run/scope.ts'
 import type { Left } from './run/tenure.ts'
 import { type Replayed, replayAside } from './tools/replay.ts'
 import { announcedAs, announcementOf } from './without-code.ts'
+import { foldOf } from './workflow-fold.ts'
 
 const hosts = new WeakMap<EngineHost, Host>()
 

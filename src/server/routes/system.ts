@@ -3,7 +3,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host/host.ts'
-import { unfinishedVerify } from '../../engine/tools/verify/watch.ts'
+import { unfinishedVerify } from '../../engine/tools/verify/progress.ts'
 import { feedConsumers } from '../../operations/consumers.ts'
 import { lettersOf, withLetters } from '../../operations/letters.ts'
 import { packageVersion } from '../../operations/package.ts'

@@ -5,6 +5,7 @@ import { decide } from '../../core/commit/decide.ts'
 import { Refused, riderFailed } from '../../core/commit/refused.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkCommit } from '../../core/store/argument-checks.ts'
 import { mayMakeDue } from '../../core/store/due.ts'
 import type {
   Blobs,
@@ -30,7 +31,6 @@ import type {
   WorkerRow,
 } from '../../core/store/ports.ts'
 import { refuseWrites } from '../../core/store/read-only.ts'
-import { checkCommit } from '../../core/store/shapes.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { apply, copyRecord, send } from './apply.ts'
 import { memoryBlobs } from './blobs.ts'

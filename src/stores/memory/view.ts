@@ -2,6 +2,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isWithin } from '../../core/history/scope.ts'
+import { checkTimelineQuery } from '../../core/store/argument-checks.ts'
 import {
   type EntryRun,
   type FeedFilter,
@@ -13,7 +14,6 @@ import {
   type TimelineQuery,
   type WorkerRow,
 } from '../../core/store/ports.ts'
-import { checkTimelineQuery } from '../../core/store/shapes.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { isWanted } from '../../core/store/timeline-filter.ts'
 import { notAPosition, positionGone } from '../refusals.ts'

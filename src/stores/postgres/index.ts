@@ -1,9 +1,9 @@
 // Opens a PostgreSQL store: checks the server, creates or checks the schema, returns the store.
 
 import { RepriseError } from '../../core/errors.ts'
-import { forwardStore } from '../../core/store/forward.ts'
 import type { Hash, Store } from '../../core/store/ports.ts'
 import { refuseWrites } from '../../core/store/read-only.ts'
+import { forwardStore } from '../../core/store/store-wrapper.ts'
 import { Connections } from './connect.ts'
 import { loadDriver } from './driver.ts'
 import { checkServer } from './facts.ts'

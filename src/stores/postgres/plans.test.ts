@@ -8,7 +8,7 @@ import { planSettings, showPlan, watchPlans } from '../../../test/support/plans.
 import { startPostgres, type TestPostgres } from '../../../test/support/postgres.ts'
 import type { Digest } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import { type Commit, feedStart, type Head, type Store } from '../../core/store/ports.ts'
 import {
   asManifest,

@@ -2,6 +2,7 @@
 
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import type { RepriseError } from '../../core/errors.ts'
+import { checkCommit, checkTimelineQuery } from '../../core/store/argument-checks.ts'
 import { mayMakeDue } from '../../core/store/due.ts'
 import type {
   Blobs,
@@ -25,7 +26,6 @@ import type {
   WorkerRecord,
   WorkerRow,
 } from '../../core/store/ports.ts'
-import { checkCommit, checkTimelineQuery } from '../../core/store/shapes.ts'
 import type { SqlQuery } from '../../core/store/sql.ts'
 import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'

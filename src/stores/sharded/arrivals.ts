@@ -3,7 +3,7 @@
 // old shard shows.
 
 import type { ManifestId, OperationId, TimelineId } from '../../core/coordinate.ts'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import type { Commit, FeedPosition, Head, Store } from '../../core/store/ports.ts'
 import {
   arrivalOf,

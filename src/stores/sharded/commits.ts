@@ -1,11 +1,11 @@
 // The one write, over several shards: the commits of a batch go to their shards, all shards at the same time. A shard
 // that does not answer leaves only the outcomes of its own commits unknown.
 
+import { checkCommit } from '../../core/store/argument-checks.ts'
 import type { Commit, Outcome } from '../../core/store/ports.ts'
-import { checkCommit } from '../../core/store/shapes.ts'
 import { holdsTimeline, plainHead } from '../../core/store/shards.ts'
-import type { Holds } from './holds.ts'
-import { moving } from './moving.ts'
+import type { Holds } from './cursors.ts'
+import { moving } from './move-checks.ts'
 import { type Plan, plan, planAtOnce, reachesOut } from './plan.ts'
 import type { Relay } from './relay.ts'
 import { isUnreachable } from './shard.ts'

@@ -6,7 +6,6 @@ import { seeded } from '../../../test/support/seeded.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest, packEntries, unpackEntries } from '../../core/history/entry-run.ts'
-import { forwardStore } from '../../core/store/forward.ts'
 import {
   type ClaimRequest,
   type Commit,
@@ -16,6 +15,7 @@ import {
   type Store,
 } from '../../core/store/ports.ts'
 import { shardOf } from '../../core/store/shards.ts'
+import { forwardStore } from '../../core/store/store-wrapper.ts'
 import {
   asMessage,
   asOperation,

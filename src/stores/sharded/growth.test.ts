@@ -9,7 +9,7 @@ import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
 import { archiveOf } from '../../core/history/scope.ts'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import {
   type Commit,
   type FeedPosition,

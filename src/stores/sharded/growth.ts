@@ -15,7 +15,7 @@ import {
   type ShardRow,
 } from '../../core/store/shards.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
-import type { Holds } from './holds.ts'
+import type { Holds } from './cursors.ts'
 import { settleOn, workers } from './list.ts'
 import { differ, join, membershipOf, renumber } from './membership.ts'
 import { Mover } from './mover.ts'

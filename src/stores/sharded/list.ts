@@ -2,8 +2,8 @@
 // timelines are hidden.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { checkTimelineQuery } from '../../core/store/argument-checks.ts'
 import type { DueQuery, Head, TimelineQuery, WorkerRow } from '../../core/store/ports.ts'
-import { checkTimelineQuery } from '../../core/store/shapes.ts'
 import { arrivingStatus, isHidden, isOfShards, plainHead } from '../../core/store/shards.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { isWanted } from '../../core/store/timeline-filter.ts'

@@ -3,7 +3,7 @@
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import type { Commit, Head, Store } from '../../core/store/ports.ts'
 import { arrivalsScope, remnantKey, signpostStatus, targetOf } from '../../core/store/shards.ts'
 import { type Arrival, arrivalsOn, noteArrival } from './arrivals.ts'

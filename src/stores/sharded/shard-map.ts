@@ -5,7 +5,7 @@
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import type { Commit, Head, Outcome } from '../../core/store/ports.ts'
 import {
   isArriving,

@@ -5,7 +5,7 @@
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Clock, Head, Store, TimelineQuery } from '../../core/store/ports.ts'
 import { mapTimeline } from '../../core/store/shards.ts'
-import { eachPage } from '../../lib/pages.ts'
+import { eachPage } from '../../lib/each-page.ts'
 
 /** Opens the store of one shard; called again after a failed attempt. */
 export type OpenShard = () => Promise<Store>

@@ -9,7 +9,7 @@ import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
 import { Connection } from './file/connection.ts'
 import { loadDriver } from './file/driver.ts'
 import { openSqlite } from './index.ts'
-import { seal } from './rows/seal.ts'
+import { checksumOf } from './rows/row-checksum.ts'
 
 let folder: string
 let file: string
@@ -52,7 +52,7 @@ describe('a write lock that somebody keeps', () => {
 })
 
 describe('an inbox with a message whose id was given as a number', () => {
-  it('can be read and emptied: an older release sealed the number', async () => {
+  it('can be read and emptied: an older release put the number into the checksum', async () => {
     const store = await open()
     const kit = new Kit(store, () => open(), {})
     const writer = await kit.create('a')
@@ -60,7 +60,7 @@ describe('an inbox with a message whose id was given as a number', () => {
     await store.close()
     const connection = new Connection(await loadDriver(), file, false)
     const { tid, kind, data, sent_at } = connection.get('SELECT * FROM reprise_inbox')!
-    const crc = seal([tid!, 12345, kind!, data!, sent_at!, null])
+    const crc = checksumOf([tid!, 12345, kind!, data!, sent_at!, null])
     connection.run('UPDATE reprise_inbox SET crc = ?', crc)
     connection.run('UPDATE reprise_witness SET mail = ?', crc)
     connection.close()

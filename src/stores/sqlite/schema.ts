@@ -15,7 +15,7 @@
 //   request    starts and messages that applications wrote in transactions of their own, three times (requests.ts)
 //   sweep      trimmed or forgotten history whose space is not freed yet
 //
-// Rows that are not packed, except requests, have `crc` over their other columns (seal.ts). `space` is the number of a namespace.
+// Unpacked rows, except requests, have `crc` over their other columns (row-checksum.ts). `space` is the number of a namespace.
 
 import { stripes } from '../../core/checkpoint/parity.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -24,8 +24,8 @@ import { damaged } from './file/failure.ts'
 import { identityTable } from './rows/identity.ts'
 import { pastCopy, pastTable } from './rows/past.ts'
 import { requestCopies } from './rows/request-copies.ts'
-import { copyAndSeal, witnessAll } from './rows/row-counts.ts'
-import { checkSeal, seal } from './rows/seal.ts'
+import { checkRow, checksumOf } from './rows/row-checksum.ts'
+import { copyAndChecksum, witnessAll } from './rows/row-counts.ts'
 import { tallyAll, tallyStatus } from './rows/tally.ts'
 
 export const schemaVersion = 9
@@ -138,7 +138,7 @@ const steps: readonly ((connection: Connection) => void)[] = [
   // Heads have a life (head-state.ts) and a second copy, and the lives of forgotten ids are stored.
   (connection) => {
     connection.exec(version6 + pastTable + identityTable)
-    copyAndSeal(connection)
+    copyAndChecksum(connection)
   },
   // The lives of forgotten ids have a second copy.
   (connection) => connection.exec(pastCopy),
@@ -180,7 +180,9 @@ function checkSchema(connection: Connection): void {
 function schemaCrc(connection: Connection): number {
   const sql = `SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE tbl_name LIKE 'reprise\\_%' ESCAPE '\\'
     AND type IN ('table', 'index') ORDER BY type, name`
-  return seal(connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!]))
+  return checksumOf(
+    connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!]),
+  )
 }
 
 /** Call inside a write transaction. */
@@ -198,10 +200,10 @@ export function migrate(connection: Connection): void {
 /** The number of a namespace, or null if it was never written. A missing name is checked in two places. */
 export function findSpace(connection: Connection, namespace: string): number | null {
   const row = connection.get('SELECT id, name, crc FROM reprise_space WHERE name = ?', namespace)
-  if (row) checkSeal(row, ['id', 'name'], `namespace ${row.id}`)
+  if (row) checkRow(row, ['id', 'name'], `namespace ${row.id}`)
   if (row && row.name !== namespace) throw damaged(`the index of namespaces leads from ${namespace} to ${row.name}`)
   const all = row ? [] : connection.all('SELECT id, name, crc FROM reprise_space NOT INDEXED')
-  for (const space of all) checkSeal(space, ['id', 'name'], `namespace ${space.id}`)
+  for (const space of all) checkRow(space, ['id', 'name'], `namespace ${space.id}`)
   const count = row ? 0 : Number(connection.get(`SELECT value FROM reprise_meta WHERE key = 'spaces'`)?.value ?? 0)
   if (all.some((space) => space.name === namespace) || count > all.length) {
     throw damaged(`the index of namespaces is damaged: ${namespace} or another is missing`, { namespace })
@@ -218,7 +220,12 @@ export function makeSpace(connection: Connection, namespace: string): number {
   const found = findSpace(connection, namespace)
   if (found !== null) return found
   const id = Number(connection.get('SELECT coalesce(max(id), 0) + 1 AS id FROM reprise_space')?.id)
-  connection.run('INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', id, namespace, seal([id, namespace]))
+  connection.run(
+    'INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)',
+    id,
+    namespace,
+    checksumOf([id, namespace]),
+  )
   connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, id)
   return id
 }

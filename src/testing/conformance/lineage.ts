@@ -1,7 +1,7 @@
 // Lineage: how timelines are created, forked, rolled back and forgotten.
 
 import assert from 'node:assert/strict'
-import { guardOf } from '../../core/store/guard.ts'
+import { guardOf } from '../../core/store/commit-guard.ts'
 import type { Commit } from '../../core/store/ports.ts'
 import {
   asManifest,

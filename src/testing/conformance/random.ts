@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
+import { mayBeAside } from '../../core/store/argument-checks.ts'
 import {
   type Commit,
   type EntryRun,
@@ -14,7 +15,6 @@ import {
   type Outcome,
   type Store,
 } from '../../core/store/ports.ts'
-import { mayBeAside } from '../../core/store/shapes.ts'
 import type { Writable } from '../../core/writable.ts'
 import { openMemory } from '../../stores/memory/index.ts'
 import {

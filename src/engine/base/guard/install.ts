@@ -3,10 +3,10 @@
 // Installed while at least one engine that needs it is open, and removed with the last of them.
 
 import { runtime } from '../../../lib/runtime/index.ts'
-import { guardChance } from './chance.ts'
 import { guardClock } from './clock.ts'
-import { forgetModules, guardGlobals, guardModules } from './outside.ts'
+import { forgetModules, guardGlobals, guardModules } from './outside-calls.ts'
 import { type Any, dress, replace, restoreAll } from './patch.ts'
+import { guardChance } from './randomness.ts'
 import { inTickOf, userLine } from './refusal.ts'
 import { type FindZone, setFinder, zoneNow } from './zone.ts'
 

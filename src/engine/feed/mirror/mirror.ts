@@ -20,8 +20,8 @@ import { type FeedPosition, feedStart } from '../../../core/store/ports.ts'
 import { within } from '../../../lib/waiting.ts'
 import { erasuresTimeline } from '../../history/erasures.ts'
 import { type Kernel, newOperation } from '../../storage/kernel.ts'
-import { forgottenTimeline, lastErased } from '../forgotten.ts'
-import { FeedMarks } from '../marks.ts'
+import { FeedMarks } from '../feed-marks.ts'
+import { forgottenTimeline, lastErased } from '../forgotten-timelines.ts'
 import { filesIn, MirrorFiles, readMirror } from './folder.ts'
 
 const mirrorTimeline = timelineId('reprise/mirror')

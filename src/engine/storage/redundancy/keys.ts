@@ -4,14 +4,14 @@
 //   kind 1: a parity group       its id; the bytes are the group (core/checkpoint/parity.ts) and their digest
 //   kind 2: its parity           the same id; its digest follows here too
 //   kind 3: the copy of a chunk  the start of its digest: for a chunk that can neither be read nor replaced in place
-//   kind 4: a catalog entry      12 bytes of the digest of the timeline, 12 of that of the checkpoint's id (lines.ts)
+//   kind 4: a catalog entry      12 bytes of the digest of the timeline, 12 of that of the checkpoint's id (catalog-copies.ts)
 //   kind 5: a spare entry        the digest of the timeline
 
 import { ByteWriter } from '../../../core/bytes.ts'
 import { type Digest, equalBytes } from '../../../core/coordinate.ts'
 import { tagBytes } from '../../../core/store/blobs.ts'
 import type { Blobs, ChunkRow, Hash } from '../../../core/store/ports.ts'
-import { isChunk } from '../seal/name.ts'
+import { isChunk } from '../seal/sealing-key.ts'
 
 const tag = 255
 const idBytes = 24

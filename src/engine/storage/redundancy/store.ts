@@ -1,14 +1,14 @@
 // A store in which one damaged place loses no checkpoint: chunks have parity (blobs.ts), catalog entries a second copy
-// (lines.ts). Damaged or missing data is read from there, reported to the listener, and put back where possible. All
+// (catalog-copies.ts). Damaged or missing data is read from there, reported to the listener, and put back where possible. All
 // other calls are forwarded.
 
 import type { ManifestId, TimelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { newestFirst } from '../../../core/history/recovery.ts'
-import { forwardStore } from '../../../core/store/forward.ts'
 import type { Commit, Hash, ManifestRecord, Outcome, Store } from '../../../core/store/ports.ts'
+import { forwardStore } from '../../../core/store/store-wrapper.ts'
 import { type MendedChunk, RedundantBlobs } from './blobs.ts'
-import { CatalogLines, isSoundLine } from './lines.ts'
+import { CatalogLines, isSoundLine } from './catalog-copies.ts'
 
 export interface MendedLine {
   readonly timeline: string

@@ -17,7 +17,7 @@ import { defaultLimits, type Limits } from '../../../core/limits.ts'
 import { compress, decompress } from './compression.ts'
 import { Hasher } from './hashing.ts'
 import { DerivedKeys, type KeyRing, saltBytes } from './keys.ts'
-import { allFlags, crcBytes, isChecked, isChunk, isCompressed, isEncrypted } from './name.ts'
+import { allFlags, crcBytes, isChecked, isChunk, isCompressed, isEncrypted } from './sealing-key.ts'
 import { rewrap, unwrap, type Wrappable, wrap } from './wrap.ts'
 
 export type { KeyRing } from './keys.ts'

@@ -3,8 +3,8 @@
 
 import { isReprise } from '../../../core/errors.ts'
 import { isWrapped } from '../../../core/history/wrapped-record.ts'
-import { forwardBlobs, forwardSalvage, forwardStore, forwardUpkeep } from '../../../core/store/forward.ts'
 import type { Blobs, Commit, EntryRun, LegibleRun, ManifestRecord, Store } from '../../../core/store/ports.ts'
+import { forwardBlobs, forwardSalvage, forwardStore, forwardUpkeep } from '../../../core/store/store-wrapper.ts'
 import type { Sealer } from './seal.ts'
 
 export function sealedStore(store: Store, sealer: Sealer): Store {

@@ -18,7 +18,7 @@ import { visitEntries } from '../../../core/history/entry-run.ts'
 import { isWrapped, wrappedCrc, wrappedStartBytes, writeWrappedStart } from '../../../core/history/wrapped-record.ts'
 import type { Rewritable } from '../../../core/store/ports.ts'
 import { type DerivedKeys, saltBytes } from './keys.ts'
-import { type SealName, sealNameOf } from './name.ts'
+import { type SealName, sealNameOf } from './sealing-key.ts'
 
 export type Wrappable = Rewritable | 'chunks'
 

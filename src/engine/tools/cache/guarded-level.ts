@@ -4,7 +4,7 @@
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
 import { Breaker } from '../../../core/retry/breaker.ts'
 import type { Clock } from '../../../core/store/ports.ts'
-import { unlessAborted } from '../../base/aborting.ts'
+import { unlessAborted } from '../../base/abortable-wait.ts'
 import { type CacheLevel, type LevelAccess, LevelError } from './level.ts'
 
 export interface GuardPorts {

@@ -4,7 +4,7 @@ import { type Consistency, consistencyOf, cutOf } from '../../../core/checkpoint
 import { timelineId } from '../../../core/coordinate.ts'
 import type { ManifestRecord } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../storage/kernel.ts'
-import { cutScope } from '../group/records.ts'
+import { cutScope } from '../timeline-groups/records.ts'
 
 export async function consistencies(
   kernel: Kernel,

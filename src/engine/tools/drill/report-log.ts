@@ -9,7 +9,7 @@ import { type TimelineId, timelineId, type WorkerId } from '../../../core/coordi
 import { type Time, toTime } from '../../../core/duration.ts'
 import { isReprise } from '../../../core/errors.ts'
 import { originDigest, packEntries } from '../../../core/history/entry-run.ts'
-import { guardOf } from '../../../core/store/guard.ts'
+import { guardOf } from '../../../core/store/commit-guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { within } from '../../../lib/waiting.ts'
 import type { EngineEvents } from '../../base/events.ts'

@@ -14,7 +14,7 @@ import { newId } from '../../storage/kernel.ts'
 import { mentions, reportTimelines } from '../drill/report-log.ts'
 import { chunksLeft, collect } from '../housekeeping/collect.ts'
 import { type DeleteOptions, type DeleteReport, deleteTimeline } from '../housekeeping/delete.ts'
-import { forgetInMark } from '../verify/watch.ts'
+import { forgetInMark } from '../verify/progress.ts'
 import { redact } from './redaction.ts'
 import { ownStart } from './select.ts'
 

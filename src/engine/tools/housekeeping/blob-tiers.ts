@@ -8,7 +8,7 @@
 import { type Digest, toHex } from '../../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
 import type { Blobs, ChunkRow, ManifestRecord } from '../../../core/store/ports.ts'
-import { eachRow } from '../../../lib/pages.ts'
+import { eachRow } from '../../../lib/each-page.ts'
 import { readManifest } from '../../history/recover.ts'
 import { stateIo } from '../../snapshot/kernel-io.ts'
 import { liveChunks } from '../../snapshot/restore.ts'

@@ -5,7 +5,7 @@
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, isSignal, noTimeline, RepriseError } from '../../../core/errors.ts'
 import { archivesStart, isAmongArchives, liveIdOf } from '../../../core/history/scope.ts'
-import { guardOf } from '../../../core/store/guard.ts'
+import { guardOf } from '../../../core/store/commit-guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { isUnfinishedKind, refuseOfStore } from '../../model/first-segment.ts'

@@ -11,7 +11,7 @@ import {
 } from '../../../core/history/inheritance.ts'
 import { archivedFrom } from '../../../core/history/scope.ts'
 import { defaultLimits } from '../../../core/limits.ts'
-import { epochGuardOf } from '../../../core/store/guard.ts'
+import { epochGuardOf } from '../../../core/store/commit-guard.ts'
 import type { Commit, Head, Store } from '../../../core/store/ports.ts'
 import { sha256, systemRandom } from '../../base/platform.ts'
 import { refusalError } from '../../base/refusal-error.ts'
@@ -20,7 +20,7 @@ import { isOfStore } from '../../model/first-segment.ts'
 import { identityAttribute } from '../../storage/carried-identity.ts'
 import { newOperation } from '../../storage/kernel.ts'
 import { Identity } from '../../storage/store-identity.ts'
-import { inheritanceAt, inheritanceBeside } from '../transfer/transfer.ts'
+import { inheritanceAt, inheritanceBeside } from '../transfer/export.ts'
 
 const atOnce = 200
 

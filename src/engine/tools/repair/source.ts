@@ -1,6 +1,6 @@
 // Sources of sound copies besides the store itself: another store (a replica, a restored copy), a folder of chunks, an export,
 // a backup, or the mirror of history. No source is trusted: a chunk must match its digest, a line of a catalog its manifest
-// (engine/storage/redundancy/lines.ts), and a run must lead to the rest of history (history.ts).
+// (engine/storage/redundancy/catalog-copies.ts), and a run must lead to the rest of history (history.ts).
 //
 // A file is read once: its chunks are copied to a temporary folder, which is removed when the source is closed.
 
@@ -19,8 +19,8 @@ import { headsIn } from '../../storage/heads.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import type { OpenUrl } from '../../storage/open-store.ts'
 import { readRecords } from '../transfer/backup-file.ts'
-import { readTransfer } from '../transfer/file.ts'
-import { decodeRun, headerOf, recordOf } from '../transfer/shape.ts'
+import { readTransfer } from '../transfer/export-file.ts'
+import { decodeRun, headerOf, recordOf } from '../transfer/file-checks.ts'
 
 export interface RepairSource {
   /** The caller's name for it, without a password: it is reported and logged. */

@@ -21,9 +21,9 @@ import {
   originalAttribute,
 } from '../../../core/history/inheritance.ts'
 import { checkIn, isRedacted } from '../../../core/history/redacted-run.ts'
+import { checkAttributes } from '../../../core/store/argument-checks.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/store/ports.ts'
 import { storeAsRead } from '../../../core/store/read-mail.ts'
-import { checkAttributes } from '../../../core/store/shapes.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { recordErasure } from '../../history/erasures.ts'
 import { entriesOf, type Point } from '../../history/history.ts'
@@ -41,10 +41,10 @@ import { markIn, movedAttribute, movedStatus } from '../../storage/moved-mark.ts
 import { heldAttribute } from '../../storage/restore-hold.ts'
 import { importingAttribute, importingStatus } from '../../storage/store-change.ts'
 import { forgetUnlessMail } from '../housekeeping/delete.ts'
-import { type Frame, firstFrame, readTransfer, type TransferSource } from './file.ts'
+import { type Header, inheritanceBeside, type TransferredMessage } from './export.ts'
+import { type Frame, firstFrame, readTransfer, type TransferSource } from './export-file.ts'
+import { checkOpens, decodeRun, headerOf, messageOf, readIdsOf, recordOf } from './file-checks.ts'
 import { refuseForeignFeed } from './foreign-feed.ts'
-import { checkOpens, decodeRun, headerOf, messageOf, readIdsOf, recordOf } from './shape.ts'
-import { type Header, inheritanceBeside, type TransferredMessage } from './transfer.ts'
 
 export interface ImportOptions {
   /** An id other than the one in the file; only for a file with one timeline. */

@@ -15,7 +15,7 @@ import { timelineId, toHex } from '../../../core/coordinate.ts'
 import type { Duration } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
-import { epochGuardOf } from '../../../core/store/guard.ts'
+import { epochGuardOf } from '../../../core/store/commit-guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import { refusalError } from '../../base/refusal-error.ts'
@@ -39,6 +39,7 @@ import {
   importingStatus,
   underNote,
 } from '../../storage/store-change.ts'
+import { exportFamily, type Scheduling } from './export.ts'
 import {
   type Arrival,
   type ArrivalOptions,
@@ -48,7 +49,6 @@ import {
   isSame,
   timelinesIn,
 } from './import.ts'
-import { exportFamily, type Scheduling } from './transfer.ts'
 
 export interface MoveOptions {
   /** Takes it also from a live owner that does not release it: its work in flight is repeated where the timeline arrives. */

@@ -3,8 +3,8 @@
 
 import { equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { forwardBlobs } from '../../../core/store/forward.ts'
 import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
+import { forwardBlobs } from '../../../core/store/store-wrapper.ts'
 import type { Yielder } from '../../base/yielder.ts'
 import { chunkless, isChunkless, readManifest } from '../../history/recover.ts'
 import type { StateIo } from '../../model/state-io.ts'
@@ -12,12 +12,12 @@ import { stateIo } from '../../snapshot/kernel-io.ts'
 import { liveChunks, verifyChunks } from '../../snapshot/restore.ts'
 import type { Fault } from '../../storage/fault.ts'
 import type { Kernel } from '../../storage/kernel.ts'
-import { isSoundLine } from '../../storage/redundancy/lines.ts'
+import { isSoundLine } from '../../storage/redundancy/catalog-copies.ts'
 import { isSegment } from '../../storage/segment-catalog.ts'
 import { readCatalog } from '../repair/catalog.ts'
 import type { RepairSource } from '../repair/source.ts'
+import { attempt, type Tally } from './findings.ts'
 import { verifySegments } from './segments.ts'
-import { attempt, type Tally } from './tally.ts'
 
 /** The resources and permissions of a catalog check. */
 export interface CatalogCheck {

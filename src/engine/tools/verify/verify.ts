@@ -7,7 +7,7 @@ import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { lastSeq } from '../../../core/history/entry-run.ts'
 import { isHeadLost } from '../../../core/history/lost-head.ts'
 import type { ChunkRow, Head } from '../../../core/store/ports.ts'
-import { eachPage } from '../../../lib/pages.ts'
+import { eachPage } from '../../../lib/each-page.ts'
 import { Yielder } from '../../base/yielder.ts'
 import { Mirror } from '../../feed/mirror/mirror.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../history/history.ts'
@@ -26,11 +26,11 @@ import { mend, planMending } from '../repair/history.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from '../repair/mirror-source.ts'
 import { openSource, type RepairSource } from '../repair/source.ts'
 import { type CatalogCheck, noteLive, verifyCatalog } from './catalog.ts'
-import { attempt, newTally, type Tally } from './tally.ts'
-import { type VerifyProgress, VerifyWatch } from './watch.ts'
+import { attempt, newTally, type Tally } from './findings.ts'
+import { type VerifyProgress, VerifyWatch } from './progress.ts'
 
 export type { EarlierVerify, Fault, HealedFault, VerifyReport } from '../../storage/fault.ts'
-export type { VerifyProgress } from './watch.ts'
+export type { VerifyProgress } from './progress.ts'
 
 export type VerifyOptions = {
   /** Only these timelines; the store's own structures and orphans are then not checked. */

@@ -5,7 +5,7 @@
 //   config/<name>/clients   joined, offered, acked, nacked, seen, left, forgotten
 //   config/<name>/rollout   began, advanced, paused, resumed, completed, withdrawn, superseded
 
-import { Keyed } from '../../../core/keyed/keyed.ts'
+import { Keyed } from '../../../core/keyed-state/keyed.ts'
 import type { RolloutPlan } from './plan.ts'
 
 export interface ConfigVersion {

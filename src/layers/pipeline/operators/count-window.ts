@@ -8,7 +8,7 @@ import type { Aggregation } from '../aggregate.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { lastWatermark, noWatermark } from '../rules/watermarks.ts'
-import type { KeyedResult } from './running.ts'
+import type { KeyedResult } from './running-aggregate.ts'
 
 interface Counted<A> {
   readonly count: number

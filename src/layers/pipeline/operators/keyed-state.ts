@@ -7,7 +7,7 @@ import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkList, checkOptions, namesOf } from '../../../core/options.ts'
 import { synchronous } from '../../../core/synchronous.ts'
 import { TimeQueue } from '../../../core/time-queue.ts'
-import { Before, Watch } from '../../../lib/before.ts'
+import { Before, Watch } from '../../../lib/in-place-changes.ts'
 import { StateTable } from '../rules/state-table.ts'
 
 export interface StateOptions {
@@ -186,7 +186,7 @@ export class StateCell {
     return held === undefined || this.#isOver(held) ? undefined : held.value
   }
 
-  /** Returns a stored value for the function, which must not change it in place (../in-place.ts). */
+  /** Returns a stored value for the function, which must not change it in place (../in-place-changes.ts). */
   watched(value: unknown): unknown {
     const isStored = this.#pending === none && typeof value === 'object' && value !== null
     if (isStored && this.#watch.next()) this.#given.push(new Before(value))

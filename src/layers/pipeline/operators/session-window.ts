@@ -9,7 +9,7 @@ import { type Batch, type Output, pick } from '../batch.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { isForgotten, mergeSession, type SessionWindows } from '../rules/windows.ts'
-import { EarlyKeys } from './early.ts'
+import { EarlyKeys } from './early-results.ts'
 import { Progress, type WindowResult } from './window.ts'
 
 /** A session changes in place while the table owns it (see `StateTable.own`). */

@@ -11,7 +11,7 @@ import type { Space } from '../rules/state-space.ts'
 import { StateTable } from '../rules/state-table.ts'
 import { noWatermark } from '../rules/watermarks.ts'
 import { type FixedWindows, isForgotten, lastStart, nextEnd } from '../rules/windows.ts'
-import { EarlyKeys } from './early.ts'
+import { EarlyKeys } from './early-results.ts'
 
 export interface WindowResult<Value> {
   readonly key: PipelineKey

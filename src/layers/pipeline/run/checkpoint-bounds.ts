@@ -2,7 +2,7 @@
 // hanging call is abandoned: sinks and sources must tolerate that anyway, from a displaced owner.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { unlessAborted } from '../../../engine/base/aborting.ts'
+import { unlessAborted } from '../../../engine/base/abortable-wait.ts'
 import type { Worker } from '../../../engine/base/worker.ts'
 
 export class CallOff {

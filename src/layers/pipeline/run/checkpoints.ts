@@ -14,7 +14,6 @@ import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import type { Graph } from '../graph.ts'
 import { type CheckpointAction, CheckpointCoordinator, type CheckpointKind } from '../rules/coordinator.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
-import { namedParts } from './changes.ts'
 import { CallOff } from './checkpoint-bounds.ts'
 import {
   type CheckpointBase,
@@ -23,6 +22,7 @@ import {
   type WrittenState,
   writeState,
 } from './checkpoint-writer.ts'
+import { namedParts } from './code-changes.ts'
 import { whyEnded } from './displaced.ts'
 import type { Flow, FlowCut } from './flow.ts'
 import type { Neighbours } from './pace.ts'

@@ -9,7 +9,7 @@ import { isPathError } from '../../../core/history/fold.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkList } from '../../../core/options.ts'
 import { isRetryLater } from '../../../core/retry/retry.ts'
-import { ChangedInPlace } from '../in-place.ts'
+import { ChangedInPlace } from '../in-place-changes.ts'
 import type { PoisonRecord, RecordOrigin } from '../operator.ts'
 import { StateTable } from '../rules/state-table.ts'
 

@@ -3,14 +3,14 @@
 
 import { isReprise } from '../../../core/errors.ts'
 import type { Sql } from '../../../core/store/ports.ts'
-import { unlessAborted } from '../../../engine/base/aborting.ts'
+import { unlessAborted } from '../../../engine/base/abortable-wait.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import { within } from '../../../lib/waiting.ts'
 import type { Graph } from '../graph.ts'
 import type { SinkWriter } from '../sink.ts'
-import type { Origins } from './origins.ts'
+import type { Origins } from './record-origins.ts'
 import type { PipelineState } from './state.ts'
 
 const closeWithinMs = 5000

@@ -11,8 +11,8 @@ import { branchesOf, doOutletsMeet, meetingsOf, reachOf } from '../branches.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { Operator, TimedOperator } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
-import { type Busy, type Counts, newCounts } from './busy.ts'
-import { Meeting, throughBranches } from './meeting.ts'
+import { Meeting, throughBranches } from './branch-merge.ts'
+import { type Busy, type Counts, newCounts } from './computing-time.ts'
 import type { WatermarkGate } from './watermark-gate.ts'
 
 export interface Scale {

@@ -2,7 +2,7 @@
 // results after the last checkpoint are sent again after a crash. Each send has a key that is the same both times, so a
 // receiver that checks keys has each result once.
 //
-// A key derives from the origin of the result (run/origins.ts): it survives kills, other orders of arrival and other
+// A key derives from the origin of the result (run/record-origins.ts): it survives kills, other orders of arrival and other
 // checkpoints. A checkpoint stores the number of records of each partition, since these numbers are part of keys.
 
 import { assert } from '../../../core/assert.ts'
@@ -19,7 +19,7 @@ import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { Batch } from '../batch.ts'
 import { recordOf, recordPlace } from '../operator.ts'
 import type { CallContext } from '../operators/calls.ts'
-import { Origins } from '../run/origins.ts'
+import { Origins } from '../run/record-origins.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
 
 /** The context of a delivery: `key` is the same if this result is sent again, and `operator` names the sink. */

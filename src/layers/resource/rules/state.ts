@@ -7,7 +7,7 @@
 //   fence { by, epoch } a controller has a new owner: writes of an earlier one are refused.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { Keyed } from '../../../core/keyed/keyed.ts'
+import { Keyed } from '../../../core/keyed-state/keyed.ts'
 import { type Draft, draftOf, type ResourceObject } from './object.ts'
 import { type Undo, undone, undoOf } from './undo.ts'
 

@@ -27,7 +27,7 @@ import type { Digester } from '../run/observations.ts'
 import type { Recorder } from '../run/recorder.ts'
 import { commandName, type Scope } from '../run/scope.ts'
 import type { Tenure } from '../run/tenure.ts'
-import type { Working } from '../run/work.ts'
+import type { Working } from '../run/work-count.ts'
 import type { Saga } from './saga.ts'
 
 const known = new Set<string>([

@@ -9,7 +9,7 @@ import { decideRetry, type RetryPolicy, resolveRetry } from '../../../core/retry
 import type { Sql } from '../../../core/store/ports.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
-import { openRow, rowName, sealRow } from '../../../engine/storage/seal/row.ts'
+import { openRow, rowName, sealRow } from '../../../engine/storage/seal/sealed-row.ts'
 import type { StepCall, TransactionOptions } from '../context.ts'
 import type { Item } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'

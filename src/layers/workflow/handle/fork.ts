@@ -17,7 +17,7 @@ import { itemsOf } from '../history/journal.ts'
 import { lastSeq, type RunState } from '../history/state.ts'
 import { nameOf, queueOf, withoutOriginal } from '../names.ts'
 import { enterMessage } from '../queue/queue.ts'
-import { newSeed } from '../run/chance.ts'
+import { newSeed } from '../run/randomness.ts'
 import { readableId } from '../run/scope.ts'
 
 /** Edits the result of one step or child, or the input. */

@@ -3,7 +3,7 @@
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { throwIfAborted } from '../../../engine/base/aborting.ts'
+import { throwIfAborted } from '../../../engine/base/abortable-wait.ts'
 import { fromFailure } from '../history/failure.ts'
 import { leaveScope } from '../run/scope.ts'
 import { isWithoutCode } from '../without-code.ts'

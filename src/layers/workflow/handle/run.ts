@@ -12,7 +12,7 @@ import {
   checkValues,
   namesOf,
 } from '../../../core/options.ts'
-import { throwIfAborted, unlessAborted } from '../../../engine/base/aborting.ts'
+import { throwIfAborted, unlessAborted } from '../../../engine/base/abortable-wait.ts'
 import { whileAwaited } from '../../../engine/base/stay-alive.ts'
 import { decideRollback } from '../../../engine/branch/consumers.ts'
 import { editOf, markOf } from '../../../engine/model/fork-edit.ts'

@@ -65,7 +65,7 @@ export const namesDetached = 4
 export const awaitsDirectly = 5
 
 // From behaviour 6 on, `started` has the run's identity and a seed of 128 bits. Older runs keep their keys (run/key.ts)
-// and random values (run/chance.ts); their forks have an identity and a long seed from the fork point on.
+// and random values (run/randomness.ts); their forks have an identity and a long seed from the fork point on.
 
 export interface ParentLink {
   readonly timeline: string

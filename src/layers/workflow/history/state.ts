@@ -33,7 +33,7 @@ export interface RunState {
   readonly generation: number
   /** The identity of this life of the run, or of the fork; part of every key. Missing in older runs. */
   readonly identity?: string
-  /** Mixed into random values drawn after the outcome `after`. Missing in runs with a short seed (run/chance.ts). */
+  /** Mixed into random values drawn after the outcome `after`. Missing in runs with a short seed (run/randomness.ts). */
   readonly salts?: readonly { readonly after: number; readonly salt: string }[]
   /** The run's name, and its life if not the first. Ids of children begin with it. */
   readonly keyBase: string

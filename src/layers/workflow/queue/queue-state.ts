@@ -2,7 +2,7 @@
 // logarithm of the number of waiting runs, because a queue is longest under the highest load.
 
 import { toMs } from '../../../core/duration.ts'
-import { Keyed } from '../../../core/keyed/keyed.ts'
+import { Keyed } from '../../../core/keyed-state/keyed.ts'
 import type { RatePolicy } from '../../../core/retry/rate.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import type { Fold } from '../../../engine/model/definition.ts'

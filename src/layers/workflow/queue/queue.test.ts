@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { keyed } from '../../../core/keyed/keyed.ts'
+import { keyed } from '../../../core/keyed-state/keyed.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import { nextTurns, type QueueOptions, type QueueState, queueFold } from './queue-state.ts'
 

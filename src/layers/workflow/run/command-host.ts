@@ -7,7 +7,7 @@ import type { RunState } from '../history/state.ts'
 import type { Alarms } from './alarms.ts'
 import type { Command } from './command.ts'
 import type { Execution } from './execution.ts'
-import type { Working } from './work.ts'
+import type { Working } from './work-count.ts'
 
 export interface CommandRun {
   /** The id that the user chose for the run. */

@@ -20,7 +20,7 @@ import type { Execution } from './execution.ts'
 import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
 import type { Tenure } from './tenure.ts'
-import type { Working } from './work.ts'
+import type { Working } from './work-count.ts'
 
 /** Thrown by ctx.continueAsNew; do not catch it. */
 export class ContinueAsNew extends Error {

@@ -8,10 +8,10 @@ import { userLine } from '../../../engine/base/guard/refusal.ts'
 import { thisTick } from '../../../engine/base/yielder.ts'
 import type { Item } from '../history/entries.ts'
 import { cancelledError } from '../history/failure.ts'
-import type { Seed } from './chance.ts'
 import { Command, type CommandKind, type CommandSpec, givenOf, tolerated } from './command.ts'
 import { describeItem, divergence, type Expected } from './divergence.ts'
 import { type Digester, Observed } from './observations.ts'
+import type { Seed } from './randomness.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
 
 export interface ExecutionHooks {

@@ -20,7 +20,7 @@ import { type RecordedRun, Recorder } from './recorder.ts'
 import { Residency, type ResidentRun } from './residency.ts'
 import type { RunTimeline } from './run-timeline.ts'
 import { type Left, type OwnedRun, Tenure } from './tenure.ts'
-import type { Working } from './work.ts'
+import type { Working } from './work-count.ts'
 
 /** The parts of the process's workflow host that runs in memory use. */
 export interface InstanceHost extends ChildHost, ClaimHost {

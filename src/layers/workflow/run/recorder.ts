@@ -12,7 +12,7 @@ import { type BatchedRun, type Batcher, batcherOf } from './batcher.ts'
 import type { CommandRun } from './command-host.ts'
 import type { RunTimeline } from './run-timeline.ts'
 import { leaveScope } from './scope.ts'
-import { reportedLater, type Work, type Working } from './work.ts'
+import { reportedLater, type Work, type Working } from './work-count.ts'
 
 type Draft = Omit<NewEntry, 'time'>
 

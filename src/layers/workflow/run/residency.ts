@@ -11,7 +11,7 @@ import type { Execution } from './execution.ts'
 import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
 import type { Tenure } from './tenure.ts'
-import { Work, type Working } from './work.ts'
+import { Work, type Working } from './work-count.ts'
 
 /** A waiting run is released after this long without activity. */
 const lingerMs = 100

@@ -5,8 +5,8 @@
 import { RepriseError } from '../../../core/errors.ts'
 import type { Zone, ZoneValues } from '../../../engine/base/guard/zone.ts'
 import { runtime } from '../../../lib/runtime/index.ts'
-import { type Chance, chanceOf, type Seed } from './chance.ts'
 import { type Digester, Observed } from './observations.ts'
+import { type Chance, chanceOf, type Seed } from './randomness.ts'
 
 /** Workflow code runs in a scope; the call of a step runs in no scope, but has its step. */
 export interface Place {

@@ -9,7 +9,7 @@ import { feedStart, type Store } from '../../../core/store/ports.ts'
 import { asManifest, asTimeline, asWorker, hash, Kit, worker } from '../../../testing/conformance/kit.ts'
 import { openSqlite } from '../index.ts'
 import { chunkTables } from '../rows/blobs.ts'
-import { seal } from '../rows/seal.ts'
+import { checksumOf } from '../rows/row-checksum.ts'
 import { schemaVersion } from '../schema.ts'
 import { Connection } from './connection.ts'
 import { loadDriver } from './driver.ts'
@@ -78,7 +78,7 @@ function setVersion(connection: Connection, version: number): void {
   const sql = `SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE tbl_name LIKE 'reprise\\_%' ESCAPE '\\'
     AND type IN ('table', 'index') ORDER BY type, name`
   const texts = connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!])
-  connection.run(`UPDATE reprise_meta SET value = ? WHERE key = 'schema_crc'`, seal(texts))
+  connection.run(`UPDATE reprise_meta SET value = ? WHERE key = 'schema_crc'`, checksumOf(texts))
 }
 
 async function tell(store: Store): Promise<string> {

@@ -13,11 +13,11 @@ import { checkAcknowledged } from './acknowledged.ts'
 import { Connection } from './connection.ts'
 import type { Driver } from './driver.ts'
 import { damaged, isUnopenable, misplaced, toStoreError } from './failure.ts'
-import { InPlace } from './in-place.ts'
 import { showAsNow } from './older-version.ts'
 import { canWrite, connectToRead, type ReadingConnection } from './reading-connection.ts'
 import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
+import { InPlace } from './same-file.ts'
 import { scanWal } from './wal-scan.ts'
 
 export interface OpenedFile {

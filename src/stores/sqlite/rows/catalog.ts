@@ -7,8 +7,8 @@ import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 import { sweepLater } from '../upkeep/sweep.ts'
 import type { Writing } from '../writing/writing.ts'
+import { checkRow, checksumOf } from './row-checksum.ts'
 import { addTo, sumOf, takeFrom } from './row-counts.ts'
-import { checkSeal, seal } from './seal.ts'
 import type { Timeline } from './timelines.ts'
 
 export const columnNames = `space id tid seq epoch digest body body_digest base_id created_at trigger label is_pinned
@@ -21,7 +21,7 @@ export function publish(writing: Writing, timeline: Timeline, records: readonly 
   let sum = timeline.sums.checkpoints
   for (const record of records) {
     const values = valuesOf(writing.space, timeline.tid, record)
-    const crc = seal(values)
+    const crc = checksumOf(values)
     writing.connection.run(insert, ...values, crc)
     sum = addTo(sum, crc)
   }
@@ -37,7 +37,7 @@ export function mark(writing: Writing, timeline: Timeline, marks: readonly Manif
     if (!record || isBroken(record)) continue
     const given = Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
     const values = valuesOf(writing.space, timeline.tid, { ...record, ...given })
-    const crc = seal(values)
+    const crc = checksumOf(values)
     sum = addTo(takeFrom(sum, row!.crc as number), crc)
     writing.connection.run(update, ...values, crc, id, writing.space)
   }
@@ -78,9 +78,9 @@ export function rewriteBodies(writing: Writing, change: Change, after: string | 
   const rows = connection.all(sql, space, Number(after ?? 0), Math.max(1, limit))
   let changed = 0
   for (const row of rows) {
-    const body = isSealed(row) ? change(row.body as Uint8Array) : null
+    const body = isIntact(row) ? change(row.body as Uint8Array) : null
     if (!body) continue
-    const crc = seal(columnNames.map((name) => (name === 'body' ? body : (row[name] ?? null))))
+    const crc = checksumOf(columnNames.map((name) => (name === 'body' ? body : (row[name] ?? null))))
     connection.run('UPDATE reprise_manifest SET body = ?, crc = ? WHERE number = ?', body, crc, row.number!)
     const timeline = writing.timelines.byTid(row.tid as number)!
     const checkpoints = addTo(takeFrom(timeline.sums.checkpoints, row.crc as number), crc)
@@ -97,7 +97,7 @@ export function mendLines(writing: Writing, timeline: Timeline, lines: readonly 
   for (const line of [...lines].reverse()) {
     connection.run('DELETE FROM reprise_manifest WHERE space = ? AND id = ?', space, line.id)
     const values = valuesOf(space, timeline.tid, line)
-    connection.run(insert, ...values, seal(values))
+    connection.run(insert, ...values, checksumOf(values))
   }
   const rows = connection.all(select, timeline.tid)
   const missing = timeline.row.checkpoints - rows.length
@@ -115,13 +115,13 @@ export function catalogOf(connection: Connection, timeline: Timeline): ManifestR
 }
 
 function toRecordOrInvalid(row: SqlRow): ManifestRecord {
-  return isSealed(row) ? toRecord(row) : toInvalid(row)
+  return isIntact(row) ? toRecord(row) : toInvalid(row)
 }
 
 /** Throws STORE_DAMAGED if a line of the catalog is damaged or missing. */
 export function checkCatalog(connection: Connection, timeline: Timeline): void {
   for (const row of connection.all(select, timeline.tid)) {
-    checkSeal(row, columnNames, `checkpoint ${row.id} of ${timeline.name}`)
+    checkRow(row, columnNames, `checkpoint ${row.id} of ${timeline.name}`)
   }
   readCatalog(connection, timeline)
 }
@@ -138,7 +138,7 @@ export function readCatalog(connection: Connection, timeline: Timeline): Manifes
     throw damaged(`${name} has ${row.checkpoints} checkpoints, ${rows.length} are in the catalog`, { timeline: name })
   }
   // A line that does not match its checksum is an invalid checkpoint; the other lines are counted.
-  if (rows.every(isSealed) && (sumOf(rows) !== sums.checkpoints || rows.some(({ tid }) => tid !== timeline.tid))) {
+  if (rows.every(isIntact) && (sumOf(rows) !== sums.checkpoints || rows.some(({ tid }) => tid !== timeline.tid))) {
     throw damaged(`the catalog of ${name} differs from its last write`, { timeline: name })
   }
   return rows.map(toRecordOrInvalid)
@@ -207,8 +207,8 @@ function toInvalid(row: SqlRow): ManifestRecord {
   }
 }
 
-function isSealed(row: SqlRow): boolean {
-  return seal(columnNames.map((name) => row[name] ?? null)) === row.crc
+function isIntact(row: SqlRow): boolean {
+  return checksumOf(columnNames.map((name) => row[name] ?? null)) === row.crc
 }
 
 function toRecord(row: SqlRow): ManifestRecord {

@@ -8,8 +8,8 @@ import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 import type { Writing } from '../writing/writing.ts'
+import { checkRow, checksumOf } from './row-checksum.ts'
 import { addTo, sumOf, takeFrom } from './row-counts.ts'
-import { checkSeal, seal } from './seal.ts'
 import type { Timeline, Timelines } from './timelines.ts'
 
 export const columnNames = ['space', 'name', 'tid', 'position', 'moved_at']
@@ -54,7 +54,7 @@ export function findCursor(
 function find({ connection, space }: Writing, name: string): SqlRow | undefined {
   const row = connection.get('SELECT * FROM reprise_cursor WHERE space = ? AND name = ?', space, name)
   if (!row) return undefined
-  checkSeal(row, columnNames, `cursor ${name}`)
+  checkRow(row, columnNames, `cursor ${name}`)
   if (row.name !== name) throw damaged(`the list of cursors leads from ${name} to ${row.name}`)
   return row
 }
@@ -78,7 +78,7 @@ export function cursorBehind({ connection, space, timelines }: Writing, position
 export function giveCursors(connection: Connection, from: Timeline, to: number): number {
   let sum = 0
   for (const row of connection.all('SELECT * FROM reprise_cursor WHERE tid = ?', from.tid)) {
-    checkSeal(row, columnNames, `cursor ${row.name}`)
+    checkRow(row, columnNames, `cursor ${row.name}`)
     sum = addTo(sum, writeCursor(connection, [row.space!, row.name!, to, row.position!, row.moved_at!]))
   }
   return sum
@@ -86,7 +86,7 @@ export function giveCursors(connection: Connection, from: Timeline, to: number):
 
 function writeCursor(connection: Connection, values: SqlValue[]): number {
   const sql = 'REPLACE INTO reprise_cursor (space, name, tid, position, moved_at, crc) VALUES (?, ?, ?, ?, ?, ?)'
-  const crc = seal(values)
+  const crc = checksumOf(values)
   connection.run(sql, ...values, crc)
   return crc
 }
@@ -94,7 +94,7 @@ function writeCursor(connection: Connection, values: SqlValue[]): number {
 /** A lost cursor would permit trimming history that its reader still needs, so cursors are counted. */
 function rowsOf(connection: Connection, space: number, timelines: Timelines): SqlRow[] {
   const rows = connection.all('SELECT * FROM reprise_cursor WHERE space = ? ORDER BY name', space)
-  for (const row of rows) checkSeal(row, columnNames, `cursor ${row.name}`)
+  for (const row of rows) checkRow(row, columnNames, `cursor ${row.name}`)
   const byOwner = new Map<number, SqlRow[]>()
   // Uses an index of its own: it finds an owner whose cursors are all gone.
   const owners = 'SELECT tid FROM reprise_timeline WHERE space = ? AND cursors > 0'

@@ -7,7 +7,7 @@ import { workerRetired } from '../../refusals.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 import type { QuerySource } from './query-source.ts'
-import { isSealed } from './seal.ts'
+import { isIntact } from './row-checksum.ts'
 import { ownerKey, talliedOwners } from './tally.ts'
 import { columnNames } from './timeline-statements.ts'
 
@@ -104,7 +104,7 @@ export function nextDue(source: QuerySource, { queues, except = [] }: DueQuery):
 }
 
 function isSound({ connection }: QuerySource, tid: number): boolean {
-  return isSealed(connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid)!, columnNames)
+  return isIntact(connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid)!, columnNames)
 }
 
 function toDue({ tid, priority, due, name }: SqlRow): Due {

@@ -3,7 +3,7 @@
 
 import type { Connection } from '../file/connection.ts'
 import { damaged, isDamage } from '../file/failure.ts'
-import { seal } from './seal.ts'
+import { checksumOf } from './row-checksum.ts'
 
 export const identityTable = `
 CREATE TABLE reprise_identity (space INTEGER PRIMARY KEY, value TEXT NOT NULL);
@@ -53,7 +53,7 @@ function copiesOf(connection: Connection, space: number): (string | null | undef
 
 /** Call inside a write transaction. */
 export function writeIdentity(connection: Connection, space: number, identity: string): void {
-  const text = `${seal([space, identity])} ${identity}`
+  const text = `${checksumOf([space, identity])} ${identity}`
   connection.run('INSERT OR REPLACE INTO reprise_identity (space, value) VALUES (?, ?)', space, text)
   connection.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', nameOf(space), text)
 }
@@ -70,7 +70,7 @@ export function identify(connection: Connection, space: number, proposed: string
 export function opened(space: number, text: string): string | null {
   const at = text.indexOf(' ')
   const identity = text.slice(at + 1)
-  return Number(text.slice(0, at)) === seal([space, identity]) ? identity : null
+  return Number(text.slice(0, at)) === checksumOf([space, identity]) ? identity : null
 }
 
 function nameOf(space: number): string {

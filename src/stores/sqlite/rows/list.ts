@@ -3,8 +3,8 @@
 // status would hide it from a list by status.
 
 import { isWithin, rangeOf } from '../../../core/history/scope.ts'
+import { checkTimelineQuery } from '../../../core/store/argument-checks.ts'
 import type { Head, TimelineQuery } from '../../../core/store/ports.ts'
-import { checkTimelineQuery } from '../../../core/store/shapes.ts'
 import type { SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 import { searchValue } from './attributes.ts'

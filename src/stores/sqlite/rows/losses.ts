@@ -6,7 +6,7 @@
 import type { LossRecord, StoreLoss } from '../../../core/store/store-facts.ts'
 import type { Connection } from '../file/connection.ts'
 import type { Writing } from '../writing/writing.ts'
-import { seal } from './seal.ts'
+import { checksumOf } from './row-checksum.ts'
 
 /** Further losses are counted, not named. */
 const namedMax = 1000
@@ -26,7 +26,7 @@ export function readLosses(connection: Connection, space: number): LossRecord[] 
 export function writeLosses(connection: Connection, space: number, { id, at, kept, lost }: LossRecord): void {
   const named = lost.slice(0, namedMax)
   const text = JSON.stringify({ at, kept, lost: named, left: lost.length - named.length })
-  const value = `${seal([space, id, text])} ${text}`
+  const value = `${checksumOf([space, id, text])} ${text}`
   connection.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', nameOf(space, id), value)
 }
 
@@ -38,7 +38,7 @@ export function removeLoss(writing: Writing, id: string): void {
 function read(id: string, value: string, space: number): LossRecord | null {
   const end = value.indexOf(' ')
   const text = value.slice(end + 1)
-  if (seal([space, id, text]) !== Number(value.slice(0, end))) return null
+  if (checksumOf([space, id, text]) !== Number(value.slice(0, end))) return null
   const { at, kept, lost, left } = JSON.parse(text) as Omit<LossRecord, 'id'> & { readonly left: number }
   return { id, at, kept, lost: left > 0 ? [...lost, more(left)] : lost }
 }

@@ -9,8 +9,8 @@ import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 import type { Writing } from '../writing/writing.ts'
 import type { HeadState } from './head-state.ts'
+import { checksumOf, isIntact } from './row-checksum.ts'
 import { addTo, takeFrom } from './row-counts.ts'
-import { isSealed, seal } from './seal.ts'
 import type { Timeline, TimelineRow } from './timelines.ts'
 
 const columnNames = ['tid', 'id', 'kind', 'data', 'sent_at', 'consumed_at']
@@ -21,7 +21,7 @@ export function send(writing: Writing, messages: readonly OutgoingMessage[]): vo
     const values: SqlValue[] = [timeline.tid, id, kind, data, writing.now, null]
     const sql =
       'INSERT INTO reprise_inbox (tid, id, kind, data, sent_at, consumed_at, crc) VALUES (?, ?, ?, ?, ?, ?, ?)'
-    const crc = seal(values)
+    const crc = checksumOf(values)
     writing.connection.run(sql, ...values, crc)
     countMail(writing, timeline.tid, 1, (sum) => addTo(sum, crc))
   }
@@ -31,7 +31,7 @@ export function consume(writing: Writing, timeline: Timeline, ids: readonly Mess
   const nothing = new Uint8Array()
   for (const id of ids) {
     const row = find(writing.connection, timeline, id)!
-    const crc = seal([timeline.tid, id, row.kind!, nothing, row.sent_at!, writing.now])
+    const crc = checksumOf([timeline.tid, id, row.kind!, nothing, row.sent_at!, writing.now])
     const sql = 'UPDATE reprise_inbox SET data = ?, consumed_at = ?, crc = ? WHERE number = ?'
     writing.connection.run(sql, nothing, writing.now, crc, row.number!)
     countMail(writing, timeline.tid, -1, (sum) => takeFrom(sum, row.crc as number))
@@ -100,11 +100,11 @@ export function readInbox(
   })
 }
 
-/** An older release sealed a numeric id or kind as a number, and SQLite stores it as text: both forms are accepted. */
+/** An older release put a numeric id or kind into the checksum as a number, and SQLite stores it as text: both are accepted. */
 export function isSoundMessage(row: SqlRow): boolean {
-  if (isSealed(row, columnNames)) return true
+  if (isIntact(row, columnNames)) return true
   const [id, kind] = [Number(row.id), Number(row.kind)]
-  return [{ id }, { kind }, { id, kind }].some((given) => isSealed({ ...row, ...given }, columnNames))
+  return [{ id }, { kind }, { id, kind }].some((given) => isIntact({ ...row, ...given }, columnNames))
 }
 
 function checkMessage(row: SqlRow, to: string): void {
@@ -125,14 +125,14 @@ function incomplete({ name, row }: Timeline, count: number): RepriseError {
 }
 
 /**
- * Moves all mail, read and unread, to another timeline: seals contain the timeline, so they are computed anew. Returns the sum
- * of the seals of unread messages.
+ * Moves all mail, read and unread, to another timeline: checksums cover the timeline, so they are computed anew. Returns the sum
+ * of the checksums of unread messages.
  */
 export function moveMail(connection: Connection, from: number, to: number): number {
   let sum = 0
   for (const row of connection.all('SELECT * FROM reprise_inbox WHERE tid = ?', from)) {
     checkMessage(row, `timeline ${from}`)
-    const crc = seal([to, ...columnNames.slice(1).map((name) => row[name] ?? null)])
+    const crc = checksumOf([to, ...columnNames.slice(1).map((name) => row[name] ?? null)])
     connection.run('UPDATE reprise_inbox SET tid = ?, crc = ? WHERE number = ?', to, crc, row.number!)
     if (row.consumed_at === null) sum = addTo(sum, crc)
   }
@@ -147,9 +147,9 @@ export function rewriteMail(writing: Writing, change: Change, after: string | nu
   const rows = connection.all(sql, space, Number(after ?? 0), Math.max(1, limit))
   let changed = 0
   for (const row of rows) {
-    const data = isSealed(row, columnNames) ? change(row.data as Uint8Array) : null
+    const data = isIntact(row, columnNames) ? change(row.data as Uint8Array) : null
     if (!data) continue
-    const crc = seal(columnNames.map((name) => (name === 'data' ? data : (row[name] ?? null))))
+    const crc = checksumOf(columnNames.map((name) => (name === 'data' ? data : (row[name] ?? null))))
     connection.run('UPDATE reprise_inbox SET data = ?, crc = ? WHERE number = ?', data, crc, row.number!)
     const timeline = writing.timelines.byTid(row.tid as number)!
     const mail = addTo(takeFrom(timeline.sums.mail, row.crc as number), crc)

@@ -11,7 +11,7 @@ import type { PastLife } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
-import { checkSeal, isSealed, seal } from './seal.ts'
+import { checkRow, checksumOf, isIntact } from './row-checksum.ts'
 
 export const pastTable = `
 CREATE TABLE reprise_past (space INTEGER NOT NULL, name TEXT NOT NULL, life INTEGER NOT NULL, epoch INTEGER NOT NULL,
@@ -69,7 +69,7 @@ export function recall(connection: Connection, space: number, past: PastLife): v
   const epoch = Math.max(past.epoch, known?.epoch ?? 0)
   const values = [space, past.name, life, epoch, past.forgottenAt]
   const sql = `REPLACE INTO reprise_past (${columnNames.join(', ')}, crc) VALUES (?, ?, ?, ?, ?, ?)`
-  connection.run(sql, ...values, seal(values))
+  connection.run(sql, ...values, checksumOf(values))
 }
 
 /** An erased id leaves no digest: instead, every id without a past starts above its life. */
@@ -111,7 +111,7 @@ function rowsOf(connection: Connection, space: number, name: string): SqlRow[] {
 
 function soundOf(rows: readonly SqlRow[], name: string): PastLife | null {
   const mine = rows.filter((row) => row.name === name)
-  const sound = mine.filter((row) => isSealed(row, columnNames)).map(toPast)
+  const sound = mine.filter((row) => isIntact(row, columnNames)).map(toPast)
   if (mine.length > 0 && sound.length === 0) {
     throw damaged(`the life of a forgotten id (${name}) matches its checksum in neither of its places`, { name })
   }
@@ -119,7 +119,7 @@ function soundOf(rows: readonly SqlRow[], name: string): PastLife | null {
 }
 
 function toPast(row: SqlRow): PastLife {
-  checkSeal(row, columnNames, `the life of a forgotten id (${row.name})`)
+  checkRow(row, columnNames, `the life of a forgotten id (${row.name})`)
   const { name, life, epoch, forgotten_at: forgottenAt } = row
   return { name: name as string, life: life as number, epoch: epoch as number, forgottenAt: forgottenAt as number }
 }

@@ -15,7 +15,7 @@ import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 import { type HeadState, headOf } from './head-state.ts'
-import { seal } from './seal.ts'
+import { checksumOf } from './row-checksum.ts'
 
 /** Sums of the checksums of rows (mail: unread ones), and the number of forks. */
 export interface Sums {
@@ -26,7 +26,7 @@ export interface Sums {
 }
 
 /** The columns of a witness, in the order of its checksum. */
-export const sealedColumns = ['space', 'name', 'tid', 'row', 'mail', 'checkpoints', 'cursors', 'forks']
+export const checkedColumns = ['space', 'name', 'tid', 'row', 'mail', 'checkpoints', 'cursors', 'forks']
 
 export const noSums: Sums = { mail: 0, checkpoints: 0, cursors: 0, forks: 0 }
 
@@ -57,7 +57,7 @@ export function writeWitness(
   rowCrc: number,
 ): void {
   const values = [space, name, tid, rowCrc, ...valuesOf(sums)]
-  connection.run(write, ...values, seal(values))
+  connection.run(write, ...values, checksumOf(values))
 }
 
 /** For changes that leave the row itself unchanged. */
@@ -116,7 +116,7 @@ function isWitnessSound({ isOlder }: Connection, row: SqlRow): boolean {
   const { w_space, w_name, w_tid, w_row, w_mail, w_checkpoints, w_cursors, w_forks, w_crc } = row
   if (w_tid === null || w_tid === undefined) return false
   if (isOlder && w_crc === null) return true
-  return seal([w_space!, w_name!, w_tid, w_row!, w_mail!, w_checkpoints!, w_cursors!, w_forks!]) === w_crc
+  return checksumOf([w_space!, w_name!, w_tid, w_row!, w_mail!, w_checkpoints!, w_cursors!, w_forks!]) === w_crc
 }
 
 /**
@@ -191,18 +191,18 @@ export function witnessAll(connection: Connection, isOfVersion2 = false): void {
       after = tid as number
     }
   }
-  if (!isOfVersion2) copyAndSeal(connection)
+  if (!isOfVersion2) copyAndChecksum(connection)
 }
 
 /** Adds copies of heads and checksums of witnesses, which version 6 introduced. */
-export function copyAndSeal(connection: Connection): void {
+export function copyAndChecksum(connection: Connection): void {
   connection.exec(
     'UPDATE reprise_head_mark SET state = (SELECT h.state FROM reprise_head h WHERE h.tid = reprise_head_mark.tid)',
   )
-  const sql = `SELECT ${sealedColumns.join(', ')} FROM reprise_witness WHERE (space, name) > (?, ?) ORDER BY space, name LIMIT 1000`
+  const sql = `SELECT ${checkedColumns.join(', ')} FROM reprise_witness WHERE (space, name) > (?, ?) ORDER BY space, name LIMIT 1000`
   for (let rows = connection.all(sql, -1, ''); rows.length > 0; ) {
     for (const row of rows) {
-      const crc = seal(sealedColumns.map((column) => row[column]!))
+      const crc = checksumOf(checkedColumns.map((column) => row[column]!))
       connection.run('UPDATE reprise_witness SET crc = ? WHERE space = ? AND name = ?', crc, row.space!, row.name!)
     }
     const { space, name } = rows.at(-1)!

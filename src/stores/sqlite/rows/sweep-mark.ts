@@ -4,13 +4,14 @@
 
 import type { Connection } from '../file/connection.ts'
 import { damaged } from '../file/failure.ts'
-import { seal } from './seal.ts'
+import { checksumOf } from './row-checksum.ts'
 
 export function readSweepMark(connection: Connection, space: number): number {
   const text = connection.get('SELECT value FROM reprise_meta WHERE key = ?', nameOf(space))?.value
   if (text === undefined) return 0
   const [mark, crc] = String(text).split(' ').map(Number)
-  if (mark === undefined || seal([space, mark]) !== crc) throw damaged('the sweep mark does not match its checksum')
+  if (mark === undefined || checksumOf([space, mark]) !== crc)
+    throw damaged('the sweep mark does not match its checksum')
   return mark
 }
 
@@ -18,7 +19,7 @@ export function readSweepMark(connection: Connection, space: number): number {
 export function raiseSweepMark(connection: Connection, space: number, raiseTo: number): number {
   const before = readSweepMark(connection, space)
   if (raiseTo <= before) return before
-  const text = `${raiseTo} ${seal([space, raiseTo])}`
+  const text = `${raiseTo} ${checksumOf([space, raiseTo])}`
   connection.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', nameOf(space), text)
   return raiseTo
 }

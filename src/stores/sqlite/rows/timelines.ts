@@ -12,6 +12,7 @@ import type { UnsettledRuns } from '../log/unsettled.ts'
 import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from './attributes.ts'
 import type { HeadState } from './head-state.ts'
 import { HeadWriter } from './head-writer.ts'
+import { checkRow, checksumOf, isIntact } from './row-checksum.ts'
 import {
   noSums,
   removeWitness,
@@ -21,7 +22,6 @@ import {
   writeWitness,
   writeWitnessSums,
 } from './row-counts.ts'
-import { checkSeal, isSealed, seal } from './seal.ts'
 import { attributeKey, ownerKey, statusKey, Tallies } from './tally.ts'
 import {
   atStatus,
@@ -333,7 +333,7 @@ export class Timelines {
   #writeRow(timeline: Timeline, sql = change): number {
     const { tid } = timeline
     const values = this.#values(timeline)
-    const crc = seal(values)
+    const crc = checksumOf(values)
     if (this.#fresh.delete(tid)) {
       this.#connection.run(insert, ...values, crc)
       return crc
@@ -398,7 +398,7 @@ export class Timelines {
 
   #read(found: SqlRow): Timeline {
     const where = `timeline ${found.name}`
-    checkSeal(found, columnNames, where)
+    checkRow(found, columnNames, where)
     const sums = witnessedSums(this.#connection, found)
     const head = witnessedHead(found)
     if (head.owner !== found.owner) throw damaged(`the head and the row of ${where} disagree about its owner`)
@@ -428,7 +428,7 @@ export class Timelines {
     const sql = 'SELECT tid FROM reprise_witness WHERE space = ? AND name = ?'
     const witness = this.#connection.get(sql, this.#space, name)
     const row = witness && this.#connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', witness.tid!)
-    if (!witness || (row && row.name !== name && isSealed(row, columnNames))) return
+    if (!witness || (row && row.name !== name && isIntact(row, columnNames))) return
     throw damaged(`timeline ${name} is missing from the index of names`, { timeline: name })
   }
 }

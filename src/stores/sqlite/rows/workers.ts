@@ -6,10 +6,10 @@ import type { Attribute, WorkerRecord, WorkerRow } from '../../../core/store/por
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
-import { checkText } from '../file/texts.ts'
+import { checkText } from '../file/text-checks.ts'
 import { decodeAttributes, encodeAttributes } from './attributes.ts'
+import { checkRow, checksumOf } from './row-checksum.ts'
 import { sumOf, takeFrom } from './row-counts.ts'
-import { checkSeal, seal } from './seal.ts'
 import { readTally, Tallies } from './tally.ts'
 
 export interface WorkerState extends WorkerRecord {
@@ -161,7 +161,7 @@ export class Workers {
       worker.progressAt,
       worker.retiredAt,
     ]
-    const crc = seal(values)
+    const crc = checksumOf(values)
     this.#connection.run(replace, ...values, crc)
     this.#tallies.add('worker', this.#key, before ? 0 : 1, before ? takeFrom(crc, before.crc as number) : crc)
     this.#tallies.flush()
@@ -173,7 +173,7 @@ function isAlive(worker: WorkerState, now: number): boolean {
 }
 
 function toState(row: SqlRow): WorkerState {
-  checkSeal(row, columnNames, `worker ${row.id}`)
+  checkRow(row, columnNames, `worker ${row.id}`)
   return {
     id: row.id as WorkerId,
     name: row.name as string,

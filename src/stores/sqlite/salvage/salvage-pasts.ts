@@ -4,7 +4,7 @@
 import { raisedLives } from '../../../core/limits.ts'
 import type { SqlRow } from '../file/driver.ts'
 import { columnNames, copiedColumns, recall } from '../rows/past.ts'
-import { isSealed } from '../rows/seal.ts'
+import { isIntact } from '../rows/row-checksum.ts'
 import type { Salvage } from './salvage-io.ts'
 
 const table = 'reprise_past'
@@ -15,7 +15,7 @@ export function salvagePasts(work: Salvage): void {
   const known = new Set<string>()
   let highest = 0
   const note = (row: SqlRow) => {
-    if (!isSealed(row, columnNames)) return
+    if (!isIntact(row, columnNames)) return
     const [space, name, life, epoch, forgottenAt] = columnNames.map((column) => row[column])
     known.add(JSON.stringify([space, name]))
     highest = Math.max(highest, life as number)

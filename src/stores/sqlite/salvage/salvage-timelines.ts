@@ -13,8 +13,8 @@ import { unsettledRowsMax } from '../log/unsettled.ts'
 import { encodeAttribute } from '../rows/attributes.ts'
 import { columnNames as manifestColumns } from '../rows/catalog.ts'
 import { encodeHead, encodeTail, type HeadState, headBytesMax, headOf } from '../rows/head-state.ts'
+import { checksumOf, isIntact } from '../rows/row-checksum.ts'
 import { headCrc, newerOf } from '../rows/row-counts.ts'
-import { isSealed, seal } from '../rows/seal.ts'
 import { columnNames } from '../rows/timeline-statements.ts'
 import { nameKey } from '../rows/timelines.ts'
 import { RowRemains } from './row-remains.ts'
@@ -47,7 +47,7 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): ReadonlyMap<n
     if (values.length === 3) remember(names, values[2], values[0], values[1])
   }
   for (const row of from.rows('reprise_timeline')) {
-    if (!isSealed(row, columnNames)) continue
+    if (!isIntact(row, columnNames)) continue
     remember(names, row.tid, row.space, row.name)
     const { tid, name } = row
     const isOlder = written.has(tid as number) && written.get(tid as number) !== row.crc
@@ -274,7 +274,7 @@ function followLog(work: Salvage, tid: number, name: TimelineId, manifests: read
 }
 
 function isSound(manifest: SqlRow): boolean {
-  return isSealed(manifest, manifestColumns)
+  return isIntact(manifest, manifestColumns)
 }
 
 function epochIn({ bytes }: Frame): number {
@@ -334,7 +334,7 @@ export function writeTimelineRow(to: Connection, row: SqlRow): void {
   const whole: SqlRow = { ...row, key, due: row.is_stub === 1 ? null : due }
   const values = columnNames.map((column) => whole[column] ?? null)
   const sql = `INSERT OR REPLACE INTO reprise_timeline (${columnNames.join(', ')}, crc) VALUES (${'?, '.repeat(columnNames.length)}?)`
-  to.run(sql, ...values, seal(values))
+  to.run(sql, ...values, checksumOf(values))
 }
 
 function writeAttributes(to: Connection, { tid, attributes }: SqlRow): void {

@@ -11,8 +11,8 @@ import { columnNames as cursorColumns } from '../rows/cursors.ts'
 import { opened, writeIdentity } from '../rows/identity.ts'
 import { writeLosses } from '../rows/losses.ts'
 import { isSoundMessage } from '../rows/mail.ts'
+import { checksumOf, isIntact } from '../rows/row-checksum.ts'
 import { witnessAll } from '../rows/row-counts.ts'
-import { isSealed, seal } from '../rows/seal.ts'
 import { tallyAll, tallyStatus } from '../rows/tally.ts'
 import { columnNames as timelineColumns } from '../rows/timeline-statements.ts'
 import { columnNames as workerColumns } from '../rows/workers.ts'
@@ -31,10 +31,10 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   salvageSpaces(work)
   const log = salvageLog(work)
   const names = salvageTimelines(work, log)
-  copySealed(work, 'reprise_manifest', manifestColumns, true)
+  copyChecked(work, 'reprise_manifest', manifestColumns, true)
   copyWhere(work, 'reprise_inbox', isSoundMessage)
-  copySealed(work, 'reprise_cursor', cursorColumns)
-  copySealed(work, 'reprise_worker', workerColumns)
+  copyChecked(work, 'reprise_cursor', cursorColumns)
+  copyChecked(work, 'reprise_worker', workerColumns)
   salvagePasts(work)
   salvageIdentities(work)
   copyWhere(work, 'reprise_sweep', (row) => Object.values(row).every(Number.isSafeInteger))
@@ -88,7 +88,7 @@ function salvageSpaces(work: Salvage): void {
   const { from, to, options } = work
   const known = new Set<number>()
   for (const row of from.rows('reprise_space')) {
-    if (!isSealed(row, ['id', 'name'])) continue
+    if (!isIntact(row, ['id', 'name'])) continue
     to.run('INSERT OR IGNORE INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', row.id!, row.name!, row.crc!)
     known.add(row.id as number)
   }
@@ -106,13 +106,13 @@ function salvageSpaces(work: Salvage): void {
 }
 
 function writeSpace(to: Connection, id: number, name: string): void {
-  to.run('INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', id, name, seal([id, name]))
+  to.run('INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', id, name, checksumOf([id, name]))
   to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, id)
 }
 
 /** The namespaces of sound rows; also those of lost rows, if both lists of names agree. */
 function usedSpaces(from: DamagedFile): Set<number> {
-  const sound = [...from.rows('reprise_timeline')].filter((row) => isSealed(row, timelineColumns))
+  const sound = [...from.rows('reprise_timeline')].filter((row) => isIntact(row, timelineColumns))
   const indexed = new Set([...from.raw('sqlite_autoindex_reprise_timeline_1')].map(({ values }) => values[0]))
   const witnessed = [...from.rows('reprise_witness')].filter(({ space }) => indexed.has(space!))
   const spaces = [...sound, ...witnessed].map(({ space }) => space)
@@ -120,11 +120,11 @@ function usedSpaces(from: DamagedFile): Set<number> {
 }
 
 /** With `keepsDamaged`, rows that do not match their checksum are copied too: a reader then sees that there was such a row. */
-function copySealed(work: Salvage, table: string, columns: readonly string[], keepsDamaged = false): void {
+function copyChecked(work: Salvage, table: string, columns: readonly string[], keepsDamaged = false): void {
   const taken = new Set<SqlValue>()
   const name = (row: SqlRow) => row[work.from.columnsOf(table)[0]!] ?? null
   copyWhere(work, table, (row) => {
-    const isSound = isSealed(row, columns)
+    const isSound = isIntact(row, columns)
     if (isSound && keepsDamaged) taken.add(name(row))
     return isSound
   })

@@ -7,33 +7,33 @@ import { columnNames as cursorColumns } from '../rows/cursors.ts'
 import { headOf } from '../rows/head-state.ts'
 import { isSoundMessage } from '../rows/mail.ts'
 import { columnNames as pastColumns } from '../rows/past.ts'
-import { sealedColumns } from '../rows/row-counts.ts'
-import { isSealed } from '../rows/seal.ts'
+import { isIntact } from '../rows/row-checksum.ts'
+import { checkedColumns } from '../rows/row-counts.ts'
 import { columnNames as timelineColumns } from '../rows/timeline-statements.ts'
 import { columnNames as workerColumns } from '../rows/workers.ts'
 
 export type SoundRow = (row: SqlRow) => boolean
 
-const sealedBy =
+const intactBy =
   (columns: readonly string[]): SoundRow =>
   (row) =>
-    isSealed(row, columns)
+    isIntact(row, columns)
 
 /** A row without that column is of an older version. */
 export function isSoundWitness(row: SqlRow): boolean {
-  return row.crc === undefined || isSealed(row, sealedColumns)
+  return row.crc === undefined || isIntact(row, checkedColumns)
 }
 
 /** Tables without a checksum are derived from others, or their rows are identified by a digest. */
 export const soundRows: Readonly<Record<string, SoundRow | undefined>> = {
-  reprise_space: sealedBy(['id', 'name']),
-  reprise_timeline: sealedBy(timelineColumns),
+  reprise_space: intactBy(['id', 'name']),
+  reprise_timeline: intactBy(timelineColumns),
   reprise_head: ({ tid, state }) => headOf(tid, state) !== null,
   reprise_head_mark: ({ tid, state }) => state === undefined || headOf(tid, state) !== null,
   reprise_witness: isSoundWitness,
-  reprise_manifest: sealedBy(manifestColumns),
+  reprise_manifest: intactBy(manifestColumns),
   reprise_inbox: isSoundMessage,
-  reprise_cursor: sealedBy(cursorColumns),
-  reprise_worker: sealedBy(workerColumns),
-  reprise_past: sealedBy(pastColumns),
+  reprise_cursor: intactBy(cursorColumns),
+  reprise_worker: intactBy(workerColumns),
+  reprise_past: intactBy(pastColumns),
 }

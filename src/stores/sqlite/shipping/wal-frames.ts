@@ -2,7 +2,7 @@
 // overwritten by a newer cycle of the log does not continue it and ends the reading; nothing else can.
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import type { LogPlace } from '../../../core/ship/pages.ts'
+import type { LogPlace } from '../../../core/shipping/page-source.ts'
 import { isMissing } from '../../../lib/durable-file.ts'
 import { Checksum } from '../file/wal-scan.ts'
 

@@ -1,5 +1,5 @@
-// The store's own check, beneath the digest chain: SQLite's pages and indexes, the log without gaps, every seal and witness,
-// every count, and heads that agree with the last run. It works in slices that yield to the event loop.
+// The store's own check, beneath the digest chain: SQLite's pages and indexes, the log without gaps, all checksums and counts,
+// and heads that agree with the last run. It works in slices that yield to the event loop.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Inspection, StoreFault } from '../../../core/store/ports.ts'

@@ -15,7 +15,7 @@ export const grace = '30s'
 
 export interface Interruption {
   /** Resolves at the first signal. */
-  readonly asked: Promise<'interrupted'>
+  readonly requested: Promise<'interrupted'>
   readonly isAsked: boolean
   /** Restores the previous signal handling. */
   off(): void
@@ -46,7 +46,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
     output.note(`still waiting for ${what}; press Ctrl-C again to stop at once`)
   }
   let ask: (value: 'interrupted') => void = () => undefined
-  const asked = new Promise<'interrupted'>((resolve) => {
+  const requested = new Promise<'interrupted'>((resolve) => {
     ask = resolve
   })
   const listener = () => {
@@ -66,7 +66,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
   }
   for (const signal of signals) process.on(signal, listener)
   return {
-    asked,
+    requested,
     get isAsked() {
       return isAsked
     },

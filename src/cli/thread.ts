@@ -25,8 +25,8 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   const telling = setInterval(tell, reportEveryMs)
   // On a stop request, or when all is done: each task that runs here ends with a savepoint.
   const stopRequested = new Promise<void>((resolve) => {
-    parentPort!.on('message', (heard: ThreadCommand) => {
-      if (heard === 'stop') return resolve()
+    parentPort!.on('message', (command: ThreadCommand) => {
+      if (command === 'stop') return resolve()
       void Promise.resolve(hostOf(engine).kernel.store.close()).finally(() => process.exit())
     })
   })

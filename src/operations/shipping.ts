@@ -51,7 +51,7 @@ export async function drillShipped(
   { keys }: { readonly keys?: KeyRing } = {},
 ): Promise<ShippedDrill> {
   // 1. Read the position acknowledged so far.
-  const askedAt = Date.now()
+  const requestedAt = Date.now()
   const end = numberOf(await feedEnd(engine))
   const folder = await mkdtemp(join(tmpdir(), 'reprise-drill-'))
   try {
@@ -69,7 +69,7 @@ export async function drillShipped(
       const positionsBehind = Math.max(0, end - restored.position)
       const report: ShippedDrill = {
         ...{ ok: faults.length === 0 && restored.lost === null && restored.skipped.length === 0, place },
-        ...{ record: restored.record, rpoMs: positionsBehind === 0 ? 0 : Math.max(0, askedAt - restored.at) },
+        ...{ record: restored.record, rpoMs: positionsBehind === 0 ? 0 : Math.max(0, requestedAt - restored.at) },
         ...{ positionsBehind, rtoMs: restored.ms + verifyMs, restoreMs: restored.ms, verifyMs },
         ...{ timelines: verified.timelines, entries: verified.entries },
         ...{ lost: restored.lost, skipped: restored.skipped, faults },

@@ -42,14 +42,14 @@ export class Shelf implements Blobs {
   }
 }
 
-export function ioOn(blobs: Blobs, time: Partial<Pick<StateIo, 'elapsed' | 'breathe'>> = {}): StateIo {
+export function ioOn(blobs: Blobs, time: Partial<Pick<StateIo, 'elapsed' | 'yieldToLoop'>> = {}): StateIo {
   return {
     codec: new Codec(),
     sealer: new Sealer(),
     hash: (bytes) => createHash('sha256').update(bytes).digest(),
     blobs,
     elapsed: () => performance.now(),
-    breathe: () => new Promise((resolve) => setImmediate(resolve)),
+    yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
     ...time,
   }
 }

@@ -115,11 +115,11 @@ export class Recorder {
     return {
       specificationVersion: 'v3',
       wrapGenerate: async ({ doGenerate, params, model }) => {
-        const id = this.#identify('generate', [model.provider, model.modelId, asked(params)])
+        const id = this.#identify('generate', [model.provider, model.modelId, requestOf(params)])
         return await this.#open.effects.run(`model ${model.modelId}`, async () => keepable(await doGenerate()), { id })
       },
       wrapStream: async ({ doStream, params, model }) => {
-        const id = this.#identify('stream', [model.provider, model.modelId, asked(params)])
+        const id = this.#identify('stream', [model.provider, model.modelId, requestOf(params)])
         const known = this.#open.effects.get(id)
         if (known?.outcome === 'done') return { stream: streamOf(known.result as StreamPart[]) }
         return await this.#stream(id, `model ${model.modelId}`, doStream)
@@ -363,7 +363,7 @@ function streamOf(parts: readonly StreamPart[]): ReadableStream<StreamPart> {
 }
 
 /** The parameters of a call, without those that differ from run to run. */
-function asked(params: object): unknown {
+function requestOf(params: object): unknown {
   const { abortSignal: _signal, headers: _headers, ...rest } = params as Record<string, unknown>
   return rest
 }

@@ -302,9 +302,9 @@ class KafkatsPort implements KafkaPort {
     const what = `offsets of the group ${group}`
     return await this.#again(what, null, async () => {
       const coordinator = await this.#coordinator(group, 'GROUP')
-      const asked = [{ name: topic, partitions: partitions.map((partitionIndex) => ({ partitionIndex })) }]
+      const topics = [{ name: topic, partitions: partitions.map((partitionIndex) => ({ partitionIndex })) }]
       // Stable offsets only: those of an open transaction may still be aborted.
-      const answer = await coordinator.offsetFetch({ groupId: group, topics: asked, requireStable: true })
+      const answer = await coordinator.offsetFetch({ groupId: group, topics, requireStable: true })
       await this.#checkCoordinator(what, answer.errorCode, group, 'GROUP')
       const committed = new Map<number, number>()
       for (const { partitionIndex, committedOffset, errorCode } of answer.topics.flatMap((each) => each.partitions)) {

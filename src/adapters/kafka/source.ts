@@ -201,9 +201,9 @@ class KafkaReader implements SourceReader<KafkaRecord> {
         continue
       }
       const isHeld = wanted.length < this.#places.length
-      const asked = wanted.map(({ partition, next }) => ({ partition, offset: next }))
+      const offsets = wanted.map(({ partition, next }) => ({ partition, offset: next }))
       const wait = Math.min(isHeld ? heldWaitMs : waitMs, Math.max(1, this.#discoverMs))
-      const fetched = await this.#port.fetch(this.#options.topic, asked, wait)
+      const fetched = await this.#port.fetch(this.#options.topic, offsets, wait)
       if (fetched.length > 0 && fetched.every(({ outcome }) => outcome === 'later')) {
         await sleep(realTime, 50)
       }

@@ -79,8 +79,8 @@ export function natsSink<T>(options: NatsSinkOptions<T>): Sink<T> {
     async open(context, listed) {
       const access = await accessTo(options)
       try {
-        const asked = () => access.manager.streams.info(stream)
-        const { config } = await whileAway(options, `look at ${stream}`, asked)
+        const readInfo = () => access.manager.streams.info(stream)
+        const { config } = await whileAway(options, `look at ${stream}`, readInfo)
         if (atomic && config.allow_atomic !== true) {
           const what = `the stream ${stream} does not take atomic batches: set allow_atomic (a server of version 2.12 or later), or use { atomic: false } and be exactly once only within its duplicate_window`
           throw new RepriseError('INVALID_ARGUMENT', what, { stream })

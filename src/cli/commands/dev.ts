@@ -69,7 +69,7 @@ const dev: Command = async ({ args, options, output, isVerbose }) => {
     output.note(`${relative(process.cwd(), changed)} changed`)
     turn = turn.then(replace)
   })
-  const failed = await Promise.race([interruption.asked, ended])
+  const failed = await Promise.race([interruption.requested, ended])
   watching.close()
   await turn
   for (const { child } of running) child.kill('SIGTERM')
@@ -135,7 +135,7 @@ class Watching {
     if (this.#isClosed || this.#watchers.has(folder) || this.#watchers.size >= foldersMax) return
     try {
       const entries = readdirSync(folder, { withFileTypes: true })
-      const watcher = watch(folder, (_, name) => this.#heard(folder, name))
+      const watcher = watch(folder, (_, name) => this.#onFileChange(folder, name))
       watcher.once('error', () => watcher.close())
       watcher.once('close', () => this.#watchers.delete(folder))
       this.#watchers.set(folder, watcher)
@@ -159,12 +159,12 @@ class Watching {
         readdirSync(folder).some((file) => sources.test(file) && imports(join(folder, file))),
       )
     } catch {
-      // A file that is being replaced: its own change is heard, too.
+      // A file that is being replaced: its own change is reported, too.
       return false
     }
   }
 
-  #heard(folder: string, name: string | null): void {
+  #onFileChange(folder: string, name: string | null): void {
     if (name === null || !isOwn(name)) return
     const path = join(folder, name)
     const isSource = sources.test(name) || (name.endsWith('.json') && this.#isImported(name))

@@ -40,7 +40,7 @@ const download: Command = async ({ args, options, output, env }) => {
   const lock = await FileLock.take(`${file}.part.lock`, file)
   const interruption = onInterrupt(output, 'stopping; repeat the command to resume')
   const stop = new AbortController()
-  void interruption.asked.then(() => stop.abort())
+  void interruption.requested.then(() => stop.abort())
   const getting = new Getting(way, file)
   try {
     const from = await getting.begin()

@@ -10,7 +10,7 @@ import { entryAt } from '../../engine/history/history.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { type ExecEntries, startedAttribute } from '../../layers/exec/entries.ts'
 import { type ExecEvent, type ExecOptions, type ExecRun, exec } from '../../layers/exec/index.ts'
-import { say } from '../../layers/exec/program-messages.ts'
+import { sendWord } from '../../layers/exec/program-messages.ts'
 import { type Command, duration, flag, type Invocation, list, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count as counted, ms } from '../format.ts'
@@ -49,7 +49,7 @@ const run: Command = async (invocation) => {
 async function sayTo({ env, output }: Invocation, word: string): Promise<number> {
   const socket = env.REPRISE_EXEC_SOCKET
   if (!socket) throw new UsageError('--say is for programs that run under reprise exec: REPRISE_EXEC_SOCKET is not set')
-  const answer = await say(socket, word).catch((error) => {
+  const answer = await sendWord(socket, word).catch((error) => {
     throw new RepriseError('STORE_UNREACHABLE', `reprise exec did not answer: ${(error as Error).message}`, { socket })
   })
   output.result({ answer }, () => output.line(answer))

@@ -70,7 +70,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
   async function goOn(runs: readonly Head[]): Promise<number> {
     const first = await Promise.race([
       Promise.allSettled(runs.map((head) => resuming.one(() => goOnWith(head)))),
-      interruption.asked,
+      interruption.requested,
     ])
     if (first === 'interrupted') {
       // Timelines started by `reprise run` record their file; the others need --module again.

@@ -37,7 +37,7 @@ export async function runPipeline(
   const interruption = onInterrupt(output, 'stopping with a savepoint', { waitsFor: () => inHand(engine) })
   const stopShowing = show(run, text(options, 'report') ?? 'auto', () => inHand(engine, shownAfterMs))
   try {
-    void interruption.asked.then(() => run.stop().catch(() => undefined))
+    void interruption.requested.then(() => run.stop().catch(() => undefined))
     const report = await run.result()
     stopShowing()
     const { status, records, deadLetters } = report
@@ -87,7 +87,7 @@ export async function runThreads(
     return { facts: { ...status, waitsFor: waits }, line: (perSecond) => tasksLine(status, perSecond, waits) }
   })
   try {
-    void interruption.asked.then(() => running.stop())
+    void interruption.requested.then(() => running.stop())
     await running.ended
     stopShowing()
     const report = await reportOfTasks(hostOf(engine), `pipeline/${name}`)

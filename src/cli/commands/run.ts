@@ -99,7 +99,7 @@ async function runOther(
         throw (await failedRun(engine, handle, error)) ?? error
       },
     )
-    const first = await Promise.race([outcome, interruption.asked])
+    const first = await Promise.race([outcome, interruption.requested])
     if (first === 'interrupted') {
       outcome.catch(() => undefined)
       await engine.close({ grace })
@@ -210,7 +210,7 @@ async function runMigrations(
     const waiting = wait === undefined ? {} : { wait }
     const handle = (await definition[runs](hostOf(engine), undefined, { dryRun, attributes, ...waiting })) as MigrateRun
     handle.watch(({ step, state }) => output.note(`${state} ${step}`))
-    void interruption.asked.then(() => handle.stop().catch(() => undefined))
+    void interruption.requested.then(() => handle.stop().catch(() => undefined))
     const report: MigrateReport = await handle.result()
     output.result(report, () => {
       if (dryRun) return reportPlan(name, report, output)

@@ -87,7 +87,7 @@ const serve: Command = async ({ options, output, isVerbose }) => {
     const address = output.isTerminal && link !== null ? link : listening.url
     output.result(shown, () => output.line(`${dev?.isReload ? 'reloaded,' : 'serving'} ${shown.store} at ${address}`))
     if (link !== null && flag(options, 'open')) openBrowser(link, output)
-    await (dev ? Promise.race([interruption.asked, dev.over]) : interruption.asked)
+    await (dev ? Promise.race([interruption.requested, dev.over]) : interruption.requested)
     await Promise.all([listening.close(), handler.close()])
     interruption.off()
     return exit.ok

@@ -37,7 +37,7 @@ async function add({ engine, options, output }: Parameters<Command>[0], url: str
   const wait = duration(options, 'wait')
   const interruption = onInterrupt(output, 'stopping after the timeline that is being moved')
   const stop = new AbortController()
-  void interruption.asked.then(() => stop.abort())
+  void interruption.requested.then(() => stop.abort())
   try {
     const onProgress = teller(output)
     const how = { onProgress, signal: stop.signal, ...(wait !== undefined && { wait }) }

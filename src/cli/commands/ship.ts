@@ -20,14 +20,14 @@ const ship: Command = async (invocation) => {
   const [every, base, keep] = ['every', 'base', 'keep'].map((name) => duration(options, name))
   const end = new AbortController()
   const interruption = onInterrupt(output, 'shipping the remaining commits')
-  void interruption.asked.then(() => end.abort())
-  const say = teller((line) => output.note(line))
+  void interruption.requested.then(() => end.abort())
+  const onStatus = statusPrinter((line) => output.note(line))
   try {
     const status = await shipStore(urlOf({ url: text(options, 'url') }), args[0]!, hostOf(engine).kernel, {
       ...(every !== undefined && { every }),
       ...(base !== undefined && { base }),
       ...(keep !== undefined && { keep }),
-      ...{ take: flag(options, 'take'), once: flag(options, 'once'), signal: end.signal, onStatus: say },
+      ...{ take: flag(options, 'take'), once: flag(options, 'once'), signal: end.signal, onStatus },
     })
     const { place, record, position, records, bytes: sent } = status
     output.result({ place, record, position, records, bytes: sent }, () => {
@@ -67,13 +67,14 @@ async function reportElsewhere({ engine, output }: Invocation): Promise<void> {
 }
 
 /** Reports the start, when the place becomes unreachable, and when it is back. */
-function teller(say: (line: string) => void): (status: ShipStatus) => void {
+function statusPrinter(print: (line: string) => void): (status: ShipStatus) => void {
   let state: 'new' | 'well' | 'failing' = 'new'
   return ({ failing, safeAt, place, record }) => {
     const now = failing ? 'failing' : safeAt === null ? 'new' : 'well'
     if (now === state) return
-    if (failing) say(`${place} refused the records: ${failing.error}; the store keeps working, and shipping is retried`)
-    else if (now === 'well') say(`${state === 'failing' ? 'back: ' : ''}shipping to ${place}, at record ${record}`)
+    if (failing)
+      print(`${place} refused the records: ${failing.error}; the store keeps working, and shipping is retried`)
+    else if (now === 'well') print(`${state === 'failing' ? 'back: ' : ''}shipping to ${place}, at record ${record}`)
     state = now
   }
 }

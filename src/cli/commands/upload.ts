@@ -28,7 +28,7 @@ const upload: Command = async ({ args, options, output, env }) => {
   const { size, mtimeMs } = await fileAt(file)
   const interruption = onInterrupt(output, 'stopping; repeat the command to resume')
   const stop = new AbortController()
-  void interruption.asked.then(() => stop.abort())
+  void interruption.requested.then(() => stop.abort())
   const sent = new Sending(
     way,
     file,
@@ -182,8 +182,8 @@ class Sending {
   }
 
   async #stand({ signal }: Attempt): Promise<number> {
-    const asked = ask(this.#way, this.#url!, { method: 'HEAD', headers: tus, signal })
-    const response = await expectStatus(await asked, 200, 204)
+    const answer = ask(this.#way, this.#url!, { method: 'HEAD', headers: tus, signal })
+    const response = await expectStatus(await answer, 200, 204)
     signal.throwIfAborted()
     this.#readState(response)
     return this.offset

@@ -32,7 +32,7 @@ const verify: Command = async (invocation) => {
   const line = new ProgressLine(output, flag(options, 'progress'))
   const interruption = onInterrupt(output, null)
   const stop = new AbortController()
-  void interruption.asked.then(() => stop.abort())
+  void interruption.requested.then(() => stop.abort())
   const report = await engine
     .verify({
       ...(timelines.length > 0 && { timelines }),
@@ -202,8 +202,8 @@ async function nextSteps(
 
 /** Suggests giving up if it would be accepted; otherwise the refusal, which names the alternative. */
 async function withoutCopy(engine: Reprise, timeline: string, seq: number): Promise<string[]> {
-  const asked = { by: 'verify', reason: 'to see whether it would be taken', dryRun: true }
-  const refusal = await engine.giveUp(timeline, asked).then(
+  const request = { by: 'verify', reason: 'to see whether it would be taken', dryRun: true }
+  const refusal = await engine.giveUp(timeline, request).then(
     (report) => report.refusal,
     (error) => (error instanceof Error ? error.message : String(error)),
   )

@@ -44,7 +44,7 @@ export async function workOn(
     if (taken === definitions || taken.length === 0) workWith(engine, definitions, options)
     keepHouse(hostOf(engine))
     output.note(`working on ${taken.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
-    await interruption.asked
+    await interruption.requested
     await engine.close({ grace })
     return exit.ok
   } finally {

@@ -79,7 +79,7 @@ export interface TracedResidency extends TracedName {
   /** Stored by earlier residencies. Null: this is the first one. */
   readonly past: KeptTrace | null
   /** The traceparent of the caller that requested this residency. */
-  readonly asked: string | undefined
+  readonly callerTrace: string | undefined
   /** A fork, or a run from a savepoint, gets a trace of its own, linked to its origin. */
   readonly why: Exclude<TraceLink['why'], 'asked'>
 }
@@ -87,14 +87,14 @@ export interface TracedResidency extends TracedName {
 /** Starts the trace of a residency. `kept` is stored for the next one; without a tracer, the stored values are kept. */
 export function beginTrace(
   tracing: Tracing | null | undefined,
-  { past, asked, why, ...of }: TracedResidency,
+  { past, callerTrace, why, ...of }: TracedResidency,
 ): { readonly run: RunTrace | null; readonly kept: KeptTrace } {
   if (!tracing) return { run: null, kept: keptOf(past?.trace, past?.span) }
-  const trace = (why === 'resume' ? past?.trace : undefined) ?? asked
+  const trace = (why === 'resume' ? past?.trace : undefined) ?? callerTrace
   const links: TraceLink[] = []
   const last = past?.span ?? past?.trace
   if (last !== undefined) links.push({ traceparent: last, why })
-  if (asked !== undefined && asked !== trace) links.push({ traceparent: asked, why: 'asked' })
+  if (callerTrace !== undefined && callerTrace !== trace) links.push({ traceparent: callerTrace, why: 'asked' })
   const run = tracing.run({ ...of, trace, isResumed: past !== null, isFork: why === 'fork', links })
   return { run, kept: keptOf(trace ?? run.traceparent, run.traceparent) }
 }

@@ -14,24 +14,24 @@ function world() {
       })
     },
   }
-  return { clock, breath: new Yielder(given as unknown as Clock) }
+  return { clock, yielder: new Yielder(given as unknown as Clock) }
 }
 
 it('one who works without waiting gives a turn per slice', async () => {
-  const { clock, breath } = world()
+  const { clock, yielder } = world()
   for (let i = 0; i < 100; i++) {
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.take()
     clock.now += 1
   }
   expect(clock.turns).toBe(24)
 })
 
 it('many who begin in one moment share the slices, in their order, and others have as many turns', async () => {
-  const { clock, breath } = world()
+  const { clock, yielder } = world()
   const done: number[] = []
   const each = async (n: number) => {
     for (let part = 0; part < 2; part++) {
-      if (breath.isDue) await breath.take()
+      if (yielder.isDue) await yielder.take()
       clock.now += 1
     }
     done.push(n)

@@ -48,7 +48,7 @@ export class FeedReader {
   readonly #kernel: Kernel
   readonly #scopes: readonly string[]
   readonly #last = new LastDigests(rememberedMax)
-  readonly #breath: Yielder
+  readonly #yielder: Yielder
   readonly #marks: FeedMarks
   readonly #mayBeTrimmed: boolean
   readonly #hasForks: boolean
@@ -62,7 +62,7 @@ export class FeedReader {
     this.#mayBeTrimmed = options.mayBeTrimmed ?? false
     this.#hasForks = options.forks ?? true
     this.#kernel = kernel
-    this.#breath = new Yielder(kernel.clock)
+    this.#yielder = new Yielder(kernel.clock)
     this.#marks = new FeedMarks(kernel)
     this.#scopes = scopes
   }
@@ -99,7 +99,7 @@ export class FeedReader {
     if (last && isEnd) this.#kernel.identity.saw(last)
     const runs: FeedRun[] = []
     for (const item of items) {
-      if (this.#breath.isDue) await this.#breath.take()
+      if (this.#yielder.isDue) await this.#yielder.take()
       // The store's own records are hidden, unless they are requested.
       if (this.#scopes.length === 0 && isOfStore(item.timeline)) {
         runs.push({ position: item.position, entries: [] })

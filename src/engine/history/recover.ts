@@ -393,10 +393,10 @@ async function replay<State>(
 ): Promise<{ point: Point; entries: number } | RepriseError> {
   let point = from
   let count = 0
-  const breath = new Yielder(kernel.clock)
+  const yielder = new Yielder(kernel.clock)
   const history = readHistory(kernel, lineage, from, to)
   for (let step = await history.next(); !step.done; step = await history.next()) {
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.take()
     const entries = entriesOf(kernel, step.value)
     const fetching = state.fetch(entries)
     const damage = fetching && (await fetching.then(() => null, damageOf))

@@ -431,7 +431,7 @@ export class Host implements Engine, LayerHost {
 
   /**
    * All matches, in id order; with `limit` only the first. Throws LIMIT_EXCEEDED if there are too many: use `each`.
-   * Unreadable timelines are passed to `told`. Default: a `problem` event for each, the first time that a list meets
+   * Unreadable timelines are passed to `onDamage`. Default: a `problem` event for each, the first time that a list meets
    * it.
    */
   async list(query: Partial<TimelineQuery> = {}, onDamage = this.#quarantined): Promise<Head[]> {
@@ -450,7 +450,7 @@ export class Host implements Engine, LayerHost {
     return heads
   }
 
-  /** All matches, one after another, however many there are; `told` as in `list`. */
+  /** All matches, one after another, however many there are; `onDamage` as in `list`. */
   async *each(query: Partial<TimelineQuery> = {}, onDamage = this.#quarantined): AsyncGenerator<Head> {
     this.check()
     yield* soundHeads(this.kernel, query, onDamage)

@@ -139,7 +139,7 @@ export interface Fold<State> {
    * Called with a state restored from a checkpoint, before entries are applied. Computes derived data of a large state
    * in slices, so that the event loop is not blocked.
    */
-  restored?(state: State, breath: { readonly isDue: boolean; take(): Promise<void> }): Promise<void>
+  restored?(state: State, yielder: { readonly isDue: boolean; take(): Promise<void> }): Promise<void>
   readonly upcasters?: Upcasters | undefined
   /**
    * How the state of each older version becomes the current one. A version without a migration is rebuilt from history,

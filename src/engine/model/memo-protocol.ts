@@ -28,7 +28,7 @@ export interface Recalling<Args extends readonly unknown[], Result> {
   recall(
     host: LayerHost,
     args: Args,
-    asked: { readonly signal: AbortSignal; readonly asker: Asker },
+    caller: { readonly signal: AbortSignal; readonly asker: Asker },
   ): Promise<{ readonly result: Result; readonly shared: SharedFrom }>
 }
 

@@ -23,5 +23,5 @@ export interface StateIo {
   /** Monotonic milliseconds. */
   elapsed(): number
   /** Yields to the event loop. Called when a slice has run for `sliceMs`, or more often. */
-  breathe(): Promise<void>
+  yieldToLoop(): Promise<void>
 }

@@ -86,12 +86,12 @@ export class Dispatcher {
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
     this.#queues.set(queue, { handler, concurrency: options.concurrency ?? 100, active: 0 })
     this.#kernel.worker.describe(`queue ${queue}`, options.concurrency ?? 100)
-    this.#unlisten ??= this.#kernel.store.listen((mayBeDue = true) => mayBeDue && this.#heard())
+    this.#unlisten ??= this.#kernel.store.listen((mayBeDue = true) => mayBeDue && this.#onNotification())
     this.wake()
   }
 
   /** The store notifies after every commit, our own included: one claim handles many notifications. */
-  #heard(): void {
+  #onNotification(): void {
     const sinceMs = this.#kernel.clock.elapsed() - this.#lastClaimAt
     if (sinceMs >= heedMs) this.wake()
     else this.#sleepUntil(this.#kernel.worker.now() + heedMs - sinceMs)

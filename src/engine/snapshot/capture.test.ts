@@ -27,9 +27,9 @@ class FailingShelf extends Shelf {
 }
 
 /** Each read of the clock takes a while, so that the work is cut into many slices. */
-function slowIo(blobs: Blobs, breathe = async () => {}): StateIo {
+function slowIo(blobs: Blobs, yieldToLoop = async () => {}): StateIo {
   let now = 0
-  return ioOn(blobs, { elapsed: () => (now += 0.5), breathe })
+  return ioOn(blobs, { elapsed: () => (now += 0.5), yieldToLoop })
 }
 
 function manifestOf(parts: readonly Part[]): Manifest {
@@ -360,7 +360,7 @@ describe('capture and restore', () => {
     let breaths = 0
     const written = await writeCapture(captureState(state, null, io), {
       ...io,
-      async breathe() {
+      async yieldToLoop() {
         breaths += 1
       },
     })

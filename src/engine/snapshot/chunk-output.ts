@@ -26,11 +26,11 @@ export interface OutputSettings {
 export const defaultOutputSettings: OutputSettings = { inlineBytes: 2048, putBytes: 1024 * 1024 }
 
 export class Slices {
-  readonly #io: Pick<StateIo, 'elapsed' | 'breathe'>
+  readonly #io: Pick<StateIo, 'elapsed' | 'yieldToLoop'>
   #startedAt: number
   longestMs = 0
 
-  constructor(io: Pick<StateIo, 'elapsed' | 'breathe'>) {
+  constructor(io: Pick<StateIo, 'elapsed' | 'yieldToLoop'>) {
     this.#io = io
     this.#startedAt = io.elapsed()
   }
@@ -39,9 +39,9 @@ export class Slices {
     return this.#io.elapsed() - this.#startedAt >= sliceMs
   }
 
-  /** `if (slices.isDue) await slices.breathe()` */
-  breathe(): Promise<void> {
-    return this.wait(this.#io.breathe())
+  /** `if (slices.isDue) await slices.yieldToLoop()` */
+  yieldToLoop(): Promise<void> {
+    return this.wait(this.#io.yieldToLoop())
   }
 
   /** Waiting is no stall: the slice ends here, and a new one starts afterwards. */
@@ -60,7 +60,7 @@ export async function finishSteps<T>(steps: Generator<void, T>, slices: Slices):
   for (;;) {
     const step = steps.next()
     if (step.done) return step.value
-    if (slices.isDue) await slices.breathe()
+    if (slices.isDue) await slices.yieldToLoop()
   }
 }
 
@@ -103,7 +103,7 @@ export class ChunkOutput {
   /** Call between pieces of work: sends a full batch, and yields when the slice is over. */
   async pause(): Promise<void> {
     if (this.#queuedBytes >= this.settings.putBytes) await this.#send()
-    if (this.slices.isDue) await this.slices.breathe()
+    if (this.slices.isDue) await this.slices.yieldToLoop()
   }
 
   get isPauseDue(): boolean {

@@ -14,7 +14,7 @@ import type { Kernel } from '../storage/kernel.ts'
 /** With a hold, put chunks are protected from collection until they are published. */
 export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
   const { codec, sealer, hash, clock, store, limits } = kernel
-  const breath = new Yielder(clock)
+  const yielder = new Yielder(clock)
   return {
     codec,
     sealer,
@@ -24,7 +24,7 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
     streamBytesMax: limits.streamBytes,
     blobs: bounded(hold?.blobs ?? store.blobs, limits.chunkBytes),
     elapsed: () => clock.elapsed(),
-    breathe: () => breath.take(),
+    yieldToLoop: () => yielder.take(),
   }
 }
 

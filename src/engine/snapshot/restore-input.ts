@@ -58,7 +58,7 @@ export class ChunkInput {
           const stored = await this.#sound(batch[i]!.digest, found[i] ?? null, part, digests?.[i])
           this.bytesRead += stored.length
           yield stored
-          if (this.slices.isDue) await this.slices.breathe()
+          if (this.slices.isDue) await this.slices.yieldToLoop()
         }
         next ??= this.#batch(refs, to)
       }

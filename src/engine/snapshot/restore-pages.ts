@@ -61,7 +61,7 @@ interface PageRequest {
 export class PageReader {
   readonly #io: StateIo
   readonly #part: string | null
-  #asked: PageRequest[] = []
+  #queued: PageRequest[] = []
 
   constructor(io: StateIo, part: string | null) {
     this.#io = io
@@ -69,26 +69,26 @@ export class PageReader {
   }
 
   read(segment: Segment, end: string | undefined): Promise<PageEntries<unknown>> {
-    return new Promise((resolve, reject) => this.#ask({ segment, end, resolve, reject }))
+    return new Promise((resolve, reject) => this.#enqueue({ segment, end, resolve, reject }))
   }
 
-  #ask(asked: PageRequest): void {
+  #enqueue(request: PageRequest): void {
     // Deferred: all pages requested at this moment are read together.
-    if (this.#asked.push(asked) === 1) void Promise.resolve().then(() => this.#readAsked())
+    if (this.#queued.push(request) === 1) void Promise.resolve().then(() => this.#readQueued())
   }
 
-  async #readAsked(): Promise<void> {
-    const batch = this.#asked
-    this.#asked = []
+  async #readQueued(): Promise<void> {
+    const batch = this.#queued
+    this.#queued = []
     const refs = batch.flatMap(({ segment }) => segment.refs)
     const pieces = new ChunkInput(this.#io).readPlain(refs, this.#part)
-    for (const [i, asked] of batch.entries()) {
+    for (const [i, request] of batch.entries()) {
       try {
-        asked.resolve(await this.#page(pieces, asked))
+        request.resolve(await this.#page(pieces, request))
       } catch (error) {
-        asked.reject(error)
+        request.reject(error)
         // An unreadable page does not affect the others.
-        for (const other of batch.slice(i + 1)) this.#ask(other)
+        for (const other of batch.slice(i + 1)) this.#enqueue(other)
         return
       }
     }

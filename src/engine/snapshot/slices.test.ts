@@ -16,7 +16,7 @@ function slowIo(shelf: Shelf): { io: StateIo; turns: () => number } {
   let turns = 0
   const io = ioOn(shelf, {
     elapsed: () => (now += 0.5),
-    breathe: async () => {
+    yieldToLoop: async () => {
       turns += 1
     },
   })

@@ -316,10 +316,10 @@ interface NamedChunk {
  */
 async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
   if (!(await store.upkeep.hasCheckpoints())) return null
-  const breath = new Yielder(systemClock)
+  const yielder = new Yielder(systemClock)
   let hidden: NamedChunk | null = null
   for await (const { timeline } of headsIn(store)) {
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.take()
     for (const record of await store.checkpoints(timeline)) {
       // History in a colder tier does not show where the other chunks are stored.
       const named = isSegment(record) ? null : namedBy(record)

@@ -65,9 +65,9 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
     return
   }
   // A scan of a whole store yields regularly, regardless of the work per timeline.
-  const breath = new Yielder(kernel.clock)
+  const yielder = new Yielder(kernel.clock)
   for await (const head of headsIn(kernel.store)) {
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.take()
     yield head
   }
 }
@@ -98,7 +98,7 @@ type OnDamage = (timeline: string, error: RepriseError) => void
 const listPage = 500
 
 /**
- * All matching heads, in id order. Unreadable timelines are skipped and passed to `told`, and the others are found by
+ * All matching heads, in id order. Unreadable timelines are skipped and passed to `onDamage`, and the others are found by
  * their names. Without names (Salvage.names) it rejects, as the store does.
  */
 export async function* soundHeads(
@@ -107,11 +107,11 @@ export async function* soundHeads(
   onDamage: OnDamage,
 ): AsyncGenerator<Head> {
   const { limit = listPage } = query
-  const breath = new Yielder(kernel.clock)
+  const yielder = new Yielder(kernel.clock)
   for (let after = query.after; ; ) {
     const page = await soundPage(kernel, { ...query, limit, ...(after !== undefined && { after }) }, onDamage)
     for (const head of page) {
-      if (breath.isDue) await breath.take()
+      if (yielder.isDue) await yielder.take()
       yield head
     }
     if (query.limit !== undefined || page.length < limit) return
@@ -149,7 +149,7 @@ function matches({ status, queue, owner, parent, attributes = {} }: TimelineQuer
   return Object.entries(attributes).every(([name, value]) => head.attributes[name] === value)
 }
 
-/** The same where lists are damaged: by all readable names. Unreadable heads are passed to `told`. */
+/** The same where lists are damaged: by all readable names. Unreadable heads are passed to `onDamage`. */
 export async function* legibleHeads(
   kernel: Kernel,
   only: readonly string[] | undefined,
@@ -170,9 +170,9 @@ export async function* legibleHeads(
 }
 
 async function* readEach(kernel: Kernel, names: readonly string[], onDamage: OnDamage): AsyncGenerator<Head> {
-  const breath = new Yielder(kernel.clock)
+  const yielder = new Yielder(kernel.clock)
   for (const name of names) {
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.take()
     try {
       const [head] = await kernel.store.head([timelineId(name)])
       if (head) yield head

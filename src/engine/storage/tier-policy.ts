@@ -167,7 +167,7 @@ function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
         throw error
       }
     },
-    asked: () => meter,
+    requests: () => meter,
   }
 }
 

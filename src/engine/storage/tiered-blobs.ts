@@ -12,7 +12,7 @@ export interface TierPlace {
   /** Opened on first use: a store opens and reads its own chunks even while a colder tier is unreachable. */
   open(): Promise<OpenPlace>
   /** Requests of this process so far. Null: none, or not an object store. */
-  asked?(): TierRequests | null
+  requests?(): TierRequests | null
 }
 
 export interface OpenPlace {
@@ -53,7 +53,7 @@ export class TieredBlobs implements Blobs {
   /** Requests of this process to each object store so far. Sends no request itself. */
   requests(): { readonly tier: string; readonly requests: TierRequests }[] {
     const all = [{ tier: 'hot', requests: this.#hotMeter }].concat(
-      this.places.map(({ name, asked }) => ({ tier: name, requests: asked?.() ?? null })),
+      this.places.map(({ name, requests }) => ({ tier: name, requests: requests?.() ?? null })),
     )
     return all.flatMap(({ tier, requests }) => (requests ? [{ tier, requests: { ...requests } }] : []))
   }

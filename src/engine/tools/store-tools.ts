@@ -64,7 +64,7 @@ export class StoreTools implements Engine {
   readonly #host: Host
   /** Current shipping destinations. */
   readonly #shipsTo = new Set<string>()
-  #breath: Yielder | null = null
+  #yielder: Yielder | null = null
 
   /** @internal */
   constructor(host: Host) {
@@ -314,8 +314,8 @@ export class StoreTools implements Engine {
     const { prefixes, limit = 1000 } = options
     checkCount('feed: limit', limit)
     // A loop over pages of a store that answers synchronously yields to the event loop here.
-    this.#breath ??= new Yielder(this.#kernel.clock)
-    await this.#breath.take()
+    this.#yielder ??= new Yielder(this.#kernel.clock)
+    await this.#yielder.take()
     const { identity, store } = this.#kernel
     const { positions, at, seen } = await OutsidePositions.opened(this.#kernel, undefined, after)
     const page = await store.feed(at, prefixes ? { prefixes } : {}, limit)

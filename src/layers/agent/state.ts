@@ -340,8 +340,8 @@ const appliers: Appliers = {
     state.status = state.turns.get(place(state.turn))?.endedSeq === null ? 'running' : 'idle'
     state.waiting = null
   },
-  'rollback.asked'(state, asked) {
-    state.rollingBack = asked
+  'rollback.asked'(state, request) {
+    state.rollingBack = request
   },
   'rolled-back'(state, { archive, rollbacks, standing, settings, lost, carried }) {
     if (lost) state.lost = lost

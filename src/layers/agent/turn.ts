@@ -39,17 +39,17 @@ export type NextStep =
 export function nextStep(state: SessionState<unknown>): NextStep {
   const { turn } = state
   let index = 0
-  let asked: { readonly first: number; readonly requests: readonly ToolRequest[] } | null = null
+  let latest: { readonly first: number; readonly requests: readonly ToolRequest[] } | null = null
   const answered = new Set<string>()
   for (const message of messagesOfTurn(state, turn)) {
     if (message.answers !== undefined) answered.add(message.answers)
     if (message.role !== 'assistant') continue
     const requests = message.requests ?? []
-    asked = { first: index + 1, requests }
+    latest = { first: index + 1, requests }
     index += 1 + requests.length
   }
-  if (!asked) return { kind: 'model', id: place(turn, 0), index: 0 }
-  const { first, requests } = asked
+  if (!latest) return { kind: 'model', id: place(turn, 0), index: 0 }
+  const { first, requests } = latest
   const calls = requests
     .map((request, i) => ({ id: place(turn, first + i), request }))
     .filter(({ id }) => !answered.has(id) && !answered.has(`${id}+`))
@@ -114,17 +114,17 @@ async function callModel<Data>(
     const isCut = record !== undefined && getEffect(host.open.ledger, id)?.outcome === null
     if (isCut && host.modelInDoubt === 'hold' && record.state !== 'approved') return await holdModel(host, record)
     await guard.enter(host.engine.clock, call, host.signal)
-    let asked: IntendedCall
+    let intended: IntendedCall
     try {
       throwIfAborted(host.signal)
-      asked = await intendModel(host, id, isCut)
+      intended = await intendModel(host, id, isCut)
     } catch (error) {
       guard.left(call)
       throw error
     }
     let answer: ModelAnswer
     try {
-      answer = await askModel(host, model, asked)
+      answer = await askModel(host, model, intended)
       guard.succeeded()
     } catch (error) {
       // The call was aborted midway: it stays in doubt, and is repeated under the same key.
@@ -136,7 +136,7 @@ async function callModel<Data>(
     } finally {
       guard.left(call)
     }
-    await writeAnswer(host, asked, answer)
+    await writeAnswer(host, intended, answer)
     return null
   }
 }
@@ -188,9 +188,9 @@ async function writeAnswer(host: CallHost, { id, begun }: IntendedCall, answer: 
 async function askModel<Data>(
   host: TurnHost<Data>,
   model: LanguageModel<Data>,
-  asked: IntendedCall,
+  intended: IntendedCall,
 ): Promise<ModelAnswer> {
-  const { id, key, attempt, partial, begun } = asked
+  const { id, key, attempt, partial, begun } = intended
   const state = host.open.state as SessionState<Data>
   const names = allowedTools(host.tools, host.settings)
   const { timeoutMs } = host.guards.model

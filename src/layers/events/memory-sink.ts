@@ -78,7 +78,7 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
   /** The same policy and calculation as for every other checkpoint; events count as entries. */
   #timing: CheckpointTiming
   #triedAt = Number.NEGATIVE_INFINITY
-  #askedAt = Number.NEGATIVE_INFINITY
+  #requestedAt = Number.NEGATIVE_INFINITY
   readonly #saving = new Mutex()
   /** Rejects if entries that were read are no longer in the store. */
   #confirm: () => Promise<void> = async () => undefined
@@ -150,8 +150,8 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
   async stored(): Promise<FeedPosition> {
     const { store, clock, random } = this.#kernel
     const [head] = await store.head([this.#timeline])
-    if (head && clock.elapsed() - this.#askedAt >= askMs) {
-      this.#askedAt = clock.elapsed()
+    if (head && clock.elapsed() - this.#requestedAt >= askMs) {
+      this.#requestedAt = clock.elapsed()
       const message = { id: newId(random) as MessageId, to: this.#timeline, kind: 'save', data: new Uint8Array() }
       await submit(this.#kernel, { guard: null, send: [message] })
     }
@@ -163,9 +163,9 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
     const { store } = this.#kernel
     const [head] = await store.head([this.#timeline])
     if (!head || head.mail === 0 || head.epoch !== this.#owned?.head.epoch) return
-    const asked = await store.inbox(this.#timeline, 100)
+    const requests = await store.inbox(this.#timeline, 100)
     await this.#save()
-    await this.#owned?.write({ consume: asked.messages.map(({ id }) => id) })
+    await this.#owned?.write({ consume: requests.messages.map(({ id }) => id) })
   }
 
   async apply(events: readonly Occurrence[], next: FeedPosition): Promise<void> {

@@ -80,7 +80,7 @@ export class Execution {
     const supervisor = this.#supervisor
     if (!supervisor) throw new RepriseError('CONFLICT', `${this.#id} is not running at this moment`, {})
     const kind = isSavepoint ? 'savepoint' : 'capture'
-    return await new Promise((answer) => supervisor.hear({ kind, text: label, answer }))
+    return await new Promise((answer) => supervisor.receive({ kind, text: label, answer }))
   }
 
   async run(): Promise<ExecResult> {
@@ -235,7 +235,7 @@ export class Execution {
     const survey = await captures.survey()
     let supervisor: Supervisor | null = null
     const words = await Words.open((word) =>
-      supervisor ? supervisor.hear(word) : word.answer('refused: it is not running yet'),
+      supervisor ? supervisor.receive(word) : word.answer('refused: it is not running yet'),
     )
     try {
       const output = this.#options.output ?? 'inherit'

@@ -68,7 +68,7 @@ export class Words {
 }
 
 /** Sends a word to the `reprise exec` that this program runs under, and waits for the reply. */
-export async function say(socket: string, word: string): Promise<string> {
+export async function sendWord(socket: string, word: string): Promise<string> {
   return await new Promise((resolve, reject) => {
     let received = ''
     const client = connect(socket, () => client.write(`${word.replaceAll('\n', ' ')}\n`))

@@ -86,7 +86,7 @@ export class Supervisor {
     if (before) this.#completion.captured(now, before)
   }
 
-  hear(word: Word): void {
+  receive(word: Word): void {
     if (word.kind !== 'progress') this.#words.push(word)
     else {
       const found = /^(\d+(?:\.\d+)?)(?:\s*\/\s*(\d+(?:\.\d+)?))?\s*(.*)$/.exec(word.text)

@@ -54,10 +54,10 @@ export class FinishedSet {
   }
 
   /** Builds the lookup table in slices. A lookup before the end builds the rest at once. */
-  async prepare(breath: Pick<Yielder, 'isDue' | 'take'>): Promise<void> {
+  async prepare(yielder: Pick<Yielder, 'isDue' | 'take'>): Promise<void> {
     while (this.#placed < this.#size) {
       this.#place(this.#placed + keysAtOnce)
-      if (breath.isDue) await breath.take()
+      if (yielder.isDue) await yielder.take()
     }
   }
 

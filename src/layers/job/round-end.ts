@@ -12,9 +12,14 @@ const pauseMaxMs = 60_000
 
 type AnyShard = Pick<Shard<ShardItem>, 'state' | 'open' | 'write' | 'attributes'>
 
-export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: number, goesOn: boolean): Promise<void> {
+export async function finishShard(
+  kernel: Kernel,
+  shard: AnyShard,
+  skipped: number,
+  keepsCursor: boolean,
+): Promise<void> {
   const { round, roundDone, roundFailed, cursor } = shard.state
-  const data = { round, done: roundDone, skipped, failed: roundFailed, cursor: goesOn ? cursor : null }
+  const data = { round, done: roundDone, skipped, failed: roundFailed, cursor: keepsCursor ? cursor : null }
   await shard.write([entry('finished', data)], {
     status: 'completed',
     wakeup: null,

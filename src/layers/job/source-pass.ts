@@ -171,7 +171,7 @@ export class Pass<T> {
       if (task && chunk.unread?.has(i)) await this.#bench.bury(task, chunk.unread.get(i))
       else if (task) {
         if (!this.#bench.tryStart(task) && !(await this.#bench.admit(task))) return false
-      } else if ((i & 63) === 0) await this.#breathe()
+      } else if ((i & 63) === 0) await this.#yieldToLoop()
     }
     return true
   }
@@ -227,7 +227,7 @@ export class Pass<T> {
   }
 
   /** Skipping can take seconds: heartbeats and commits must run in between. */
-  async #breathe(): Promise<void> {
+  async #yieldToLoop(): Promise<void> {
     const now = this.#kernel.clock.elapsed()
     if (now - this.#breathAt < breathEveryMs) return
     await new Promise<void>((resolve) => this.#kernel.clock.soon(resolve))

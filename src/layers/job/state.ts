@@ -85,10 +85,10 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
     version: jobFoldVersion,
     initial: initialState,
     apply: applyEntry,
-    restored(state, breath) {
+    restored(state, yielder) {
       // Checkpoints of earlier versions have another name for it.
       if ((state.status as string) === 'finished') state.status = 'completed'
-      return finishedSet(state).prepare(breath)
+      return finishedSet(state).prepare(yielder)
     },
     checkpoint: options.checkpoint ?? { recoverWithin: '1s' },
     retain: options.retain,

@@ -13,7 +13,7 @@ export class JobTrace<T> {
   readonly #kernel: Kernel
   readonly #of: { readonly timeline: string; readonly kind: string; readonly name: string }
   /** The traceparent of the caller that started this run. */
-  readonly #asked: string | undefined
+  readonly #callerTrace: string | undefined
   #begun: { readonly run: RunTrace | null; readonly kept: KeptTrace } | null = null
   #attempts: AttemptSpans<T> | null = null
 
@@ -21,7 +21,7 @@ export class JobTrace<T> {
   constructor(kernel: Kernel, kind: string, name: string, isAsked: boolean) {
     this.#kernel = kernel
     this.#of = { timeline: `job/${name}`, kind, name }
-    this.#asked = isAsked ? kernel.tracing?.started(this.#of) : undefined
+    this.#callerTrace = isAsked ? kernel.tracing?.started(this.#of) : undefined
   }
 
   /** Null if the run is not traced. */
@@ -38,7 +38,7 @@ export class JobTrace<T> {
       return run ? { ...kept, ...(past?.trace !== undefined && { trace: past.trace }) } : keptOf(past)
     }
     const why = open.isFork ? 'fork' : 'resume'
-    this.#begun = beginTrace(this.#kernel.tracing, { ...this.#of, past, asked: this.#asked, why })
+    this.#begun = beginTrace(this.#kernel.tracing, { ...this.#of, past, callerTrace: this.#callerTrace, why })
     const { run, kept } = this.#begun
     if (run) this.#attempts = new AttemptSpans(run, this.#of.name)
     return kept

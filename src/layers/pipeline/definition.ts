@@ -18,7 +18,7 @@ import {
 import { PipelineRun } from './run/run.ts'
 import { type PipelineState, pipelineFold } from './run/state.ts'
 import { PipelineTasks } from './run/tasks.ts'
-import { askedFor } from './run/trace.ts'
+import { callerTraceOf } from './run/trace.ts'
 import { checkShareable } from './shareable.ts'
 import { PipelineBuilder } from './stream.ts'
 
@@ -120,9 +120,9 @@ export function pipeline(
       const held = live.get(timeline)
       if (held) return held
       const graph = draw()
-      const asked = askedFor(engine.kernel, timeline, name)
+      const callerTrace = callerTraceOf(engine.kernel, timeline, name)
       const attributes = { ...resolved.attributes, ...notedReads(graph) }
-      const run = new PipelineRun(engine, name, timeline, graph, { ...resolved, attributes, asked })
+      const run = new PipelineRun(engine, name, timeline, graph, { ...resolved, attributes, callerTrace })
       live.set(timeline, run)
       const forget = () => void (live.get(timeline) === run && live.delete(timeline))
       run.result().then(forget, forget)

@@ -53,8 +53,8 @@ export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>)
     if (messages.length === 0) return
     for (const message of messages) {
       const data = readShaped(engine, message, mailShapes) as { readonly keys: readonly string[] | null } | null
-      const asked = data === null ? [] : data.keys
-      const keys = (asked ?? [...open.state.letters.keys()]).filter((key) => open.state.letters.has(key))
+      const requested = data === null ? [] : data.keys
+      const keys = (requested ?? [...open.state.letters.keys()]).filter((key) => open.state.letters.has(key))
       const isRedrive = message.kind === kinds.redrive
       const entries: NewEntry[] =
         keys.length > 0 ? [{ type: isRedrive ? 'redriven' : 'discarded', data: { keys } }] : []

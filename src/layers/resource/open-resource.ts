@@ -115,8 +115,8 @@ export class OpenResource implements SharedResource {
   }
 
   /** Resolves when the change is durable, with the changed object, or null if nothing changed. */
-  change(asked: WriteRequest): Promise<Change | null> {
-    return this.#submit(asked)
+  change(request: WriteRequest): Promise<Change | null> {
+    return this.#submit(request)
   }
 
   /**
@@ -196,9 +196,9 @@ export class OpenResource implements SharedResource {
     await this.#writer.inTurn(() => this.#turns.close())
   }
 
-  #submit(asked: Omit<Request, 'resolve' | 'reject'>): Promise<Change | null> {
+  #submit(request: Omit<Request, 'resolve' | 'reject'>): Promise<Change | null> {
     return new Promise((resolve, reject) => {
-      this.#queue.push({ ...asked, resolve, reject })
+      this.#queue.push({ ...request, resolve, reject })
       if (this.#isWriting) return
       this.#isWriting = true
       // Deferred: all changes requested in this tick belong to one batch.

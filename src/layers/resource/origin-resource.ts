@@ -285,7 +285,7 @@ export class OriginResource implements SharedResource {
         for await (const event of this.#origin.watch(this.#revision, signal)) {
           if (signal.aborted) return
           failures = 0
-          this.#heard(event)
+          this.#onEvent(event)
         }
         failures += 1
       } catch (error) {
@@ -313,7 +313,7 @@ export class OriginResource implements SharedResource {
     })
   }
 
-  #heard(event: OriginEvent): void {
+  #onEvent(event: OriginEvent): void {
     if (event.type === 'bookmark') {
       if (event.revision > this.#revision) this.#reach(event.revision, null)
     } else if (event.object.revision > this.#revision) {

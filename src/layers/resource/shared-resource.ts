@@ -43,7 +43,7 @@ export interface SharedResource {
   /** An error that waiting does not resolve. Null: no such error. */
   readonly trouble: unknown
   /** Resolves when the change is durable, with the changed object, or null if nothing changed. */
-  change(asked: WriteRequest): Promise<Change | null>
+  change(request: WriteRequest): Promise<Change | null>
   /** Returns the fence that the owner writes with from now on. */
   raiseFence(fence: Fence): Promise<Fence>
   /** Reads the commits of other processes. */

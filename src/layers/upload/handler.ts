@@ -19,7 +19,7 @@ export interface Authorizing {
 /** Returns the caller's name, stored as `by` of created uploads; true for a caller without a name; any other value refuses. */
 export type AuthorizeUpload = (
   request: Request,
-  asked: Authorizing,
+  target: Authorizing,
 ) => string | boolean | null | undefined | Promise<string | boolean | null | undefined>
 
 export interface HandlerOptions {
@@ -89,12 +89,12 @@ export function handlerOf(
   async function ask(request: Request): Promise<TusAnswer> {
     const id = idOf(new URL(request.url).pathname, path)
     const header = (each: string) => request.headers.get(each)
-    const asked = { method: request.method, id, header, base: `${path}/`, body: () => piecesOf(request, stillMs) }
-    if (request.method === 'OPTIONS') return await answer({ ...asked, by: null })
+    const parts = { method: request.method, id, header, base: `${path}/`, body: () => piecesOf(request, stillMs) }
+    if (request.method === 'OPTIONS') return await answer({ ...parts, by: null })
     const by = id === null || !isUploadId(id) ? null : await byOf(id)
     const who = await authorize(request, { action: actionOf(request), id, by })
     if (typeof who !== 'string' && who !== true) throw new RepriseError('FORBIDDEN', 'the request is not allowed', {})
-    return await answer({ ...asked, by: who === true ? null : who })
+    return await answer({ ...parts, by: who === true ? null : who })
   }
 }
 

@@ -135,11 +135,11 @@ async function create(uploads: Uploads, accept: Accept | null, request: TusReque
       throw new RepriseError('REFUSED', why.slice(0, 1000), {})
     }
   }
-  const asked = { metadata, metadataHeader: metadataHeader === '' ? null : metadataHeader, by }
+  const described = { metadata, metadataHeader: metadataHeader === '' ? null : metadataHeader, by }
   const made =
     concat.kind === 'final'
-      ? await uploads.concat(asked, concat.urls.map(partOf))
-      : await uploads.create({ ...asked, length, isPart: concat.kind === 'part' }, incomingOf(request, true))
+      ? await uploads.concat(described, concat.urls.map(partOf))
+      : await uploads.create({ ...described, length, isPart: concat.kind === 'part' }, incomingOf(request, true))
   return tus(201, { location: request.base + made.id, ...stateHeaders(made.state) })
 }
 
@@ -242,8 +242,8 @@ async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswe
   if (!matchesTag(request.header('if-match'), etag)) return { status: 412, headers: { etag }, body: null }
   if (hasTag(request.header('if-none-match'), etag)) return { status: 304, headers: { etag }, body: null }
   const { size } = file
-  const asked = { range: request.header('range'), ifRange: request.header('if-range') }
-  const wanted = wantedOf(asked, size, etag)
+  const conditions = { range: request.header('range'), ifRange: request.header('if-range') }
+  const wanted = wantedOf(conditions, size, etag)
   if (wanted.kind === 'unsatisfiable')
     return { status: 416, headers: { 'content-range': `bytes */${size}` }, body: null }
   const { from, to } = wanted.kind === 'range' ? wanted : { from: 0, to: size }

@@ -52,7 +52,7 @@ export class Host implements InstanceHost, RunHost {
   readonly engine: EngineHost
   readonly kernel: Kernel
   readonly looks: ResultPoller
-  readonly breath: Yielder
+  readonly yielder: Yielder
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
@@ -68,7 +68,7 @@ export class Host implements InstanceHost, RunHost {
     this.engine = engine
     this.kernel = engine.kernel
     this.looks = new ResultPoller(engine.kernel)
-    this.breath = new Yielder(engine.clock)
+    this.yielder = new Yielder(engine.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     const letGo = installGuard(currentScope)
     const off = [engine.worker.watch(() => this.#underWay()), engine.watchBusy(() => this.#isBusy()), letGo]

@@ -96,9 +96,9 @@ export const configRoutes: readonly Route[] = [
     answer: shapes.answer({ version }),
     once: 'answer',
     async call(call) {
-      const asked = call.body as { version: number; action: 'pause' | 'resume' | 'withdraw' }
-      await (await opened(call, idOf(call.params.config!)))[asked.action](asked.version)
-      return { version: asked.version }
+      const request = call.body as { version: number; action: 'pause' | 'resume' | 'withdraw' }
+      await (await opened(call, idOf(call.params.config!)))[request.action](request.version)
+      return { version: request.version }
     },
   },
   {
@@ -185,11 +185,11 @@ async function awaitReached(call: Call) {
 }
 
 async function poll(call: Call) {
-  const asked = call.body as { has?: number; held?: string; stream?: string; waitMs?: number }
+  const request = call.body as { has?: number; held?: string; stream?: string; waitMs?: number }
   const { push, client } = await clientOf(call)
-  const opening = await join(push, client, asked.held ?? asked.has, asked.stream)
+  const opening = await join(push, client, request.held ?? request.has, request.stream)
   try {
-    const offer = await opening.next({ wait: asked.waitMs ?? 0, signal: call.signal })
+    const offer = await opening.next({ wait: request.waitMs ?? 0, signal: call.signal })
     return { stream: opening.stream, offer }
   } finally {
     opening.detach()

@@ -101,10 +101,10 @@ export const remoteRoutes: readonly Route[] = [
     answer: shapes.answer({ alive: shapes.list(taskId), lost: shapes.list(taskId) }),
     once: 'engine',
     async call({ engine, principal, params, body }) {
-      const asked = body as { tasks: string[]; ttlMs?: number; details?: unknown }
+      const request = body as { tasks: string[]; ttlMs?: number; details?: unknown }
       const queue = queueOf(params, principal)
-      const alive = await boardOf(hostOf(engine)).beat(queue, asked.tasks, asked.ttlMs ?? 30_000, asked.details)
-      return { alive, lost: asked.tasks.filter((id) => !alive.includes(id)) }
+      const alive = await boardOf(hostOf(engine)).beat(queue, request.tasks, request.ttlMs ?? 30_000, request.details)
+      return { alive, lost: request.tasks.filter((id) => !alive.includes(id)) }
     },
   },
   {

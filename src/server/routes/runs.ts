@@ -80,31 +80,31 @@ export const runRoutes: readonly Route[] = [
 
 async function start(call: Call) {
   const { principal, body } = call
-  const asked = body as { name: string; kind?: string; id?: string; input?: unknown } & Record<string, unknown>
-  const definition = await find(call, asked.name, asked.kind)
+  const request = body as { name: string; kind?: string; id?: string; input?: unknown } & Record<string, unknown>
+  const definition = await find(call, request.name, request.kind)
   const { kind, scope } = definition
-  if (!definition.isHere && definition.schema) refuseMismatch(definition.schema, asked.name, asked.input)
-  const { attributes, priority, delayMs } = asked
+  if (!definition.isHere && definition.schema) refuseMismatch(definition.schema, request.name, request.input)
+  const { attributes, priority, delayMs } = request
   if (kind !== 'workflow') {
-    if (asked.id !== undefined || priority !== undefined || delayMs !== undefined) {
+    if (request.id !== undefined || priority !== undefined || delayMs !== undefined) {
       throw new RepriseError('INVALID_ARGUMENT', `a ${kind} takes no id, priority or delay`, { kind })
     }
     const timeline = reachedId(principal, scope.replace(/\/$/, ''))
-    const run = await definition.start(asked.input, attributes === undefined ? {} : { attributes })
+    const run = await definition.start(request.input, attributes === undefined ? {} : { attributes })
     // Its outcome is in its history.
     ;(run as { result(): Promise<unknown> }).result().catch(() => undefined)
-    return { timeline, kind, name: asked.name }
+    return { timeline, kind, name: request.name }
   }
-  const id = asked.id ?? idFor(call)
+  const id = request.id ?? idFor(call)
   const timeline = reachedId(principal, `${scope}${id}`)
-  await definition.start(asked.input, {
+  await definition.start(request.input, {
     id,
     here: false,
     ...(attributes !== undefined && { attributes }),
     ...(priority !== undefined && { priority }),
     ...(delayMs !== undefined && { delay: delayMs }),
   })
-  return { timeline, kind, name: asked.name, id }
+  return { timeline, kind, name: request.name, id }
 }
 
 /**

@@ -59,8 +59,8 @@ export const sidecarRoutes: readonly Route[] = [
     answer: shapes.answer({ first: shapes.count, seq: shapes.count, isDuplicate: { type: 'boolean' } }),
     once: 'engine',
     async call({ server, principal, params, body, key, signal }) {
-      const { epoch: of, ...asked } = body as unknown as AppendRequest & { readonly epoch?: number }
-      const request = { ...asked, signal, ...(key !== undefined && { key }) }
+      const { epoch: of, ...append } = body as unknown as AppendRequest & { readonly epoch?: number }
+      const request = { ...append, signal, ...(key !== undefined && { key }) }
       return await server.sidecars.append(reachedId(principal, params.timeline!), request, of)
     },
   },
@@ -84,8 +84,8 @@ export const sidecarRoutes: readonly Route[] = [
     answer: lease,
     once: 'answer',
     async call({ server, principal, params, body }) {
-      const asked = body as { holder: string; ttlMs?: number; takeover?: boolean; waitMs?: number }
-      const request = { ttlMs: 30_000, takeover: false, waitMs: 0, ...asked }
+      const given = body as { holder: string; ttlMs?: number; takeover?: boolean; waitMs?: number }
+      const request = { ttlMs: 30_000, takeover: false, waitMs: 0, ...given }
       const bounded = { ...request, ttlMs: Math.min(request.ttlMs, server.limits.leaseMs) }
       return await server.sidecars.lease(reachedId(principal, params.timeline!), bounded)
     },
@@ -101,8 +101,8 @@ export const sidecarRoutes: readonly Route[] = [
     answer: lease,
     once: 'engine',
     async call({ server, principal, params, body }) {
-      const asked = body as { epoch: number; ttlMs?: number }
-      return await server.sidecars.renew(reachedId(principal, params.timeline!), asked.epoch, asked.ttlMs)
+      const renewal = body as { epoch: number; ttlMs?: number }
+      return await server.sidecars.renew(reachedId(principal, params.timeline!), renewal.epoch, renewal.ttlMs)
     },
   },
   {

@@ -222,7 +222,7 @@ export const timelineRoutes: readonly Route[] = [
 async function listTimelines({ engine, principal, query }: Call) {
   const prefix = query.text('prefix')
   const [status, owner, parent] = [query.text('status'), query.text('owner'), query.text('parent')]
-  const asked = {
+  const conditions = {
     ...(owner !== undefined && { owner: owner as NonNullable<TimelineQuery['owner']> }),
     ...(parent !== undefined && { parent: parent as NonNullable<TimelineQuery['parent']> }),
     ...common(query),
@@ -232,7 +232,7 @@ async function listTimelines({ engine, principal, query }: Call) {
   const scopes = scopesFor(principal, prefix ?? '')
   const statuses = status === undefined ? [{}] : storedStatuses(engine, status).map((stored) => ({ status: stored }))
   const queries = scopes.flatMap((scope) =>
-    statuses.map((stored) => ({ ...asked, ...stored, ...(scope !== '' && { prefix: scope }) })),
+    statuses.map((stored) => ({ ...conditions, ...stored, ...(scope !== '' && { prefix: scope }) })),
   )
   const { heads, next } = await listPage(engine, queries, query.text('after'), query.number('limit') ?? 100)
   // The store's own timelines are listed only if requested by prefix.

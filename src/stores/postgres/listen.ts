@@ -71,7 +71,7 @@ export class Bell implements Guest {
 
   async settle(client: SessionClient): Promise<void> {
     if (!this.#wired.has(client))
-      client.onNotification(({ payload }) => this.#client === client && this.#heard(payload))
+      client.onNotification(({ payload }) => this.#client === client && this.#onNotification(payload))
     this.#wired.add(client)
     this.#client = client
     await client.query({ text: `LISTEN ${this.#channel}` })
@@ -105,7 +105,7 @@ export class Bell implements Guest {
     this.unsettle()
   }
 
-  #heard(payload: string | undefined): void {
+  #onNotification(payload: string | undefined): void {
     this.#isHeard = true
     this.#stopPolling()
     const isRequest = payload === newRequest

@@ -111,8 +111,8 @@ export class PostgresStore implements Store {
     this.blobs = postgresBlobs(connections, schema, namespace)
     this.upkeep = new PostgresUpkeep(connections, schema, namespace, location)
     this.requests = new PostgresRequests(connections, schema, namespace, namespaceName)
-    this.#reads = new Together((asked) => readHistories(connections, schema, namespace, asked))
-    this.#catalogs = new Together((asked) => readCatalogs(connections, schema, namespace, asked))
+    this.#reads = new Together((requests) => readHistories(connections, schema, namespace, requests))
+    this.#catalogs = new Together((requests) => readCatalogs(connections, schema, namespace, requests))
   }
 
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
@@ -152,9 +152,9 @@ export class PostgresStore implements Store {
   async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
     this.#connections.checkOpen()
     if (timelines.length === 0) return []
-    const asked = `unnest($2::text[]) k(id) CROSS JOIN LATERAL (
+    const wanted = `unnest($2::text[]) k(id) CROSS JOIN LATERAL (
       SELECT x.* FROM ${this.#s}.timeline x WHERE x.ns = $1 AND x.id = k.id AND NOT x.is_stub LIMIT 1)`
-    const text = `SELECT ${headColumns} FROM ${headTables(this.#s, asked)}`
+    const text = `SELECT ${headColumns} FROM ${headTables(this.#s, wanted)}`
     const values = [this.#ns, timelines.filter(isStorable)]
     const rows = await this.#connections.rows<HeadRow>(text, values, 'safe', 'head')
     const found = new Map(rows.map((row) => [row.id, row]))

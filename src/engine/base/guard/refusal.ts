@@ -33,16 +33,16 @@ export function userLine(): string {
 }
 
 /** The user's line that scheduled the current tick. Null: unknown. */
-let askedAt: string | null = null
+let requestedAt: string | null = null
 
 /** Runs a tick that the user's code scheduled at this line. */
 export function inTickOf<T>(line: string, call: () => T): T {
-  const before = askedAt
-  askedAt = line
+  const before = requestedAt
+  requestedAt = line
   try {
     return call()
   } finally {
-    askedAt = before
+    requestedAt = before
   }
 }
 
@@ -50,7 +50,7 @@ export function inTickOf<T>(line: string, call: () => T): T {
 function lineOf(lines: readonly string[]): string {
   const theirs = lines.filter((line) => !isOurs(line) && !line.includes('node:') && /:\d+:\d+\)?$/.test(line))
   const own = theirs.find((line) => !/[\\/]node_modules[\\/]/.test(line))
-  if (own === undefined && askedAt !== null) return askedAt
+  if (own === undefined && requestedAt !== null) return requestedAt
   const at = own ?? theirs[0] ?? ''
   return /\(?((?:file:\/\/)?[^()\s]+:\d+:\d+)\)?$/.exec(at)?.[1]?.replace('file://', '') ?? 'an unknown line'
 }

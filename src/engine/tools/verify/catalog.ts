@@ -27,11 +27,11 @@ export interface CatalogCheck {
   readonly source: RepairSource | null
   /** Sources of sound copies of history. */
   readonly histories: readonly RepairSource[]
-  readonly breath: Yielder
+  readonly yielder: Yielder
 }
 
 export async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, how: CatalogCheck): Promise<void> {
-  const { location, repair, source, histories, breath } = how
+  const { location, repair, source, histories, yielder } = how
   const fetched = source ? await fetchLines(kernel, head, source) : []
   const { records: lines, mended, lost, isCounted } = await readCatalog(kernel, head, repair)
   const records = lines.filter((record) => !isSegment(record))
@@ -58,7 +58,7 @@ export async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, ho
   const model = kernel.models.find(head.timeline)
   let restorable = 0
   for (const record of records) {
-    await breath.take()
+    await yielder.take()
     tally.checkpoints += 1
     const isSound = await attempt(tally, head, `${location}: checkpoint ${record.id}`, async () => {
       try {
@@ -152,7 +152,7 @@ function isDamagedLine(kernel: Kernel): (record: ManifestRecord) => boolean {
 /** Reads damaged chunks from their redundancy or another source, and reports it; without `repair` it changes nothing. */
 function watching(
   kernel: Kernel,
-  { repair, source, breath }: CatalogCheck,
+  { repair, source, yielder }: CatalogCheck,
   onMended: (digest: Uint8Array, from: string, isPutRight: boolean) => void,
 ): StateIo {
   const io = stateIo(kernel)
@@ -162,7 +162,7 @@ function watching(
     blobs: forwardBlobs(blobs, {
       async get(digests) {
         // A store that answers synchronously never yields to the event loop.
-        await breath.take()
+        await yielder.take()
         return await blobs.get(digests)
       },
       async mend(digest) {

@@ -107,10 +107,10 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   const heads = legibleHeads(kernel, options.timelines, (timeline, { message: what, code }) => {
     tally.faults.push({ timeline, seq: null, where: `${location}: timelines`, what, code })
   })
-  const breath = new Yielder(kernel.clock)
-  const how: CatalogCheck = { location, repair, source, histories, breath }
+  const yielder = new Yielder(kernel.clock)
+  const how: CatalogCheck = { location, repair, source, histories, yielder }
   for await (const head of heads) {
-    await breath.take()
+    await yielder.take()
     await watch.at(head, tally)
     tally.timelines += 1
     const what = editWords(head)
@@ -128,7 +128,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   if (repair && inspectedFaults > 0) tally.faults.splice(0, inspectedFaults, ...(await structures()).faults)
   const counted = options.timelines
     ? { chunks: tally.live.size, orphans: 0 }
-    : await countChunks(kernel, tally.live, watch, breath).catch((error) => {
+    : await countChunks(kernel, tally.live, watch, yielder).catch((error) => {
         if (!cannotTell(error) && !isReprise(error, 'STORE_DAMAGED')) throw error
         const { message, code } = error as RepriseError
         const list = cannotTell(error) ? tally.cannotTell : tally.faults
@@ -204,10 +204,10 @@ async function verifyHistory(
   kernel: Kernel,
   listed: Head,
   tally: Tally,
-  { location, repair, histories: sources, breath }: CatalogCheck,
+  { location, repair, histories: sources, yielder }: CatalogCheck,
 ): Promise<void> {
   const faultsBefore = tally.faults.length
-  await followHistory(kernel, listed, tally, location, breath)
+  await followHistory(kernel, listed, tally, location, yielder)
   const fault = tally.faults[faultsBefore]
   if (!fault || sources.length === 0) return
   const [head] = await kernel.store.head([listed.timeline])
@@ -222,7 +222,7 @@ async function verifyHistory(
   }
   kernel.events.emit('healed', { what: `history of ${head.timeline}`, from, isPutBack: isPutRight })
   // Only the current state counts.
-  if (isPutRight) await followHistory(kernel, head, tally, location, breath)
+  if (isPutRight) await followHistory(kernel, head, tally, location, yielder)
 }
 
 async function followHistory(
@@ -230,20 +230,20 @@ async function followHistory(
   listed: Head,
   tally: Tally,
   location: string,
-  breath: Yielder,
+  yielder: Yielder,
 ): Promise<void> {
   let head: Head | null = listed
   await attempt(tally, listed, location, () =>
     retryWithFreshHead(async () => {
       const current = head ?? (await kernel.store.head([listed.timeline]))[0]
       head = null
-      if (current) tally.entries += await countVerified(kernel, current, breath)
+      if (current) tally.entries += await countVerified(kernel, current, yielder)
     }),
   )
 }
 
 /** Follows the chain of one timeline from where its own history starts to its head. */
-async function countVerified(kernel: Kernel, head: Head, breath: Yielder): Promise<number> {
+async function countVerified(kernel: Kernel, head: Head, yielder: Yielder): Promise<number> {
   const lineage = await lineageOf(kernel, head)
   // Ancestors are verified on their own; here only the timeline's own part.
   const own = head.base && head.floor < head.base.seq ? head.base : { seq: head.floor, digest: head.floorDigest }
@@ -253,7 +253,7 @@ async function countVerified(kernel: Kernel, head: Head, breath: Yielder): Promi
   let entries = 0
   for (let step = await history.next(); !step.done; step = await history.next()) {
     entries += entriesOf(kernel, step.value).length
-    if (breath.isDue) await breath.take()
+    if (yielder.isDue) await yielder.take()
     point = { seq: lastSeq(step.value.run), digest: step.value.run.digest }
   }
   if (!equalBytes(point.digest, head.digest)) {
@@ -302,13 +302,13 @@ async function countChunks(
   kernel: Kernel,
   live: ReadonlySet<string>,
   watch: VerifyWatch,
-  breath: Yielder,
+  yielder: Yielder,
 ): Promise<{ chunks: number; orphans: number }> {
   let chunks = 0
   let orphans = 0
   const { blobs } = kernel.store
   for await (const page of eachPage<ChunkRow>((last, limit) => blobs.list(last?.digest ?? null, limit), 1000)) {
-    await breath.take()
+    await yielder.take()
     watch.tell({ part: 'chunks', done: chunks, total: null, at: null })
     for (const { digest } of page) {
       chunks += 1

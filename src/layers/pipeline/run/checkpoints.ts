@@ -89,7 +89,7 @@ export interface CheckpointsOf {
 export class Checkpoints {
   readonly #of: CheckpointsOf
   readonly #coordinator: CheckpointCoordinator<Snapshot>
-  readonly #asked = new Map<number, CheckpointRequest>()
+  readonly #requests = new Map<number, CheckpointRequest>()
   #state: PipelineState
   #base: CheckpointBase | null
   #nextRequest = 1
@@ -164,9 +164,9 @@ export class Checkpoints {
     options: { readonly label?: string; readonly stage?: PipelineStage } = {},
   ): Promise<MadeCheckpoint> {
     return new Promise((resolve, reject) => {
-      const request = this.#nextRequest++
-      this.#asked.set(request, { label: options.label, stage: options.stage ?? 'running', resolve, reject })
-      this.#act(this.#coordinator.request(request, kind, this.#now))
+      const number = this.#nextRequest++
+      this.#requests.set(number, { label: options.label, stage: options.stage ?? 'running', resolve, reject })
+      this.#act(this.#coordinator.request(number, kind, this.#now))
     })
   }
 
@@ -177,8 +177,8 @@ export class Checkpoints {
   /** Starts no further checkpoint, and stops waiting for sinks and sources in the one under way. */
   end(error: unknown): void {
     this.#isOver = true
-    for (const { reject } of this.#asked.values()) reject(error)
-    this.#asked.clear()
+    for (const { reject } of this.#requests.values()) reject(error)
+    this.#requests.clear()
     this.#current?.callOff(error)
   }
 
@@ -222,11 +222,11 @@ export class Checkpoints {
     }
   }
 
-  #answer(request: number, id: number | null, why: string | null): void {
-    const asked = this.#asked.get(request)
-    this.#asked.delete(request)
-    if (id !== null) asked?.resolve({ id: this.#base!.id, facts: this.#state.recent.at(-1)! })
-    else asked?.reject(new RepriseError('RUN_FAILED', `${this.#of.taken.id}: no checkpoint was made: ${why}`))
+  #answer(number: number, id: number | null, why: string | null): void {
+    const request = this.#requests.get(number)
+    this.#requests.delete(number)
+    if (id !== null) request?.resolve({ id: this.#base!.id, facts: this.#state.recent.at(-1)! })
+    else request?.reject(new RepriseError('RUN_FAILED', `${this.#of.taken.id}: no checkpoint was made: ${why}`))
   }
 
   /** Starts after the previous checkpoint, whose chunks may still be in transit although it was aborted. */
@@ -247,8 +247,8 @@ export class Checkpoints {
   async #run(id: number, kind: CheckpointKind): Promise<CheckpointOutcome> {
     const { flow, taken, timing } = this.#of
     const from = { task: flowTask, attempt: taken.head.epoch }
-    const asked = [...this.#asked.values()]
-    const stage = asked.find((each) => each.stage !== 'running')?.stage ?? 'running'
+    const requests = [...this.#requests.values()]
+    const stage = requests.find((each) => each.stage !== 'running')?.stage ?? 'running'
     assert(id > this.#state.checkpoint, 'checkpoints are numbered upward')
     const startedMs = this.#now
     const mark = timing.mark()
@@ -268,7 +268,7 @@ export class Checkpoints {
         this.#act(actions)
         return { outcome: 'called off' }
       }
-      const label = asked.find((each) => each.label !== undefined)?.label
+      const label = requests.find((each) => each.label !== undefined)?.label
       record = await this.#publish(snapshot, kind, label)
     } catch (error) {
       this.#rejoin(cut)

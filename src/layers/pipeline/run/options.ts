@@ -61,7 +61,7 @@ export interface ResolvedPipelineOptions extends PipelineOptions {
   readonly timeoutMs: number
   readonly lettersMax: number
   /** The traceparent (W3C) of the caller that requested this run, if tracing is on. */
-  readonly asked?: string | undefined
+  readonly callerTrace?: string | undefined
   /** Attributes to write with each checkpoint of this run. */
   readonly noted?: Readonly<Record<string, Attribute | null>>
 }

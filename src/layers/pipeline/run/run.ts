@@ -289,7 +289,7 @@ export class PipelineRun {
     const storedAs = (name: string) => names?.get(name) ?? name
     const isKnown = (name: string) => names?.get(name) !== null
     const traced = tracePipeline(kernel, {
-      ...{ timeline: this.timeline, name: this.name, asked: this.#options.asked },
+      ...{ timeline: this.timeline, name: this.name, callerTrace: this.#options.callerTrace },
       ...{ state: candidate?.state ?? null, isFrom: from !== undefined },
     })
     this.#trace = traced.run

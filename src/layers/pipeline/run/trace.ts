@@ -17,7 +17,7 @@ export interface TracedPipeline {
   readonly timeline: string
   readonly name: string
   /** The traceparent of the caller that requested this run. */
-  readonly asked: string | undefined
+  readonly callerTrace: string | undefined
   /** The state to resume from; null: a new pipeline. */
   readonly state: PipelineState | null
   /** True: the checkpoint was requested by its id, and the run starts a trace of its own. */
@@ -25,13 +25,16 @@ export interface TracedPipeline {
 }
 
 /** Returns the traceparent for a run that is requested now. */
-export function askedFor(kernel: Kernel, timeline: string, name: string): string | undefined {
+export function callerTraceOf(kernel: Kernel, timeline: string, name: string): string | undefined {
   return kernel.tracing?.started({ timeline, kind: 'pipeline', name })
 }
 
-export function tracePipeline(kernel: Kernel, { timeline, name, asked, state, isFrom }: TracedPipeline): PipelineTrace {
+export function tracePipeline(
+  kernel: Kernel,
+  { timeline, name, callerTrace, state, isFrom }: TracedPipeline,
+): PipelineTrace {
   const why = isFrom ? 'savepoint' : 'resume'
-  return beginTrace(kernel.tracing, { timeline, name, kind: 'pipeline', past: state, asked, why })
+  return beginTrace(kernel.tracing, { timeline, name, kind: 'pipeline', past: state, callerTrace, why })
 }
 
 export type CheckpointOutcome =

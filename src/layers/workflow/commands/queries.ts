@@ -29,7 +29,7 @@ type AskedRun = Pick<CommandRun, 'state' | 'code' | 'spawn' | 'recorder'> & {
 }
 
 /** Commands that the run completes by itself. The others wait for mail, a child or a time. */
-const goesOn: ReadonlySet<CommandKind> = new Set(['step', 'loop', 'undo'])
+const completedByRun: ReadonlySet<CommandKind> = new Set(['step', 'loop', 'undo'])
 
 export class Queries {
   readonly #run: AskedRun
@@ -106,7 +106,7 @@ export class Queries {
   refusal(name: string, open: Iterable<Pick<Command, 'kind'>> = this.#run.code.execution.open): RepriseError | null {
     const known = this.updates
     if (known.includes(name)) return null
-    if (known.length === 0) for (const { kind } of open) if (goesOn.has(kind)) return null
+    if (known.length === 0) for (const { kind } of open) if (completedByRun.has(kind)) return null
     const what = `${this.#run.open.id} has no update ${name}; it has: ${known.join(', ') || 'none'}`
     return new RepriseError('NOT_FOUND', what, { update: name, known })
   }

@@ -28,7 +28,7 @@ class FakeRun {
         const command = {
           id,
           scope: { ...(scope as object), observed: { add: () => undefined } },
-          askedAt: 0,
+          requestedAt: 0,
           get isSettled() {
             return state.isSettled
           },
@@ -36,7 +36,7 @@ class FakeRun {
           reject: (error: { code: string }) => settle(error.code),
         } as unknown as Command
         this.asked.push({ asked, command, given })
-        asked.onAsked?.(command)
+        asked.onRequested?.(command)
         asked.start(command)
       },
     },

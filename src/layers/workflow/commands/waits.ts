@@ -48,7 +48,7 @@ export class Signals {
       ...(timeoutMs !== null && { until: run.code.execution.time + timeoutMs }),
       start: (command) => {
         if (timeoutMs === null || command.isSettled) return
-        run.alarms.set(id, command.askedAt + timeoutMs, () => run.recorder.record('timer', { id }))
+        run.alarms.set(id, command.requestedAt + timeoutMs, () => run.recorder.record('timer', { id }))
       },
       onItem: (command) => {
         if (command.isSettled) return
@@ -58,7 +58,7 @@ export class Signals {
           command.reject(new RepriseError('TIMEOUT', `no signal ${name} within ${options.timeout}`, { signal: name }))
       },
       onAbandon: (command) => this.#forget(name, command),
-      onAsked: (command) => this.#match(name, command),
+      onRequested: (command) => this.#match(name, command),
     })
   }
 

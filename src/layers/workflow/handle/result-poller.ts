@@ -56,10 +56,10 @@ export class ResultPoller {
   async #look(): Promise<void> {
     const { clock, store } = this.#kernel
     const timelines = [...this.#waiting.keys()]
-    const breath = new Yielder(clock)
+    const yielder = new Yielder(clock)
     let busyMs = 0
     for (let from = 0; from < timelines.length; from += atOnce) {
-      if (breath.isDue) await breath.take()
+      if (yielder.isDue) await yielder.take()
       const some = timelines.slice(from, from + atOnce)
       const began = clock.elapsed()
       // On failure each waiting caller reads its own head, and receives the error.

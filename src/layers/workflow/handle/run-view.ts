@@ -46,7 +46,7 @@ export interface RunHost {
   readonly kernel: Kernel
   readonly looks: ResultPoller
   /** Yields to the event loop: thousands of callers may wait for results from a store that answers immediately. */
-  readonly breath: Yielder
+  readonly yielder: Yielder
   instance(timeline: string): RunInMemory | undefined
   /** True if the run is in this process's memory and only waits. */
   isAsleep(timeline: string): boolean
@@ -139,7 +139,7 @@ export class RunView {
   async state(): Promise<RunState> {
     const { live } = this
     if (live) return live.state
-    if (this.host.breath.isDue) await this.host.breath.take()
+    if (this.host.yielder.isDue) await this.host.yielder.take()
     return (await this.host.engine.recover(await this.head(), workflowFold)).state.value
   }
 
@@ -185,7 +185,7 @@ export class RunView {
    * whole history must be read.
    */
   async #lastWord(head: Head): Promise<End | null> {
-    if (this.host.breath.isDue) await this.host.breath.take()
+    if (this.host.yielder.isDue) await this.host.yielder.take()
     const last = await lastEntry(this.host.kernel, head).catch(() => null)
     return last && endOf(last)
   }
@@ -201,7 +201,7 @@ export class RunView {
     for (;;) {
       if (options.signal?.aborted)
         throw new RepriseError('ABORTED', 'aborted while waiting for a result', {}, options.signal.reason)
-      if (!seen && this.host.breath.isDue) await this.host.breath.take()
+      if (!seen && this.host.yielder.isDue) await this.host.yielder.take()
       const { live } = this
       const leftMs = until - clock.elapsed()
       const changed = this.changed(leftMs, options.signal, !live)

@@ -19,7 +19,7 @@ export interface CommandSpec {
   onItem(command: Command, item: Item): void
   onAbandon?(command: Command): void
   /** Called at once, also in a replay. */
-  onAsked?(command: Command): void
+  onRequested?(command: Command): void
 }
 
 /** A promise that records whether it is observed: an unobserved failure would be lost silently. */
@@ -69,7 +69,7 @@ export class Command implements KeyedStep {
   readonly kind: CommandKind
   readonly scope: Scope
   /** Workflow time when the code issued the command. */
-  readonly askedAt: number
+  readonly requestedAt: number
   readonly hasUndo: boolean
   readonly until: number | null
   isStarted = false
@@ -98,7 +98,7 @@ export class Command implements KeyedStep {
     scope: Scope,
     id: string,
     spec: CommandSpec,
-    askedAt: number,
+    requestedAt: number,
     settle: (command: Command) => boolean,
     isDirect: boolean,
     isNew: boolean,
@@ -107,7 +107,7 @@ export class Command implements KeyedStep {
     this.id = id
     this.kind = spec.kind
     this.scope = scope
-    this.askedAt = askedAt
+    this.requestedAt = requestedAt
     this.hasUndo = spec.hasUndo ?? false
     this.until = spec.until ?? null
     this.#spec = spec

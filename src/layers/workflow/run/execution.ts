@@ -201,7 +201,7 @@ export class Execution {
     const command = new Command(scope, id, spec, this.#time, this.#settle, this.#isDirect, isNew, keyOf)
     scope.commands.set(id, command)
     this.#waiting.add(command)
-    spec.onAsked?.(command)
+    spec.onRequested?.(command)
     if (this.isReplaying || this.isStopped || command.isSettled || !this.#hooks.mayStart(spec.kind)) {
       return command.promise as Promise<T>
     }

@@ -4,7 +4,7 @@ import { assert } from '../../../core/assert.ts'
 import { leaveScope } from './scope.ts'
 
 /** Returned by work that calls `done` or `failed` itself: for the hot path, which allocates no promises. */
-export const reportedLater = Symbol('told later')
+export const reportedLater = Symbol('reported later')
 
 /** Undefined if the work is already done. */
 export type Working = Promise<unknown> | typeof reportedLater | undefined

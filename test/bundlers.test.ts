@@ -1,5 +1,5 @@
-// What bundlers make of the shipped files: webpack, and Next.js with it, takes `new URL('…', import.meta.url)` for a file that it
-// must find, and fails where there is none.
+// The shipped files in bundlers: webpack, and Next.js with it, treats `new URL('…', import.meta.url)` as a file that must
+// exist, and fails otherwise.
 
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

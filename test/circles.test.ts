@@ -1,4 +1,4 @@
-// No circle of files, types included: a file can be read, and tested, with nothing but what it names.
+// No import cycles, types included: a file can be read and tested with its imports alone.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

@@ -25,7 +25,7 @@ const codec = new Codec({
 })
 const dataOf = (value: object) => codec.dataOf(value)
 
-/** Of each type of the codec several values, no two of them equal. */
+/** Several different values for each type of the codec. */
 const leaves: readonly unknown[] = [
   ...[undefined, null, true, false, 0, -0, 1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53],
   ...['', '0', 'a', 'null', 'Infinity', '\ud800', 0n, 1n, -1n, 2n ** 70n],

@@ -1,5 +1,5 @@
-// A turn that its caller gives up: it stops, says ABORTED, and can be resumed. What it had under way is recorded when it
-// comes to an end, or is in doubt; it is never called a failure.
+// A turn that its caller aborts stops, throws ABORTED, and can be resumed. Calls in flight are recorded when they end, or are
+// in doubt; they never count as failures.
 
 import { describe, expect, it } from 'vitest'
 import { agent, tool } from '../../src/layers/agent/index.ts'
@@ -7,7 +7,7 @@ import { onEveryStore } from '../support/worlds.ts'
 
 const aborted = expect.objectContaining({ code: 'ABORTED' })
 
-/** A promise to be settled from outside, and one that tells when somebody waits for it. */
+/** A promise that the test settles, and one that resolves when a caller waits for it. */
 function gate<T = void>() {
   let open: (value: T) => void = () => undefined
   let refuse: (error: unknown) => void = () => undefined

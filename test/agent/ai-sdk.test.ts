@@ -94,7 +94,7 @@ describe('the AI SDK', () => {
         cents = 501
         const second = await (await w.engine()).open(definition, 'two')
         const tools = toolsOf(second, refunds, undone)
-        // The prompt differs, so the model is asked anew, and asks for something slightly different.
+        // The prompt differs, so the model is called again and requests a slightly different tool call.
         const result = await generateText({
           model: modelOf(url, second),
           prompt: 'refund!',

@@ -244,7 +244,7 @@ describe('calls of a session', () => {
         let running = 0
         const together: number[] = []
         const order: string[] = []
-        // The earlier one is slower: whoever ends first is not shown first.
+        // The earlier call is slower: the order of ends is not the order of the list.
         const acting = (name: string) => async (n: number) => {
           running += 1
           order.push(name)

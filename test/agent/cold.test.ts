@@ -1,5 +1,5 @@
-// The first read of a thread in a process: what it takes from the store does not grow with the thread, and damage in a
-// page that was left in the store is met when the page is read.
+// The first read of a thread in a process: its cost does not grow with the thread, and damage in an unread page is found when
+// the page is read.
 
 import type { CheckpointTuple } from '@langchain/langgraph-checkpoint'
 import { describe, expect, it } from 'vitest'
@@ -10,7 +10,7 @@ import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 import { all, at, type Counted, capture, count, idOf, messagesOf, put, talk } from './long-thread.ts'
 
-/** What the first read in a new process takes from the store. */
+/** The chunks and bytes that the first read in a new process takes from the store. */
 async function cold<T>(world: World, read: (saver: RepriseSaver) => Promise<T>): Promise<Counted & { result: T }> {
   const rp = await world.engine()
   const counted = count(rp)
@@ -112,12 +112,12 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
       const saver = new RepriseSaver(second)
       const counted = count(second)
       await put(saver, 't', 401, 400, kept)
-      // From an old checkpoint too: a page that nobody had asked for is written to.
+      // An old checkpoint too: an unread page is written to.
       await put(saver, 't', 402, 3, kept)
       await saver.putWrites(at('t', idOf(200)), [['messages', 'late']], 'task')
       expect(counted.chunks).toBeLessThan(40)
       await second.close()
-      // What it wrote is replayed, and brings in the pages that it touches.
+      // The replayed entries load the pages that they touch.
       const third = await w.engine()
       const reader = new RepriseSaver(third)
       expect((await reader.getTuple(at('t', idOf(401))))!.checkpoint.channel_values.messages).toEqual(

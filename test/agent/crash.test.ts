@@ -58,7 +58,7 @@ function define(run: string) {
         run: (args: object, { key }) => call('mail', args, key),
         probe: async (key) => (await service.ask(run, 'probe', { key })) as Probed,
       }),
-      // Nobody can ask what became of it: it is held for a person.
+      // No probe exists for it, so the call is held for a person.
       gift: tool({ kind: 'irreversible', run: (args: object, { key }) => call('gift', args, key) }),
     },
   })
@@ -96,7 +96,7 @@ function dying(store: Store, at: number, isApplied: boolean): { store: Store; co
 
 type Probed = { happened: true; result: { id: string } } | { happened: false }
 
-/** The person: looks at the world, and says what happened. */
+/** The person: inspects the service and decides the held calls. */
 async function settle(session: Session<null>, run: string, result: TurnResult): Promise<void> {
   for (let at = result; at.status === 'waiting'; at = await session.resume()) {
     const { key } = session.effects.list().find((effect) => effect.id === at.waiting!.call)!
@@ -106,7 +106,7 @@ async function settle(session: Session<null>, run: string, result: TurnResult): 
   }
 }
 
-/** Runs the program, or what is left of it. */
+/** Runs the program, or its remaining turns. */
 async function play(rp: Reprise, run: string, steps: readonly Step[]): Promise<void> {
   const session = await rp.open(define(run), 's', { takeover: true })
   const doneSteps = () => Number(session.state.settings.parameters?.done ?? 0)
@@ -114,7 +114,7 @@ async function play(rp: Reprise, run: string, steps: readonly Step[]): Promise<v
   if (isOpen) await settle(session, run, await session.resume())
   for (const [i, step] of steps.entries()) {
     if (step.kind === 'turn') {
-      // A turn that a later rollback took away is not asked for again.
+      // A turn that a later rollback undid is not requested again.
       if (doneSteps() > i) continue
       await settle(session, run, await session.turn({ calls: step.calls }, { key: `step ${i}` }))
     } else if (doneSteps() <= i) {
@@ -143,7 +143,7 @@ async function sweep(
   return { commits, outside: await service.report(run) }
 }
 
-/** What the program leaves behind when nothing goes wrong. */
+/** The outcome of the program without any failure. */
 async function reference(steps: readonly Step[]): Promise<{ commits: number; outside: Report }> {
   return await sweep(steps, Number.POSITIVE_INFINITY, false)
 }

@@ -1,5 +1,5 @@
-// Decisions about a session that waits: the first counts, the same again is right, another is refused with who decided what,
-// and none is kept for what the session may wait for later.
+// Decisions about a waiting session: the first counts, a repetition is accepted, a different one is refused with the first
+// decision and its author, and no decision is kept for a later wait.
 
 import { expect, it } from 'vitest'
 import { toHex } from '../../src/core/coordinate.ts'
@@ -52,7 +52,7 @@ onEveryStore(
       })
       const refused = { code: 'CONFLICT', data: { outcome: 'approve', by: 'ann', at: expect.any(Number) } }
       await expect(decide(tools, 'refuse', 'bob')).rejects.toMatchObject(refused)
-      // One approval, one payment: the second is asked about anew.
+      // One approval allows one payment: the second payment needs another.
       expect((await session.resume()).status).toBe('waiting')
       expect(paid).toEqual([1])
       await decide(tools, 'refuse', 'bob')

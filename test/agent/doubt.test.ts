@@ -1,6 +1,6 @@
-// Sessions whose process is really killed, with what they did outside counted by a service in a process of its own: a
-// sweep over the commits of a session with tools of every kind, calls held in doubt for a person, and streams whose
-// writer dies while a client reads along. REPRISE_AGENT_KILL_EVERY: every how many commits (default 11).
+// Sessions whose process is killed, with a service in another process that counts outside calls: a sweep over the commits of a
+// session with tools of every kind, calls held in doubt for a person, and streams whose writer dies while a client reads.
+// REPRISE_AGENT_KILL_EVERY: the interval between tested commits (default 11).
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -111,7 +111,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
   const whole = Array.from({ length: words }, (_, n) => `word-${n} `).join('')
   const streamed = agent('streamed', {})
 
-  /** What a client sees: the text it shows, and how often it had to drop it. */
+  /** The view of a client: the displayed text, and the number of times it was dropped. */
   class Client {
     text = ''
     restarts = 0
@@ -160,7 +160,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     expect(result).toMatchObject({ status: 'completed', content: whole, usage: { outputTokens: words, cost: 1 } })
     const [first, second] = (await report()).models
     expect(second!.key).toBe(first!.key)
-    // What was durable when the writer died was not generated again.
+    // The durable part of the stream was not generated again.
     expect(second!.from).toBeGreaterThan(10)
     expect(second!.words).toBe(words - second!.from)
   })

@@ -96,7 +96,7 @@ describe('G1 killed with SIGKILL', () => {
     const { status, content, effects } = JSON.parse((await program('go')).out)
     expect([status, content]).toEqual(['completed', 'done'])
     const calls = ['/quick', '/slow', '/mail', '/late'].map((path) => service.keys(path))
-    // One key each: what came twice is the same to the outside. What was recorded, or found by a probe, is not called again.
+    // One key per call: the service treats a repetition as the same call. Recorded and probed calls are not repeated.
     expect(calls.map((each) => each.map(([, count]) => count))).toEqual([[1], [2], [1], [1]])
     expect(new Set(calls.flat().map(([name]) => name.split(' ')[1])).size).toBe(4)
     expect(effects.map(({ outcome }: { outcome: string }) => outcome)).toEqual(['done', 'done', 'done', 'done'])

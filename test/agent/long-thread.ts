@@ -1,5 +1,5 @@
-// Long threads for tests: conversations of which a graph keeps the last few messages, made in waves so that many turns
-// are one commit; and an engine that counts what is read from its store.
+// Long threads for tests: conversations of which a graph keeps the last few messages, made in waves so that many turns are one
+// commit; and an engine that counts reads from its store.
 
 import { threadFold } from '../../src/adapters/langgraph/fold.ts'
 import type { RepriseSaver } from '../../src/adapters/langgraph/index.ts'

@@ -1,4 +1,4 @@
-// The ready models against servers that speak the wire formats and refuse what the services would refuse.
+// The built-in models against servers that implement the wire formats and refuse the same requests as the real services.
 
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -66,7 +66,7 @@ for (const kind of kinds) {
             results.sort((a, b) => (a.answers! < b.answers! ? -1 : 1))
             expect(results.map(({ isError = false }) => isError)).toEqual([false, true, true])
             expect(await session.turn({ more: 'please' })).toMatchObject({ content: 'answer 4' })
-            // The server looks at each conversation; what it got is what was meant.
+            // The server checks each conversation that it receives.
             const { body, headers } = server!.requests[3]!
             expect(body).toMatchObject({ model: 'm1' })
             expect(JSON.stringify(body)).toContain('You add.')

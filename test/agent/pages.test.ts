@@ -1,5 +1,5 @@
-// Threads that are read page by page say what threads that are read whole say, whatever was put, pruned, captured and
-// opened again; and damage in a page is met when the page is asked for.
+// Threads that are read page by page equal threads that are read whole, after any sequence of puts, prunes, captures and
+// reopens; damage in a page is found when the page is read.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -23,7 +23,7 @@ async function chunksOf(rp: Reprise, index: number): Promise<string[]> {
   return (await liveChunks(decodeManifest(records[index]!.body), stateIo(hostOf(rp).kernel))).map(toHex)
 }
 
-/** An engine for which these chunks are gone; `read` tells which it asked for. */
+/** An engine without these chunks; `read` lists the requested ones. */
 async function without(world: World, lost: readonly string[]) {
   const rp = await world.engine({ redundancy: false })
   const { blobs } = hostOf(rp).kernel.store
@@ -59,7 +59,7 @@ describe('a thread that is read page by page', () => {
         const own = (await chunksOf(writer, 0)).filter((chunk) => !shared.has(chunk))
         expect(own.length).toBeGreaterThan(5)
         const chunk = own[Math.floor(which * own.length)]!
-        // Replayed after the checkpoint, it asks for the last pages already while the thread is opened.
+        // The replay after the checkpoint reads the last pages while the thread is opened.
         await put(new RepriseSaver(writer), 't', 301, 300, kept)
         await writer.close()
         const { rp, saver, read } = await without(w, [chunk])
@@ -110,7 +110,7 @@ describe('a thread that is read page by page', () => {
       const shared = new Set(await chunksOf(writer, 1))
       const lost = probe.read.filter((chunk) => !before.has(chunk) && !shared.has(chunk)).slice(0, 1)
       expect(lost).toHaveLength(1)
-      // Once met by whoever asks for the page, once by whoever follows an entry that touches it.
+      // Found once by a reader of the page, and once by a replay of an entry that touches it.
       const [asking, following] = [await without(w, lost), await without(w, lost)]
       for (const { saver } of [asking, following]) {
         expect((await saver.getTuple(at('t')))!.checkpoint.channel_values.messages).toEqual(messagesOf(301, kept))

@@ -1,5 +1,5 @@
-// What a session is told: calls from the user's own code, other settings after a rollback, interrupts, guardrails of the
-// user's own, evaluation of another prompt; and what a turn costs.
+// Settings of a session: calls from the user's own code, other settings after a rollback, interrupts, custom guardrails,
+// evaluation of another prompt; and the cost of a turn.
 
 import { describe, expect, it } from 'vitest'
 import {
@@ -70,7 +70,7 @@ describe('what a session is told', () => {
         })
         expect(bank.paid.size).toBe(1)
         expect((await rp.head('agent/own/s-similar-1')) !== null).toBe(policy === 'fork')
-        // The person says that it was the same: the recorded result, no second charge.
+        // The person decides that it was the same call: the recorded result is used, without a second charge.
         await again.decide('replay', 'ann')
         expect(again.state.calls.get('00000000.m0000+')).toMatchObject({ state: 'done', result: { paid: 1 } })
         expect(bank.paid.size).toBe(1)

@@ -1,5 +1,5 @@
-// Several processes of one service on one thread, or one session: none of them is told that another was quicker, and
-// what was acknowledged to any of them is there.
+// Several processes of one service share a thread or a session: none of them gets an error because another was faster, and
+// every acknowledged write is kept.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

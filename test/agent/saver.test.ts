@@ -164,7 +164,7 @@ describe('RepriseSaver', () => {
           .addConditionalEdges('ask', (state) => [new Send('fan', state), new Send('fan', state)])
           .compile({ checkpointer })
       const config = { configurable: { thread_id: 'graph' } }
-      /** Interrupted, resumed, rewound, edited and run on; `restart` is what happens in between. */
+      /** Interrupted, resumed, rewound, edited and continued; `restart` is called in between. */
       const play = async (first: BaseCheckpointSaver, restart: () => Promise<BaseCheckpointSaver>) => {
         await make(first).invoke({ log: ['start'] }, config)
         const graph = make(await restart())
@@ -266,7 +266,7 @@ describe('RepriseSaver', () => {
       expect(await all(saver.list(config))).toHaveLength(1)
       const head = await rp.head('langgraph/pruned')
       expect(head!.floor).toBeGreaterThan(50)
-      // The thread goes on, and a new process finds it whole.
+      // The thread continues, and a new process reads all of it.
       await graph.invoke({ messages: [new HumanMessage('more')] }, config)
       const other = chat(new RepriseSaver(await w.engine()))
       expect((await other.getState(config)).values.messages).toHaveLength(42)

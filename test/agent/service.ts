@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 
 export type Kind = 'look' | 'set' | 'pay' | 'mail' | 'gift'
 
-/** What the service knows of one run. */
+/** The facts that the service has about one run. */
 export interface Report {
   readonly calls: Readonly<Record<string, { readonly kind: Kind; readonly count: number }>>
   /** Calls whose key stands for another intent. */

@@ -67,7 +67,7 @@ function makeAgent(bank: ReturnType<typeof makeBank>, script: Script, extra: obj
 
 const last = (call: { messages: readonly { role: string; content: unknown }[] }) => call.messages.at(-1)!
 
-/** Looks up, refunds, and says so. */
+/** Looks up, refunds, and reports the refund. */
 const refunding: Script = (call) => {
   const { role, content } = last(call)
   if (role === 'user') return { content: '', requests: [{ tool: 'look', args: { order: String(content) } }] }

@@ -1,4 +1,4 @@
-// What a session has spent is spent: a rollback undoes messages and effects, not the bill.
+// A rollback undoes messages and effects; the recorded cost of a session stays.
 
 import { describe, expect, it } from 'vitest'
 import { agent, tool, withinBudget } from '../../src/layers/agent/index.ts'
@@ -6,7 +6,7 @@ import { onEveryStore } from '../support/worlds.ts'
 
 const look = tool({ kind: 'read-only', run: () => 'seen' })
 
-/** A model that costs 6 a call and asks for a tool each time. */
+/** A model that costs 6 per call and requests a tool each time. */
 function costly() {
   const counter = { calls: 0 }
   const model = () => {
@@ -29,7 +29,7 @@ describe('the budget of a session', () => {
           const definition = agent('costly', { model, tools: { look }, guardrails })
           const session = await (await w.engine()).open(definition, 's')
           expect(await session.turn('go')).toMatchObject({ status: 'waiting', waiting: { kind: 'handover' } })
-          // One call tells that it is too much; the attempt after the rollback is stopped before it asks.
+          // One call exceeds the budget; the attempt after the rollback is stopped before it calls the model.
           expect(counter.calls).toBe(1)
           expect(session.usage).toMatchObject({ cost: 6 })
         })

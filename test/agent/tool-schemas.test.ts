@@ -1,11 +1,11 @@
-// Tools that say what their arguments must be, by Standard Schema: what is wrong goes back to the model, never to the tool.
+// Tools with Standard Schemas for their arguments: invalid arguments are returned to the model and never reach the tool.
 
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { agent, type LanguageModel, type StandardSchema, tool } from '../../src/layers/agent/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-/** Asks for the tool with these arguments, one after another, then says what the last result was. */
+/** Requests the tool with these arguments, one after another, then returns the last result as text. */
 function asking(name: string, ...args: unknown[]): LanguageModel<null> {
   return ({ messages }) => {
     const answered = messages.filter((message) => message.role === 'tool').length
@@ -40,7 +40,7 @@ describe('the schema of a tool', () => {
         expect(answers.map(({ isError = false }) => isError)).toEqual([true, true, false])
         expect(String(answers[0]!.content)).toMatch(/refund are not valid: cents: /)
         expect(seen).toEqual([{ cents: 5, at: new Date(at) }])
-        // What was intended is on record as the tool got it, and is undone and probed with that.
+        // The validated arguments are recorded, and used to undo and probe the call.
         expect(session.state.calls.get('00000001.0005')).toMatchObject({ args: { at: new Date(at) } })
       })
 

@@ -1,4 +1,4 @@
-// Replay and evaluation of sessions whose history was trimmed: from the oldest capture that is left, and it says so.
+// Replay and evaluation of sessions whose history was trimmed start from the oldest remaining capture, and report that.
 
 import { describe, expect, it } from 'vitest'
 import { agent, evaluateSession, type LanguageModel, replaySession, tool } from '../../src/layers/agent/index.ts'

@@ -1,5 +1,5 @@
-// A local HTTP server that speaks the wire formats of model services, and is as strict as they are: a conversation that
-// they would refuse is refused with 400. What it answers is scripted in one vocabulary for both.
+// A local HTTP server with the wire formats of model services and their checks: a conversation that they would refuse is
+// refused with 400. Its answers are scripted in one vocabulary for both formats.
 
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -147,7 +147,7 @@ function messageBody({ text, thinking, calls = [] }: Answer): object {
   }
 }
 
-/** Every call is answered right behind the message that asks for it, and by its id. */
+/** Every call has a result with its id directly after the message that requests it. */
 function openAIFault({ messages, tools = [] }: Body): string | null {
   for (const tool of tools)
     if (tool.type !== 'function' || !tool.function.parameters) return 'a tool without parameters'

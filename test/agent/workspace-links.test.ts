@@ -1,5 +1,5 @@
-// Restoring a workspace never leaves it: not through links that an agent made, not through directories that it swapped,
-// not through what was recorded. A canary lies beside every workspace.
+// Restoring a workspace never leaves it: not through links that an agent made, not through directories that it swapped, not
+// through recorded paths. A canary file is beside every workspace.
 
 import { execFileSync } from 'node:child_process'
 import {
@@ -181,7 +181,7 @@ describe('G15 restoring a workspace does not leave it', () => {
     await session.captureWorkspace({ directory })
     execFileSync('mkfifo', [join(directory, 'pipe')])
     writeFileSync(odd, 'no name')
-    // What was ignored then and what is ignored now: neither is the restore's to delete.
+    // The restore deletes neither the files ignored at the capture nor those ignored now.
     writeFileSync(join(directory, '.gitignore'), 'late.env\n')
     writeFileSync(join(directory, 'late.env'), 'secret')
     writeFileSync(join(directory, 'b'), 'new')
@@ -251,7 +251,7 @@ describe('G15 restoring a workspace does not leave it', () => {
 
 describe('G15 whatever an agent does between capture and restore', () => {
   const actions = fc.array(action, { maxLength: 12 })
-  // Written between the two: what it ignores is left alone, but recorded files come back wherever they lie.
+  // Written between the two captures: its ignored files stay, and recorded files are restored anywhere.
   const ignored = fc.option(fc.constantFrom('/a', '/b', 'c', 'b/', '*'), { nil: null })
   const holds = (planted: readonly string[]) =>
     fc.asyncProperty(actions, actions, ignored, async (first: Action[], second: Action[], pattern) => {
@@ -275,7 +275,7 @@ describe('G15 whatever an agent does between capture and restore', () => {
         if (!restored) return
         if (pattern === null) expect(picture(directory)).toEqual(captured)
         else expect(picture(directory)).toMatchObject(captured)
-        // "*" ignores the file that says so: it stays, and with it what it hides.
+        // "*" ignores its own .gitignore: the file stays, and so do the files it hides.
         const unchanged = pattern === null ? { written: [], removed: [] } : pattern === '*' ? {} : { removed: [] }
         expect(await session.captureWorkspace({ directory })).toMatchObject(unchanged)
         await session.close()

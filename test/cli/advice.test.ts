@@ -18,7 +18,7 @@ interface Literal {
 const files = (readdirSync(join(root, 'src'), { recursive: true }) as string[]).filter((file) => /\.c?ts$/.test(file))
 const read = (file: string) => readFileSync(join(root, 'src', file), 'utf8')
 
-/** The text of every string and template in the sources; holes of templates are left out as `…`. */
+/** The text of every string and template in the sources; holes of templates are written as `…`. */
 function literals(): Literal[] {
   const own = files.filter((file) => !/\.test\.ts$|testing\//.test(file))
   return own.flatMap((file) => {

@@ -1,4 +1,4 @@
-// What a person asks for twice, or by its name alone: an import that is there already, a list without the kind.
+// Repeated or abbreviated input: an import that exists already, a list without the kind.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// reprise backup and restore, killed in the middle with SIGKILL: the same command goes on, and everything is there.
+// reprise backup and restore, killed with SIGKILL: the same command resumes, and the result is complete.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, statSync, writeFileSync } from 'node:fs'

@@ -1,4 +1,5 @@
-// reprise rollback to before a logical error, and reprise mark: what would be undone is shown first, and only --yes does it.
+// reprise rollback to before a logical error, and reprise mark: the command first lists the undone entries, and acts only with
+// --yes.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

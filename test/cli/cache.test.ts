@@ -1,4 +1,4 @@
-// reprise cache, as a script runs it: output and exit code are those of the command, what we say goes to stderr.
+// reprise cache in a script: output and exit code are those of the command, our own messages go to stderr.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -70,7 +70,7 @@ const full: RecoveryCard = {
   recent: [],
 }
 
-/** What the text leaves to `--json`: how a figure that is shown came about, and lists that have commands of their own. */
+/** Facts that only `--json` prints: the origin of displayed figures, and lists with commands of their own. */
 const notShown = [
   ...['status', 'captured.label', 'coordinate.timeline', 'checkpointing.from', 'checkpointing.interval.entries'],
   ...['recovery.timeline', 'recovery.seq', 'recovery.epoch', 'recovery.checkpoint.id', 'recovery.checkpoint.seq'],

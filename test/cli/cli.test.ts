@@ -1,4 +1,4 @@
-// The command line as a person uses it, in a pipe: what is printed, where, and with which exit code.
+// The command line in a pipe: output, stream and exit code of each command.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,4 @@
-// What fragments in the docs take as given, by page or by block. Types are as loose as the text leaves them: what is checked
-// is the use of Reprise.
+// Declarations that fragments in the docs assume, by page or by block. Types are loose: the test checks the use of Reprise.
 
 const paper = 'interface Paper { readonly doi: string; readonly url: string }'
 const order = 'interface Order { readonly id: string; readonly cents: number; readonly updatedAt: string }'

@@ -31,7 +31,7 @@ function check(project: string): Map<string, string[]> {
   for (const line of ran.stdout.split('\n')) {
     const match = /^src\/(.*)\.ts\((\d+),\d+\): (.*)$/.exec(line)
     if (match) found.set(match[1]!, [...(found.get(match[1]!) ?? []), `line ${match[2]}: ${match[3]}`])
-    // What is indented goes on with the line before.
+    // Indented lines continue the line before.
     else if (/^\S.*error/.test(line)) throw new Error(line)
   }
   return found

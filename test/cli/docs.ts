@@ -1,5 +1,5 @@
-// The TypeScript of README and guides, as files: each block a module of its own, with the imports that its page implies
-// and, for fragments, declarations of what they take as given.
+// The TypeScript of README and guides, as files: each block a module of its own, with the imports that its page implies and,
+// for fragments, their assumed declarations.
 
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -108,7 +108,7 @@ async function exportedNames(): Promise<Map<string, Set<string>>> {
   return names
 }
 
-/** Of what the page declares, what this block uses, and what that uses in turn. */
+/** The declarations of the page that this block uses, directly or through others. */
 function contextOf(page: string, text: string): string {
   const lines = contexts[page] ?? []
   const chosen = new Set<string>()

@@ -64,7 +64,7 @@ beforeAll(async () => {
 })
 afterAll(() => folder.remove())
 
-/** What to say to each command; a new one must be added here. */
+/** The arguments for each command; a new command must be added here. */
 const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ls: [[], [turned], ['--status', evil]],
   show: [['notes/a'], ['job/failing'], [`workflow/broken/${turned}`], [evil]],

@@ -24,7 +24,7 @@ it('prune, drill, ls and show reach only what was declared or named', async () =
     for (let n = 0; n < 8; n++) await handle.put(n)
   }
   for (const { timeline, epoch } of await rp.list()) {
-    // As an earlier version left them: only what a module declares says what is kept.
+    // As in an earlier version: only the declaration of a module defines the retention.
     const operation = newOperation(hostOf(rp).kernel.random)
     await hostOf(rp).kernel.committer.submit({ operation, guard: { timeline, epoch }, attributes: { $declared: null } })
   }
@@ -43,7 +43,7 @@ it('prune, drill, ls and show reach only what was declared or named', async () =
   expect(await listed('save')).toEqual(['save/a', 'save/ab'])
   expect(await listed('sav')).toEqual([])
   expect((await cli(['ls', 'sav'], at)).stderr).toContain('matched by whole segments, and save/a only begins so')
-  // What a person began to type finds the one timeline that starts like that; of two it asks which.
+  // A prefix selects the only timeline that starts with it; two matches are refused with both names.
   expect((await cli(['show', 'save/ab'], at)).code).toBe(0)
   expect((await json<{ timeline: string }>(['show', 'save/a'], at)).value.timeline).toBe('save/a')
   expect((await cli(['show', 'sav'], at)).stderr).toContain('save/a, save/ab')

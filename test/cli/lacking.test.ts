@@ -1,5 +1,5 @@
-// The command line without what the application has: it cannot tell, it marks nothing, and --blobs and --keys cure it.
-// Policies are those that are stored, and a move takes a run to another store.
+// The command line without the folders and keys of the application: it cannot check, marks nothing, and works with --blobs and
+// --keys. Policies are those that are stored, and a move takes a run to another store.
 
 import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// The user's own module: a mistake in it is told with file and line, TypeScript is found as the compiler finds it, and
-// what it prints never mixes with the JSON.
+// The user's own module: errors in it are reported with file and line, TypeScript is found as the compiler finds it, and its
+// output never mixes with the JSON.
 
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

@@ -1,5 +1,5 @@
-// Commands for people who operate: queries and updates of runs, effects, projections, consumers, saves, schedules. Those of
-// one model refuse a timeline of another with its code, and name what it has.
+// Commands for operators: queries and updates of runs, effects, projections, consumers, saves, schedules. A command of one
+// model refuses a timeline of another with its code, and names the commands for it.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

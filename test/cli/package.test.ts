@@ -1,5 +1,5 @@
-// The packed tarball in an empty folder, on every Node that is supported: what a user gets. The npm package `node` brings
-// the other versions; offline they are left out, with the reason. REPRISE_NODES names others.
+// The packed tarball in an empty folder, on every supported Node, as a user installs it. The npm package `node` provides the
+// other versions; offline they are skipped with the reason. REPRISE_NODES names others.
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
@@ -28,7 +28,7 @@ beforeAll(() => {
   tarball = join(folder, readdirSync(folder).find((name) => name.endsWith('.tgz'))!)
 })
 
-/** The binary of that version: this very Node where it fits, else the one that npm brings; null where there is none. */
+/** The binary of that version: the current Node if it matches, otherwise the one from npm; null if there is none. */
 function nodeOf(version: string): string | null {
   if (process.versions.node.startsWith(`${version}.`)) return process.execPath
   const home = join(tmpdir(), `reprise-node-${version}`)
@@ -137,7 +137,7 @@ describe.each(versions)('the package on Node %s', (version) => {
     const home = join(folder, `on-${version}`)
     mkdirSync(home)
     writeFileSync(join(home, 'package.json'), '{"private":true,"type":"module"}')
-    // npm brings the same files whichever Node is meant.
+    // npm installs the same files for every Node.
     if (installed) cpSync(installed, home, { recursive: true, verbatimSymlinks: true })
     else {
       const told = run('npm', ['install', tarball, ...quiet], home)

@@ -94,7 +94,7 @@ it('one that is done is not asked about, and its cure works: it is forked at an 
   expect(asked).toMatchObject({ code: 6, stderr: expect.stringMatching(/^ENDED .* had already ended: completed/) })
   expect(asked.stderr).toContain('fork it')
   expect(asked.stderr).not.toMatch(/Continue\?|run starts it again/)
-  // Run again, it says that it is done, and shows nothing twice.
+  // A second run reports completion and prints nothing twice.
   expect((await run()).stdout).toBe('minutes: completed, 65 records in all\n')
   expect((await cli(['fork', 'pipeline/minutes@0', 'pipeline/minutes/b'], { cwd })).code).toBe(0)
   expect((await run('--id', 'b')).stdout).toBe(first.stdout)

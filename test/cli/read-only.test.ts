@@ -22,7 +22,7 @@ export const counter = timeline('counter', {
 })
 `
 
-/** What a person looks at. */
+/** The commands that only read. */
 const reading: readonly (readonly string[])[] = [
   ['ls'],
   ['show', 'counter/a', '--module', 'counter.mjs'],
@@ -192,8 +192,8 @@ ${end}`
   })
 
   /**
-   * A place where the same files cannot be written, and how they are written in spite of it. It may be busy at the end:
-   * the driver for older Nodes lets go of a file when its statements are collected.
+   * A place where the same files cannot be written, and a function that writes them anyway. Unmounting may fail with EBUSY:
+   * the driver for older Nodes closes a file when its statements are collected.
    */
   function viewOf(place: string): { view: string; write: (work: () => void) => void; undo: () => void } {
     if (process.getuid?.() === 0) {

@@ -1,4 +1,4 @@
-// The documented shapes of --json (docs/guides/cli.md), compared with what the commands write.
+// The documented shapes of --json (docs/guides/cli.md), compared with the output of the commands.
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

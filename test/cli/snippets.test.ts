@@ -57,7 +57,7 @@ describe('advice', () => {
     for (const answers of every) expect(advise(answers).watch.length).toBeGreaterThan(1)
   })
 
-  /** What the code must have done to be the answer that its title gives. */
+  /** The effect that the code must have, according to its title. */
   const printed: Readonly<Record<string, readonly RegExp[]>> = {
     B7: [/picked A-1 shipped A-1/, /cut advised-/, /workflow\/advised-ship\/\S+@\d/, /workflow\/advised-pick\/\S+@\d/],
   }

@@ -1,5 +1,5 @@
-// Commands that stay until they are told to end: tail, run --work, a job in a terminal. And what is handed from one
-// command to another: exports of state and of history, dry runs.
+// Commands that run until they are stopped: tail, run --work, a job in a terminal. And data that passes from one command to
+// another: exports of state and of history, dry runs.
 
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -66,11 +66,11 @@ export async function cli(args: readonly string[], options: CliOptions): Promise
   return { code, signal, stdout, stderr }
 }
 
-/** A command that stays: what it has said so far, and a way to wait for more of it. Ended with the signal, or killed. */
+/** A long-running command: its output so far, and a wait for more. Ended with the signal, or killed. */
 export interface Live {
   readonly said: () => string
   until(text: RegExp): Promise<void>
-  /** When it ends by itself, or because of what others asked of it. */
+  /** When it ends by itself, or at the request of another process. */
   readonly ended: Promise<Ran>
   signal(signal: NodeJS.Signals): void
   end(signal: NodeJS.Signals): Promise<Ran>
@@ -157,7 +157,7 @@ export async function typeInto(
 ): Promise<{ text: string; code: number } | null> {
   if (!existsSync('/usr/bin/script')) return null
   const { NO_COLOR: _, REPRISE_URL: __, ...env } = process.env
-  // exec: a shell that stayed in between would answer Ctrl-C itself, and its exit code would be told instead of ours.
+  // exec: an intermediate shell would handle Ctrl-C itself and return its own exit code.
   const child = spawn('script', ['-qec', `exec ${process.execPath} ${binIn(options.cwd)} ${command}`, '/dev/null'], {
     cwd: options.cwd,
     env: { ...env, TERM: 'xterm-256color', COLUMNS: '100', ...options.env },

@@ -1,4 +1,4 @@
-// On a terminal: colours, a bar that is drawn over, questions that are asked.
+// On a terminal: colours, a bar that is redrawn, prompts.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -17,7 +17,7 @@ afterEach(() => folder.remove())
 
 const [partitions, records] = [4, 150]
 
-/** A few records at a time, so that it can be met at work; the table says which thread had them. */
+/** A few records at a time, so that the test meets it at work; the table names the thread of each. */
 const module = `
 import { threadId } from 'node:worker_threads'
 import { count, generatedSource, pipeline, rowSink } from 'reprise/pipeline'
@@ -74,7 +74,7 @@ it('threads share the partitions, stop with savepoints at Ctrl-C, outlive kill -
     env: { PAUSE: '1000' },
   })
   await first.until(/"records":[1-9]/)
-  // Whoever starts later gets its share.
+  // A thread that starts later gets its share.
   await until(() => seen().threads === 2)
   const stopped = await first.end('SIGINT')
   expect(stopped).toMatchObject({ code: 130, signal: null })

@@ -1,5 +1,5 @@
-// Wrong input, as a stranger gives it: each answer has a code, says what was wrong and what cures it, and ends with the
-// documented exit code. Nothing is changed by a command that was wrong.
+// Invalid input of a new user: each answer has a code, names the mistake and the remedy, and ends with the documented exit
+// code. A refused command changes nothing.
 
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -128,7 +128,7 @@ describe('what is only half right', () => {
 })
 
 describe('a dead database', () => {
-  // It takes the connection and never says a word: the worst of the dead.
+  // It accepts the connection and never answers: the worst kind of dead server.
   let silent: Server
   let url = ''
   beforeAll(async () => {

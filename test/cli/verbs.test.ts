@@ -60,7 +60,7 @@ async function until(isDone: () => boolean | Promise<boolean>): Promise<void> {
   }
 }
 
-/** Started, charged, and waiting for its signal, with nobody there. */
+/** Started, charged, and waiting for its signal, with no worker running. */
 async function waitingRun(): Promise<void> {
   await withEngine(async (rp, definition) => {
     await rp.run(definition, { cents: 500 } as never, { id: 'o1' } as never)
@@ -281,7 +281,7 @@ it('terminate and settle reach a run, and verbs that a model lacks name the righ
   expect(await refused('redrive', 'pay/o1', '--all')).toContain('retry')
   expect(await refused('decide', 'pay/o1', 'approve')).toContain('signal')
   expect(await refused('settle', 'pay/o1', 'charge', 'nonsense')).toContain('done, failed, retry, compensated')
-  // Nothing waits for a person: what is said about a step does not count, and is not said to.
+  // Nothing waits for a person: a decision about a step is refused.
   const settled = await cli(['settle', 'pay/o1', 'charge', 'done'], at())
   expect([settled.code, settled.stdout]).toEqual([6, ''])
   expect(settled.stderr).toContain('is not held')

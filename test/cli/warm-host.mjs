@@ -1,5 +1,6 @@
 // A process that runs one command of the command line after another, each as the launcher would: in its folder, with its
-// environment and its input. It says what the command printed, its exit code, and what would have kept the process from ending.
+// environment and its input. It returns the command's output, its exit code, and the handles that would have kept the process
+// alive.
 
 import { Readable } from 'node:stream'
 
@@ -9,7 +10,7 @@ const looksMax = 1000
 
 process.on('message', async ({ main, args, cwd, env, input }) => {
   const { runCli } = await import(main)
-  // Its own streams are there once they are looked at.
+  // Its own streams exist once they are accessed.
   ownResources ??= [process.stdout, process.stderr] && process.getActiveResourcesInfo()
   process.chdir(cwd)
   for (const name of Object.keys(process.env)) delete process.env[name]
@@ -37,7 +38,7 @@ process.on('message', async ({ main, args, cwd, env, input }) => {
   process.send({ code, left, ...said })
 })
 
-/** What keeps a process alive, without what keeps this one. */
+/** The handles that keep a process alive, except those of this process. */
 function kept() {
   const own = [...ownResources]
   return process.getActiveResourcesInfo().filter((name) => {

@@ -1,6 +1,6 @@
-// The built command line, command after command in one process: most of what a command costs is the start of its process, and
-// the tests run over a thousand of them. For files about what commands say and do; that they do it as processes, that signals
-// reach them and that they can be killed, is for the others. A command that would not have ended is a failure here, too.
+// The built command line, command after command in one process: most of the cost of a command is the start of its process, and
+// the tests run over a thousand of them. For tests of output and behaviour; tests of processes, signals and kills start their
+// own. A command that would not have ended is a failure here, too.
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { readdirSync, statSync } from 'node:fs'

@@ -1,5 +1,5 @@
 // A module with a pipeline that only one process can run, beside definitions that any process can work on: those are worked on,
-// and how to run the pipeline is said.
+// and the command prints how to run the pipeline.
 
 import { expect, it } from 'vitest'
 import { takeUp, workable } from '../../src/cli/commands/work.ts'

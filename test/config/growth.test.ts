@@ -1,4 +1,4 @@
-// Thousands of clients that answer again and again: what is kept of their answers has a bound, and what is written has one too.
+// Thousands of clients that answer repeatedly: the stored answers and the written bytes are bounded.
 
 import { expect, it } from 'vitest'
 import { config } from '../../src/layers/config/index.ts'

@@ -1,5 +1,5 @@
-// Real processes, killed with SIGKILL: those that run a rollout, and those that serve clients. What was answered stays answered,
-// and every stage of a rollout happens once, whoever runs it.
+// Real processes, killed with SIGKILL: those that run a rollout, and those that serve clients. Acknowledged answers are kept,
+// and every stage of a rollout happens once, in any process.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -84,14 +84,14 @@ describe.each(Object.keys(storeUrls))('a control plane under SIGKILL (%s)', { ti
     expect((await rp.verify()).faults).toEqual([])
   })
 
-  // Whoever serves clients does the same to any store; on this one it takes the least time.
+  // Serving clients does the same on every store; this one is the fastest.
   if (kind !== 'sqlite') return
   it('what a client was told to be taken is there after the process that took it is killed', async () => {
     const { rp, push, start } = await place()
     const acked = new Map<string, number>()
     let version = await push.set('v1')
     for (let round = 0; round < 2; round++) {
-      // Clients that come back say what they have, and that is what counts from then on.
+      // Returning clients report their version, which counts from then on.
       acked.clear()
       const onAck = (client: string, taken: number) => acked.set(client, Math.max(taken, acked.get(client) ?? 0))
       const known = String(round === 0 ? 0 : version - 1)

@@ -1,5 +1,5 @@
-// Pushed configuration on every store: versions, streams of clients, answers that count and answers that do not, and what can be
-// asked and waited for. Each engine is like a process of its own.
+// Pushed configuration on every store: versions, streams of clients, valid and invalid answers, queries and waits. Each engine
+// is like a process of its own.
 
 import { expect, it } from 'vitest'
 import type { ClientStream, ConfigHandle } from '../../src/layers/config/index.ts'
@@ -78,7 +78,7 @@ onEveryStore('pushed configuration', (world) => {
     const second = await b.open(routes)
     const stream = await second.client('edge', { has: 1 })
     expect(await codeOf(old.next())).toBe('STREAM_REPLACED')
-    // What was offered on the old stream is answered too late.
+    // The answer to an offer on the old stream is too late.
     expect(await first.ack('edge', offer!.nonce)).toMatchObject({ isTaken: false })
     await second.reached(1)
     const waiting = stream.next()
@@ -154,7 +154,7 @@ onEveryStore(
       expect([first!.version, second!.version]).toEqual([1, 2])
       expect(await stream.ack(first!.nonce)).toMatchObject({ isTaken: false, why: 'a newer version was offered since' })
       expect(await push.clients()).toMatchObject([{ inForce: null, offered: 2 }])
-      // The same nonce, said by another client.
+      // The same nonce, sent by another client.
       const other = await push.client('other')
       expect(await push.ack('other', second!.nonce)).toMatchObject({ isTaken: false })
       await other.close()
@@ -182,7 +182,7 @@ onEveryStore(
       expect(await next).toMatchObject({ version: 3 })
       await stream.ack((await next)!.nonce)
       expect((await push.status()).refused).toEqual([])
-      // On a new stream it is asked again: the client may be another program by now.
+      // On a new stream it gets the offer again: the client may be another program by now.
       await push.set(v('bad again'))
       await stream.nack((await stream.next())!.nonce, 'no')
       const again = await push.client('edge', { has: 3 })

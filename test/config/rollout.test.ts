@@ -8,7 +8,7 @@ import { onEveryStore, type World } from '../support/worlds.ts'
 
 const flags = config<string>('flags')
 
-/** A client that accepts or refuses what it is offered until its stream ends; what it has is in `has`. */
+/** A client that accepts or refuses every offer until its stream ends; its version is in `has`. */
 class Edge {
   readonly seen: number[] = []
   has = 0

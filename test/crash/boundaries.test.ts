@@ -1,5 +1,5 @@
-// G1, G2: killed at every boundary between system calls that change files. strace ends the process with SIGKILL when it
-// enters its Nth call; N goes from 1 to beyond the last. After each kill the store must be whole, and a second life goes on
+// G1, G2: killed at every boundary between system calls that change files. strace ends the process with SIGKILL when it enters
+// its Nth call; N counts from 1 to beyond the last. After each kill the store must be whole, and a second process continues
 // from there: half of the sweep kills in a new file, half in one with history, checkpoints and a log to recover.
 
 import { spawn } from 'node:child_process'
@@ -46,7 +46,7 @@ function live(where: Where, boundary: { readonly calls: string; readonly number:
     child.once('error', reject)
     child.once('close', (code, signal) => {
       const lines = text.split('\n')
-      // What follows the last line break was not said to its end.
+      // The text after the last line break was not written completely.
       for (const line of lines.slice(0, -1)) noteAck(acks, line)
       const wasKilled = signal === 'SIGKILL' || code === 137
       if (!wasKilled && code !== 0) reject(new Error(`the writer failed with ${code}: ${errors}`))
@@ -55,7 +55,7 @@ function live(where: Where, boundary: { readonly calls: string; readonly number:
   })
 }
 
-/** Kills at N = 1, 1 + step, … until the writer lives to its end. Says how many boundaries there were. */
+/** Kills at N = 1, 1 + step, … until the writer reaches its end. Returns the number of boundaries. */
 async function sweep(
   name: string,
   calls: string,

@@ -1,5 +1,5 @@
-// G1, power loss: an export and a backup that were reported are there afterwards, whole and under their names. One run is
-// recorded system call by system call, and every point after the report is cut off, with what was not synced lost or drawn.
+// G1, power loss: a reported export or backup is complete afterwards, under its name. One run is recorded system call by system
+// call; every point after the report is cut off, and unsynced writes are lost or kept at random.
 
 import { mkdirSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,5 @@
-// G1, G3: a process is idle while others write to its file and give rows of the log back. What it is told is durable
-// afterwards must be durable, and what it may not write any more must be refused. Real processes; one that was not
-// there before looks at what is left.
+// G1, G3: a process is idle while others write to its file and free rows of the log. Its later acknowledged writes must be
+// durable, and its outdated writes must be refused. Real processes; a new one checks the result.
 
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import { Connection } from '../../src/stores/sqlite/file/connection.ts'
@@ -85,7 +84,7 @@ async function countRows(file: string): Promise<{ first: number; last: number }>
   }
 }
 
-/** What happens while the first process is idle. Each gives rows back that lie above what it knows. */
+/** The events while the first process is idle. Each frees rows above the position that it knows. */
 const meanwhile: Readonly<Record<string, (other: Idle, file: string) => Promise<void>>> = {
   'a collection': async (other) => {
     await write(other)

@@ -1,5 +1,4 @@
-// G1, G2: a process that writes is killed again and again, and goes on from where it was. Acknowledgements are kept here,
-// outside of the store.
+// G1, G2: a writing process is killed repeatedly and resumes each time. Acknowledgements are stored here, outside of the store.
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { randomFrom } from '../programs/crash-model.mjs'
@@ -45,7 +44,7 @@ async function killRepeatedly(where: Where, rounds: number): Promise<void> {
       }),
     )
     const found = await checkAfterCrash(where, acks, ids)
-    // What was found once is history too: the next crash may not take it back.
+    // A recovered write is history too: the next crash must not lose it.
     mergeAcks(acks, found)
   }
   const total = [...acks.values()].reduce((sum, n) => sum + n, 0)

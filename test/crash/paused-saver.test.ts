@@ -1,5 +1,5 @@
-// A process is stopped (SIGSTOP) after it has put the chunks of a save and before it publishes it, for longer than its lease,
-// while another process collects everything that nobody names. When it goes on (SIGCONT), what it acknowledges must be whole.
+// A process is stopped (SIGSTOP) between putting the chunks of a save and publishing it, for longer than its lease, while
+// another process collects all unreferenced chunks. After SIGCONT, every save that it acknowledges must be whole.
 
 import { join } from 'node:path'
 import { afterAll, describe, expect, inject, it } from 'vitest'

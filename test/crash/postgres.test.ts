@@ -1,6 +1,6 @@
-// G1, G4: the PostgreSQL server is killed (SIGKILL to all of its processes) and restarted under load, again and again, while
-// several client processes write. No acknowledged entry is lost, none is doubled, and no caller is left without an answer:
-// commits that were in flight are asked for by their operation id.
+// G1, G4: the PostgreSQL server is killed (SIGKILL to all of its processes) and restarted under load, repeatedly, while several
+// client processes write. No acknowledged entry is lost, none is doubled, and every caller gets an answer: commits in flight
+// are repeated with their operation id.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { randomFrom } from '../programs/crash-model.mjs'
@@ -42,7 +42,7 @@ describe.skipIf(given)('PostgreSQL that is killed and restarted under load', () 
         await server.kill()
         await new Promise((resolve) => setTimeout(resolve, random.below(300)))
         await server.restart()
-        // Every client goes on by itself.
+        // Every client continues by itself.
         await moveOn(20)
         expect(children.map(({ errors, isOver }) => errors || isOver)).toEqual([false, false, false])
       }

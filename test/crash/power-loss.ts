@@ -101,7 +101,7 @@ function change(file: File, at: number, operation: DataOperation): void {
   file.size = operation.kind === 'write' ? Math.max(file.size, offset + operation.bytes.length) : operation.size
 }
 
-/** For each folder a place up to which its changes are there; a rename is judged by the folder it goes to. */
+/** For each folder, the position up to which its changes survive; a rename belongs to its target folder. */
 function survivingNames(
   namings: readonly Naming[],
   syncedFolders: ReadonlyMap<string, number>,
@@ -128,7 +128,7 @@ function survivingNames(
   return { files, folders }
 }
 
-/** A file is reached only if every folder that was made on the way to it is there. */
+/** A file is reachable only if every folder on its path survived. */
 function hasFolders(path: string, operations: readonly Operation[], folders: ReadonlySet<string>): boolean {
   for (let folder = folderOf(path); folder !== folderOf(folder); folder = folderOf(folder)) {
     if (folders.has(folder)) continue

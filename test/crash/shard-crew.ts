@@ -1,5 +1,5 @@
-// Workers on a set of shards that are killed while they execute steps, and what must hold of those steps afterwards: each has one
-// outcome, however often it was executed, and no entry was written by an owner that was no longer one.
+// Workers on a set of shards are killed while they execute steps. Afterwards each step has one outcome, however often it was
+// executed, and no entry was written by a former owner.
 
 import { expect } from 'vitest'
 import { toHex } from '../../src/core/coordinate.ts'
@@ -56,7 +56,7 @@ export class Crew {
     await Promise.all(this.#workers.map((worker) => worker.kill()))
   }
 
-  /** Everything of these runs was done, and whoever saw an outcome saw the same one. Returns what is worth telling. */
+  /** All steps of these runs were executed, and every reader saw the same outcome. Returns figures for the log. */
   check(runs: number): string {
     const executed = new Map<string, Set<string>>()
     const seen = new Map<string, string>()
@@ -110,7 +110,7 @@ export class Follower {
     }
   }
 
-  /** To be called once nobody writes any more. */
+  /** To be called when all writers have ended. */
   async finish(shards: readonly string[]): Promise<void> {
     while (!(await this.read(shards))) await pause(100)
     const fresh = new Follower()

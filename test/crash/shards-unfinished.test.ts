@@ -1,7 +1,7 @@
 // G20: the addition of a shard, which moves timelines between shards, is killed (SIGKILL) before each of its transactions. The
-// change is then listed by changes, verify and doctor until it is resumed or abandoned, or the set is as it was before or
-// after it. Nothing acknowledged is lost, and nothing is there twice. By default a sample of the kill points, by seed;
-// REPRISE_SHARD_KILLS=all is the whole sweep.
+// change is then listed by changes, verify and doctor until it is resumed or abandoned, or the set is as it was before or after
+// it. Nothing acknowledged is lost or duplicated. By default a sample of the kill points, by seed; REPRISE_SHARD_KILLS=all is
+// the whole sweep.
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, rmSync } from 'node:fs'

@@ -131,7 +131,7 @@ describe.skipIf(given)('shards on several servers, with workers and servers kill
           const runs = some.map((n) => engine.run(definition, n, { id: idOn(name, true, tag + n), here: false }))
           for (const [n, run] of runs.entries()) expect(await (await run).result(), `${name} ${n}`).toBe(n + 1)
         }
-        // The two that were up and the one that came then: each goes on alone.
+        // The two that were up and the new one: each continues alone.
         for (const gone of [0, 1]) {
           await workers[gone]!.kill()
           const run = rp.run(lone, gone, { id: idOn('lone', true, 30 + gone), here: false })

@@ -55,7 +55,7 @@ function makeRecording(name: string, hasChunks: boolean): Recording {
   return { name, root, hasChunks, operations }
 }
 
-/** What is wrong with this state, or null. */
+/** The fault of this state, or null. */
 async function judge(
   { root, hasChunks, operations }: Recording,
   count: number,
@@ -107,7 +107,7 @@ async function judgeFolder(where: Where, acks: Acks, goesOn: boolean): Promise<s
   }
 }
 
-/** Made when they are first asked for. */
+/** Created on first use. */
 const made = new Map<string, Recording>()
 const recordings = {
   store: () => made.get('store') ?? made.set('store', makeRecording('store', false)).get('store')!,
@@ -116,7 +116,7 @@ const recordings = {
 
 const fates: readonly Fate[] = ['drawn', 'drawn', 'drawn', 'drawn', 'drawn', 'drawn', 'all lost', 'all kept']
 
-/** Draws states: a point in the recording, what became of what was not synced. */
+/** Draws states: a point in the recording, and the fate of each unsynced write. */
 async function survey(recording: Recording, states: number): Promise<string[]> {
   const random = randomFrom(seed)
   const bad: string[] = []
@@ -193,7 +193,7 @@ if (!given)
       const first = record(root, [life])
       const second = record(root, [life])
       removeFolder(root)
-      // The first was killed before each of its syncs of a folder: the names are there, and nobody knows how safely.
+      // The first was killed before each of its syncs of a folder: the names exist, but may not be durable.
       const unsynced = first.filter(
         (operation) => operation.kind !== 'said' && !isFolderSync({ root } as Recording, operation),
       )

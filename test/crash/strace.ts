@@ -1,5 +1,5 @@
-// Recording what a program does to its files, with strace, as a list of operations in the order they finished. Where
-// strace is missing or may not trace, `whyNoStrace` says so and the tests that need it are skipped.
+// Records a program's operations on its files, with strace, in the order in which they finished. Where strace is missing or may
+// not trace, `whyNoStrace` has the reason, and the tests that need it are skipped.
 
 import { spawnSync } from 'node:child_process'
 import { readFileSync, rmSync } from 'node:fs'
@@ -28,7 +28,7 @@ export function whyNoStrace(): string | null {
   return tried.status === 0 ? null : `strace may not trace here: ${tried.stderr.trim().slice(0, 200)}`
 }
 
-/** Runs the commands one after another, and says what they did below `root`. Standard output is told as lines. */
+/** Runs the commands one after another, and returns their operations below `root`. Standard output is returned as lines. */
 export function record(root: string, commands: readonly (readonly string[])[]): Operation[] {
   const trace = join(tmpdir(), `reprise-trace-${process.pid}-${Date.now()}`)
   const operations: Operation[] = []
@@ -57,7 +57,7 @@ export function record(root: string, commands: readonly (readonly string[])[]): 
 
 function parse(text: string, root: string): Operation[] {
   const operations: Operation[] = []
-  /** Calls of other threads can come in between: by thread, what it had said when it was interrupted. */
+  /** Calls of other threads may interleave: by thread, the part before the interruption. */
   const begun = new Map<string, string>()
   for (const line of text.split('\n')) {
     const [, thread, rest] = /^(\d+)\s+(.*)$/.exec(line) ?? []

@@ -1,5 +1,5 @@
-// What the crash tests share: starting child programs, keeping their acknowledgements outside of the store, and the one
-// check that every crash must pass. A test that draws by chance prints the seed it started from.
+// Shared parts of the crash tests: starting child programs, storing their acknowledgements outside of the store, and the check
+// after every crash. A randomised test prints its seed.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -147,7 +147,7 @@ export async function openEngine(where: Where): Promise<Reprise> {
 export const definitions = define({ timeline, keyed })
 
 /**
- * What must hold after any crash: everything acknowledged is there exactly once and in order, the state is the fold of
+ * The conditions after any crash: every acknowledged entry exists exactly once and in order, the state is the fold of
  * history, and verify finds nothing. Returns the last number of each timeline.
  */
 export async function checkAfterCrash(where: Where, acks: Acks, ids: readonly string[]): Promise<Acks> {

@@ -1,6 +1,6 @@
-// G3: an owner is stopped (SIGSTOP) past its lease, another takes over, the first wakes (SIGCONT) and goes on as if nothing
-// had happened. Not one of its writes may be accepted, whatever its clock says. Real processes; the operations that they
-// recorded are compared with the history that is left: epochs never go back, sequences never fork.
+// G3: an owner is stopped (SIGSTOP) past its lease, another takes over, and the first continues (SIGCONT). None of its writes
+// may be accepted, whatever its clock shows. Real processes; their recorded operations are compared with the final history:
+// epochs never decrease, sequences never fork.
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../src/engine/history/history.ts'
@@ -97,11 +97,11 @@ async function checkHistory(where: Where, operations: readonly Operation[]): Pro
     }
     expect(entries.map(({ seq }) => seq)).toEqual(entries.map((_, i) => i + 1))
     for (let i = 1; i < entries.length; i++) expect(entries[i]!.epoch).toBeGreaterThanOrEqual(entries[i - 1]!.epoch)
-    // Every acknowledged append is there, at its sequence, under its epoch, by its writer: no sequence was given twice.
+    // Every acknowledged append is in history, at its sequence, under its epoch, by its writer: no sequence was assigned twice.
     const acknowledged = operations.filter(({ op, ok }) => op === 'append' && ok)
     expect(new Set(acknowledged.map(({ seq }) => seq)).size).toBe(acknowledged.length)
     for (const { seq, epoch, by } of acknowledged) expect(entries[seq! - 1]).toEqual({ seq, epoch, by })
-    // Nothing of what the zombie tried is to be seen.
+    // No write of the zombie is visible.
     expect(head).toMatchObject({ status: '', queue: null, wakeup: null, mail: 0, attributes: {}, floor: 0 })
     expect((await rp.checkpoints(id)).filter(({ invalid, isPinned }) => invalid || isPinned)).toEqual([])
     expect((await rp.checkpoints(id)).map((record) => record.id).filter((each) => each.startsWith('zombie'))).toEqual(

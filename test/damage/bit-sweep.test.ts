@@ -1,9 +1,9 @@
-// G8, one flipped bit: in every table of a small SQLite file. Verify names the damage; verify with `repair` ends
-// it, and the store opens. Afterwards each timeline says what it said: one bit costs nothing, whatever table it is in.
-// A flipped bit is of one of three kinds: of any byte in use; of the start of a row (its size, its row id or the header of its
-// record); of the size of a record's header, which hides its last column. CI flips one kind in each table, in turn.
-// More: REPRISE_BIT_SWEEP=1 flips all three, 2000 that many bits of each table; REPRISE_BIT_FLIP=table:offset:bit flips one;
-// REPRISE_BIT_TREE=reprise_log names the tables; REPRISE_BIT_PART=headers flips bits at the start of rows only, in every table.
+// G8, one flipped bit: in every table of a small SQLite file. Verify names the damage; verify with `repair` repairs it, and the
+// store opens. Afterwards each timeline is unchanged: one bit loses nothing, in any table. A flipped bit is of one of three
+// kinds: of any byte in use; of the start of a row (its size, its row id or the header of its record); of the size of a
+// record's header, which hides its last column. CI flips one kind in each table, in turn. More: REPRISE_BIT_SWEEP=1 flips all
+// three, 2000 that many bits of each table; REPRISE_BIT_FLIP=table:offset:bit flips one; REPRISE_BIT_TREE=reprise_log names the
+// tables; REPRISE_BIT_PART=headers flips bits at the start of rows only, in every table.
 
 import { closeSync, openSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -29,7 +29,7 @@ beforeAll(async () => {
   const pages = new PageFile(handle)
   const below = (page: number): number[] => [page - 1, ...pages.childrenOf(page).flatMap(below)]
   pagesOf.set('sqlite_schema', below(1))
-  // Tables of the user have no checksums: nobody can tell what was in them.
+  // User tables have no checksums: damage in them cannot be detected.
   for (const { name, rootpage } of (trees as { name: string; rootpage: number }[]).filter(
     (tree) => !['mine', 'by_name'].includes(tree.name),
   )) {
@@ -45,7 +45,7 @@ interface Flip {
   readonly bit: number
 }
 
-/** Of bytes in use, mostly: from the cells of a page, and its header. */
+/** Mostly bits of bytes in use: the cells of a page, and its header. */
 function* flips(): Generator<Flip> {
   const given = process.env.REPRISE_BIT_FLIP?.split(':')
   if (given) {

@@ -1,5 +1,5 @@
-// The write-ahead log of a SQLite file is damaged, and holds nearly everything: SQLite would cut it there. A repair
-// reads it frame by frame: what is lost is named, and the old log stays beside the file.
+// The write-ahead log of a SQLite file is damaged, and holds nearly everything: SQLite would truncate it there. A repair reads
+// it frame by frame, names the losses, and keeps the old log beside the file.
 
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ const notes = timeline('notes', {
 })
 
 beforeAll(async () => {
-  // As a killed process leaves it: what is open has its log beside it.
+  // As after a kill: the open file has its log beside it.
   const file = join(folder, 'open.db')
   const rp = await open(`sqlite:${file}`, { housekeeping: false })
   const all = await Promise.all([0, 1, 2, 3, 4].map((id) => rp.open(notes, `${id}`)))
@@ -97,7 +97,7 @@ it.each([0, 0.01, 0.2, 0.5, 0.7])('a log cut to %d of its length loses nothing i
   const repair = await cli(['verify', '--repair', '--url', url], { cwd: folder })
   expect(repair.code).toBe(8)
   expect(repair.stdout).toMatch(/^\d+ loss(es)? beside /m)
-  // Rows of the log of which nobody knows whose they were are a loss of their own.
+  // Rows of the log without a known timeline are a loss of their own.
   const gone = /lost: {2}log rows? (\d+)(?: to (\d+))?: acknowledged, and gone/.exec(repair.stderr)
   expect(gone, repair.stderr).not.toBeNull()
   expect(repair.stderr).not.toMatch(/log row \d+: .*keeps that part/)

@@ -1,5 +1,5 @@
-// A drill says what a recovery from each checkpoint would lose. Pipelines and projections read what came after a checkpoint
-// again from their sources, and lose nothing; an older save has lost the newer ones.
+// A drill reports the entries that a recovery from each checkpoint would lose. Pipelines and projections read later data from
+// their sources again, and lose nothing; an older save has lost the newer ones.
 
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'

@@ -39,7 +39,7 @@ const subjects = [
 ] as const
 
 interface Known {
-  /** Of the state that all history gives. */
+  /** The digest of the state after all history. */
   readonly digest: string
   readonly isTrimmed: boolean
   /** Newest first, with the chunks that each needs. */
@@ -56,7 +56,7 @@ let openRaw: () => Database
 
 beforeAll(async () => {
   const place = { file: join(whole, 'store.db') }
-  // What falls back is what cannot be healed: no damage here is mended from parity (one-place.test.ts does that).
+  // A fallback needs damage that cannot be repaired: no damage here is repaired from parity (one-place.test.ts tests that).
   const rp = await openAt(place, 1, false, false)
   // First, so that the reader of the feed is past it, and the collection at the end of the other trims it.
   await writeTrimmed(rp)
@@ -107,7 +107,7 @@ async function replayed(rp: Reprise, id: string, fold: unknown): Promise<string>
   return stateDigest(hostOf(rp).kernel, state)
 }
 
-/** Says which checkpoints of the timeline are damaged now: others may share a chunk. */
+/** Returns the damaged checkpoints of the timeline: others may share a chunk. */
 function damage(id: string, newest: number, random: Chance): Set<string> {
   const { checkpoints } = known.get(id)!
   const database = openRaw()

@@ -1,6 +1,6 @@
-// G7: one flipped bit, or one file cut short, in any file of a store. Whatever is read afterwards is what was written (the
-// bit was in unused space, or recovery fell back to another way to an equal state), or an error with a code says so.
-// A damage that gets through prints the command that repeats it. More: REPRISE_FLIPS=20000.
+// G7: one flipped bit, or one truncated file, in any file of a store. Every later read returns the written data (the bit was in
+// unused space, or recovery fell back to an equal state), or fails with a code. Undetected damage prints the command that
+// repeats it. More: REPRISE_FLIPS=20000.
 
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -141,7 +141,7 @@ function difference(a: string, b: string): string {
   return `read …${a.slice(Math.max(0, at - 60), at + 60)}… where …${b.slice(Math.max(0, at - 60), at + 60)}… was written;`
 }
 
-/** The closed database most often: what lies in it is guarded by us alone, its log by SQLite as well. */
+/** The closed database most often: only our checksums protect it, whereas SQLite checks its log as well. */
 const shares = ['closed', 'closed', 'closed', 'closed', 'open', 'open', 'directory', 'directory', 'directory', 'export']
 
 function draw(count: number, kind: Damage['kind'], seed: number): Damage[] {
@@ -162,7 +162,7 @@ function draw(count: number, kind: Damage['kind'], seed: number): Damage[] {
   })
 }
 
-/** By size, or each file alike: else nobody would look at the small ones. */
+/** By size, or each file alike: otherwise small files would hardly be tested. */
 function pick<One extends { readonly size: number }>(files: readonly One[], random: Chance): One {
   if (random.chance(0.3)) return files[random.below(files.length)]!
   let place = random.below(files.reduce((sum, { size }) => sum + size, 0))

@@ -1,6 +1,6 @@
-// A disk that is full, and one that cannot be written: writes are refused with a code, nothing acknowledged is lost, reading
-// and exporting go on, and writing resumes by itself when there is room again. On a small tmpfs of its own, so it needs the
-// right to mount one; elsewhere it is skipped and says why.
+// A full disk, and one that cannot be written: writes are refused with a code, nothing acknowledged is lost, reads and exports
+// continue, and writes resume when space is free again. Uses a small tmpfs, so it needs the right to mount one; elsewhere it is
+// skipped with the reason.
 
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
@@ -107,7 +107,7 @@ describe.skipIf(reason)('a disk', () => {
     const handle = await rp.open(definitions.plain, 'a')
     await expect(handle.append(big(last + 1))).rejects.toEqual(code('STORE_FULL'))
     remount('size=8m')
-    // The same handle goes on: what was refused was never there.
+    // The same handle continues: refused writes left no trace.
     await handle.append(big(last + 1))
     expect(handle.coordinate.seq).toBe(last + 1)
     await rp.close()

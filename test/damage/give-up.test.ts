@@ -1,6 +1,5 @@
-// Damaged history without a copy is given up by a person's word: the loss is exact and named, and everything else of the
-// timeline stays: the entries before and after it, and its place in the feed. Where a model cannot do without, it says what to
-// do.
+// Damaged history without a copy is given up by a person: the loss is exact and named, and the rest of the timeline stays: the
+// entries before and after it, and its place in the feed. A model that cannot continue without the entries names the remedy.
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -84,7 +83,7 @@ async function fed(rp: Reprise): Promise<string[]> {
   return texts
 }
 
-/** Given up as planned; what is not lost is as it was, and it goes on. */
+/** Given up as planned; the rest is unchanged, and the timeline continues. */
 async function expectGivenUp(url: string, damaged: readonly number[], options: Options = quiet): Promise<number[]> {
   const lost = await using(
     url,
@@ -194,7 +193,7 @@ describe('damaged history is given up', () => {
     if (how === 'missing') await query(server, `DELETE FROM ${schema}.run WHERE first = 17 AND ${ofAnn}`)
     else await query(server, `UPDATE ${schema}.run SET bytes = '\\x2a2a' WHERE first = 17 AND ${ofAnn}`)
     const lost = await expectGivenUp(url, [17])
-    // Of a missing run nobody knows the digest, and no checksum says that the next one is sound.
+    // The digest of a missing run is unknown, and no checksum proves that the next one is sound.
     expect(lost).toEqual(how === 'missing' ? [17, 18] : [17])
   })
 
@@ -221,7 +220,7 @@ describe('damaged history is given up', () => {
       expect(refusals[0]).toMatch(/checkpoint above the damage/)
       expect(refusals[1]).toMatch(/reprise fork workflow\/flow\/r@/)
     })
-    // Nor does verify advise it.
+    // Verify does not advise it either.
     const verified = await cli(['verify', 'workflow/flow/r', '--url', url], { cwd: dirname(file) })
     expect(verified.stderr).toMatch(/give-up workflow\/flow\/r is refused: .* reprise fork workflow\/flow\/r@/)
   })

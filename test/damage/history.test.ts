@@ -1,5 +1,5 @@
-// Damaged history comes back from any sound copy: another store, an export, a backup. What is taken must lead from what
-// lies before the damage to what comes after; of a copy that went another way nothing is taken.
+// Damaged history is restored from any sound copy: another store, an export, a backup. A copy is accepted only if it connects
+// the history before the damage with the history after it; a copy that diverged is not used.
 
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

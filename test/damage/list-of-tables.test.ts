@@ -1,6 +1,6 @@
-// Any page of SQLite's list of tables is damaged: SQLite says nothing but "malformed" to each statement then. Where our trees
-// begin is known without it, so the file is written anew and nothing of ours is lost. Tables of others keep their rows: under
-// their own name, or under one that says where they were found if the page had their name.
+// Any page of SQLite's list of tables is damaged: SQLite then answers each statement with "malformed". The roots of our trees
+// are known without the list, so the file is rewritten and none of our data is lost. Other tables keep their rows: under their
+// own name, or under one that names the place if the page had their name.
 
 import { closeSync, copyFileSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +19,7 @@ const folder = newFolder(true)
 const file = join(folder, 'store.db')
 const pageBytes = 4096
 
-/** What each table has, as it says so itself and as its rows lie in the file. */
+/** The content of each table, by its own query and by the rows in the file. */
 const own = {
   mine: {
     rows: Array.from({ length: 200 }, (_, i) => ({ id: 3 * i, name: `row ${i}`, size: i % 3 ? i / 2 : null })),
@@ -112,7 +112,7 @@ const options = { namespace: 'default', hash: sha256, busyMs: 100 }
 async function expectOurs(path: string, lost: readonly StoreLoss[]): Promise<void> {
   const rp = await open(`sqlite:${path}`, { housekeeping: false })
   const { ok, faults, losses } = await rp.verify()
-  // What was lost of others is named until it is given up.
+  // Losses of other tables are listed until they are given up.
   expect({ ok, faults, lost: losses.flatMap((loss) => loss.lost) }).toEqual({ ok: lost.length === 0, faults: [], lost })
   for (let i = 0; i < 5; i++) {
     const note = await rp.open(notes, `${i}`)

@@ -1,5 +1,5 @@
-// G8: a fork loses its head. One copy of it is enough: the fork goes on where it was, base included. Where both are lost, nothing
-// is acknowledged a second time: the fork is refused and named, and its entries stay. A failed open leaves no lock behind.
+// G8: a fork loses its head. One copy of it is enough: the fork continues, base included. If both are lost, nothing is
+// acknowledged a second time: the fork is refused and named, and its entries stay. A failed open leaves no lock behind.
 
 import { execFile } from 'node:child_process'
 import { copyFileSync, linkSync, symlinkSync } from 'node:fs'

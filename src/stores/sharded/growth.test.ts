@@ -391,7 +391,7 @@ class World {
     expect(have.map(essence)).toEqual(want.map(essence))
   }
 
-  /** A read-only store cannot settle what a killed mover left, and sees every timeline where the signposts say. */
+  /** A read-only store cannot finish the work of a killed mover, and finds every timeline through the signposts. */
   async #checkReadOnly(count: number): Promise<void> {
     const store = await this.#open(count, false, true)
     await this.#list(store)

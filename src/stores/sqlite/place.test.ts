@@ -173,7 +173,7 @@ describe('a store that was closed', () => {
       await rp.send('x', 'kind', 1)
       await rp.list()
       await rp.close()
-      // The driver for older Nodes lets go when its statements are collected.
+      // The driver for older Nodes closes the file when its statements are collected.
       for (let i = 0; i < 20; i++) { gc(); await new Promise((resolve) => setImmediate(resolve)) }
       const open_ = readdirSync('/proc/self/fd').map((n) => { try { return readlinkSync('/proc/self/fd/' + n) } catch { return '' } })
       console.log(open_.filter((path) => path.includes('store.db')).length, typeof rp)`

@@ -31,7 +31,7 @@ const definition = agent('kinds', {
       compensate: (_args, result) => ask('undo', result),
     }),
     mail: tool({ kind: 'irreversible', run: call('mail'), probe: (key) => ask('probe', { key }) }),
-    // Nobody can ask what became of it: it is held for a person.
+    // No probe exists for it, so the call is held for a person.
     gift: tool({ kind: 'irreversible', run: call('gift') }),
   },
 })
@@ -49,7 +49,7 @@ store.commit = async (batch) => {
 }
 
 const session = await rp.open(definition, 's', { wait: '20s' })
-/** The person: looks at the world, and says what happened. */
+/** The person: inspects the service and decides the held calls. */
 const settle = async (result) => {
   let at = result
   while (at.status === 'waiting') {
@@ -63,7 +63,7 @@ const settle = async (result) => {
 if (session.isUnfinished || session.state.status === 'waiting') await settle(await session.resume())
 const done = () => Number(session.state.settings.parameters?.done ?? 0)
 for (const [i, step] of JSON.parse(steps).entries()) {
-  // What a later rollback took away is not asked for again.
+  // Turns that a later rollback undid are not requested again.
   if (done() > i) continue
   if (step.turn) await settle(await session.turn(step.turn, { key: `step ${i}` }))
   else {

@@ -35,7 +35,7 @@ const definition = agent('parallel', {
         return result
       },
     }),
-    // Done outside, and only a probe can tell: it must not be called again.
+    // Done outside, and only a probe can find out: it must not be called again.
     mail: tool({
       kind: 'irreversible',
       parallel: true,

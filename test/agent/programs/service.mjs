@@ -1,5 +1,5 @@
-// The world outside, in a process of its own: counts what reaches it, by run and key, and streams words as a model would.
-// Prints its port. GET /RUN tells all that is known of a run.
+// The outside service, in a process of its own: counts requests by run and key, and streams words as a model would. Prints its
+// port. GET /RUN returns all facts about a run.
 
 import { createServer } from 'node:http'
 
@@ -52,6 +52,6 @@ const server = createServer((request, response) => {
   })
 })
 server.listen(0, '127.0.0.1', () => console.log(server.address().port))
-// Ends with whoever started it.
+// Ends with its parent process.
 process.stdin.resume()
 process.stdin.on('end', () => process.exit(0))

@@ -1,5 +1,5 @@
-// The verbs of handles have one shape (docs/decisions/handles.md). The declarations of the package say so themselves: every
-// handle that `open` or `run` can return is found through the definitions of all entries, and its members are compared.
+// The verbs of handles have one shape (docs/decisions/handles.md). The test checks the declarations of the package: it finds
+// every handle that `open` or `run` can return through the definitions of all entries, and compares its members.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

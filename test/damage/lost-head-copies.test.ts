@@ -82,7 +82,7 @@ it('both copies are lost: the fork is refused and named, and no sequence is used
 it('a tool that cannot open the store leaves no lock behind: the repair that it advises works', async () => {
   // From 0 to 1, which is one bit in the file.
   await edit(`UPDATE reprise_timeline SET priority = 1 WHERE name = 'reprise/store'`)
-  // Of its own: this process may still hold the other.
+  // A driver of its own: this process may still have the other file open.
   const copy = join(folder, 'copy.db')
   for (const end of ['', '-ack']) copyFileSync(`${file}${end}`, `${copy}${end}`)
   const run = (...args: string[]) =>

@@ -1,6 +1,6 @@
-// G8: the page that holds the rows of timelines (status, queue, wakeup) is damaged. Their history is sound, so their heads are
-// made again from it by their models: what ended says so, what waits goes on. Until its model is known a timeline is named by
-// every verify, and nobody waits for it in vain.
+// G8: the page with the rows of timelines (status, queue, wakeup) is damaged. Their history is sound, so their models rebuild
+// the heads from it: ended runs are ended, waiting runs continue. Until its model is known, every verify names the timeline,
+// and callers get an error instead of waiting.
 
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -116,7 +116,7 @@ it('the heads are made again from history by their models, and everything goes o
     hostOf(engine).know(counter)
   })
   expect(report.faults).toEqual([])
-  // By verify, or by whoever declared its model, whichever came first.
+  // Rebuilt by verify, or by the process that declared its model, whichever came first.
   expect(healed).toEqual(expect.arrayContaining([...before.keys()].map((name) => `head of ${name}`)))
   expect(await statuses(rp)).toEqual(before)
   expect((await rp.verify()).ok).toBe(true)
@@ -150,7 +150,7 @@ it('a repair that does not know the models leaves them named, until a process wi
   const rp = await at(copy)
   rp.work([sleeper])
   expect(await workflows(rp).of(sleeper).get('sleeps').result({ timeout: '20s' })).toBe('awake')
-  // Whoever asks makes it again: nothing hangs.
+  // Every caller rebuilds it: no call hangs.
   expect(await workflows(rp).of(flow).get('ended').result({ timeout: '20s' })).toBe(4)
   expect((await rp.open(counter, 'a')).state).toBe(5)
   await expect(workflows(rp).of(flow).get('ended').cancel()).rejects.toMatchObject({ code: 'ENDED' })

@@ -1,5 +1,5 @@
-// The mirror of history: whatever was written, by whichever process, is in it moments later; it survives a kill in the middle and
-// goes on after a gap; damaged history comes back from it; what was erased, trimmed or deleted goes from it.
+// The mirror of history: entries of every process are in it moments later; it survives a kill in the middle and continues after
+// a gap; damaged history is repaired from it; erased, trimmed and deleted data is removed from it.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -166,7 +166,7 @@ describe('the mirror of history', () => {
       await write(rp, 'bob', 0, 4)
       await mirrored(path, 'bob', 4)
     })
-    // By a tool that does not write the mirror: whoever does writes it anew.
+    // Deleted by a tool that does not write the mirror: its writer rewrites it.
     await using(url, {}, async (rp) => {
       const { remains } = await rp.erase('notes/ann')
       expect(remains.join()).toContain('mirror')

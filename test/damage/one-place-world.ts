@@ -1,6 +1,5 @@
-// What the tests of one damaged place write and read: a table, a paged table, five saves, a timeline whose history is
-// trimmed, one with little state, a projection, a workflow, a job and an agent, all with their default settings, and what
-// each must say.
+// The data of the tests of one damaged place: a table, a paged table, five saves, a timeline with trimmed history, one with
+// little state, a projection, a workflow, a job and an agent, all with their default settings, and the expected value of each.
 
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { isReprise, timeline } from '../../src/index.ts'
@@ -54,7 +53,7 @@ const guide = agent('guide', {
   tools: { book: tool({ kind: 'idempotent', run: ({ n }: { n: number }) => ({ booked: n }) }) },
 })
 
-/** History is trimmed behind the newest checkpoints of everything, and what is swept is swept. */
+/** Trims history behind the newest checkpoints of every model, and sweeps. */
 export async function fill(rp: Reprise): Promise<void> {
   const [t, p, s] = [await rp.open(rows), await rp.open(pages), await rp.open(weights)]
   const [w, l, a] = [await rp.open(trimmed, 'w'), await rp.open(little, 'l'), await rp.open(log, 'x')]
@@ -83,7 +82,7 @@ export async function fill(rp: Reprise): Promise<void> {
   await rp.collect({ graceMs: 0 })
 }
 
-/** What can be read of each, by name; what cannot says why. */
+/** The readable value of each, by name, or the error. */
 export async function tell(rp: Reprise): Promise<Record<string, string>> {
   const told: Record<string, string> = {}
   const read = async (name: string, work: () => Promise<unknown>) => {
@@ -114,7 +113,7 @@ export async function tell(rp: Reprise): Promise<Record<string, string>> {
   return told
 }
 
-/** What differs from the truth, and how it says so. */
+/** The differences from the expected values, and their errors. */
 export function differences(truth: Record<string, string>, told: Record<string, string>, where: string): string[] {
   return Object.keys(truth)
     .filter((name) => told[name] !== truth[name])

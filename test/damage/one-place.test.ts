@@ -1,7 +1,7 @@
 // G7, G8: under default settings, one damaged place loses nothing. Every 4 KB page of checkpoint data in a SQLite file, every
-// chunk in a directory and every row of PostgreSQL is damaged in its turn; the history behind the checkpoints is trimmed.
-// Whatever was there is read again, equal. A part of the places in every run, another one for each REPRISE_SEED; each place in
-// each way: REPRISE_PLACES=all npx vitest run test/damage/one-place.test.ts
+// chunk in a directory and every row of PostgreSQL is damaged in turn; the history behind the checkpoints is trimmed. All
+// values are read again, equal. A part of the places in every run, another one for each REPRISE_SEED; each place in each way:
+// REPRISE_PLACES=all npx vitest run test/damage/one-place.test.ts
 
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -203,7 +203,7 @@ describe('one damaged row of PostgreSQL', () => {
         const sql = `${damage.replace('$t', table)} WHERE "${key}" = $1`
         await client.query(`DELETE FROM ${kept}`)
         await client.query(`INSERT INTO ${kept} SELECT * FROM ${table} WHERE "${key}" = $1`, [value])
-        // What is read is also opened and worked on: a checkpoint may have been replaced by a newer one.
+        // The timelines are also opened and written: a checkpoint may have been replaced by a newer one.
         if ((await client.query(sql, [value])).rowCount === 0) continue
         damaged += 1
         lost.push(...differences(truth, await toldBy(own, {}), `${name} ${String(value).slice(0, 20)}`))

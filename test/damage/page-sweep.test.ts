@@ -1,7 +1,7 @@
-// G8, one damaged place: any 4 KB page of a SQLite file, whatever it holds (rows, an index, an inner page of a tree, the
-// list of tables, the list of free pages), is overwritten. Verify names what is damaged; verify with `repair` writes the
-// file anew. Afterwards each timeline says what it said, or was named as damaged, and the tables of others in the same file
-// are as they were. All pages: REPRISE_PAGE_SWEEP=all npx vitest run test/damage/page-sweep.test.ts
+// G8, one damaged place: any 4 KB page of a SQLite file (rows, an index, an inner page of a tree, the list of tables, the list
+// of free pages) is overwritten. Verify names the damage; verify with `repair` rewrites the file. Afterwards each timeline is
+// unchanged or was named as damaged, and user tables in the same file are unchanged. All pages: REPRISE_PAGE_SWEEP=all npx
+// vitest run test/damage/page-sweep.test.ts
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { amount } from '../crash/support.ts'

@@ -1,6 +1,6 @@
-// What the test of damaged pages writes and asks: a store with something of every model in it and enough timelines that
-// each list takes several pages of the file, and every question that the API answers, one by one. A question is answered
-// as before, or refused with a code.
+// The data and the queries of the test of damaged pages: a store with every model and enough timelines that each list takes
+// several pages of the file, and every query of the API, one by one. A query returns the same answer as before, or is refused
+// with a code.
 
 import { type TimelineId, toHex, type WorkerId } from '../../src/core/coordinate.ts'
 import { type FeedPosition, feedStart } from '../../src/core/store/ports.ts'
@@ -20,7 +20,7 @@ export async function fillPages(rp: Reprise): Promise<void> {
   await growPages(rp, 0)
 }
 
-/** Goes on with all of it, so that each page that is touched has an older version. */
+/** Continues all of them, so that each touched page has an older version. */
 export async function growPages(rp: Reprise, round: number): Promise<void> {
   const { next } = await hostOf(rp).kernel.store.feed(feedStart, {}, 20 + 5 * round)
   for (let i = 0; i < places; i++) {
@@ -124,9 +124,9 @@ export function questionsOf(rp: Reprise): Question[] {
         const { worker } = hostOf(rp).kernel
         const claim = async () => await store.claim({ worker: worker.id, queues: ['q0', 'q1'], limit: 500 })
         const taken = await claim()
-        // As a worker does, again and again: each claim looks at some of the index for what is missing, and all of it in turn.
+        // Repeated claims, as by a worker: each claim checks a part of the index for missing rows, and all of it in turn.
         for (let again = 0; again < 5; again++) taken.push(...(await claim()))
-        // A timeline that cannot be read is quarantined: nobody gets it, and whoever asks for it is refused.
+        // An unreadable timeline is quarantined: no worker gets it, and reads of it are refused.
         const quarantined: string[] = []
         for (const id of names) {
           await store.head([id]).catch((error) => {
@@ -143,7 +143,7 @@ export function questionsOf(rp: Reprise): Question[] {
 const names: TimelineId[] = []
 const writer = 'other-worker' as WorkerId
 
-/** The names are asked for one by one, so that an index that lost one does not hide it. */
+/** Names are queried one by one, so that an index that lost one does not hide it. */
 export async function learnNames(rp: Reprise): Promise<void> {
   names.length = 0
   for (const { timeline } of await hostOf(rp).kernel.store.timelines({ limit: 5000 })) names.push(timeline)

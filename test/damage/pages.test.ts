@@ -1,8 +1,7 @@
-// G7, absence: damage to the pages of a SQLite file that makes SQLite say "not there", or say what was there before. Cell
-// counts are flipped, sectors and pages zeroed, pages swapped, written to the wrong place, or left as they were in an
-// older state of the file. After each, every answer of the API is the truth or an error with a code, and where one was
-// refused, verify finds the damage. A fault that gets through prints the command that repeats it.
-// More: REPRISE_PAGE_FAULTS=20000 npx vitest run test/damage/pages.test.ts
+// G7, absence: damage to the pages of a SQLite file that makes SQLite report missing or outdated rows. Cell counts are flipped,
+// sectors and pages zeroed, pages swapped, written to the wrong place, or left as they were in an older state of the file.
+// After each, every answer of the API is the truth or an error with a code, and after a refusal, verify finds the damage. An
+// undetected fault prints the command that repeats it. More: REPRISE_PAGE_FAULTS=20000 npx vitest run test/damage/pages.test.ts
 
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -170,7 +169,7 @@ async function judge(fault: Fault): Promise<string> {
   return refused > 0 ? 'refused' : found ? 'found by verify alone' : 'equal'
 }
 
-/** Every claim that was due, in order; only timelines that are refused to whoever reads them may be missing. */
+/** Every due timeline is claimed, in order; only timelines whose reads are refused may be missing. */
 function isAllButQuarantined(given: string, expected: string): boolean {
   type Claims = { readonly taken: readonly string[]; readonly quarantined: readonly string[] }
   const { taken, quarantined } = JSON.parse(given) as Claims

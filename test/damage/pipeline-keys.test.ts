@@ -1,5 +1,5 @@
 // A checkpoint of a pipeline whose chunks are whole, but whose table has fewer keys than its header promises, does not restore.
-// verify and drill read what a restore reads, so they say so, and a drill marks it.
+// verify and drill read the same data as a restore, so they report it, and a drill marks it.
 
 import { expect, it } from 'vitest'
 import { decodeManifest, encodeManifest } from '../../src/core/checkpoint/manifest.ts'

@@ -1,5 +1,5 @@
-// G8: the row of one timeline is damaged. That timeline is quarantined: nobody reads it or works on it, and every tool names it.
-// The store opens, and all others work. verify with `repair` ends it.
+// G8: the row of one timeline is damaged. That timeline is quarantined: no process reads it or works on it, and every tool
+// names it. The store opens, and all others work. verify with `repair` ends the quarantine.
 
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -114,7 +114,7 @@ it.each(damages)('%s is damaged: lists, expiry and collection pass over it, and 
   expect(ids(await rp.list({ prefix: 'counter/', limit: 2 }))).toEqual(['counter/a', 'counter/b'])
   expect(ids(await rp.list({ prefix: 'workflow/', limit: 3 }))).toEqual(all.slice(3, 6))
   expect(ids(await rp.list({ status: 'completed' }))).toEqual(['workflow/ended/x', 'workflow/ended/y'])
-  // A collection of chunks spares what a timeline that cannot be read may need, and names it.
+  // A collection keeps the chunks that an unreadable timeline may need, and names the timeline.
   await declareKinds(rp)
   const { timelines, unknown, chunks } = await rp.collect()
   expect(ids(unknown)).toEqual(expect.arrayContaining(['workflow/ended/b', 'workflow/waiting/b']))

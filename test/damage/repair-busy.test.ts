@@ -1,5 +1,5 @@
-// A repair that must write the file anew is refused while another process has it open, and says which: STORE_BUSY, not that the
-// file is damaged, which whoever asked for the repair knows.
+// A repair that must rewrite the file is refused while another process has it open, with that process: STORE_BUSY, not
+// STORE_DAMAGED.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,5 +1,6 @@
-// `verify --repair --from`: what the store's own redundancy cannot rebuild (many damaged places at once) comes from any sound
-// copy: another store, a folder of chunks, an export, a backup. What was healed, from where, and what is left is said.
+// `verify --repair --from`: damage beyond the store's own redundancy (many damaged places at once) is repaired from any sound
+// copy: another store, a folder of chunks, an export, a backup. The report lists the repairs, their sources and the remaining
+// damage.
 
 import { copyFileSync, cpSync } from 'node:fs'
 import { join } from 'node:path'

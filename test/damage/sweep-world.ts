@@ -1,6 +1,6 @@
-// What the sweeps of damage share: a small store with something of everything in it, what each of its timelines says, and the
-// judgement of one damaged copy. Verify names the damage, verify with `repair` ends it, and afterwards each timeline says
-// what it said, or the report named its loss.
+// Shared parts of the damage sweeps: a small store with every model, the expected value of each timeline, and the check of one
+// damaged copy. Verify names the damage, verify with `repair` repairs it, and afterwards each timeline is unchanged or the
+// report named its loss.
 
 import { copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -84,7 +84,7 @@ async function addPlaces(rp: Reprise): Promise<void> {
   }
 }
 
-/** What each timeline says, by its name; the list of cursors and the table of others by names of their own. */
+/** The value of each timeline, by its name; the list of cursors and the user table have names of their own. */
 async function everything(store: Store, names?: Iterable<string>): Promise<Map<string, string>> {
   const told = new Map<string, string>()
   const ids = names ?? (await store.timelines({ limit: 10_000 })).map(({ timeline }) => timeline)
@@ -156,7 +156,7 @@ async function withEngine<Result>(work: (rp: Reprise) => Promise<Result>): Promi
   }
 }
 
-/** What verify says; of a file that does not open, what would be lost by writing it anew. */
+/** The findings of verify; for a file that does not open, the losses of rewriting it. */
 async function verifyOnce(repair: boolean): Promise<Seen> {
   const named = new Set<string>()
   const words: string[] = []
@@ -171,11 +171,11 @@ async function verifyOnce(repair: boolean): Promise<Seen> {
     const { faults, healed } = await rp.verify({ repair })
     for (const { timeline, where, what } of faults) tell(timeline, where, what)
     for (const { timeline, where, what, code, isPutRight, isIncomplete } of healed) {
-      // A row without some of its entries is not put right: those are named as lost.
+      // A row without some of its entries is not repaired: those entries are reported as lost.
       if (what.includes('missing entries are reported') !== (isIncomplete ?? false))
         throw new Error(`it is called put right: ${where}: ${what}`)
       if (!isPutRight || repair) words.push(`${where}: ${what}`)
-      // Its status was given by hand here, which no model knows: it is told to be empty.
+      // This test set its status directly, so no model derives it: the status is expected to be empty.
       if (code === 'HEAD_LOST') named.add(timeline!)
     }
   }
@@ -192,7 +192,7 @@ async function verifyOnce(repair: boolean): Promise<Seen> {
 }
 
 export interface Judgement {
-  /** What is not as it should be. */
+  /** The differences from the expectation. */
   readonly wrong: readonly string[]
   /** The loss that the repair named. */
   readonly named: ReadonlySet<string>
@@ -217,7 +217,7 @@ export async function judge(damage: (bytes: Buffer) => void): Promise<Judgement>
   }
   const isFound = found.words.length > 0
   if (!isFound && repaired.words.length > 0) wrong.push(`only the repair found ${repaired.words.join('; ')}`)
-  // What is written goes on.
+  // Writing continues.
   await withEngine(async (rp) => {
     for (const id of ['plain/place-1', 'plain/place-11']) {
       if (repaired.named.has(id)) continue

@@ -1,5 +1,5 @@
-// A store with something of everything in it, written the same way each time (chance and time come from a seed), and
-// `tell`: everything that a user can read from it, as text. Damage may change that text into an error, and nothing else.
+// A store with every model, written the same way each time (chance and time come from a seed), and `tell`: all readable data as
+// text. Damage may only replace parts of that text by errors.
 
 import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -149,7 +149,7 @@ export async function tell(rp: Reprise): Promise<Told> {
     fallbacks += damaged.length
     lines.push(head, stateDigest(kernel, state))
     for (const record of await rp.checkpoints(head.timeline)) {
-      // None was invalid when it was written: this one was found to be damaged, and recovery goes on without it.
+      // None was invalid when it was written: this one was found damaged, and recovery continues without it.
       if (record.invalid !== null) fallbacks += 1
       else catalog.push(JSON.stringify([head.timeline, sortedFields(record)], asText))
     }

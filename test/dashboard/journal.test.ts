@@ -1,4 +1,4 @@
-// From entries to rows of a journal, and from time to width: what the dashboard draws, without a browser.
+// From entries to rows of a journal, and from time to width: the drawing of the dashboard, without a browser.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-// What a dialog says of a text that is no JSON.
+// The message of a dialog about text that is not JSON.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

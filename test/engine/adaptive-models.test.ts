@@ -1,4 +1,4 @@
-// A4.2, A4.3: every model takes the same checkpoint policy and acts on it, and what its handle says the card says too.
+// A4.2, A4.3: every model accepts the same checkpoint policy and follows it; its handle and its card report the same.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -169,13 +169,13 @@ onEveryStore('A4.3, D6: the card', (world) => {
     expect(costs.applyMsPerEntry).toBeGreaterThan(0)
     expect(costs.checkpointMs).toBeGreaterThan(0)
     const { entries, because } = interval
-    // Time goes on between two looks at an observed rate.
+    // Time passes between two observations of a rate.
     expect(await figures(one)).toMatchObject({ from: 'handle', costs, interval: { entries } })
     const elsewhere = await figures(two)
     expect(elsewhere).toMatchObject({ from: 'kept', costs, interval: { entries } })
     expect(elsewhere.because[1]).toBe(because[1])
     expect(elsewhere.failureEveryMs! / failureEveryMs!).toBeCloseTo(1, 2)
-    // Ten times as slow: the handle knows at once, the others when it lets go.
+    // Ten times as slow: the handle knows at once, other processes after its release.
     await handle.append(Array.from({ length: 10 }, () => ({ type: 'add' as const, by: 5 })))
     expect((await figures(one)).costs).toEqual(handle.checkpointing.costs)
     await handle.close()

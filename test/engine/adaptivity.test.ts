@@ -30,7 +30,7 @@ function world(costs: StoreCosts = cheap) {
   return { clock, engine }
 }
 
-/** A timeline whose fold takes the time that `costMs` says, and whose state grows by the entries' text. */
+/** A timeline whose fold takes `costMs` per entry, and whose state grows by the entries' text. */
 function slowFold(clock: CostClock, checkpoint: CheckpointPolicy, costMs: (item: Item) => number) {
   return timeline('slow', {
     initial: (): { count: number; texts: readonly string[] } => ({ count: 0, texts: [] }),

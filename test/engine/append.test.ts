@@ -34,7 +34,7 @@ onEveryStore('append', (world) => {
     expect(told.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected', 'rejected'])
     expect(told.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { code: 'CONFLICT' } })
     expect(c.coordinate.seq).toBe(1)
-    // One behind another that has not been written yet: what it follows is looked at when its turn comes.
+    // An append queued behind another: its expected position is checked when its turn comes.
     await Promise.all([c.append(added(4), { expect: 1 }), c.append(added(5), { expect: 2 })])
     const won = told.findIndex(({ status }) => status === 'fulfilled') + 1
     expect(await c.append(added(won), { expect: 0, key: `k${won}` })).toMatchObject({ isDuplicate: true })

@@ -1,4 +1,4 @@
-// Wrong arguments, from programs that no compiler has checked: said at once, with what to do, and never by a TypeError.
+// Invalid arguments from programs without a type checker: refused at once with a remedy, never by a TypeError.
 
 import { afterEach, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'

@@ -1,6 +1,6 @@
-// Readers of the feed beside timelines that arrived from elsewhere: a copy under another id, and a fork that was restored, moved
-// or imported, start from the origin of another timeline. Readers check them all the same, and treat them as what they are:
-// trials that nobody sees unless he asks for forks.
+// Readers of the feed beside timelines that arrived from elsewhere: a copy under another id, and a fork that was restored,
+// moved or imported, start from the origin of another timeline. Readers verify them all the same, and treat them as forks:
+// hidden unless the reader includes forks.
 
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
@@ -23,7 +23,7 @@ async function add(rp: Reprise, id: string, count: number): Promise<void> {
   await open.close()
 }
 
-/** What a consumer of this name has not seen yet. */
+/** The entries that a consumer of this name has not read yet. */
 async function consumed(rp: Reprise, name: string, forks = false): Promise<string[]> {
   const seen: string[] = []
   const each = ({ timeline, seq }: { timeline: string; seq: number }) => void seen.push(`${timeline}@${seq}`)

@@ -16,7 +16,7 @@ const counter = timeline('counter', {
   retain: { checkpoints: 1, history: 'needed' },
 })
 
-/** Loses the answer of the commit that `isLost` chooses, once, and does something else before it is asked for again. */
+/** Loses the answer of the commit that `isLost` chooses, once, and does something else before the commit is repeated. */
 function losing(store: Store, isLost: (commit: Commit) => boolean, between: () => Promise<unknown>): Store {
   let isOver = false
   return forwardStore(store, {

@@ -1,5 +1,5 @@
-// A backup of a whole store and its restore into another, of another kind: everything is there, whatever model it is of,
-// and what was waiting goes on. Damage in the file is found before anything of it is used.
+// A backup of a whole store and its restore into another, of another kind: all timelines of all models are complete, and
+// waiting runs continue. Damage in the file is found before any of it is used.
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -87,12 +87,12 @@ describe('a backup', () => {
       await source.close()
       const target = await open(to)
       expect(await target.restore(file)).toMatchObject({ timelines: before.length, before: 0 })
-      // What the restore noted about itself is of that store alone.
+      // The restore's own note belongs to that store alone.
       const there = (await target.list()).filter((head) => !head.timeline.startsWith('reprise/'))
       expect(there.map(shown)).toEqual(before)
       expect(await target.changes()).toEqual([])
       expect((await target.verify()).faults).toEqual([])
-      // Asked again, there is nothing left to do.
+      // A repetition has nothing left to do.
       expect(await target.restore(file)).toMatchObject({ timelines: before.length, before: before.length })
       await target.close()
       url = to

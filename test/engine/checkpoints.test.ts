@@ -176,7 +176,7 @@ onEveryStore('checkpoints', (world) => {
   it('G11: a checkpoint that retention takes away during a drill neither fails it nor is marked', async () => {
     const w = await world()
     const store = await w.store()
-    // Whoever reads a head is listed what is there, and loses the oldest of it right after.
+    // A reader of a head gets the current list, and loses the oldest item right after.
     let isFresh = false
     let isDrilling = false
     const gone = new Set<string>()

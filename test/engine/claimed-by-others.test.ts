@@ -1,5 +1,5 @@
-// A process that stood still between a claim and its answer: by then it was declared dead, and others went on with what it had
-// claimed. The heads that it is given are theirs, with their epoch.
+// A process that was paused between a claim and its answer: it was declared dead meanwhile, and others continued the claimed
+// timelines. The returned heads are theirs, with their epoch.
 
 import { expect, it } from 'vitest'
 import type { WorkerId } from '../../src/core/coordinate.ts'

@@ -1,5 +1,5 @@
-// G10: a collection is killed at calls that write to the store (support/kill-points.ts). Then verify finds nothing wrong, every
-// state is there, and the next collection completes the interrupted one.
+// G10: a collection is killed at calls that write to the store (support/kill-points.ts). Then verify finds no fault, every
+// state is readable, and the next collection completes the interrupted one.
 
 import { expect, it } from 'vitest'
 import { blobMethods, storeMethods, upkeepMethods } from '../../src/core/store/store-wrapper.ts'

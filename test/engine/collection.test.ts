@@ -1,5 +1,5 @@
-// Collection beside captures: what is under way is left alone, what was taken all the same is put again, and whatever a
-// process slept through, a checkpoint that it publishes is whole.
+// Collection beside captures: chunks of running captures are kept, chunks that were removed nevertheless are put again, and a
+// checkpoint that a paused process publishes is whole.
 
 import { expect, it } from 'vitest'
 import { type Digest, toHex, type WorkerId } from '../../src/core/coordinate.ts'
@@ -158,7 +158,7 @@ onEveryStore('collection', (world) => {
     await series.put(noise(2))
     expect(seen.tries).toBe(2)
     expect(renewed).toMatchObject([{ missing: 0 }])
-    // The mark lies in the future, as after a clock that was set back: everything goes on.
+    // The mark lies in the future, as after a clock that was set back: work continues.
     await series.put(noise(3))
     await series.put(noise(4))
     await other.collect()
@@ -174,7 +174,7 @@ onEveryStore('collection', (world) => {
     for (let n = 0; n < 1000; n++) rows.set(`${n}`, toHex(noise(n, 400)))
     await rows.checkpoint()
     const { blobs } = hostOf(rp).kernel.store
-    // Those that lead to others are what a collection reads.
+    // A collection reads only chunks that refer to others.
     const inner: Digest[] = []
     const get = blobs.get.bind(blobs)
     blobs.get = async (digests) => {

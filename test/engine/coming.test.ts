@@ -1,6 +1,6 @@
-// A timeline that an interrupted import or move is bringing here is made by nobody else, whatever the model: the call is refused
-// (CHANGE_UNFINISHED) until the change is resumed or abandoned, and leaves nothing behind. Mail that is part of the commit of
-// another timeline waits for it.
+// A timeline that an interrupted import or move is bringing here is created by no other call, in any model: the call is refused
+// (CHANGE_UNFINISHED) until the change is resumed or abandoned, and leaves nothing behind. Mail in the commit of another
+// timeline waits for it.
 
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
@@ -37,7 +37,7 @@ const till = aggregate('till', counted)
 const source = aggregate('source', counted)
 const users = table<{ name: string }>('users')
 
-/** What makes a timeline that has not been there, or writes to it by mail. */
+/** Calls that create a missing timeline, or send mail to it. */
 const ways: Readonly<Record<string, (rp: Reprise) => Promise<unknown>>> = {
   open: (rp) => rp.open(notes, 'a'),
   'open shared': async (rp) => (await rp.open(notes, 'a', { shared: true })).append({ type: 'note', text: 'x' }),
@@ -93,7 +93,7 @@ const starters: Readonly<Record<string, (rp: Reprise) => Promise<() => Promise<b
   },
 }
 
-/** An import that brings all of them, and whose process died. */
+/** An import of all of them, whose process died. */
 async function interrupted(rp: Reprise): Promise<void> {
   const stopped = underNote(hostOf(rp).kernel, { kind: 'import', of: 'x.reprise', coming }, async (note) => {
     note.began()

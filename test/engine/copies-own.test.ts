@@ -1,5 +1,5 @@
-// A timeline that is imported beside its original is like a fork: it undoes what it did itself, and what the original did only
-// by choice. A fork stays one over exports, moves and restores.
+// A timeline that is imported beside its original is like a fork: it undoes its own effects, and those of the original only by
+// choice. A fork stays one over exports, moves and restores.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Policies that decide about stored data lie with that data: tools go by what is stored, code that says otherwise changes
-// it where it takes the timeline, on record, and a timeline of another kind is refused.
+// Policies about stored data are stored with that data: tools follow the stored policy, code with another policy changes it
+// when it takes the timeline, which is recorded, and a timeline of another kind is refused.
 
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'

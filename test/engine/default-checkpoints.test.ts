@@ -1,4 +1,4 @@
-// Without a policy of its own, no history grows without a checkpoint: what a recovery replays is bounded by default.
+// Without a policy of its own, every history gets checkpoints: the replay of a recovery is bounded by default.
 
 import { expect, it } from 'vitest'
 import { type Reprise, timeline } from '../../src/index.ts'

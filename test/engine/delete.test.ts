@@ -1,4 +1,5 @@
-// Deleting for good: what else would go is said first, what others need is refused, and nothing of it is left.
+// Deleting for good: the affected timelines are listed first, timelines that others need are refused, and nothing of a deleted
+// one remains.
 
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'

@@ -1,5 +1,5 @@
-// A timeline is deleted, or deleted and made again, between the look at its head and the read of its history. What the read
-// then finds is no damage: the timeline is not there, or it is another one, which is read from its start.
+// A timeline is deleted, or deleted and created again, between the read of its head and the read of its history. The result is
+// not damage: the timeline does not exist, or it is another one, which is read from its start.
 
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
@@ -63,7 +63,7 @@ onEveryStore('a timeline that is deleted while it is read', (world) => {
       await fill(writer, 1, 3)
       const rp = await racing(w, async () => void (await writer.delete('counter/a')))
       if (verb === 'open') {
-        // The opened one is owned: nobody may delete it.
+        // The opened one is owned, so it cannot be deleted.
         await expect(read(rp)).rejects.toMatchObject({ code: 'OWNED' })
       } else await expect(read(rp)).rejects.toMatchObject({ code: 'NOT_FOUND' })
       await rp.close()
@@ -108,7 +108,7 @@ onEveryStore('a timeline that is deleted while it is read', (world) => {
       await writer.delete('counter/a')
       await fill(writer, 10, 2)
     }
-    // What it was asked to delete is gone, by whoever's delete.
+    // The timeline is gone, deleted by this call or by the other.
     await rp.delete('counter/a').catch((error) => expect(error.code).toBe('NOT_FOUND'))
     expect((await writer.at(counter, 'a', { seq: 2 })).state).toEqual({ total: 20 })
     await rp.close()

@@ -1,5 +1,5 @@
-// Disk is bounded by default: saves of random bytes, the last two kept, nothing called by hand. What lies on disk is counted
-// as the file system and the server count it.
+// Disk usage is bounded by default: saves of random bytes, the last two kept, no explicit collection. Usage is measured by the
+// file system and the server.
 
 import { randomFillSync } from 'node:crypto'
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'

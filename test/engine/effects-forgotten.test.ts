@@ -1,5 +1,5 @@
-// The ledger of effects forgets below the floor, where that was declared: it stays small, keeps what is in doubt, and every
-// way to the state forgets at the same place.
+// The ledger of effects forgets below the floor, if declared: it stays small, keeps effects in doubt, and every way to the
+// state forgets at the same place.
 
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'
@@ -37,7 +37,7 @@ onEveryStore('the ledger of effects', (world) => {
     const next = await at.engine()
     const again = await next.open(make('needed'), 's')
     expect(again.effects.list().map((effect) => effect.id)).toEqual(kept)
-    // Known: the recorded result. Forgotten: a new effect, as its policy says.
+    // Known: the recorded result. Forgotten: a new effect, according to its policy.
     expect(await again.effects.run('mail', () => 'again', { id: 'mail 11' })).toBe(11)
     expect(await again.effects.run('mail', () => 'again', { id: 'mail 0' })).toBe('again')
   })

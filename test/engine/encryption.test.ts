@@ -1,5 +1,5 @@
-// What stands beside encrypted data: dedupe keys are sealed, types are where the ring says so, attributes are hashed by
-// choice and found all the same. Damage in a record under a new key is found as any other.
+// Data beside encrypted data: dedupe keys are sealed, types if the ring hides them, attributes are hashed by choice and still
+// found. Damage in a record under a new key is found like any other.
 
 import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -168,7 +168,7 @@ it('takes no other key for one that it knows by id, and no process whose ring is
   const other = new Uint8Array(32).fill(8)
   await add(ring)
   await expect(add({ current: 'k', keys: { k: other } })).rejects.toEqual(code('KEY_MISSING'))
-  // A new key before the old one is known to it, and the old one after all was brought under the new.
+  // A new key before the old one is known to it, and the old one after the rekey.
   await expect(add({ current: 'k2', keys: { k2: other } })).rejects.toEqual(code('KEY_MISSING'))
   const both = { current: 'k2', keys: { ...ring.keys, k2: other } }
   await add(both)

@@ -1,5 +1,5 @@
-// A program that has closed its engine ends at once: no timer of ours keeps it alive. Told by the timers that are left, not by
-// the clock.
+// A program that has closed its engine ends at once: none of our timers keeps it alive. Measured by the remaining timers, not
+// by the clock.
 
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// What may be an entry: plain objects only. What a listener is given is its own.
+// Entries must be plain objects. A listener gets its own copy.
 
 import { expect, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'

@@ -1,5 +1,5 @@
-// Erasing single entries of a history that goes on: their bytes leave the files, the digests of history stay, state is
-// what is left, forks and archives are dealt with together, and nobody brings the data back from memory.
+// Erasing single entries of a history that continues: their bytes leave the files, the digests of history stay, the state is
+// that of the remaining entries, forks and archives are handled together, and no process restores the data from memory.
 
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -101,7 +101,7 @@ async function inFiles(url: string, folder: string, options: Options): Promise<v
   const again = await rp.open(notes, 'ann')
   expect(again.state.texts).toEqual([1, 2, 3, 6, 7, 8].map((n) => `kept-${n}`))
   expect(again.state.gone).toEqual(['wrote@4', 'wrote@5'])
-  // What was applied once stays applied.
+  // An applied change stays applied.
   await again.append({ type: 'wrote', text: 'twice' }, { key: 'key-5-of-ann' })
   expect(again.state.texts).not.toContain('twice')
   await again.append({ type: 'wrote', text: 'goes on' })
@@ -265,7 +265,7 @@ onEveryStore('erasing entries', (world) => {
       store.upkeep.replace = replace
       await rp.close().catch(() => undefined)
       const next = await at.engine()
-      // Somebody goes on before it is asked for again.
+      // Another process appends before the repetition.
       const ann = await next.open(notes, 'ann', { takeover: true })
       await ann.append({ type: 'wrote', text: 'between' })
       await ann.checkpoint()

@@ -78,7 +78,7 @@ async function fill(options: Options, url: string, folder: string): Promise<void
   expect((await rp.verify()).faults).toEqual([])
   expect(bob.state.texts).toHaveLength(7)
   await rp.close()
-  // Nor its id: reports of it are erased from the log of the store.
+  // Its id is erased as well: reports about it are removed from the log of the store.
   for (const text of ['ann-secret', 'ann-key', 'notes/ann', 'notes/fork']) expect(filesWith(folder, text)).toEqual([])
   const again = await open(url, { housekeeping: false, ...options })
   expect((await again.open(notes, 'bob')).state.texts).toHaveLength(7)
@@ -109,7 +109,7 @@ onEveryStore('erasing', (world) => {
     }
     await expect(rp.erase('notes/ann')).rejects.toMatchObject({ code: 'OWNED' })
     await ann.close()
-    // What will be said then is said before.
+    // The dry run reports the same.
     const planned = await rp.erase('notes/ann', { dryRun: true })
     expect(planned.remains.some((where) => where.includes('write-ahead'))).toBe(at.kind !== 'memory')
     const entries = await rp.eraseEntries('notes/ann', { entries: { from: 1, to: 1 }, dryRun: true })

@@ -1,7 +1,7 @@
-// A6.5: an expiry, a collection or a delete removes only the timeline that it looked at, and a trim, a mark and a savepoint
-// change only that one. Between its look and its forget, other
-// processes append, restart, end again, write mail, or delete and create the id anew; what they were told to be stored stays.
-// Each test is run a second time with a store that guards a forget by the head of that moment: there it must lose the timeline.
+// A6.5: an expiry, a collection or a delete removes only the timeline that it read, and a trim, a mark and a savepoint change
+// only that one. Between the read and the forget, other processes append, restart, end again, write mail, or delete and create
+// the id again; their acknowledged writes stay. Each test runs a second time with a store that guards a forget by the head of
+// that moment: there it must lose the timeline.
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'

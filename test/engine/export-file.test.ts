@@ -1,4 +1,4 @@
-// The file of an export: new, whole, and where it was asked for, whatever lies beside it.
+// The file of an export: new, whole, and at the requested path, whatever is beside it.
 
 import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

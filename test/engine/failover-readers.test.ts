@@ -1,5 +1,5 @@
-// Whoever reads the feed and keeps what it made of it: after a failover to an older copy nothing of what is gone may stay,
-// nothing of what is there may be left out, and nobody may be told that it has caught up before that is so.
+// Readers of the feed that store results: after a failover to an older copy, no result of lost entries may stay, no entry of
+// the copy may be missing, and no reader may report that it has caught up before that.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -63,7 +63,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
   }
 
   const listed = { initial: (): Ids => ({ ids: [] }), on: { added: withId } }
-  /** Not written before it is asked: what the process has in memory is all that knows of it. */
+  /** Not written before the query: only the memory of the process has it. */
   const checkpoint = { each: '1h' } as const
 
   it('G12: projections in memory drop what is gone, take what is there, and only then have caught up', async () => {
@@ -84,7 +84,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
     expect([...(await parts.catchUp()).values()].flatMap(({ ids }) => ids)).toEqual([...before, ...after])
     expect(problems).toContainEqual(expect.objectContaining({ code: 'POSITION_GONE' }))
     expect(whole.status()).toMatchObject([{ isCaughtUp: true, error: null }])
-    // The feed grows past where it was: what is gone is not below what comes.
+    // The feed grows past its former end: lost entries are not below the new ones.
     const more = await write(ns, 'c', 60)
     expect((await whole.catchUp()).ids).toEqual([...before, ...after, ...more])
     await whole.checkpoint()

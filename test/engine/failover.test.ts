@@ -1,5 +1,5 @@
-// A store that goes back to an older copy of itself: a failover to a replica that lagged, a restored backup, a file put
-// back. Whoever goes on with its memory of the newer history must not write into the older one.
+// A store that goes back to an older copy of itself: a failover to a lagging replica, a restored backup, a file put back. A
+// process that remembers the newer history must not write into the older one.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -27,7 +27,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
     return opened
   }
 
-  /** Two owners under the same epoch and at the same sequence: one of the copy that was left, one of the copy that is there. */
+  /** Two owners under the same epoch and at the same sequence: one of the lost copy, one of the current copy. */
   async function diverged(id: string) {
     const first = await engine(`first-${id}`)
     const handle = await first.open(counter, id)
@@ -103,7 +103,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
     expect(outcomes).toMatchObject([
       { status: 'rejected', reason: { code: 'CONFLICT' } },
       { status: 'rejected', reason: { code: 'CONFLICT' } },
-      // The same history on both sides: nothing tells them apart, and nothing is broken.
+      // The same history on both sides: they are indistinguishable, and nothing is broken.
       { status: 'fulfilled' },
     ])
     await expectHealthy(now, 'b1', 101)

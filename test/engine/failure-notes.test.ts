@@ -24,7 +24,7 @@ const account = aggregate('account', {
   decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
 })
 
-/** What people see of it from another process; null: nothing is noted. */
+/** The failure note as another process reads it; null: no note. */
 async function noted(rp: Reprise, timeline: string) {
   return (
     (await failingTimelines(rp)).find(

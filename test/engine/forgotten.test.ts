@@ -1,5 +1,5 @@
-// A timeline that a reader of the feed has read, and that is missing: it was forgotten, which the reader goes past, or the store
-// went back to a copy that never had it, which it must be told. Seed 121 of the failover simulation found the second.
+// A timeline that a reader of the feed has read, and that is missing: it was forgotten, which the reader skips, or the store
+// went back to a copy that never had it, which the reader must report. Seed 121 of the failover simulation found the second.
 
 import { expect, test } from 'vitest'
 import { type Digest, timelineId } from '../../src/core/coordinate.ts'

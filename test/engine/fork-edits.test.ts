@@ -1,5 +1,5 @@
-// Forks with edits: a fork goes on with other values than are recorded. The edit is in the commit that makes the fork, so nobody
-// ever sees the fork without it; its history tells of it; and what it was made of does not notice.
+// Forks with edits: a fork continues with other values than the recorded ones. The edit is in the commit that creates the fork,
+// so no reader sees the fork without it; its history records it; and the original is not affected.
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
@@ -20,7 +20,7 @@ import { onEveryStore } from '../support/worlds.ts'
 const refused = (code: string, words: RegExp) =>
   expect.objectContaining({ code, message: expect.stringMatching(words) as string })
 
-/** What a fork wrote itself, above its parent. */
+/** The fork's own entries, above its parent. */
 async function own(rp: Reprise, timeline: string) {
   const { kernel } = hostOf(rp)
   const head = (await rp.head(timeline))!
@@ -211,7 +211,7 @@ onEveryStore('forks with edits', (world) => {
     const where = { timeline: 'agent/desk/one', seq: 2 }
     await rp.fork(where, 'agent/desk/two', { set: { 'data.order': 'second', 'plan.1': 'wait' }, by: 'bob' })
     const two = await rp.open(desk, 'two')
-    // What is no plain JSON stays what it was.
+    // Values that are not plain JSON keep their type.
     expect([two.data, two.state.plan]).toEqual([{ order: 'second', tries: new Map([['a', 1]]) }, ['ask', 'wait']])
     expect([session.data.order, session.state.plan]).toEqual(['first', ['ask', 'pay']])
     const no = (options: Parameters<Reprise['fork']>[2]) => rp.fork(where, 'agent/desk/no', options)
@@ -243,7 +243,7 @@ onEveryStore('forks with edits', (world) => {
     await expect(ask({ set: { 'value.step': -1 } })).rejects.toEqual(refused('INVALID_STATE', /not valid/))
     await expect(ask({ set: { 'value.step': 1 } })).rejects.toEqual(refused('EXISTS', /already/))
     expect(await rp.verify()).toMatchObject({ ok: true, faults: [] })
-    // Another process that has no definition cannot know what the data means.
+    // Another process without the definition cannot interpret the data.
     const bare = await w.engine({ worker: 'bare' })
     const { agentKind } = await import('../../src/layers/agent/model.ts')
     bare.declare(agentKind)

@@ -1,4 +1,4 @@
-// A fork owns what it did itself: effects of its original are shown as the original's, and undone by choice only.
+// A fork owns its own effects: effects of its original are shown as the original's, and undone by choice only.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -57,7 +57,7 @@ onEveryStore('forks and effects', (world) => {
     expect(undone).toHaveLength(1)
     const winner = undone[0]!.startsWith('y') ? 'counter/y' : 'counter/z'
     expect(x.effects.get('charge')).toMatchObject({ outcome: 'compensated', by: winner })
-    // Nor does the original do it again.
+    // The original does not repeat it either.
     await x.effects.compensate('charge', undo('x'))
     // A repetition by the fork that undid it calls nothing.
     await (winner === 'counter/y' ? y : z).effects.compensate('charge', undo('again'), { undo: 'inherited' })
@@ -231,7 +231,7 @@ onEveryStore('forks of sessions', (world) => {
 
 type Act = { readonly what: 'pay' | 'fork' | 'rollback'; readonly at: number; readonly to: number }
 
-/** Sessions that pay, fork and go back at random. Returns what went wrong outside, if anything did. */
+/** Sessions that pay, fork and roll back at random. Returns the faults outside, if any. */
 async function play(w: World, acts: readonly Act[], planted: ReadonlySet<string>): Promise<string | null> {
   const rp = await w.engine({ ports: { planted } })
   const { clerk, charges, refunds, as } = bank()

@@ -135,7 +135,7 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
     const { rp } = scene
     await rp.close()
     const quiet = await w.engine()
-    // Nobody works on it: the signal stays under way.
+    // No process works on it: the signal stays in flight.
     await quiet.send('workflow/checkout/42', 'signal', { name: 'go', value: 'early' })
     for (const each of [guide, checkout, stock]) declare(quiet, each)
     expect((await quiet.groups.capture('with-mail', members)).inFlight).toBe(1)
@@ -205,7 +205,8 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
       const rp = await nextEngine(w)
       const [open] = (await rp.groups.restores()).filter(({ status }) => status === 'restoring')
       const finished = open && (await rp.groups.resume(open.id))
-      // Cut off before anything was written down, or while it let them go unharmed: nothing was done, and it is asked for again.
+      // Interrupted before anything was recorded, or while it released the unchanged members: nothing was done, and the call is
+      // repeated.
       if (!finished && result instanceof Error) await rp.groups.restore({ cut: 'c' })
       rp.work([checkout])
       const rows = await rp.open(stock)
@@ -233,7 +234,7 @@ onEveryStore('A3.5 a cut', (world) => {
   it('that a member never completes ends after its limit, with an event, and nothing of it is kept', async () => {
     const w = await world()
     const store = await w.store()
-    // The limit is reached when the test says so: nothing depends on how fast the other member is done.
+    // The test controls when the limit is reached: nothing depends on the speed of the other member.
     let reachLimit = () => {}
     const clock: Clock = {
       ...systemClock,

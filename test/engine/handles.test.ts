@@ -1,5 +1,5 @@
-// Handles of all models have the same verbs for the same things: one of each is opened and held against the table in
-// docs/decisions/handles.md, which says why one is missing.
+// Handles of all models have the same verbs for the same things: one of each is opened and compared with the table in
+// docs/decisions/handles.md, which gives the reason for a missing one.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,6 @@
 // Random lives of timelines whose history moves to a colder place: appends, checkpoints, moves, collections, forks and
-// rollbacks at any sequence, deletions, and an engine opened anew. Whatever happened, every timeline has exactly the
-// entries that a list in memory says, and verify finds nothing. Repeat one with HISTORY_SEED=n.
+// rollbacks at any sequence, deletions, and reopened engines. Afterwards every timeline has exactly the entries of a list in
+// memory, and verify finds nothing. Repeat one with HISTORY_SEED=n.
 
 import { join } from 'node:path'
 import { beforeEach, expect, it } from 'vitest'
@@ -70,7 +70,7 @@ it.each(lives)(
         expected.set(to, has.slice(0, seq))
       } else if (dice === 8 && has.length > 1) {
         const seq = 1 + below(has.length - 1)
-        // Whoever knows the definition has opened it.
+        // A process with the definition has opened it.
         await (await rp.open(notes, name)).close()
         await rp.rollback({ to: { timeline: `notes/${name}`, seq }, consumed: 'force' })
         has.length = seq

@@ -1,6 +1,5 @@
-// History below the newest checkpoints in a colder place: what moves, that all of it can be read again, and that nothing is
-// lost on the way, whoever is killed, forks or writes meanwhile. Places are folders here; test/s3 has the same in an object
-// store.
+// History below the newest checkpoints in a colder place: the moved part, that all of it can be read again, and that nothing is
+// lost on the way despite kills, forks and concurrent writes. Places are folders here; test/s3 has the same in an object store.
 
 import { randomBytes } from 'node:crypto'
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
@@ -79,7 +78,7 @@ describe('A8.3: history in a colder place', () => {
     const report = await again.verify()
     expect(report).toMatchObject({ ok: true, faults: [], orphans: 0 })
     expect(report.entries).toBeGreaterThanOrEqual(60)
-    // And asked again, there is nothing to do.
+    // A repetition has nothing to do.
     expect((await again.tiers()).history.moved).toBe(0)
     await again.close()
   })
@@ -389,7 +388,7 @@ it('two processes: a collector beside the mover takes nothing that is named, and
         await opened.blobs.put(chunks, at)
         if (!isBetween) return
         isBetween = false
-        // Sweeps whatever nobody names yet, whatever was announced.
+        // Sweeps every unreferenced chunk, regardless of announcements.
         await other.collect({ graceMs: -60_000 })
         await add(other, 1)
       }

@@ -1,4 +1,4 @@
-// Housekeeping: one process at a time, visible, bounded, and nothing goes that nobody declared.
+// Housekeeping: one process at a time, visible, bounded, and it removes only data whose expiry was declared.
 
 import { expect, it } from 'vitest'
 import {
@@ -100,7 +100,7 @@ onEveryStore('housekeeping', (world) => {
     await pause(200)
     const options = { every: 1, drill: 50, expire: { archives: 100 } }
     const first = await housekeepingRound(engine, options)
-    // The branch still needs what it shares with the archive.
+    // The branch still needs the history that it shares with the archive.
     expect(first).toMatchObject({ expired: [], kept: [expect.stringContaining('counter/a~1')], drillsFailed: [] })
     expect(first!.drilled).toBeGreaterThan(0)
     const branch = await engine.open(counter, 'a')
@@ -151,12 +151,12 @@ onEveryStore('expiry of forks', (world) => {
     const old = await engine.open(log('50ms'), 'old')
     await old.append({ type: 'added', by: 9 })
     await old.close()
-    // Its own branch, and what was there before: neither is a fork of it.
+    // Its own branch, and the earlier timeline: neither is a fork of it.
     await engine.rollback({ to: { timeline: 'log/old', seq: 3 } })
     await engine.savepoint({ timeline: 'log/pinned', seq: 3 })
     const busy = await engine.open(log('50ms'), 'busy')
     await pause(150)
-    // A process that knows nothing of the definition goes by what is stored.
+    // A process without the definition follows the stored policy.
     const stranger = await at.engine()
     const dry = await stranger.collect({ dryRun: true })
     expect([...dry.forks.expired].sort()).toEqual(['log/child', 'log/old', 'log/old~1'])

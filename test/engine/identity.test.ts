@@ -1,5 +1,5 @@
-// Ids are matched by whole segments: a process that knows `a` neither applies its policy to `ab`, nor takes its history
-// for its own, nor reads its events. Archives belong to what was rolled back; forks belong where their id says.
+// Ids are matched by whole segments: a process that knows `a` neither applies its policy to `ab`, nor takes its history for its
+// own, nor reads its events. Archives belong to the timeline that was rolled back; forks belong to the scope of their id.
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
@@ -25,7 +25,7 @@ async function fill(rp: Reprise, definition: typeof few, id: string | undefined,
   await handle.close()
 }
 
-/** As an earlier version left them, which stored no policies: only what a process declares says what is kept. */
+/** As in an earlier version, which stored no policies: only a declaration defines the retention. */
 async function withoutStored(rp: Reprise): Promise<void> {
   for (const { timeline, epoch } of await rp.list({ limit: 1000 })) {
     const operation = newOperation(hostOf(rp).kernel.random)

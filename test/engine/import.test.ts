@@ -1,4 +1,4 @@
-// An import brings what a timeline waited for, so that a run is executed where it arrives; one that was killed goes on
+// An import includes the wakeup and mail of a timeline, so that a run is executed where it arrives; a killed import resumes
 // where it stopped, whichever commit it died in.
 
 import { spawnSync } from 'node:child_process'

@@ -1,5 +1,5 @@
-// Invariants that are asserted where state changes: a store or a rule that breaks one stops the handle with BUG before its state
-// goes on from something that is not so.
+// Invariants that are asserted where state changes: a store or a rule that breaks one stops the handle with BUG before its
+// state continues from a wrong value.
 
 import { expect, it } from 'vitest'
 import { decide } from '../../src/core/commit/decide.ts'
@@ -23,7 +23,7 @@ const account = aggregate('account', {
 })
 const bug = (what: string) => ({ code: 'BUG', message: expect.stringContaining(what) })
 
-/** A store that tells something else about commits with a run, once it is asked to lie. */
+/** A store that returns wrong outcomes for commits with a run, once enabled. */
 function lying(store: Store, lie: Partial<Outcome & { readonly ok: true }>) {
   let isLying = false
   const told = (commit: Commit, outcome: Outcome): Outcome =>

@@ -92,7 +92,7 @@ function shop(bank: OutsideLedger) {
       await run.cancel()
       await run.result()
     },
-    /** What each model does next; `of`: the id of those that may have another. */
+    /** The next action of each model; `of`: the id for models with another one. */
     async charge(rp: Reprise, of = 'x'): Promise<void> {
       await this.signalled(rp, of)
       await this.chargeTimeline(rp, of)
@@ -120,7 +120,7 @@ function shop(bank: OutsideLedger) {
   }
 }
 
-/** Of each model: under how many keys it was called. */
+/** By model: the number of keys it was called with. */
 function keysOf({ calls }: OutsideLedger, names: readonly string[] = models) {
   return names.map((name) => [name, new Set(calls.filter(({ intent }) => intent === name).map(({ key }) => key)).size])
 }

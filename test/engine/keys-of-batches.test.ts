@@ -1,4 +1,4 @@
-// A key names one append, with however many entries: nobody else's key can be taken for one of them.
+// A key names one append, with any number of entries: no other key can be mistaken for one of them.
 
 import { expect, it } from 'vitest'
 import { aggregate } from '../../src/layers/events/index.ts'

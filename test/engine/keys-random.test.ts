@@ -55,13 +55,13 @@ const scripts = scriptsOf(models)
 /** Scripts of four models repeat an intent after a restore more often: bugs in the derivation that all share are found sooner. */
 const narrowScripts = scriptsOf(['effect', 'workflow', 'job', 'tool'])
 
-/** One timeline as the test knows it; a restore brings back what it knew. */
+/** One timeline as the test expects it; a restore resets the expectation. */
 interface Known {
   readonly life: number
   readonly generation: number
   /** Calls of tools so far: the place of the next one. */
   readonly calls: number
-  /** What is in its history: no such intent is called again. */
+  /** The intents in its history: none of them is called again. */
   readonly there: ReadonlyMap<string, number>
 }
 /** A plan, or an event, is another one each time it is made. */
@@ -90,7 +90,7 @@ class Place {
   #kill = () => {}
   #known = new Map<string, Known>()
   #backup: { readonly file: string; readonly known: Map<string, Known> } | null = null
-  /** What the code of steps and tools does now. */
+  /** The current behaviour of steps and tools. */
   #call: (key: string) => unknown = () => undefined
   readonly #pay = payWith((key) => this.#call(key))
   readonly #clerk = clerkWith((key) => this.#call(key))
@@ -437,7 +437,7 @@ function mortal(store: Store): { readonly store: Store; kill(): void } {
   }
 }
 
-/** What went wrong, if anything did. */
+/** The faults, if any. */
 async function play(world: () => Promise<World>, script: readonly Op[], ...planted: string[]): Promise<string | null> {
   const outside = new Outside()
   const [one, two] = [await world(), await world()]

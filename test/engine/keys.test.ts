@@ -44,7 +44,7 @@ const banks = new Map<string, OutsideLedger>()
 
 /** Charges once by each model, for an intent that is the same in all places unless `mark` makes it another. */
 async function chargeAll(rp: Reprise, bank: OutsideLedger, mark: unknown): Promise<void> {
-  // The input is the same: only the place tells the intents apart.
+  // The input is the same: only the place distinguishes the intents.
   banks.set('bank', withMark(bank, mark))
   await (await rp.run(pay, { bank: 'bank', intent: 500 }, { id: 'x' })).result()
   const items = job('items', {

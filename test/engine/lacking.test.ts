@@ -1,5 +1,5 @@
-// A tool that lacks what the application has (the folder of the chunks, keys, classes, limits) cannot tell: it marks
-// nothing, and the application opens its own healthy timeline as before. A mark that was made wrongly is taken back.
+// A tool without the application's folder of chunks, keys, classes or limits cannot check: it marks nothing, and the
+// application opens its own healthy timeline as before. A wrong mark is removed.
 
 import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -82,14 +82,14 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     })
   }
 
-  /** What every tool may be asked: it notes nothing, and says that it cannot tell. */
+  /** Calls of every tool: each notes nothing, and reports that it cannot check. */
   async function askAll(options: Options): Promise<void> {
     await withEngine(options, async (rp) => {
       hostOf(rp).register('book/', book.fold as never)
       const drilled = await rp.drill({ timelines: ['book/x'] })
       expect(drilled.ok).toBe(false)
       expect(drilled.results.every((result) => result.isUnknown)).toBe(true)
-      // It reads bytes against their digests; what is in them it need not decode.
+      // It compares bytes with their digests and need not decode them.
       const verified = await rp.verify()
       expect(verified.faults).toEqual([])
       expect(verified.ok).toBe(verified.cannotTell.length === 0)
@@ -112,7 +112,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await withEngine({}, async (rp) => {
       await expect(rp.collect()).rejects.toEqual(code('CHUNKS_ELSEWHERE'))
       expect((await rp.verify()).cannotTell.length).toBeGreaterThan(0)
-      // What needs no chunk works.
+      // Calls that need no chunk work.
       expect((await rp.head('book/x'))!.seq).toBe(4)
     })
     mkdirSync(join(folder, 'other'))
@@ -156,7 +156,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await expect(open(url, { blobs: 's3:bucket' })).rejects.toEqual(code('INVALID_ARGUMENT'))
   })
 
-  /** As an earlier version left it: neither the store nor the folder says where chunks live. */
+  /** As in an earlier version: neither the store nor the folder records the location of the chunks. */
   async function forgetPlace(options: Options): Promise<void> {
     await withEngine(options, async (rp) => {
       const guard = guardOf((await rp.head('reprise/store'))!)
@@ -290,7 +290,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
       expect((await invalid(rp)).filter((mark) => mark === null)).toHaveLength(1)
     })
     await withEngine({}, async (rp) => {
-      // One that holds something else than history says is not believed again.
+      // A checkpoint that contradicts history is not trusted again.
       await markAll(rp, 'restored state differs from that of full replay')
       hostOf(rp).register('book/', book.fold as never)
       expect((await rp.drill({ timelines: ['book/x'] })).ok).toBe(false)

@@ -28,7 +28,7 @@ const over = (limit?: string) => ({ code: 'LIMIT_EXCEEDED', ...(limit && { data:
 const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)])
 const noise = (length: number) => Array.from({ length }, () => Math.random().toString(36).slice(2, 4)).join('')
 
-/** An engine with this limit, and what its store was asked to commit. */
+/** An engine with this limit, and the commits that its store received. */
 async function watched(world: World, limits: Partial<Limits>) {
   const batches: { commits: number; runs: { count: number; bytes: number }[] }[] = []
   const store = await world.store()
@@ -256,7 +256,7 @@ async function watchesBeyond(world: World, limits: Partial<Limits>): Promise<voi
 const counting = (rows: number) =>
   `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${rows}) SELECT i FROM n`
 
-/** What compresses well is kept so that it can be read under the same limits. */
+/** Compressible data is stored in a form that the same limits can read. */
 async function comesBack(world: World, limits: Partial<Limits>): Promise<void> {
   const rp = await world.engine({ limits })
   const handle = await rp.open(texts, 'a')

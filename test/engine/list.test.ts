@@ -1,4 +1,4 @@
-// list() gives all that match, or says that it does not.
+// list() returns all matches, or throws.
 
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'

@@ -1,5 +1,5 @@
-// A state that takes long to load tells how far it is, by what was read of its checkpoint and replayed of its history, and the
-// event loop goes on turning.
+// A state that loads for long reports its progress, by bytes read from its checkpoint and entries replayed, and the event loop
+// keeps turning.
 
 import { join } from 'node:path'
 import { beforeEach, expect, it } from 'vitest'
@@ -14,7 +14,7 @@ beforeEach(() => {
 
 let isSlow = false
 
-/** So slow that it takes a while, in which nobody else has a turn but at its breaths. */
+/** So slow that it takes a while, and other work runs only when it yields. */
 const slow = timeline('slow', {
   initial: () => ({ count: 0 }),
   apply: (state) => {

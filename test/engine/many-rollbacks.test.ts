@@ -1,5 +1,5 @@
-// Rolling back has no bound: each rollback leaves an archive that the next one rests on, and a thousand of them are read
-// as well as one. What goes on from the same point and what goes on a step further each time are different families.
+// The number of rollbacks is unlimited: each rollback leaves an archive that the next one builds on, and a thousand of them are
+// read as well as one. Branches from the same point and branches one step further each time are different families.
 
 import { expect, it } from 'vitest'
 import { added, counter } from '../support/definitions.ts'

@@ -41,7 +41,7 @@ onEveryStore('messages', (world) => {
     const one = await hostOf(rp).openTimeline(timelineId('log/one'), log.fold)
     const two = await hostOf(rp).openTimeline(timelineId('log/two'), log.fold)
     const three = await hostOf(rp).openTimeline(timelineId('log/three'), log.fold)
-    // Whatever came before has been told by then, and polls have come by.
+    // All earlier notifications were delivered by then, and polls have run.
     const quiet = () => new Promise((resolve) => setTimeout(resolve, 150))
     await quiet()
     let heard: (boolean | undefined)[] = []
@@ -53,7 +53,8 @@ onEveryStore('messages', (world) => {
       return heard.includes(true)
     }
     const stop = store.listen((mayBeDue) => heard.push(mayBeDue))
-    // Until it hears itself it polls, and a poll cannot tell. Told twice of one write, here and by the server, it does.
+    // Until it receives its own notification it polls, and a poll has no such information. After two notifications of one
+    // write, here and by the server, it has.
     const toldTwice = async () => {
       heard = []
       await one.write([{ type: 'got', data: { text: 'first' } }])

@@ -309,7 +309,7 @@ describe('where a function belongs', () => {
   })
 })
 
-// `ItemContext` is the type of what a job's function receives: its verbs are called from within a job.
+// `ItemContext` is the type of the context of a job's function: its verbs are called from within a job.
 describe('verbs of a job', () => {
   const verbsOfItems: Readonly<Record<string, (ctx: ItemContext, given: Any) => unknown>> = {
     effect: (ctx, f) => ctx.effect('x', f),

@@ -1,5 +1,5 @@
-// "Stop with a savepoint, move to another machine, go on", for every model, in the middle of its work, between SQLite and
-// PostgreSQL. What is moved goes on there with what it waited for, and can no longer be written to where it was.
+// "Stop with a savepoint, move to another machine, resume", for every model, in the middle of its work, between SQLite and
+// PostgreSQL. A moved timeline continues there with its waits, and can no longer be written in its old place.
 
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -441,7 +441,7 @@ describe('a move', () => {
     await restored.restore(join(folder, 'all.rpb'))
     expect(await restored.head(id)).toMatchObject({ status: 'moved', queue: null })
     await expect(restored.open(account, 'ann')).rejects.toMatchObject({ code: 'NOT_FOUND' })
-    // It continues where it went, and returns from there with all of its mail: what it read there is not read again.
+    // It continues in the other store, and returns with all of its mail: mail read there is not read again.
     if (where === 'a file') await target.import(file)
     else await expect(restored.moveBack(id)).rejects.toEqual(code('CONFLICT'))
     target.work([account])
@@ -493,7 +493,7 @@ describe('a move', () => {
     const mail = consumer('mail', { from: ['counter/'], follow: false, each: () => undefined })
     await (await rp.run(mail)).result()
     await expect(rp.move('job/mail', target)).rejects.toEqual(code('INVALID_ARGUMENT'))
-    // A program that does not know what it is refuses as well: it would move a part and say that it was all.
+    // A program without the definition refuses as well: it would move a part and report all of it.
     await expect((await engineAt('sqlite')).move('job/mail', target)).rejects.toEqual(code('INVALID_ARGUMENT'))
     const child = workflow('child', (ctx) => ctx.signal('go'))
     const parent = workflow('parent', async (ctx) => await ctx.child(child, { id: 'c' }))

@@ -1,5 +1,5 @@
-// A file that is moved away under an open store, and back: what was answered STORE_MOVED may be stored. So a handle says that
-// from then on, and whoever opens the timeline again sees what happened and goes on.
+// A file that is moved away under an open store, and back: a write answered with STORE_MOVED may be stored. So the handle fails
+// from then on, and a process that opens the timeline again sees the outcome and continues.
 
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'

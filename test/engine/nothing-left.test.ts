@@ -1,5 +1,4 @@
-// What open() refuses leaves nothing behind: no database, no schema, no folder. Every option is looked at before anything is
-// opened.
+// A refused open() leaves nothing behind: no database, no schema, no folder. Every option is checked before anything is opened.
 
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -16,7 +16,7 @@ import { handClock } from '../support/hand-clock.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 type Outcome = 'done' | 'failed'
-/** Runs one call in its model, under this policy, and says what became of it. */
+/** Runs one call in its model, under this policy, and returns its outcome. */
 type EntryRun = (rp: Reprise, call: () => void, retry: RetryPolicy) => Promise<Outcome>
 
 const settled = (work: Promise<unknown>): Promise<Outcome> =>
@@ -129,7 +129,7 @@ function throwing(...errors: unknown[]): { call: () => void; made(): number } {
   return { call, made: () => count }
 }
 
-/** What it gave, and how long it took at least. */
+/** Its result, and its minimum duration. */
 async function timed<T>(work: Promise<T>): Promise<{ readonly outcome: T; readonly ms: number }> {
   const before = systemClock.elapsed()
   const outcome = await work

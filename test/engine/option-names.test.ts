@@ -33,7 +33,7 @@ const night = { source: ['a'], key: (item: string) => item, each: () => undefine
 const echo = workflow('echo', async (_, n: number) => n)
 const totals = { from: [accounts], initial: () => 0, on: {} }
 
-/** By what is made or called: the misspelt option, and the one that was meant. */
+/** By definition or call: the misspelt option, and the intended one. */
 type Misspelt = Readonly<Record<string, readonly [make: (wrong: object) => unknown, wrong: object, meant: string]>>
 
 const drawing = (draw: (stream: pipelines.Stream<number>) => unknown) =>

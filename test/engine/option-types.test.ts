@@ -1,5 +1,5 @@
-// Options that need each other, or exclude each other, in adapters, memos, the server and tools: the compiler says so, and the
-// call says so to programs that no compiler looked at. Models: types.test.ts.
+// Options that need each other, or exclude each other, in adapters, memos, the server and tools: the compiler reports it, and
+// so does the call for programs without a type checker. Models: types.test.ts.
 
 import type { Tool } from 'ai'
 import { expect, it } from 'vitest'
@@ -15,7 +15,7 @@ const undo = async () => undefined
 const token = { name: 'me', token: 'x'.repeat(40), role: 'read' } as const
 const principal = { name: 'me', role: 'read', scopes: [] } as const
 
-/** Never called: it only has to compile, and not to where it says so. */
+/** Never called: it only has to compile, except for the marked lines. */
 async function unchecked(rp: Reprise, recorder: Recorder): Promise<void> {
   recorder.tools({ look }, { look: { kind: 'compensatable', compensate: undo } })
   recorder.tools({ look }, { look: { kind: 'idempotent', compensate: undo, inDoubt: 'hold' } })

@@ -1,6 +1,6 @@
 // Watches, informers and clients of a pushed configuration whose store becomes another history: a restore of a backup into a
-// fresh store, and a kind or a configuration that is deleted and made again. What they hold is refused or not believed, and
-// they begin anew. The clients run what they last applied: the store must never count them as having another value.
+// fresh store, and a kind or a configuration that is deleted and created again. Their positions are refused or ignored, and
+// they start over. The clients run the version that they last applied: the store must never count them as having another value.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -91,7 +91,7 @@ onEveryStore(
       const red = await (await other.client('edge')).next()
       await other.ack('edge', red!.nonce)
       expect(await other.reached(2)).toMatchObject({ acked: 1 })
-      // What it holds of this history is believed.
+      // Its position in this history is accepted.
       const known = await other.client('edge', { has: red!.held })
       expect(await known.next({ wait: 1 })).toBeNull()
       expect(await other.clients()).toMatchObject([{ inForce: 2 }])
@@ -137,7 +137,7 @@ onEveryStore(
         message: expect.stringContaining(`it is at revision ${web!.revision}, not ${green.revision}`),
         data: { revision: web!.revision },
       })
-      // Begun anew, it goes on from there.
+      // After a new start, it continues from there.
       const list = await other.list({ limit: 2 })
       expect((await other.list({ continue: list.continue! })).items).toHaveLength(2)
       const events = other.watch({ from: list.revision })

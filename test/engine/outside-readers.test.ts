@@ -1,6 +1,6 @@
-// Readers outside of the store, which keep a position, a revision, a version or a stream of theirs while the store becomes
-// another history: a restore from a backup, a failover to an older copy, an id that is deleted and made again. None of them
-// takes the other history for its own; each is told, and begins anew.
+// Readers outside of the store, which keep a position, a revision, a version or a stream while the store becomes another
+// history: a restore from a backup, a failover to an older copy, an id that is deleted and created again. None of them takes
+// the other history for its own; each gets an error, and starts over.
 
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -20,7 +20,7 @@ const sites = resource<{ colour: string }>('sites')
 
 const gone = expect.objectContaining({ code: 'POSITION_GONE' })
 
-/** Reads to the end of the feed. The store's own log is left out: a problem is noted there whenever its writer gets to it. */
+/** Reads to the end of the feed, without the store's own log: problems are noted there at any time. */
 async function readAll(rp: Reprise, after = feedStart) {
   const ids: string[] = []
   for (let at = after; ; ) {
@@ -160,7 +160,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
     await until(() => seen.at(-1) === 'green')
     const { revision } = await kind.list()
     await failover()
-    // Another process goes on with what is there: as many versions and revisions as there were.
+    // Another process continues: as many versions and revisions as before.
     const other = await engine('others')
     const otherPush = await other.open(routes)
     await otherPush.set('red')

@@ -1,6 +1,6 @@
-// One timeline, several processes, both handles that are written in turns: whatever dies, closes or is overtaken at
-// whatever moment, what was acknowledged is in history once, a read never shows less than what was acknowledged before
-// it, and all handles agree in the end.
+// One timeline, several processes, both handles that are written in turns: despite deaths, closes and takeovers at any moment,
+// every acknowledged write is in history once, a read never shows less than was acknowledged before it, and all handles agree
+// in the end.
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -119,7 +119,7 @@ async function play(world: World, seed: number): Promise<void> {
   expect([...acknowledged].filter((key) => !keys.includes(key))).toEqual([])
   expect(keys.filter((key) => !acknowledged.has(key) && !unknown.has(key))).toEqual([])
   expect(totals).toEqual([keys.length, keys.length])
-  // Whoever closes leaves it free, and it can be written at once.
+  // A closed handle releases the timeline, and it can be written at once.
   await handles[0]!.write('last')
   await handles[0]!.close()
   expect((await watcher.head(timeline))?.owner).toBeNull()

@@ -1,4 +1,4 @@
-// Ownership: a new owner is a new epoch, and whoever had it before can no longer write anything.
+// Ownership: a new owner has a new epoch, and the previous owner can no longer write.
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'

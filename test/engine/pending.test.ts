@@ -1,4 +1,5 @@
-// A handle on its way: awaited, or asked at once. Lines that must not compile say so; `npm run types` holds them to it.
+// A handle that is still being opened: awaited, or called at once. Lines that must not compile are marked; `npm run types`
+// checks them.
 
 import { expect, expectTypeOf, it } from 'vitest'
 import type { Entity } from '../../src/engine/model/definition.ts'
@@ -153,7 +154,7 @@ it('takes an input where something looks at it', async () => {
     void rp.run(usual, { id: 'u-1' })
   }
   expect([right, wrong].map((each) => typeof each)).toEqual(['function', 'function'])
-  // What is yielded is known by its type, whatever the source is.
+  // The type of the yielded values follows from the source.
   expectTypeOf(rp.run(asked)).toEqualTypeOf<Pending<JobRun<string>>>()
   expectTypeOf(rp.run(read)).toEqualTypeOf<Pending<JobRun<string>>>()
   expectTypeOf(rp.run(paged)).toEqualTypeOf<Pending<JobRun<{ readonly id: number }>>>()

@@ -1,5 +1,5 @@
-// Folds and what is like them (`evolve`, handlers of projections, reactions of process managers) are refused the clock,
-// chance and the outside (A5.1): while an application is developed, and in every drill. Everybody else gets the originals.
+// Folds and similar functions (`evolve`, handlers of projections, reactions of process managers) are refused the clock, chance
+// and the outside (A5.1): during development, and in every drill. All other code gets the originals.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import net from 'node:net'
@@ -160,7 +160,7 @@ describe('a fold', () => {
       ok: false,
       note: expect.stringContaining('Date.now was called by apply of impure/one@1 (a)'),
     })
-    // What goes on beside it is not disturbed.
+    // Concurrent work is not disturbed.
     const [, seq] = await Promise.all([rp.drill(), open.append({ type: 'a' }).then(() => open.coordinate.seq)])
     expect(seq).toBe(2)
     expect(globalThis.Date).toBe(native)

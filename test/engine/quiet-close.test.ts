@@ -1,4 +1,4 @@
-// An engine that is closed in the middle of what it does tells no problem: that the store is closed is no news then.
+// An engine that is closed in the middle of its work reports no problem: a closed store is expected then.
 
 import { expect, test } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'

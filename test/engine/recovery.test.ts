@@ -1,5 +1,4 @@
-// Recovery: checkpoint plus history, fallback when something is damaged, a report of what was done, and a clear word
-// when nothing can work.
+// Recovery: checkpoint plus history, fallback after damage, a report, and a clear error when nothing works.
 
 import { expect, it } from 'vitest'
 import { timeline } from '../../src/index.ts'

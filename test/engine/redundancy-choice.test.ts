@@ -1,5 +1,5 @@
-// Whether a store keeps redundancy is a fact of the store: whoever opens it follows, changing it is noted, and a store of
-// before has none until it is collected.
+// Redundancy is a setting of the store: every process that opens it follows, a change is recorded, and an older store has none
+// until a collection.
 
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Everything in a store can be brought under a new key while an application goes on, and the old key can then be thrown
-// away: no record names it, and history, checkpoints, savepoints, forks, mail, results and exports open without it.
+// Everything in a store can be re-encrypted under a new key while an application runs, and the old key can then be discarded:
+// no record names it, and history, checkpoints, savepoints, forks, mail, results and exports open without it.
 
 import { spawn } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
@@ -238,7 +238,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
       await rp.rekey()
       expect(await rp.keys()).toEqual({ current: newId, noted: [newId], lacking: [] })
     })
-    // Wrapped records say as well which key they want.
+    // Wrapped records name their key as well.
     await withEngine({}, async (rp) => {
       await expect(rp.open(book, 'a')).rejects.toEqual(code('KEY_MISSING'))
       expect(await rp.checkpoints('book/a')).not.toEqual([])

@@ -1,5 +1,5 @@
-// What happened to a store is kept in it: recoveries, fallbacks, drills, failed checkpoints, and whatever else is reported.
-// The log is bounded, several processes write it, and nothing fails because of it.
+// Events of a store are kept in it: recoveries, fallbacks, drills, failed checkpoints, and other reports. The log is bounded,
+// several processes write it, and nothing fails because of it.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -24,7 +24,7 @@ async function retireMany(store: Store, name: string, count: number): Promise<vo
   await store.retire(ids)
 }
 
-/** `pass` lets that much time go by for the rows that are there. */
+/** `pass` advances the time of the existing rows. */
 type World = (body: (store: Store, pass: (ms: number) => Promise<void>) => Promise<void>) => Promise<void>
 
 const worlds: Record<string, World> = {
@@ -72,7 +72,7 @@ for (const [name, world] of Object.entries(worlds)) {
         await store.beat({ ...row, id: asWorker('alive'), leaseMs: 1e9 })
         await retireMany(store, 'last', 1)
         const ids = (await store.workers()).map(({ id }) => id)
-        // Of the old ones all were retired at once: they go together, once fewer than all are among the newest.
+        // All of the old ones were retired at once: they are removed together, once fewer than all are among the newest.
         expect(ids.filter((id) => id.startsWith('new'))).toHaveLength(20)
         expect(ids).toContain('alive')
         expect(ids).toContain('last0000')

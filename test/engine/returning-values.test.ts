@@ -46,7 +46,7 @@ interface Row {
 const sites = resource<{ word: string }>('sites')
 const routes = config<string>('routes')
 const id = 'counter/x'
-/** Waits for an approval of each payment, and asks for another one after a refusal. */
+/** Waits for an approval of each payment, and requests another one after a refusal. */
 const payer = agent('payer', {
   tools: { pay: tool({ kind: 'irreversible', approve: true, run: async () => 'paid' }) },
   model: async () => ({ content: '', requests: [{ tool: 'pay', args: {} }] }),

@@ -1,5 +1,5 @@
 // A rollback with takeover wins against processes that keep writing, in a bounded number of attempts: it waits for its turn as
-// they do, and what was written meanwhile lies in the archive.
+// they do, and the entries written meanwhile are in the archive.
 
 import { expect, it } from 'vitest'
 import { aggregate } from '../../src/layers/events/index.ts'

@@ -1,4 +1,4 @@
-// What a process asks of its shards when it has nothing to do, counted in virtual time.
+// The calls of an idle process to its shards, counted in virtual time.
 
 import { expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'

@@ -101,7 +101,7 @@ describe('a set of shards', () => {
   })
 
   it('is finished by the next who opens it, wherever its making broke off', async () => {
-    // Two commits number each shard, then one on each says that the set is whole.
+    // Two commits number each shard, then one on each records that the set is complete.
     for (let survived = 0; survived < 9; survived++) {
       const worlds = [0, 1, 2].map(() => createWorld())
       const sources = (fail: () => void) =>

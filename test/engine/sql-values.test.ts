@@ -13,7 +13,7 @@ interface Line {
   /** As the table shows it. */
   readonly bound: string
   readonly value: unknown
-  /** The type of the column, and what comes back; null: refused. */
+  /** The type of the column, and the value read back; null: refused. */
   readonly sqlite: readonly [type: string, gives: unknown] | null
   readonly postgres: readonly [type: string, gives: unknown]
 }

@@ -120,7 +120,7 @@ onEveryStore(
       for (const text of refused) await expect(rp.sql(text), text).rejects.toEqual(code('SQL_REFUSED'))
       expect(await rp.sql(`SELECT count(*) AS n FROM ${table}`).then(([row]) => Number(row!.n))).toBe(3)
       if (w.kind === 'postgres') expect((await saidOfOurs(rp)).join()).toContain('belong to the store')
-      // The engine goes on as before.
+      // The engine continues as before.
       const counter = await rp.open(timeline('counter', { initial: () => 0, apply: (s: number) => s + 1 }), 'x')
       await counter.append({ type: 'added' })
       expect(counter.state).toBe(1)
@@ -170,7 +170,7 @@ onEveryStore(
   ['memory'],
 )
 
-/** What is said to queries of tables called like ours, in every schema of the database. */
+/** The answers to queries of tables named like ours, in every schema of the database. */
 async function saidOfOurs(rp: Reprise): Promise<string[]> {
   const tables = await rp.sql<{ schema: string; name: string }>`
     SELECT table_schema AS schema, table_name AS name FROM information_schema.tables WHERE table_name LIKE '%timeline%'`

@@ -1,5 +1,5 @@
-// What others see of a worker: the one call that hangs while everything else moves, nothing of a server that only holds
-// things, and checkpoints that fail one after another.
+// A worker as other processes see it: the one call that hangs while everything else progresses, no entry for an idle server,
+// and repeatedly failing checkpoints.
 
 import { expect, it } from 'vitest'
 import { reportOf } from '../../src/engine/base/worker.ts'
@@ -51,7 +51,7 @@ onEveryStore('a worker', (world) => {
     expect(stuckOn(await idle(), now)).toEqual([])
     expect(stuckOn(await idle(), now + stuckAfterMs + 5000)).toHaveLength(3)
     isHanging = false
-    // None of them ends by itself: closing waits as long as it is told, and no longer.
+    // None of them ends by itself: close() waits for its timeout, and no longer.
     await engine.close({ grace: 50 })
   })
 
@@ -82,7 +82,7 @@ onEveryStore('a worker', (world) => {
       decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
     })
     await (await engine.open(account, 'x')).do('deposit', { amount: 1 })
-    // On SQLite the user's SQL keeps the only writer: nobody hears of anything until it has to give up.
+    // On SQLite the user's SQL holds the only writer: no heartbeat is written until it is aborted.
     if (at.kind === 'postgres') {
       await engine.open(sqlProjection('ledger', { from: [account], on: { deposited: hang } }))
       await expect.poll(() => letGo.length).toBe(3)

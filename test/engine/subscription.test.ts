@@ -38,7 +38,7 @@ async function add(rp: Reprise, id: string, ...amounts: number[]) {
   await open.close()
 }
 
-/** Every item becomes one message to a ledger: what was applied twice would lie there twice. */
+/** Every item becomes one message to a ledger: an item that was applied twice would be there twice. */
 class LedgerSink extends PositionSink<Occurred> {
   readonly isPoison: (item: Occurred) => boolean
 
@@ -121,7 +121,7 @@ onEveryStore(
   ['memory'],
 )
 
-/** Reads from `after` on as far as there is something, and gives what it read with the position of each page. */
+/** Reads from `after` to the end, and returns the items with the position of each page. */
 async function readOn(rp: Reprise, after: string, pages = Number.POSITIVE_INFINITY) {
   const stream = new FeedStream(hostOf(rp).kernel, { scopes: ['counter/'], after, follow: false, pageRuns: 2 })
   const read: string[] = []

@@ -1,5 +1,5 @@
-// Colder places for the chunks of older checkpoints: what moves where, by which rule, and that nothing is lost on the way,
-// whoever is killed or writes meanwhile. Places are folders here; test/s3 has the same in an object store.
+// Colder places for the chunks of older checkpoints: which chunks move where, by which rule, and that nothing is lost on the
+// way despite kills and concurrent writes. Places are folders here; test/s3 has the same in an object store.
 
 import { readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -50,7 +50,7 @@ it('A8.3: all but the newest so many go to the colder place, are read from there
   expect(tiers[1]!.moved).toBeGreaterThan(2)
   expect(tiers[1]!.failed).toBe(0)
   const after = await rp.tiers({ dryRun: true })
-  // What it says after moving is what lies there then.
+  // The report after the move equals the content of the place.
   expect(tiers.map(({ chunks, bytes }) => [chunks, bytes])).toEqual(
     after.tiers.map(({ chunks, bytes }) => [chunks, bytes]),
   )
@@ -60,7 +60,7 @@ it('A8.3: all but the newest so many go to the colder place, are read from there
   const again = await start()
   expect(await readAll(again)).toEqual([1, 2, 3, 4, 5])
   expect((await again.verify()).ok).toBe(true)
-  // And asked again, there is nothing to do.
+  // A repetition has nothing to do.
   expect((await again.tiers(moving)).tiers[1]!.moved).toBe(0)
   await again.close()
 })

@@ -1,5 +1,5 @@
-// A held folder against whoever swaps directories for links at the worst moment: after it was entered, before each
-// operation. By descriptor the operation happens in the directory that was entered; by path it is refused.
+// A folder descriptor against a process that swaps directories for links at the worst moment: after it was entered, before each
+// operation. By descriptor the operation happens in the entered directory; by path it is refused.
 
 import { spawn } from 'node:child_process'
 import {

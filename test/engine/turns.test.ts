@@ -1,5 +1,5 @@
-// Long work lets others have their turn of the event loop: a store that answers at once would otherwise hold it until all of a
-// history, or all of the feed, is read. Time is what each look at the clock takes; turns are counted.
+// Long work yields to the event loop: a store that answers synchronously would otherwise block it until all of a history, or
+// all of the feed, is read. Each read of the clock advances the time; turns are counted.
 
 import { expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'

@@ -1,6 +1,5 @@
-// What the compiler knows of every model: a wrong event, command, input, value or option does not compile, and the
-// right one gives the right type. Lines that must not compile say so; `npm run types` holds them to it. Workflows:
-// test/workflow/types.test.ts.
+// The types of every model: a wrong event, command, input, value or option does not compile, and the right one has the right
+// type. Lines that must not compile are marked; `npm run types` checks them. Workflows: test/workflow/types.test.ts.
 
 import { expect, expectTypeOf, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
@@ -32,7 +31,7 @@ const plain = workflow('plain', async () => 1)
 const people = table<{ readonly name: string }>('people')
 const model = save<{ readonly weights: number[] }>('model')
 
-/** Never called: it only has to compile, and not to where it says so. */
+/** Never called: it only has to compile, except for the marked lines. */
 async function unchecked(rp: Reprise): Promise<void> {
   const c = await rp.open(counter, 'a')
   await c.append({ type: 'added', by: 1 })

@@ -36,7 +36,7 @@ async function fill(rp: Reprise): Promise<void> {
   }
 }
 
-/** What an application sees: the total of each counter; null: it is not there, 'refused': it says why it cannot be opened. */
+/** The total of each counter as an application reads it; null: it does not exist, 'refused': opening it fails with the reason. */
 async function seen(rp: Reprise): Promise<Record<string, number | null | 'refused'>> {
   const totals: Record<string, number | null | 'refused'> = {}
   for (const name of names) {
@@ -68,7 +68,7 @@ interface Change {
   prepare(rp: Reprise): Promise<void>
   work(rp: Reprise): Promise<unknown>
   state?(rp: Reprise): Promise<Record<string, unknown>>
-  /** It brings counter/a: until it has ended nobody makes an empty one. */
+  /** It brings counter/a: until it has ended, no call creates an empty one. */
   readonly brings?: boolean
   /** Where a change that was killed late can only be resumed. */
   readonly mayRefuseAbandon?: boolean

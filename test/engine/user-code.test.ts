@@ -1,5 +1,5 @@
-// The user's code inside a transaction: it cannot wait for another write, which would wait for it; it has a time limit; and
-// a connection that breaks inside it says nothing about the outcome.
+// The user's code inside a transaction: it cannot wait for another write, which would wait for it; it has a time limit; and a
+// connection that breaks inside it leaves the outcome unknown.
 
 import { AsyncResource } from 'node:async_hooks'
 import { expect, inject, it } from 'vitest'

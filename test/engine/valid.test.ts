@@ -262,7 +262,7 @@ describe.each(['memory', 'sqlite'])('every model with a state (%s)', (kind) => {
         for (const key of ['a', 'b']) await counted.set(key, 1)
         await expect(counted.checkpoint()).rejects.toMatchObject({ data: { reason: 'too many' } })
 
-        // What nobody has written to yet is as its author begins it.
+        // A timeline without writes has the initial state of its author.
         const support = agent('support', { initial: () => ({ order: '' }), valid: ({ order }) => order !== '' })
         const session = await rp.open(support, 's1')
         await session.note('hello')

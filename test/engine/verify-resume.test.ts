@@ -1,5 +1,5 @@
-// A verify tells how far it is, gives others their turn, and goes on where an interrupted one was. What it claims then is said,
-// and nothing that was written since is taken for verified.
+// A verify reports its progress, yields to other work, and resumes an interrupted one. The report names the resumed part, and
+// no later write counts as verified.
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -59,7 +59,7 @@ async function note(rp: Reprise, n: number): Promise<void> {
   await handle.close()
 }
 
-/** Before what comes is written: a verify passes over what was not written in the second before it began. */
+/** Before the next write: a verify skips timelines without a write in the second before it began. */
 const later = () => new Promise((resolve) => setTimeout(resolve, 1200))
 
 /** Aborts when it is at this timeline. */

@@ -33,7 +33,7 @@ async function engine(): Promise<Reprise> {
   return rp
 }
 
-/** As JavaScript would give it: types say no. */
+/** As JavaScript would pass it: the types refuse it. */
 const untyped = <T>(call: unknown) => call as T
 const refused = (place: string | RegExp) =>
   expect.objectContaining({

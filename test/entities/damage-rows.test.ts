@@ -1,7 +1,6 @@
-// G7, G8: bits flipped in the rows of a PostgreSQL store, in every column that holds bytes: aggregates, tables, paged
-// tables, projections and saves answer what was written, or refuse by name. One store serves all trials: an UPDATE
-// damages a row, and afterwards all rows are put back.
-// More: REPRISE_ENTITY_FLIPS=20000 npx vitest run test/entities/damage-rows.test.ts
+// G7, G8: bits flipped in the rows of a PostgreSQL store, in every column that holds bytes: aggregates, tables, paged tables,
+// projections and saves return the written values, or refuse by name. One store serves all trials: an UPDATE damages a row, and
+// afterwards all rows are restored. More: REPRISE_ENTITY_FLIPS=20000 npx vitest run test/entities/damage-rows.test.ts
 
 import pg from 'pg'
 import { afterAll, beforeAll, expect, inject, it } from 'vitest'
@@ -43,7 +42,7 @@ afterAll(async () => {
   await dropSchema(url, schema)
 })
 
-/** An engine closes its store; this one is there for the next. */
+/** An engine closes its store; this one stays open for the next. */
 function keptOpen(held: Store): Store {
   return new Proxy(held, {
     get(target, name) {
@@ -54,7 +53,7 @@ function keptOpen(held: Store): Store {
   })
 }
 
-/** Of an engine that has seen nothing yet, like another process. */
+/** A new engine without caches, like another process. */
 async function answers<T>(
   take: (read: ReturnType<typeof readersOf>[number], index: number) => Promise<T>,
 ): Promise<T[]> {

@@ -1,5 +1,5 @@
-// What the tests of damage write and read: some of everything that an entity keeps, the answers that a user gets of it, and
-// the verdict on an answer after a byte was damaged.
+// The data of the tests of damage: values of every entity, the answers that a user gets, and the verdict on an answer after a
+// byte was damaged.
 
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { isReprise } from '../../src/index.ts'

@@ -81,7 +81,7 @@ onEveryStore('damaged answers', (world) => {
       ...args: unknown[]
     ) => { latest(): Promise<{ value: { text: string }; skipped: readonly unknown[] }> }
     const reader = new Reader(bent, { name: 'saves', format: 1, keep: 3, upcasters: {} }, 'save/saves')
-    // An older save may stand in for a damaged newest one, and says so.
+    // An older save may replace a damaged newest one, and reports that.
     const texts = savedAt.map((n) => noise(n, 2600)).reverse()
     readers.push(async () => {
       const { value, skipped } = await reader.latest()
@@ -91,7 +91,7 @@ onEveryStore('damaged answers', (world) => {
       }
     })
     const truths = await Promise.all(readers.map(async (read) => (await read()).text))
-    // What each of them asks for, so that every trial meets a byte.
+    // The bytes that each of them reads, so that every trial meets one.
     const asked = new Map<() => Promise<unknown>, { method: string; calls: number }[]>()
     for (const read of readers) {
       const found: { method: string; calls: number }[] = []
@@ -172,7 +172,7 @@ describe('damaged files', () => {
       const count = trials(100)
       const random = randomFrom(seed)
       const given = process.env.REPRISE_ENTITY_DAMAGE?.split(':')
-      // Of the directory only the chunks: its database is like the other.
+      // Only the chunks of the directory: its database is like the other.
       const pool = filesIn(join(folder, layout))
         .filter((file) => (layout === 'sqlite' ? file.endsWith('.db') : file.startsWith('chunks')))
         .map((file) => ({ file, bytes: readFileSync(join(folder, layout, file)) }))
@@ -180,7 +180,7 @@ describe('damaged files', () => {
       const wrong: string[] = []
       for (let trial = 0; trial < (given ? 1 : count); trial++) {
         const { file, bytes } = pool[random.below(pool.length)]!
-        // Zeros are mostly room that nobody uses: not as often as the rest.
+        // Zeros are mostly unused space: they are flipped less often.
         let place = random.below(bytes.length)
         while (bytes[place] === 0 && random.chance(0.9)) place = random.below(bytes.length)
         const [name, offset, bit] = given

@@ -1,4 +1,4 @@
-// A drill reads what a restore would read: of a save also the bytes of its stream.
+// A drill reads the same data as a restore: for a save, also the bytes of its stream.
 
 import { expect, it } from 'vitest'
 import { save } from '../../src/layers/save/index.ts'

@@ -23,7 +23,7 @@ onEveryStore('signature failures', (world) => {
     const t = await rp.open(rows)
     const value = (n: number) => noise(n, 2600)
     let isRotten = true
-    // What is read back is not what was written.
+    // The data read back differs from the written data.
     bend.blobsGet = async (digests) => {
       const found = await store.blobs.get(digests)
       return isRotten ? found.map((bytes) => bytes && flipped(bytes, 5)) : found
@@ -62,7 +62,7 @@ onEveryStore('signature failures', (world) => {
       return [
         { ...newest!, seq: newest!.seq + 1 },
         { ...second!, digest: flipped(second!.digest, 3) },
-        // Whole in itself, but of an older coordinate than its line says.
+        // Whole in itself, but of an older coordinate than its catalog line.
         { ...third!, body: rest[0]?.body ?? third!.body, bodyDigest: rest[0]?.bodyDigest ?? third!.bodyDigest },
         ...rest,
       ]
@@ -91,7 +91,7 @@ onEveryStore('signature failures', (world) => {
       added += (await t.checkpoint()).addedBytes
       for (const { layers } of await newest()) layersSeen = Math.max(layersSeen, layers.length)
     }
-    // However many checkpoints there were, what a restore walks through is bounded; and it was layered at all.
+    // A restore reads a bounded number of layers, however many checkpoints there were; and there were layers.
     expect(layersSeen).toBeGreaterThan(1)
     expect(layersSeen).toBeLessThanOrEqual(9)
     await rp.close()
@@ -141,13 +141,13 @@ onEveryStore('signature failures', (world) => {
     await t.checkpoint()
     await rp.fork(t.coordinate, 'table/rows/fork')
     const collecting = (async () => {
-      // The grace period protects only what is younger; here nothing is, so only reachability does.
+      // The grace period protects only younger chunks; here there are none, so only reachability protects.
       for (let n = 0; n < 5; n++) await rp.collect({ graceMs: 0 })
     })()
     for (let n = 0; n < 12; n++) {
       await t.set(`k${n}`, `changed ${n}`)
       await t.checkpoint().catch((error) => {
-        // With no grace at all, a collector may take what is being written: the checkpoint then fails, and nothing else.
+        // Without any grace, a collector may take chunks that are being written: the checkpoint then fails, and nothing else.
         if (!isReprise(error, 'CHUNK_MISSING')) throw error
       })
     }
@@ -159,7 +159,7 @@ onEveryStore('signature failures', (world) => {
     await t.checkpoint({ full: true })
     await rp.collect({ graceMs: -1000 })
     expect((await rp.verify()).faults).toEqual([])
-    // Not only what the newest one names is still there: each that is kept can be read, and they share little by now.
+    // Not only the newest one can be read: each kept checkpoint can, and they share little by now.
     const io = stateIo(hostOf(rp).kernel)
     const live = await Promise.all(
       (await rp.checkpoints('table/rows')).map(async ({ body }) => {

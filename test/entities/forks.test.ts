@@ -1,4 +1,4 @@
-// A fork is a trial: what happens in it reaches no projection, consumer or process manager, unless they ask for it.
+// A fork is a trial: its entries reach no projection, consumer or process manager, unless they include forks.
 
 import { expect, it } from 'vitest'
 import { aggregate, commandTo, processManager, projection } from '../../src/layers/events/index.ts'
@@ -42,7 +42,7 @@ onEveryStore('forks', (world) => {
     await trial.do('deposit', { amount: 100 })
     await (await rp.open(account, 'from-nothing')).do('deposit', { amount: 1000 })
     await trial.close()
-    // Of the readers only one asked for forks.
+    // Only one of the readers includes forks.
     const consumers = [{ kind: 'projection', timeline: 'projection/trials' }]
     const refused = rp.rollback({ to: { timeline: 'events/account/what-if', seq: 1 } })
     await expect(refused).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })

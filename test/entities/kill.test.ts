@@ -28,7 +28,7 @@ it('G1: whatever was acknowledged before a SIGKILL is there afterwards, each num
         const said = JSON.parse(line) as Record<string, number>
         if (said.ready) {
           isReady = true
-          // At the start it says what it found: nothing that was acknowledged may be missing.
+          // At the start it prints its state: no acknowledged write may be missing.
           expect(said.last).toBeGreaterThanOrEqual(acked.log)
           expect(said.offset).toBeGreaterThanOrEqual(acked.row)
           expect(said.pagedOffset).toBeGreaterThanOrEqual(acked.paged)
@@ -56,7 +56,7 @@ it('G1: whatever was acknowledged before a SIGKILL is there afterwards, each num
     expect(await sums.catchUp()).toEqual({ sum: log.state.sum, count: numbers.length })
     const offset = Number(rows.offset('n'))
     expect(offset).toBeGreaterThanOrEqual(acked.row)
-    // A large transaction is there whole or not at all.
+    // A large transaction exists as a whole or not at all.
     const bulk = new Set([...rows.entries({ prefix: 'bulk' })].map(([, n]) => n))
     expect(bulk.size).toBeLessThanOrEqual(1)
     if (bulk.size === 1) expect([...rows.keys({ prefix: 'bulk' })]).toHaveLength(9000)

@@ -1,5 +1,5 @@
-// Rows and data of older versions: where there is no history to rebuild them from, a migration makes them into today's; code
-// without it says what is missing, and code of before refuses what it does not know.
+// Rows and data of older versions: where there is no history to rebuild them from, a migration converts them; code without it
+// names the missing migration, and older code refuses newer data.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -289,7 +289,7 @@ onEveryStore('migrations of rows and data', (world) => {
     const seen = await other.drill()
     expect([seen.ok, seen.results[0]!.note]).toEqual([true, expect.stringMatching(/migrated from version table\/1/)])
     expect((await marks())[0]!.invalid).toBeNull()
-    // A fork of what was never captured by today's code keeps what it can be restored from.
+    // A fork of a timeline without a capture by the current code keeps the checkpoint it can be restored from.
     await other.fork({ timeline: 'table/people', seq: (await other.head('table/people'))!.seq }, 'table/people/branch')
     expect((await other.open(today, 'branch')).size).toBe(26)
   })

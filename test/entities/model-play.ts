@@ -1,6 +1,6 @@
-// Plays steps on a subject and on a plain model of it: writes, checkpoints, restarts, crashes and takeovers with a write on
-// its way, forks, and a collector. After each step, what is read is the model.
-// More runs: REPRISE_ENTITY_RUNS=20 npx vitest run test/entities/models
+// Plays steps on a subject and on a plain model of it: writes, checkpoints, restarts, crashes and takeovers with a write in
+// flight, forks, and a collector. After each step, the subject equals the model. More runs: REPRISE_ENTITY_RUNS=20 npx vitest
+// run test/entities/models
 
 import fc from 'fast-check'
 import { expect } from 'vitest'
@@ -33,7 +33,7 @@ export interface Subject<T> {
   checkpoint(): Promise<unknown>
   close(): Promise<unknown>
   read(): unknown | Promise<unknown>
-  /** A subject of its own that is now what this one is now; left out where there are no forks. */
+  /** A separate subject with the current content of this one; undefined for subjects without forks. */
   fork?(engine: Reprise, n: number): Promise<Subject<T>>
 }
 
@@ -46,14 +46,14 @@ export function narrow(text: string): number {
   return text === wide(n) ? n : Number.NaN
 }
 
-/** What a subject should be. */
+/** The expected content of a subject. */
 export interface Plain<T, Model> {
   readonly initial: Model
   apply(model: Model, what: T): Model
   view(model: Model): unknown
 }
 
-/** Runs the steps; after each, what is read is the model. A write that nobody heard of is there whole or not at all. */
+/** Runs the steps; after each, the subject equals the model. A write without an answer is stored as a whole or not at all. */
 export async function play<T, Model>(
   world: World,
   subject: Subject<T>,
@@ -63,9 +63,9 @@ export async function play<T, Model>(
   let { engine, die } = await mortal(world)
   await subject.open(engine)
   let model = initial
-  /** Those that were taken over live on, and may try what they like. */
+  /** Displaced owners continue, and may try anything. */
   const olds: Reprise[] = []
-  /** What the dead left open: nobody closes it for them, but a run of many deaths would use up all connections. */
+  /** Connections of dead owners stay open; a run of many deaths would use up all connections. */
   const left: Store[] = []
   const forks: { readonly subject: Subject<T>; readonly model: Model }[] = []
   let isCollected = false
@@ -103,13 +103,13 @@ export async function play<T, Model>(
       olds.push(engine)
       ;({ engine, die } = await mortal(world))
       await subject.open(engine)
-      // The old owner lives and hears its answer: the write is there exactly if it was told so.
+      // The old owner lives and gets its answer: the write exists exactly if it was acknowledged.
       if (await write?.isDone) model = write!.after
     } else if (step.how === 'fork') {
       const fork = await subject.fork?.(engine, forks.length)
       if (fork) forks.push({ subject: fork, model })
     } else if (step.how === 'collect') {
-      // Beside a writer, and then, while nobody writes, without any grace: only what is named stays.
+      // Beside a writer, and then, without writers, without any grace: only referenced chunks stay.
       const collecting = engine.collect()
       const write = startWrite()
       await collecting
@@ -127,7 +127,7 @@ export async function play<T, Model>(
       left.push(die())
       ;({ engine, die } = await mortal(world))
       await subject.open(engine)
-      // Nobody heard the answer.
+      // The answer was lost.
       if (write && JSON.stringify(await subject.read()) === JSON.stringify(view(write.after))) model = write.after
     }
     expect(await subject.read()).toEqual(view(model))

@@ -126,7 +126,7 @@ function logSubject(id: string): Subject<readonly number[]> {
     },
     checkpoint: () => a.checkpoint(),
     close: () => a.close(),
-    // Others may have taken it back to finish what they had begun.
+    // Others may have taken it over again to finish their writes.
     read: async () => (await a.refresh()).map(narrow),
     async fork(rp, n) {
       await rp.fork(a.coordinate, `${log.prefix}${id}f${n}`)

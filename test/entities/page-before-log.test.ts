@@ -1,6 +1,6 @@
-// B3, the oldest failure of a write-ahead log: a page that is there before the log entries that made it. Here a store
-// keeps commits waiting while checkpoints are taken, and every chunk and every manifest that arrives is opened: whatever
-// it holds must be durable history by then, up to the coordinate that the manifest names, and no further.
+// B3, the oldest failure of a write-ahead log: a page that is stored before the log entries that made it. Here a store delays
+// commits while checkpoints are taken, and every arriving chunk and manifest is opened: its content must be durable history by
+// then, up to the coordinate of the manifest, and no further.
 
 import { expect, it } from 'vitest'
 import { decodeManifest } from '../../src/core/checkpoint/manifest.ts'

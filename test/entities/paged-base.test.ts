@@ -1,4 +1,4 @@
-// What a checkpoint of a paged table builds on: the one before, as long as it is in the catalog.
+// The base of a checkpoint of a paged table: the previous one, as long as it is in the catalog.
 
 import { expect, it } from 'vitest'
 import { newOperation } from '../../src/engine/storage/kernel.ts'

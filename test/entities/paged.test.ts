@@ -112,7 +112,7 @@ onEveryStore('paged table', (world) => {
     })
     expect(reads.some(({ status }) => status === 'rejected')).toBe(true)
     await expect(t.set('later', 'x')).rejects.toMatchObject({ code: 'CHUNK_MISSING' })
-    // Opened again, nothing is restored from it, and the log says the rest.
+    // After a reopen, nothing is restored from it, and the log has the rest.
     const again = await rp.open(kept)
     expect(again.recovery.checkpoint).toBeNull()
     for (let n = 0; n < 1500; n += 7) expect(await again.get(key(n))).toBe(text(n))

@@ -1,6 +1,6 @@
-// Partitions of projections that processes share: in memory, in tables, and (in projection.test.ts) in the user's SQL.
-// Each event counts once, in the one process that owns its partition; whoever lost one is fenced; a rebuild is whole
-// before anybody sees it.
+// Partitions of projections that processes share: in memory, in tables, and (in projection.test.ts) in the user's SQL. Each
+// event counts once, in the one process that owns its partition; a former owner is fenced; a rebuild becomes visible when it is
+// complete.
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -48,7 +48,7 @@ async function depositAll(rp: Reprise, amount: number) {
   }
 }
 
-/** What all of them hold together; a key in two places would be counted twice. */
+/** The union of all partitions; a key in two places would be counted twice. */
 function together(...maps: readonly (readonly [string, number])[][]): Record<string, number> {
   const sums: Record<string, number> = {}
   for (const map of maps) for (const [key, sum] of map) sums[key] = (sums[key] ?? 0) + sum
@@ -113,7 +113,7 @@ onEveryStore('partitions', (world) => {
     const built: number[] = []
     await p.rebuild({
       async onSwap({ to }) {
-        // Before the other process has heard of it, every partition is there, caught up and written.
+        // Before the other process is notified, every partition is caught up and written.
         for (let n = 0; n < 4; n++) built.push((await one.checkpoints(`projection/totals@1-${to}/${n}`)).length)
       },
     })

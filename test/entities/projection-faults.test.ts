@@ -1,4 +1,4 @@
-// What goes wrong around a projection: a handler that throws, a reader that is behind, data that must go.
+// Faults around a projection: a handler that throws, a reader that is behind, data that must be removed.
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
@@ -120,7 +120,7 @@ onEveryStore('projection faults', (world) => {
         initial: () => ({ list: [] as number[] }),
         on: {
           deposited: (s, e) => {
-            // Changed in place, and then thrown: what was changed must not count.
+            // Changed in place before the throw: the change must not count.
             s.list.push(e.amount)
             if (e.amount === 5 && failures++ < 2) throw new Error('for a moment')
           },
@@ -136,7 +136,7 @@ onEveryStore('projection faults', (world) => {
       p.resume()
     }
     expect((await p.catchUp()).list).toEqual([1, 2, 3, 4, 5, 6])
-    // As a crash: nothing is closed, and another process goes on from whatever was written.
+    // As a crash: nothing is closed, and another process continues from the stored state.
     hostOf(rp).kernel.worker.abandon()
     const next = await w.engine()
     await deposit(next, 7)

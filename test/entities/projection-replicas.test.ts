@@ -1,5 +1,5 @@
-// Projections in several processes: what catchUp promises of partitions that another process has, what a killed rebuild
-// leaves, who is told which generation to read, and in how many partitions it lies.
+// Projections in several processes: the promise of catchUp about partitions of another process, the remains of a killed
+// rebuild, the generation that each reader gets, and its number of partitions.
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -99,7 +99,7 @@ onEveryStore('projections in several processes', (world) => {
     await until(() => p.owned === 1 && q.owned === 1)
     await depositAll(two, 1)
     await q.catchUp()
-    // Everything is in, also what lies in the memory of the other.
+    // All events are applied, also in the memory of the other process.
     expect(sumOf(p.state, q.state)).toBe(6)
     const stopped = new AbortController()
     stopped.abort(new Error('enough'))
@@ -114,7 +114,7 @@ onEveryStore('projections in several processes', (world) => {
     await p.catchUp()
     expect(sumOf(p.state)).toBe(6)
     await expect((await w.engine()).open(totals(3))).rejects.toThrow(/has 2 partitions, not 3/)
-    // Cut off in the middle: the live one goes on, and the next attempt too.
+    // Interrupted in the middle: the live generation continues, and so does the next attempt.
     const other = await w.engine()
     const cut = new AbortController()
     cut.abort()
@@ -373,7 +373,7 @@ describe('projections of processes that were killed', () => {
     for (const each of folders.splice(0)) rmSync(each, { recursive: true, force: true })
   })
 
-  /** Started, and killed when it has said this. */
+  /** Started, and killed when it has printed this. */
   async function killedAfter(word: string, url: string, ...args: string[]) {
     const child = spawn(process.execPath, [programPath('projection-member'), url, ...args], {
       stdio: ['ignore', 'pipe', 'inherit'],

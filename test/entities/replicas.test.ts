@@ -1,6 +1,6 @@
-// Several replicas of one service on one aggregate: real processes, killed and stopped, on SQLite and PostgreSQL. What it takes
-// to be wrong is small: every event notes how many events its decision saw.
-// More: REPRISE_REPLICA_COMMANDS=200 npx vitest run test/entities/replicas.test.ts
+// Several replicas of one service on one aggregate: real processes, killed and stopped, on SQLite and PostgreSQL. The check is
+// simple: every event records how many events its decision saw. More: REPRISE_REPLICA_COMMANDS=200 npx vitest run
+// test/entities/replicas.test.ts
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -84,7 +84,7 @@ describe.each(Object.keys(storeUrls))('replicas (%s)', { timeout: 300_000 }, (ki
     const twins = await Promise.all([start('client', 40, 'keyed'), start('client', 40, 'keyed')])
     for (const { go } of twins) go()
     const told = await Promise.all(twins.map(({ ended }) => ended))
-    // Whoever comes second is told that it was applied before, or is refused by the aggregate itself; nothing else.
+    // The second caller gets the earlier result, or is refused by the aggregate itself; nothing else.
     for (const reason of told.flatMap(({ failed }) => failed ?? ['died'])) {
       expect(reason).toMatch(/^REFUSED$|was applied before$/)
     }
@@ -121,7 +121,7 @@ describe.each(Object.keys(storeUrls))('replicas (%s)', { timeout: 300_000 }, (ki
       const witness = whos.find((who) => who !== victim)!
       await stopOutside(child, witness)
       if (victim < 'c') {
-        // Awake again, it goes on as if nothing had happened.
+        // After it is woken, it continues as before.
         child.kill('SIGCONT')
         await moved(victim, 3)
       } else {

@@ -21,7 +21,7 @@ function start(url: string, ...args: string[]): ChildProcess {
   })
 }
 
-/** Hands over what it says, until it ends: by itself, or because it was killed. */
+/** Yields its output lines until it ends, by itself or killed. */
 async function hear(child: ChildProcess, call: (said: Record<string, unknown>) => void): Promise<void> {
   const ended = once(child, 'exit')
   for await (const line of createInterface(child.stdout!)) call(JSON.parse(line))
@@ -37,7 +37,7 @@ async function sweep(url: string): Promise<void> {
     const writer = start(url, 'write', String(round * 1_000_000))
     let isBetween = false
     const writing = hear(writer, ({ key, n, rescaling }) => {
-      // The rescale that was killed has ended the old partitions: nobody writes until another one finishes it.
+      // The killed rescale has ended the old partitions: writes wait until another rescale finishes it.
       if (rescaling) isBetween = true
       if (typeof key !== 'string') return
       acked.set(key, n as number)
@@ -67,7 +67,7 @@ async function sweep(url: string): Promise<void> {
   const store = await rp.open(stores.get(4))
   expect(writes).toBeGreaterThan(10)
   expect(acked.size).toBeGreaterThan(0)
-  // The write that was on its way may be there too: never less than what was acknowledged.
+  // The write in flight may be stored too: never less than was acknowledged.
   for (const [key, n] of acked) expect([key, store.get(key) >= n]).toEqual([key, true])
   const timelines = (await rp.list({ prefix: 'table/counts/' })).map(({ timeline }: { timeline: string }) => timeline)
   expect(timelines).toHaveLength(5)

@@ -1,4 +1,4 @@
-// State stores in another number of partitions: whoever reads, writes, dies or still runs the old number meanwhile.
+// State stores with another number of partitions, while other processes read, write, die or still use the old number.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -67,7 +67,7 @@ onEveryStore('rescale', (world) => {
     expect((await rowsOf(again, 9)).size).toBe(61)
     expect(await timelinesOf(again)).toHaveLength(10)
     expect((await again.verify()).faults).toEqual([])
-    // A table of the same name beside it is nobody's partition.
+    // A table of the same name beside it is not one of its partitions.
     const tenant = await again.open(table<number>('counts'), 'tenant')
     await tenant.set('a', 1)
     await counts(2).rescale(again)
@@ -110,7 +110,7 @@ onEveryStore('rescale', (world) => {
     })
     await writing
     expect(isRefused).toBe(true)
-    // It held the old number all the time: it reads what it had, and cannot open it again.
+    // It kept the old number open: it reads its old rows, and cannot open it again.
     expect(writer.get(keyOf(1))).toBeDefined()
     await expect(writer.set('late', 1)).rejects.toThrow(/has 6 partitions, not 4/)
     await writer.close()
@@ -120,7 +120,7 @@ onEveryStore('rescale', (world) => {
     await expect(reader.refresh()).rejects.toEqual(code('INVALID_ARGUMENT'))
     reader.close()
     const rows = await rowsOf(one, 6)
-    // The write on its way when it was fenced is there or not; nobody was told that it is.
+    // The write in flight when it was fenced exists or not; it was never acknowledged.
     const last = keyOf((writes - 1) % 50)
     rows.delete(last)
     acked.delete(last)
@@ -161,11 +161,11 @@ onEveryStore('rescale', (world) => {
     const [change, ...more] = await rp.changes()
     expect([change?.kind, change?.of, change?.isRunning, more]).toEqual(['rescale', 'counts', false, []])
     expect(change!.done).toBeGreaterThan(0)
-    // Back to what it is: what was begun is given back.
+    // Back to the current number: the partial rescale is removed.
     await counts(5).rescale(rp)
     expect(await timelinesOf(rp)).toHaveLength(6)
     expect((await rowsOf(rp, 5)).size).toBe(30)
-    // Nothing is there yet: nothing to do.
+    // The store does not exist yet: nothing to do.
     await stateStore('none', { partitions: 3 }).rescale(rp)
     expect((await rp.list({ prefix: 'table/none/' })).length).toBe(0)
   })

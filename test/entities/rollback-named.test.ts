@@ -121,7 +121,7 @@ onEveryStore('a plan of a rollback', (world) => {
     expect(await first.receive()).toHaveLength(1)
     await first.close()
     await rp.groups.restore({ cut: 'both' })
-    // The message was sent again, and nobody has read it.
+    // The message was sent again, and is unread.
     expect(await consumersOf(rp, a.timeline, seq)).toEqual([])
     const again = await rp.open(echo, 'b')
     expect(await again.receive()).toHaveLength(1)

@@ -214,7 +214,7 @@ onEveryStore('rollbacks and readers', (world) => {
     expect(marked).toMatchObject([{ data: { consumed: stream } }])
     await session.turn('again')
     await session.rollback({ to: 0 })
-    // A fork is another timeline: nobody has read that one.
+    // A fork is another timeline, without readers.
     await session.turn('more')
     await read(rp, 's', 1)
     await session.fork('trial')
@@ -264,7 +264,7 @@ onEveryStore('rollbacks and readers', (world) => {
     await ann.close()
     await session.turn('two')
     await session.close()
-    // Nobody has read it yet.
+    // It is unread so far.
     expect((await rp.groups.plan({ cut: 'early' })).members.flatMap(({ consumers }) => consumers)).toEqual([])
     const p = await rp.open(totals)
     expect((await p.catchUp()).sum).toBe(110)

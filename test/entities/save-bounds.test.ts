@@ -1,5 +1,5 @@
-// What a save promises of its size and of its bytes: memory that does not grow with the stream, and nothing visible that
-// was not read back.
+// The promises of a save about size and bytes: memory does not grow with the stream, and only data that was read back becomes
+// visible.
 
 import { expect, it } from 'vitest'
 import { save } from '../../src/layers/save/index.ts'

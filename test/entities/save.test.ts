@@ -164,7 +164,7 @@ onEveryStore('save', (world) => {
     expect(Buffer.compare(found.value, good)).toBe(0)
     expect(found.skipped).toMatchObject([{ id: newest.id }])
     expect((await s.list())[0]).toMatchObject({ id: newest.id, damage: expect.stringContaining('chunk') })
-    // And it goes on: the same value again is whole again, though its chunks were named before.
+    // It continues: the same value is stored again, though its damaged chunks have the same names.
     await s.put(bad)
     expect(Buffer.compare((await s.latest()).value, bad)).toBe(0)
     expect(await rot(rp, () => true)).toBeGreaterThan(0)

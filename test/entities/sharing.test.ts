@@ -1,5 +1,5 @@
-// One aggregate in several engines, on every store: what reading may not do, what a command may not be told, and what a lost
-// answer may not hide.
+// One aggregate in several engines, on every store: reads without side effects, commands without false errors, and lost
+// answers.
 
 import { expect, it, vi } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
@@ -101,7 +101,7 @@ onEveryStore('sharing a timeline', (world) => {
     expect(await a.append(() => [])).toMatchObject({ seq: 2 })
     expect(() => a.effects).toThrow(/open it without/)
     await expect(one.open(table('rows'), undefined, { shared: true })).rejects.toEqual(code('INVALID_ARGUMENT'))
-    // Whoever owns it alone is no part of the turns: displaced, it is refused.
+    // An exclusive owner takes no part in the turns: once displaced, it is refused.
     const zombie = await one.open(counter, 'y')
     await (await two.open(counter, 'y', { shared: true })).append({ type: 'added', by: 1 })
     await expect(zombie.append({ type: 'added', by: 1 })).rejects.toEqual(code('FENCED'))
@@ -145,7 +145,7 @@ onEveryStore('sharing an aggregate', (world) => {
     await b.do('deposit', { amount: 3 })
     await a.do('withdraw', { amount: 3 })
     expect(await b.refresh()).toEqual({ balance: 0 })
-    // A stale view neither fails nor passes what was expected.
+    // A stale view neither fails nor satisfies the expected position.
     const seq = a.seq
     await b.do('deposit', { amount: 2 }, { expect: seq })
     await expect(a.do('deposit', { amount: 2 }, { expect: seq })).rejects.toEqual(code('CONFLICT'))

@@ -116,7 +116,7 @@ onEveryStore('state store', (world) => {
     const standby = await rows.standby(two)
     standby.refresh()
     await t.delete('k3')
-    // Far enough that the deletion is below the floor: the standby must not keep what it has.
+    // Far enough that the deletion is below the floor: the standby must drop its copy.
     for (let n = 0; n < 40; n++) await t.set('busy', n)
     await t.checkpoint()
     await t.set('busy', 41)
@@ -155,7 +155,7 @@ onEveryStore('state store', (world) => {
         tx.advance('source', offset)
       })
       if (offset % 7 === 0) {
-        // As a crash: nobody waits for the answer, another process takes over.
+        // As a crash: the answer is not awaited, and another process takes over.
         write.catch(() => undefined)
         engine = await w.engine()
         t = await engine.open(rows, undefined, { takeover: true })

@@ -1,4 +1,4 @@
-// What several tests of entities need: a store whose answers can be bent, bytes that can be flipped, text that does not
+// Shared parts of the tests of entities: a store with changeable answers, bytes that can be flipped, text that does not
 // compress.
 
 import { RepriseError } from '../../src/core/errors.ts'
@@ -26,7 +26,7 @@ export function bendable(store: Store, bend: Bend): Store {
       return bound(held, name)
     },
   })
-  // Of a target of its own: what is frozen, as the store of an engine is, may not answer otherwise through a proxy.
+  // A separate target: a proxy of a frozen object, as the store of an engine is, may not return other values.
   return new Proxy({} as Store, {
     get: (_, name) => (name === 'blobs' ? blobs : (bend[name as 'commit'] ?? bound(store, name))),
   })

@@ -1,4 +1,4 @@
-// Tables on every store: rows, ranges, transactions and their isolation, indexes, and what a crash leaves.
+// Tables on every store: rows, ranges, transactions and their isolation, indexes, and their content after a crash.
 
 import { expect, it } from 'vitest'
 import { table } from '../../src/layers/table/index.ts'

@@ -1,5 +1,5 @@
-// The programs of examples/any-program, interrupted in the middle by SIGTERM and by kill -9: they end with what they end with
-// when nobody interrupts them.
+// The programs of examples/any-program, interrupted in the middle by SIGTERM and by kill -9: their final result is the same as
+// without interruption.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'

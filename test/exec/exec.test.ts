@@ -1,4 +1,4 @@
-// Programs under reprise/exec: what is captured, what is put back, what becomes of signals, failures and second owners.
+// Programs under reprise/exec: captures, restores, signals, failures and second owners.
 
 import {
   existsSync,
@@ -92,7 +92,7 @@ it('C12: another machine gets contents, modes, times and links, and nothing that
   mkdirSync(elsewhere)
   writeFileSync(join(elsewhere, 'foreign'), 'x')
   symlinkSync('/etc', join(elsewhere, 'deep'))
-  // Files of somebody else are not deleted, unless that was said.
+  // Foreign files are deleted only on request.
   await expect(run('true', { state: elsewhere })).rejects.toMatchObject({ code: 'CONFLICT' })
   expect(readFileSync(join(elsewhere, 'foreign'), 'utf8')).toBe('x')
   const { restored } = await run('true', { state: elsewhere }, { replace: true })
@@ -127,7 +127,7 @@ it('C12: files that were finished and could not be captured are captured by the 
   expect((await run('true')).restored).toMatchObject({ written: 0, removed: 0 })
   expect(last(join(state, 'a'))).toBe('two')
 
-  // It goes on elsewhere meanwhile: what is here is neither the newest, nor deleted.
+  // It continues elsewhere meanwhile: the local files are neither the newest, nor deleted.
   expect(isSaid(await lose('six'))).toBe(true)
   await run(write('new'), { state: `${state}-b` })
   await run('true')

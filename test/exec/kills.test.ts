@@ -1,6 +1,6 @@
-// A program under `reprise exec` that is killed, its supervisor that is killed, both, and a SIGTERM to it, again and again: the
-// next start finds whole files, never older than the last capture that was said. More rounds, of every way to
-// write, on every store: REPRISE_EXEC_ROUNDS=20.
+// A program under `reprise exec` is killed, its supervisor is killed, both are, and it gets SIGTERM, repeatedly: the next start
+// finds whole files, never older than the last reported capture. More rounds, of every way to write, on every store:
+// REPRISE_EXEC_ROUNDS=20.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// When files are complete: a writer and whoever captures beside it, from a seed. However the writer writes (aside, in place, with
-// a marker) and wherever it pauses, what is captured is whole. More writers: REPRISE_EXEC_WRITERS=200.
+// When files are complete: a writer and a concurrent capture, from a seed. However the writer writes (to a temporary file, in
+// place, with a marker) and wherever it pauses, every capture is whole. More writers: REPRISE_EXEC_WRITERS=200.
 
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync } from 'node:fs'
@@ -60,7 +60,7 @@ async function write(path: string, bytes: Buffer, chance: () => number): Promise
   await file.close()
 }
 
-/** One set of files after another. Files of a set are only complete together where a marker says so. */
+/** One set of files after another. Without a marker, files of a set are not complete together. */
 async function writeSets(where: string, how: CaptureWhen, sets: number, chance: () => number): Promise<void> {
   const names = how === 'marker' ? ['a', 'b', 'c'] : ['a']
   for (let step = 1; step <= sets; step++) {
@@ -77,7 +77,7 @@ async function writeSets(where: string, how: CaptureWhen, sets: number, chance: 
   }
 }
 
-/** Takes whatever the rule says is complete, as long as somebody writes. */
+/** Captures every set that the rule finds complete, while the writer runs. */
 async function captureBeside(captures: Captures, rule: CompleteRule, where: string, writing: Promise<void>) {
   const { kernel } = hostOf(rp)
   const session = Number(readFileSync('/proc/self/stat', 'utf8').split(') ')[1]!.split(' ')[3])
@@ -142,7 +142,7 @@ describe.runIf(isLinux)('C12: whatever is captured beside a writer is whole', ()
     for (const set of steps)
       expect([...new Set(set)], `${how} ${number}: ${JSON.stringify(steps)}`).toEqual([set[0] ?? set])
     expect(steps.flat()).not.toContain(null)
-    // The last set is there in the end: waiting for a better moment is not waiting for ever.
+    // The last set is captured in the end: the rule does not wait forever.
     expect(steps.at(-1)?.[0]).toBe(6)
   })
 })

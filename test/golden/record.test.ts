@@ -26,7 +26,7 @@ it('records a golden store', async () => {
   const modules = await Promise.all(entries.map((entry) => import(pathToFileURL(join(dist, entry)).href)))
   const m: Package = Object.assign({}, ...modules)
   const { createEngine, openStore } = (await import(pathToFileURL(join(dist, 'engine/api/open.js')).href)) as typeof Open
-  // Of no machine: a kept store must not say where it was made.
+  // Independent of the machine: a kept store must not contain the place where it was made.
   const identity = { host: 'golden', process: 'golden' }
   const open = async (url: string) =>
     createEngine({ store: await openStore(url, {}), identity, isGone: () => false }, { worker: 'golden' })

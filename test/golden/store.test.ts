@@ -1,5 +1,5 @@
-// G16: stores that earlier versions left are opened for good. Each is copied, asked everything it knew, written on and
-// verified. What a newer version has made is refused before anything is written.
+// G16: stores of earlier versions are opened for good. Each is copied, read completely, written and verified. A store of a
+// newer version is refused before anything is written.
 
 import { hostOf } from '../support/host.ts'
 import { createHash } from 'node:crypto'
@@ -39,7 +39,7 @@ const json = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Answers
 const answersOf = (name: string, kind: 'sqlite' | 'postgres'): Answers => ({
   ...json(join(folder, 'answers.json')),
   heads: (json(file(name, 'heads.json'))[kind] as [string, number, string, number][]).map(([id, seq, status, floor]) => {
-    // The stores say 'finished', which is read as the current name of the status.
+    // The stores contain 'finished', which is read as the current name of the status.
     return [id, seq, id === 'job/letters' && status === 'finished' ? 'completed' : status, floor]
   }),
 })

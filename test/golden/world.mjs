@@ -1,5 +1,5 @@
-// A store with something of every model in it, in forms that old versions can make as well: how it is filled, what it must
-// answer for good, and how it goes on. `m` is the package of that version, entry by entry.
+// A store with every model, in forms that old versions can write as well: its content, its permanent answers, and its
+// continuation. `m` is the package of that version, entry by entry.
 
 const text = (length, salt) => {
   let out = ''
@@ -7,7 +7,7 @@ const text = (length, salt) => {
   return out.slice(0, length)
 }
 
-/** Without a stack: a kept store must not say where it was made. */
+/** Without a stack: a kept store must not contain the place where it was made. */
 const failure = (message) => Object.assign(new Error(message), { stack: `Error: ${message}` })
 
 export function define(m) {
@@ -111,7 +111,7 @@ export async function fill(rp, d) {
   while ((await (await rp.open(d.totals)).state).count !== 50) await new Promise((ready) => setTimeout(ready, 10))
 }
 
-/** The same for good, whatever the version that is asked. */
+/** Permanent, in every version. */
 export async function ask(rp, d) {
   const answers = {}
   const past = async (name, definition, id, seq) => {
@@ -153,7 +153,7 @@ export async function ask(rp, d) {
   return JSON.parse(JSON.stringify(answers))
 }
 
-/** Each of them is written to, and does what it was waiting for. */
+/** Each of them is written, and does its waiting work. */
 export async function goOn(rp, d) {
   const note = await rp.open(d.notes, 'a')
   await note.append({ type: 'noted', n: 1000 })

@@ -22,7 +22,7 @@ function survives(bytes: Uint8Array): boolean {
     expect((error as RepriseError).code).not.toBe('BUG')
     return false
   }
-  // One value, one spelling: whatever is accepted is what the encoder would have written.
+  // One value, one encoding: accepted bytes equal those of the encoder.
   expect(Buffer.from(codec.encode(value)).toString('hex')).toBe(Buffer.from(bytes).toString('hex'))
   return true
 }

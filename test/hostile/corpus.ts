@@ -1,5 +1,5 @@
-// Bad input to survive (the list in docs/guarantees.md), as data: values that strange callers store, bytes that strange stores
-// return, texts for ids and names. Every decoder and every route runs through it; add here what a new one should fear.
+// Hostile input (the list in docs/guarantees.md), as data: unusual values of callers, unusual bytes of stores, texts for ids
+// and names. Every decoder and every route is tested with it; add the inputs for a new one here.
 
 import type { ErrorCode } from '../../src/core/errors.ts'
 
@@ -9,7 +9,7 @@ export interface HostileBytes {
   readonly code: ErrorCode
 }
 
-/** For the value decoder: what follows, and the answer. */
+/** For the value decoder: the bytes after the version, and the answer. */
 export const hostileBytes: readonly HostileBytes[] = [
   { name: 'nothing', hex: '', code: 'MALFORMED' },
   { name: 'only a version', hex: '01', code: 'MALFORMED' },

@@ -1,5 +1,5 @@
-// G15: export files and recorded histories made by anybody. Whatever they hold is refused with a code, within bounds of time
-// and memory, and leaves nothing behind; what is taken can be opened.
+// G15: export files and recorded histories from any author. Invalid content is refused with a code, within bounds of time and
+// memory, and leaves nothing behind; accepted content can be opened.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

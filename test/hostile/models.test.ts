@@ -265,7 +265,7 @@ async function historiesOf(rp: Reprise): Promise<History[]> {
   return found
 }
 
-/** As an import would leave it: whatever the entries are, they were read by nobody. */
+/** As after an import: arbitrary entries, never read by a model. */
 async function store(rp: Reprise, { head, entries }: History): Promise<void> {
   const { timeline, status, queue, wakeup, attributes } = head
   const { kernel } = hostOf(rp)

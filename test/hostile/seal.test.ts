@@ -19,7 +19,7 @@ function code(act: () => unknown): string {
   return 'opened'
 }
 
-/** An envelope that says: compressed with deflate, so many bytes. */
+/** An envelope that declares deflate compression and this many bytes. */
 function claims(size: number, body: Uint8Array): Uint8Array {
   const varint: number[] = []
   let rest = size

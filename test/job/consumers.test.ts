@@ -42,7 +42,7 @@ onEveryStore(
       expect(await consumerLag(engine, make())).toEqual({ runs: 1, isMore: false })
       expect(await (await engine.run(make())).result()).toMatchObject({ done: 1, skipped: 0 })
       expect(seen[6]).toBe('account/alice@6')
-      // What the cursor has passed is not remembered by key.
+      // Keys below the cursor are not stored.
       const { state } = await engine.at(make(), '', { seq: (await engine.head('job/sums'))!.seq })
       expect([state.ahead.size, state.finished.size]).toEqual([0, 0])
     })
@@ -105,12 +105,12 @@ onEveryStore(
       other.work([reads, sums, reacts])
       await alice.do('add', 3)
       await expect.poll(() => seen).toEqual([1, 2, 3])
-      // What two processes began with at once is committed once, and may be called twice.
+      // An item that two processes started at once is committed once, and may be called twice.
       await expect.poll(() => [...new Set(reacted)]).toEqual([1, 2, 3])
       const handle = await engine.open(sums)
       await handle.catchUp()
       expect(handle.state.get('alice')).toBe(6)
-      // Whoever is left goes on.
+      // The remaining process continues.
       await engine.close()
       const bob = await other.open(account, 'bob')
       await bob.do('add', 4)

@@ -1,5 +1,5 @@
-// Keys of consumers belong to the entry: its timeline, its sequence, and what it is. Its place in the feed is no part of them,
-// since a restored store has every entry at another place.
+// Keys of consumers belong to the entry: its timeline, its sequence, and its content. Its position in the feed is no part of
+// them, since a restored store has every entry at another position.
 
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
@@ -58,7 +58,7 @@ onEveryStore('keys of a consumer', (world) => {
     expect(await (await restored.run(mailer(bank))).result()).toMatchObject({ done: 4 })
     expect([bank.calls.length, bank.done.length]).toEqual([16, 8])
     expect([bank.confused, bank.repeated]).toEqual([[], []])
-    // Where the restored store goes on otherwise than the original did, the entry is another one.
+    // Where the restored store diverges from the original, the entry is another one.
     for (const [each, by] of [
       [rp, 7],
       [restored, 8],

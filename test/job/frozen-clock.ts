@@ -1,5 +1,5 @@
-// The machine's clock, standing still within each turn of the event loop: what a test notes in an item is exactly what the
-// rate limit saw when it let the item go, however busy the machine is.
+// The machine's clock, frozen within each turn of the event loop: a time that a test records in an item equals the time that
+// the rate limit used, however busy the machine is.
 
 import type { Clock } from '../../src/core/store/ports.ts'
 import { systemClock } from '../../src/engine/base/platform.ts'

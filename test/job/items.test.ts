@@ -1,4 +1,4 @@
-// What a job does with an item: in which order, how often, in which version, and what happens outside.
+// The handling of an item by a job: order, repetitions, version, and outside effects.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -26,10 +26,10 @@ export interface KillReport {
   readonly kills: number
   readonly skipped: readonly string[]
   readonly repeated: number
-  /** Items begun again after the store had said that they are done. */
+  /** Items started again after the store reported them as done. */
   readonly afterAcknowledgement: readonly string[]
   readonly failures: readonly string[]
-  /** Of keys, as a receiver that honours them sees it. */
+  /** Counted by key, as by a receiver that honours keys. */
   readonly wrong: string | null
 }
 
@@ -71,7 +71,7 @@ export async function killSweep(plan: KillPlan): Promise<KillReport> {
         kills += 1
       }
       if (victim.exit?.code !== 0 && victim.exit?.signal !== 'SIGKILL') failures.push(victim.errors)
-      // First what the store says is done, then what was begun until now: whatever of it is begun later is a fault.
+      // First the items that are done in the store, then those started so far: a later start of a done item is a fault.
       const finished = await finishedKeys(plan, job)
       check()
       for (const key of finished) acknowledged.add(key)

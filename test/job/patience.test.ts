@@ -1,5 +1,4 @@
-// What a job does not take for a failure of the service, and what it does about a source that fails: it has patience
-// with the right things.
+// Errors that a job does not count as failures of the service, and its reaction to a failing source.
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
@@ -69,7 +68,7 @@ onEveryStore('a job', (world) => {
       },
     })
     const run = await engine.run(work)
-    // The first three fail until one of the next is tried: they keep the breaker open, and the probes say nothing.
+    // The first three fail until one of the next is tried: they keep the breaker open, and the probes prove nothing.
     setTimeout(() => {
       isUp = true
     }, 100)

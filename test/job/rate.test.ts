@@ -1,6 +1,5 @@
-// The rate limit of a job is shared by all processes on it: they come, go, are stopped and are killed, and in no window
-// do they together start more items than declared. What is judged are the times that the processes noted, not how long
-// anything took.
+// The rate limit of a job is shared by all its processes: they start, end, are stopped and are killed, and in no window do they
+// together start more items than declared. The check uses the times that the processes recorded, not durations.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'

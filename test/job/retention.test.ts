@@ -100,7 +100,7 @@ onEveryStore(
       expect(row).toMatchObject({ floor: { seq: 4, because: expect.stringContaining('cursor') }, refused: [] })
       const head = (await engine.head('account/bob'))!
       expect(head.floor).toBe(4)
-      // Whoever does not look at cursors is refused.
+      // A retention that ignores cursors is refused.
       const { refused } = await retain(
         hostOf(engine).kernel,
         head,

@@ -1,4 +1,4 @@
-// Whether a command is what it declares, told with strace and without: both name the same files, and the line to add.
+// Whether a command matches its declaration, found with strace and without: both name the same files, and the line to add.
 
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// Commands, remembered: outputs with modes, links and deletions come back whole, what was said is said again, and a
-// process that dies in the middle leaves nothing half.
+// Cached commands: outputs with modes, links and deletions are restored completely, printed output is repeated, and a process
+// that dies in the middle leaves no partial output.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -256,7 +256,7 @@ it('B9: links count with what they lead to, and directories behind links are ref
   await rp.close()
 })
 
-/** Starts a process that runs the command, and tells its lines. */
+/** Starts a process that runs the command, and yields its lines. */
 function start(
   folder: string,
   store: string,
@@ -279,7 +279,7 @@ function start(
 it('B9: whoever waits takes over when the one that computes is killed, in each phase', async () => {
   const folder = project()
   const store = join(folder, 'store.db')
-  // It waits for a file, so that the test decides when it goes on.
+  // It waits for a file, so that the test decides when it continues.
   const cmd =
     'echo run >> runs.log; echo begun; while [ ! -f go ]; do sleep 0.05; done; mkdir -p dist; cat src/a.txt > dist/all.txt'
   const first = start(folder, store, cmd)
@@ -287,7 +287,7 @@ it('B9: whoever waits takes over when the one that computes is killed, in each p
   const second = start(folder, store, cmd)
   await second.said('asked')
   first.child.kill('SIGKILL')
-  // What the first one started is still at work, and is waited for.
+  // The descendants of the first one are still running, and are waited for.
   writeFileSync(join(folder, 'go'), '')
   await second.said('begun')
   expect(await second.ended).toContain('computed 0')
@@ -326,7 +326,7 @@ it.each(['removed', 'changed'])(
     expect(await handle.run()).toMatchObject({ from: 'computed', notKept: null })
     const { blobs } = hostOf(rp).kernel.store
     const { get } = blobs
-    // The last of them: whoever put in place what it had read by then would leave half of an artifact.
+    // The last of them: a reader that had restored its chunks so far would leave half of an artifact.
     const chunks = await blobs.list(null, 1000)
     const sizes = chunks.filter(({ bytes }) => bytes > 16_000)
     const { digest: victim } = sizes.at(-1)!

@@ -1,4 +1,4 @@
-// Looks at declared files: what is read again, and what is known without reading.
+// Scans of declared files: which files are read again, and which are known without reading.
 
 import {
   chmodSync,
@@ -27,7 +27,7 @@ const limits = { treeDepth: 10, treeNames: 100 }
 const ahead = () => Date.now() + 10_000
 const later = (root: string) => new FileDigests(root, limits, undefined, ahead)
 
-/** What another process would know. */
+/** The view of another process. */
 async function reloaded(files: FileDigests, now = ahead): Promise<FileDigests> {
   const { briefs, details } = structuredClone(await files.seen.stored(files.root))
   return new FileDigests(files.root, limits, new SeenFolders(briefs, async () => details), now)
@@ -75,7 +75,7 @@ describe('digests of files', () => {
     const third = await reloaded(second)
     expect((await third.of(['*.txt']))['a.txt']).toBe(files['a.txt']!.replace('f:', 'x:'))
     expect(third.read).toBe(1)
-    // What it replaces has the same size and times, and is another file.
+    // The replaced file has the same size and times, and is another file.
     const { mtime } = lstatSync(join(root, 'b.txt'))
     writeFileSync(join(root, 'new'), 'B.txt')
     utimesSync(join(root, 'new'), mtime, mtime)
@@ -123,7 +123,7 @@ describe('digests of files', () => {
         let known = later(root)
         for (const each of [...acts, { do: 'look' as const, at: 0, path: 'a' }]) {
           const whole = join(root, each.path)
-          // Every content is longer than those before: within one tick of the clock only its size tells it from them.
+          // Every content is longer than the earlier ones: within one tick of the clock only its size distinguishes it.
           const content = 'x'.repeat(++size)
           if (each.do === 'write' && !isLink(whole)) writeFileSync(whole, content)
           if (each.do === 'replace') {

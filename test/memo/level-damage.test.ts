@@ -1,4 +1,4 @@
-// What comes from another level is used only if all of it is as it was sent.
+// An entry from another level is used only if all of it is unchanged.
 
 import { randomBytes } from 'node:crypto'
 import { readFileSync, rmSync } from 'node:fs'
@@ -65,7 +65,7 @@ describe('what comes from a level', () => {
       { codec: coding.codec, hash: sha256 },
       { name: 'b', version: '1', args: [3], files: null, env: {} },
     )
-    // Parts say nothing of the name: two definitions with equal arguments have the same.
+    // Parts do not contain the name: two definitions with equal arguments have the same.
     expect([await other.parts(), other.hex === key.hex]).toEqual([await key.parts(), false])
     const outcome = { kind: 'value' as const, value: 9 }
     const envelope: Envelope = { parts: await key.parts(), computedAt: 1, tookMs: 1, by: 'w', for: null, outcome }
@@ -230,7 +230,7 @@ describe('what comes from a level', () => {
     expect(readFileSync(join(folder, 'dist/a'), 'utf8')).toBe('true')
     expect(rp.codes).toContain('CHECKPOINT_DAMAGED')
     await there.close()
-    // What it computed took the place of what it was sent.
+    // Its computed result replaced the received one.
     expect((await (await rp.open(make())).run()).from).toBe('store')
     expect(readFileSync(join(folder, 'runs.log'), 'utf8')).toBe('run\nrun\n')
   })

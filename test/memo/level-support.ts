@@ -1,5 +1,5 @@
-// What tests of the levels behind the local store share: machines with stores of their own, a real server, and a level in memory
-// with hooks for what goes wrong.
+// Shared parts of the tests of cache levels: machines with stores of their own, a real server, and a level in memory with hooks
+// for faults.
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -14,7 +14,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
 })
 
-/** A machine of its own: a store that nobody else has. */
+/** A separate machine: a store of its own. */
 export async function machine(
   url = 'memory:',
 ): Promise<Reprise & { readonly problems: string[]; readonly codes: string[] }> {
@@ -35,7 +35,7 @@ const tokens: readonly AccessToken[] = [
   { name: 'pull', token: secret('pull'), role: 'write', cache: { scope: 'pull-7' } },
 ]
 
-/** A real server at a real port, with what it was asked. */
+/** A real server at a real port, with the requests it received. */
 export async function served(): Promise<{
   at(name: string): RemoteLevel
   readonly asked: string[]
@@ -88,7 +88,7 @@ export const squaring = (
     },
   })
 
-/** A level in memory, with hooks for what goes wrong. */
+/** A level in memory, with hooks for faults. */
 export class Shelf implements CacheLevel {
   readonly name: string
   readonly timeout = '1h'

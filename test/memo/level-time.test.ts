@@ -88,7 +88,7 @@ describe('a level that fails', () => {
     }
     await guarded.settled()
     expect([waits, codes]).toEqual([['access'], ['TIMEOUT']])
-    // Half a minute later it is asked once more, and then left alone for a minute.
+    // After half a minute it gets one more request, and then none for a minute.
     pass(30_000)
     const probe = guarded.fetch('k')
     await expect.poll(() => waits.length).toBe(2)
@@ -232,7 +232,7 @@ describe('streams', () => {
     go()
     await here.close()
 
-    // One that goes on and on, until it is cut off.
+    // An endless response, until it is cut off.
     const [frame] = [...shelf.kept.values()]
     const { codec } = hostOf(one).kernel
     const head = codec.decode(frame!.subarray(11, 11 + frame!.readUInt32BE(7))) as Parameters<typeof writeFrame>[1]

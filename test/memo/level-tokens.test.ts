@@ -1,4 +1,4 @@
-// A server as the second level: what one machine computed, another does not compute again, and what a token may do holds.
+// A server as the second level: a machine does not repeat the computation of another, and the rights of a token apply.
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,4 +1,4 @@
-// Remembered results on every store: what is in the key, what is not, who computes, and what is never given.
+// Cached results on every store: the parts of the key, the computing process, and the results that are never returned.
 
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -168,12 +168,12 @@ onEveryStore('memo', (world) => {
     const definition = memo('aging', { version: 1, ttl: '1h', stale: '1h', cacheBytes: 0, run })
     const same = async () => (await (await engine.open(definition)).recall([0])).from
     expect([await same(), await same()]).toEqual(['computed', 'store'])
-    // It was computed two hours from now: how old it is, nobody knows.
+    // It was computed two hours in the future: its age is unknown.
     offsetMs = 0
     expect([await same(), await same()]).toEqual(['computed', 'store'])
     offsetMs = 5_400_000
     expect(await same()).toBe('stale')
-    // Closing waits for what is computed meanwhile; opened again, it is a new handle.
+    // close() waits for running computations; a reopened memo is a new handle.
     await (await engine.open(definition)).close()
     expect([await same(), calls.length]).toEqual(['store', 3])
     offsetMs += 10 * 3_600_000

@@ -1,4 +1,4 @@
-// Patterns as other tools know them, and what a slip of the pen in one leads to: it is told, never a hit with an old result.
+// Patterns as in other tools, and typing mistakes in them: reported, never a hit with an old result.
 
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

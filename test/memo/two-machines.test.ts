@@ -1,5 +1,5 @@
-// Two machines and a server, as processes: what one built, the other does not build; the server may be killed, and whoever
-// fetches may be killed half-way.
+// Two machines and a server, as processes: a result of one is not computed by the other; the server may be killed, and a
+// download may be killed half-way.
 
 import { spawn } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -55,7 +55,7 @@ const isBuilt = (folder: string) => {
   expect(statSync(join(folder, 'dist/tool')).mode & 0o777).toBe(0o755)
 }
 
-/** Passes on what it is asked, but of a result only the first half. */
+/** Forwards requests, but returns only the first half of a result. */
 async function halving(port: number): Promise<{ readonly port: number; readonly isHalfway: Promise<void> }> {
   const { opened: isHalfway, open: halfway } = newGate()
   const server = createServer(async ({ url = '', headers }, outgoing) => {

@@ -1,5 +1,5 @@
-// A record takes effect as a whole or not at all. A function that throws, wherever in its work, leaves no state, no timer and
-// no result behind; sent back, the record does what it would have done if it had come then for the first time.
+// A record takes effect as a whole or not at all. A function that throws anywhere leaves no state, no timer and no result
+// behind; a redriven record acts as if it had arrived then for the first time.
 
 import { expect, it } from 'vitest'
 import { open, RetryLater } from '../../src/index.ts'

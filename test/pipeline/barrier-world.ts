@@ -1,6 +1,6 @@
-// A pipeline in a box: sources, tasks with channels, transactional sinks and the coordinator, with a seed that decides who
-// moves next, what is delayed, what is lost, and when everything crashes. The protocol is the real one (core/pipeline);
-// what moves records is not. An oracle holds every published cut and every committed output against the input.
+// A simulated pipeline: sources, tasks with channels, transactional sinks and the coordinator, with a seed that decides who
+// moves next, which messages are delayed or lost, and when everything crashes. The protocol is the real one (core/pipeline);
+// the transport of records is not. An oracle compares every published cut and every committed output with the input.
 
 import { groupOf, groupsOf, ownerOf } from '../../src/core/key-groups.ts'
 import { type Aligned, Alignment } from '../../src/layers/pipeline/rules/alignment.ts'
@@ -31,7 +31,7 @@ interface Item {
 
 interface Snapshot {
   readonly task: string
-  /** Sources: how far. Others: what was seen of each source. Sinks also: what was prepared. */
+  /** Sources: the position. Others: the records seen from each source. Sinks also: the prepared output. */
   readonly position: number
   readonly seen: readonly (readonly number[])[]
   readonly prepared: readonly { readonly id: number; readonly records: readonly string[] }[]
@@ -174,7 +174,7 @@ class World {
     for (const task of first) task.outputs = middle
     for (const task of middle) task.outputs = last
     this.#everyone = [...first, ...middle, ...last]
-    // Recovery of the sinks: what the manifest lists is committed, what it does not list is given up.
+    // Recovery of the sinks: transactions in the manifest are committed, others are aborted.
     for (let i = 0; i < sinks; i++) {
       const listed = cut?.get(`sink-${i}`)?.prepared ?? []
       for (const { id } of this.#plant === 'prepared-forgotten' ? [] : listed) this.#commit(`sink-${i}`, id)
@@ -183,7 +183,7 @@ class World {
     for (const task of this.#tasks.values()) this.#act(this.#coordinator.running(task.name, task.attempt, this.#now))
   }
 
-  /** What this task of the middle has: of all that the cut has of the middle, the key groups that are its own now. */
+  /** The state of this middle task: from the state of all middle tasks in the cut, its own key groups. */
   #divided(task: number): number[][] {
     const { first, end } = groupsOf(task, this.#middles, keyGroups)
     const last = this.#plant === 'key-group-off-by-one' ? end : end - 1
@@ -280,7 +280,7 @@ class World {
     if (capture !== null) this.#capture(task, capture)
   }
 
-  /** A barrier that does not wait for the others, and forgets what it overtook. */
+  /** A faulty barrier that does not wait for the others, and drops the records it overtook. */
   #overtake(task: Task, id: number): void {
     if ((this.#overtaken.get(task) ?? 0) >= id) return
     this.#overtaken.set(task, id)
@@ -424,7 +424,7 @@ class World {
   }
 }
 
-/** What a record is divided by in the middle: it has a key, and there are seven to a source. */
+/** The key of a record in the middle: seven keys per source. */
 function groupOfRecord(source: number, position: number): number {
   return groups[source]![position % 7]!
 }

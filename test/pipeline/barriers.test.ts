@@ -18,7 +18,7 @@ describe('barriers and their coordinator', () => {
         throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error })
       }
     }
-    // The worlds must contain what they are about.
+    // The simulations must contain the tested situations.
     expect(published).toBeGreaterThan(seeds)
     expect(crashes).toBeGreaterThan(seeds / 2)
     expect(aborted).toBeGreaterThan(seeds / 2)

@@ -1,4 +1,4 @@
-// A pipeline whose checkpoints are made by a budget for recovery: what was measured decides how far they lie apart.
+// A pipeline with a recovery budget for its checkpoints: measured costs decide the interval.
 
 import { expect, it } from 'vitest'
 import { chooseInterval } from '../../src/core/checkpoint/checkpoint-policy.ts'
@@ -38,7 +38,7 @@ it('recoverWithin makes checkpoints by the budget, and measures what decides whe
   expect(costs.checkpointBytes).toBeGreaterThan(0)
   expect(interval.entries).not.toBe(assumed.entries)
   expect(interval.because).not.toEqual(assumed.because)
-  // What it takes to restore is learned from what it took.
+  // The cost of a restore is learned from measured restores.
   expect([costs.openMs, costs.restoreMs]).toEqual([null, null])
   const again = await rp.run(counted, { checkpoint: policy }).started()
   const kept = async () => keptInterval(policy, await attributes(), { isFirst: false, now: Date.now() }).costs

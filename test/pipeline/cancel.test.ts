@@ -1,5 +1,5 @@
-// A pipeline ends when it is told to, whatever its sinks and calls do: cancel() at once, stop() and close() within
-// checkpointTimeout. What hung is done again by the next run.
+// A pipeline ends on request, whatever its sinks and calls do: cancel() at once, stop() and close() within checkpointTimeout.
+// The next run repeats the hanging work.
 
 import { afterEach, describe, expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'

@@ -1,5 +1,5 @@
-// The determinism check: recorded input from a checkpoint, replayed aside. Each planted fault is found with its operator and its
-// first record; what is sound is never blamed; and nothing that the check looks at changes.
+// The determinism check: recorded input from a checkpoint, replayed separately. Each planted fault is found with its operator
+// and its first record; sound operators are never blamed; and the check changes nothing.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -216,7 +216,7 @@ describe('the check', () => {
       (all) =>
         all
           .keyBy((v) => v.user)
-          // Only with the state of the checkpoint does a count come so far within what is read after it.
+          // Only with the state of the checkpoint does a count reach this value within the records after it.
           .aggregate('counts', { ...count(), result: (total: number) => (total > 7 ? total + Math.random() : total) }),
       source,
     )
@@ -326,7 +326,7 @@ export const lines = pipeline('lines', (p) => {
   })
 })
 
-/** Gives what is there, and waits for more. */
+/** Returns the existing records, and waits for more. */
 class Growing implements lib.Source<Visit> {
   readonly all: Visit[]
 

@@ -1,4 +1,4 @@
-// Sources and sinks that come with the package: where they stand after a restart, and what they do with what is wrong.
+// Sources and sinks of the package: their position after a restart, and their handling of invalid input.
 
 import { appendFileSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// How a source happens to cut its records into batches changes nothing: every operator, every pair of branches that meet
-// again, and every order of times gives with batches of 1,000 what it gives with batches of 1, in the same order.
+// The batches of a source do not affect the result: every operator, every pair of branches that meet again, and every order of
+// times gives the same output with batches of 1,000 as with batches of 1, in the same order.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

@@ -1,5 +1,5 @@
-// A run that another process replaced says so, whatever it met first; one that is stopped while something does not answer stops,
-// and what is waited for can be seen.
+// A run that another process replaced reports that, whatever error it met first; a run that is stopped during a hanging call
+// stops, and the awaited call is visible.
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
@@ -10,7 +10,7 @@ import { onEveryStore } from '../support/worlds.ts'
 
 const never = () => new Promise<never>(() => undefined)
 
-/** A sink outside: `write` fails with what it is given, as a broker that ended a transaction does. */
+/** An outside sink whose `write` fails with the given error, as a broker that ended a transaction does. */
 function outside(failure: { error: Error | null }): Sink<number> {
   return {
     open: async () => ({

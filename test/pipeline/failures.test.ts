@@ -1,5 +1,4 @@
-// What goes wrong, and what is declared to happen then: poison records, SQL that fails, a damaged checkpoint, an owner that
-// was displaced, code that changed.
+// Faults and their declared handling: poison records, failing SQL, a damaged checkpoint, a displaced owner, changed code.
 
 import { describe, expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host/host.ts'

@@ -1,5 +1,5 @@
-// What tools see of the records that flow through a pipeline: of a run in their own process as it is now, of any other as its
-// last checkpoint noted it, of a shared one all tasks together.
+// The records of a pipeline as tools see them: current for a run in their own process, from the last checkpoint for any other,
+// and all tasks together for a shared one.
 
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
@@ -24,7 +24,7 @@ async function opened(url: string): Promise<Reprise> {
   return rp
 }
 
-/** Gives `each` records per partition, and then is silent until it is stopped or told to end. */
+/** Emits `each` records per partition, then none until it is stopped or ended. */
 function numbers(each: number, partitions: readonly string[], hasEnd: { value: boolean }): Source<number> {
   return {
     partitions: async () => partitions,

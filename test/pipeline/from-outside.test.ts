@@ -1,5 +1,5 @@
-// What other processes ask of a pipeline: to stop with a savepoint, or to end at once. Words mean what they mean in code, and
-// what is listed afterwards is true.
+// Requests of other processes to a pipeline: to stop with a savepoint, or to end at once. The verbs have the same meaning as in
+// code, and later lists are correct.
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
@@ -84,7 +84,7 @@ onEveryStore('asked from another process', (world) => {
     expect(await statusOf(there)).toBe('completed')
     const [head] = await there.list({ prefix: 'pipeline/flow' })
     for (const verb of ['stop', 'cancel', 'terminate'] as const) {
-      // Before a person is asked whether it may be done, too.
+      // Also before the prompt for a confirmation.
       await expect(mayAct(there, head!, verb)).rejects.toMatchObject({ code: 'ENDED' })
       await expect(ask(there, verb)).rejects.toMatchObject({ code: 'ENDED' })
     }
@@ -115,7 +115,7 @@ onEveryStore('asked from another process', (world) => {
     expect((await ask(there, 'stop')).text).toContain('no process runs')
     expect((await ask(there, 'cancel')).text).toContain('no process was running')
     expect(await statusOf(there)).toBe('cancelled')
-    // Sinks keep what they got: a group with it in it could be captured, and never be restored.
+    // Sinks keep their output: a group with this pipeline could be captured, and never be restored.
     await expect(there.groups.capture('cut', ['pipeline/flow'])).rejects.toMatchObject({
       code: 'INVALID_ARGUMENT',
       message: expect.stringContaining('cannot be part of a group'),
@@ -144,7 +144,7 @@ onEveryStore(
       const first = await here.run(drawn(), {}).started()
       const [head] = await there.list({ prefix: 'pipeline/flow' })
       await first.cancel()
-      // As if it had been asked in the moment in which the run ended.
+      // As if the request arrived at the moment in which the run ended.
       await act(there, head!, 'cancel', { reason: 'late' })
       const second = await here.run(drawn(collectSink(), slowly(false)), {}).result()
       expect(second.status).toBe('completed')

@@ -1,4 +1,4 @@
-// Posts in, posts out: what a sender is told, what a receiver gets, and what happens when either of them fails.
+// HTTP source and sink: the responses to a sender, the requests to a receiver, and failures of either.
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -82,7 +82,7 @@ describe('posts as a source', () => {
   })
 })
 
-/** A receiver that answers as it is told. */
+/** A receiver with scripted answers. */
 async function receiver(answerOf: (body: string, count: number) => number) {
   const got: { readonly key: string; readonly body: string }[] = []
   const server = createServer(async (request, response) => {

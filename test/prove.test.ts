@@ -1,5 +1,5 @@
-// npm run prove: killed, it goes on where it was; what failed counts for nothing and is tried again; another page or commit
-// does not lose what stands in the table.
+// npm run prove: killed, it resumes; a failed proof is discarded and repeated; another page or commit keeps the rows of the
+// table.
 
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -48,7 +48,7 @@ it('killed in the middle, it goes on where it was, and each slice counts once', 
     /\| quick \| G1 \| 12 of 12 quick ones \| 0 \| 1–12 \| [0-9a-f]{10}(\+changes)? \| \d{4}-\d\d-\d\d \|/,
   )
   expect([page().startsWith('before\n'), page().endsWith('\nafter\n')]).toEqual([true, true])
-  // Asked again, there is nothing left to do.
+  // A repetition has nothing left to do.
   await prove(['--only', 'quick'])
   expect(lines().length).toBeLessThanOrEqual(7)
 })

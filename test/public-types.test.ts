@@ -1,4 +1,4 @@
-// What users can come across is what the entries list, and nothing of the engine's inside is among it.
+// Users can reach only the exported types, and none of the engine's internals is among them.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -23,7 +23,7 @@ const anywhere = new Set(entries.flatMap(([, file]) => [...types.exportsOf(file)
 const inside = [
   ...['Kernel', 'Host', 'Dispatcher', 'Committer', 'Holdings', 'Sealer', 'Worker', 'Commit', 'Planted', 'Models'],
 ]
-/** The port for those who write a store of their own says what a commit is; src/core/store/ports.ts is its contract. */
+/** The port for authors of a store defines a commit; src/core/store/ports.ts is its contract. */
 const leaves = new Set(['Store'])
 
 it.each(entries)('%s names no type of the inside of the engine', (_, file) => {
@@ -34,7 +34,7 @@ it.each(entries)('%s names no type of the inside of the engine', (_, file) => {
 })
 
 it.each(entries)('%s exports every type that its users come across, or an entry of the kernel does', (entry, file) => {
-  // What is tested belongs to other entries.
+  // The tested values belong to other entries.
   const known = entry === 'reprise/testing' ? anywhere : main
   const missing = types.reachedFrom(file, leaves).filter((each) => !known.has(`${each.file} ${each.name}`))
   expect(missing.map(({ name, by }) => `${by.join(' > ')} > ${name}`)).toEqual([])

@@ -1,4 +1,4 @@
-// A test that is left out says why: where it cannot run (no strace, no browser, no broker), the file prints the reason.
+// A skipped test has a reason: where it cannot run (no strace, no browser, no broker), the file prints it.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -12,7 +12,7 @@ const files = ['src', 'test'].flatMap((folder) =>
     .map((name) => join(folder, name)),
 )
 
-/** What leaves a test out, and what tells the reader so: in the file itself, or in a helper beside it that it asks. */
+/** The code that skips a test, and the code that prints the reason: in the file itself, or in its helper. */
 const leavesOut = /\b(?:skipIf|runIf)\(|\bcontext\.skip\(\)/
 const forGood = /\b(?:it|test|describe)\.(?:skip|todo|only|fails)\b|\b(?:xit|xdescribe)\(/
 const tells = /console\.(?:log|warn)\(/

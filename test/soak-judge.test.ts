@@ -1,4 +1,4 @@
-// The judge of a soak must see every leak that it is there for, and must not see one in the noise of a busy machine.
+// The judge of a soak must detect every leak that it is made for, and none in the noise of a busy machine.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

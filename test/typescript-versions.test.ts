@@ -1,5 +1,5 @@
-// The types of the package with the least TypeScript that it states: all entries and all examples of the API compile. npm
-// brings that version; offline the test is left out, with the reason.
+// The types of the package with the oldest supported TypeScript: all entries and all examples of the API compile. npm installs
+// that version; offline the test is skipped with the reason.
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -22,7 +22,7 @@ const compilerOptions = {
   ...{ strict: true, noEmit: true, types: ['node'], allowImportingTsExtensions: true },
 }
 
-/** The compiler of that version; null where npm brings none. */
+/** The compiler of that version; null where npm has none. */
 function compilerOf(version: string): string | null {
   const home = join(tmpdir(), `reprise-typescript-${version}`)
   const compiler = join(home, 'node_modules/typescript/bin/tsc')

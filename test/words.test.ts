@@ -1,5 +1,5 @@
-// The table of words in ARCHITECTURE.md: what was renamed is gone from the sources, and each word has one meaning. And
-// the texts that people read: a requirement says what must be, and none falls back into phrases that were weeded out.
+// The table of words in ARCHITECTURE.md: renamed words are gone from the sources, and each word has one meaning. Also the texts
+// for people: requirements use "must", and removed phrases do not return.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -26,7 +26,7 @@ function identifiers(): Map<string, string> {
   return new Map(words.map(({ text, at }) => [text.replace(/^[#@]/, ''), at]))
 }
 
-/** What each of these says is said better by what stands behind it. */
+/** Each of these phrases has a better form, given behind it. */
 const phrases: readonly (readonly [RegExp, string])[] = [
   [/\bfrom [01] on\b/, 'must be a whole number of at least 1'],
   [/\bis (a|an) (whole number|integer|string|text|duration)\b|\bis [01] or more\b/, 'must be …'],

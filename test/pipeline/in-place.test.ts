@@ -1,5 +1,5 @@
-// Functions that change what they must replace stop the pipeline with a code: in silence, a dead letter would leave its trace,
-// and a checkpoint that is being written would contain records of later.
+// Functions that change a value in place instead of replacing it stop the pipeline with a code: otherwise a dead letter would
+// leave partial changes, and a checkpoint under way would contain later records.
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'

@@ -1,5 +1,5 @@
-// Kafka while it elects: a partition has no leader for a moment, or the broker that leads it is not in the list. A broker of a
-// real cluster does that under load and when it restarts; here one of our own does it when a test says so.
+// Kafka during an election: a partition has no leader for a moment, or its leader is not in the list. A real broker does that
+// under load and when it restarts; here a broker of our own does it on request of the test.
 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -95,7 +95,10 @@ interface Described {
   readonly partitions: readonly number[]
 }
 
-/** Speaks as much of the protocol as these tests need: one topic, one broker with the id 1. Fetches get an answer if told so. */
+/**
+ * Implements the part of the protocol that these tests need: one topic, one broker with the id 1. Fetches get an answer if
+ * configured.
+ */
 class ScriptedBroker {
   describes: (asked: number) => Described = () => ({ isListed: true, partitions: [0] })
   /** The error of the first partition. */

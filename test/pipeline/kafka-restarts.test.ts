@@ -1,6 +1,5 @@
-// A real Kafka broker that is killed with SIGKILL under a pipeline that counts from Kafka to Kafka, and started again with
-// what it had. Each record adds one to the count of its key, so every count from 1 up must be there once, for readers of
-// committed records.
+// A real Kafka broker that is killed with SIGKILL under a pipeline that counts from Kafka to Kafka, and restarted with its
+// data. Each record adds one to the count of its key, so readers of committed records must see every count from 1 up once.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { kafkaSink, kafkaSource } from '../../src/adapters/kafka/index.ts'
@@ -31,7 +30,7 @@ async function put(topic: string, first: number, amount: number): Promise<void> 
   expect(await port.end(transaction, 'commit')).toBe('ended')
 }
 
-/** What a reader of committed records finds: key and count. */
+/** The records that a reader of committed records gets: key and count. */
 async function countsIn(topic: string): Promise<string[]> {
   const newest = await port.offset(topic, 0, 'newest')
   const found: string[] = []
@@ -46,7 +45,7 @@ async function countsIn(topic: string): Promise<string[]> {
 /** In their order, for the numbers from 0 up. */
 const wanted = (total: number) => Array.from({ length: total }, (_, n) => `${n % keys}:${Math.floor(n / keys) + 1}`)
 
-/** Tells a test when its pipeline is about to do something. */
+/** Notifies a test before its pipeline does something. */
 function watched<T>(sink: Sink<T>, before: { write?: () => Promise<void>; commit?: () => Promise<void> }): Sink<T> {
   return {
     async open(context, listed) {
@@ -56,7 +55,7 @@ function watched<T>(sink: Sink<T>, before: { write?: () => Promise<void>; commit
           return writer.pending
         },
         async write(batch) {
-          // Into the transaction first: it is open when the test is told.
+          // Into the transaction first: it is open when the test is notified.
           await writer.write(batch)
           await before.write?.()
         },
@@ -123,7 +122,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
     await put('waited-in', 0, 100)
     await until(async () => (await countsIn('waited-out')).length === 100, run.result())
     isArmed = true
-    // Whoever writes may still wait for the end of its transaction when the broker dies.
+    // A writer may still wait for the end of its transaction when the broker dies.
     const putting = put('waited-in', 100, 100)
     await until(() => killed !== null, run.result())
     await killed

@@ -1,6 +1,5 @@
-// Pipelines on a real Kafka broker: the kits for sources and sinks, what is committed and what is not, transactions that
-// outlive their process and those that do not, and an audit from outside after kill -9 (REPRISE_PIPELINE_KILLS=200 for a long
-// run).
+// Pipelines on a real Kafka broker: the kits for sources and sinks, committed and uncommitted records, transactions that
+// outlive their process and those that do not, and an outside audit after kill -9 (REPRISE_PIPELINE_KILLS=200 for a long run).
 
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -52,7 +51,7 @@ async function put(
   expect(await port.end(transaction, how)).toBe('ended')
 }
 
-/** What a reader of committed records finds. */
+/** The records that a reader of committed records gets. */
 async function numbersIn(topic: string, partition = 0): Promise<number[]> {
   const newest = await port.offset(topic, partition, 'newest')
   const found: number[] = []
@@ -170,7 +169,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       const records = [{ key: null, value: Buffer.from(String(n)), headers: {}, time: 1 }]
       await port.produce(transaction, topic, [{ partition: 0, records, sequence: n === 4 ? 1 : 0 }])
     }
-    // What is still open holds everybody up.
+    // An open transaction blocks all readers.
     expect(await numbersIn(topic)).toEqual([1, 2])
     expect(await port.end(b, 'abort')).toBe('ended')
     expect(await port.end(a, 'commit')).toBe('ended')
@@ -216,7 +215,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       epoch: number
       slot: number
     }[]
-    // As the broker does when the time is over: the id is taken anew, and what was open is aborted.
+    // As the broker does after its timeout: the id is initialised again, and the open transaction is aborted.
     await port.begin(`expired-${topic}-${listed[0]!.slot}`, 60_000)
     await expect(sink().open(context, listed)).rejects.toMatchObject({
       code: 'TRANSACTION_EXPIRED',
@@ -309,7 +308,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     }
     await until(() => areTold(3, 1), run.result())
     await run.stop()
-    // Somebody sets them back: the pipeline stands where its checkpoint says.
+    // Another program resets the offsets: the pipeline keeps the position of its checkpoint.
     const first = new Map([0, 1].map((partition) => [partition, 0]))
     await port.commitOffsets('lag', topic, first)
     await put(topic, 1, [5])
@@ -463,7 +462,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
   })
 })
 
-/** Each record adds one to the count of its key: every count from 1 up is there once. */
+/** Each record adds one to the count of its key: every count from 1 up appears once. */
 async function expectCounts(topic: string, total: number): Promise<void> {
   const counts = new Map<number, number[]>()
   for (const partition of [0, 1]) {

@@ -142,7 +142,7 @@ function drawn(where: string, partitions: number, order: number) {
   })
 }
 
-/** What the test knows of the pipeline of a place. One that has read its sources to their end reads no new partitions. */
+/** The expected state of the pipeline of a place. One that has read its sources to their end reads no new partitions. */
 interface Known {
   readonly life: number
   readonly partitions: number
@@ -171,7 +171,7 @@ class Place {
     await hostOf(this.rp).kernel.identity.load()
   }
 
-  /** To its end, or until the outside was called so often. Says whether it ended. */
+  /** To its end, or until a number of outside calls. Returns whether it ended. */
   async run({ parallelism, growth, stopAfter, order }: Op): Promise<boolean> {
     const { life, status: before } = this.#known
     const partitions = before === 'done' ? this.#known.partitions : Math.min(4, this.#known.partitions + growth)
@@ -185,7 +185,7 @@ class Place {
     while (status === '' && outside.ledger.calls.length < calls + stopAfter) {
       await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 1))])
     }
-    // Nothing more is noted: what came after the last checkpoint is done again.
+    // No more checkpoints: the work after the last one is repeated.
     if (status === '') await run.cancel()
     await ended
     this.#known = { life, partitions, status: status === 'completed' ? 'done' : 'stopped' }
@@ -241,7 +241,7 @@ class Place {
   }
 }
 
-/** What went wrong, if anything did. */
+/** The faults, if any. */
 async function play(world: () => Promise<World>, script: readonly Op[], ...planted: string[]): Promise<string | null> {
   outside = new Outside()
   const [one, two] = [await world(), await world()]

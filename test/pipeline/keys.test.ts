@@ -53,7 +53,7 @@ function jumbled(name: string, partitions: number): Source<Given> {
   }
 }
 
-/** What each record does outside. `lines` of a source: how many sources and partitions there are. */
+/** The outside call of each record. `lines` of a source: the number of sources and partitions. */
 function drawn(ledgers: Record<'call' | 'send' | 'window', OutsideLedger>) {
   return pipeline('out', (p) => {
     const left = p.from('left', jumbled('left', 2), { time: ({ at }) => at })
@@ -110,7 +110,7 @@ onEveryStore(
         )
         const isOn = () => attempt === 6 || ledgers.send.calls.length < before + 60
         await until(() => status !== '' || !isOn())
-        // Nothing more is noted: what came after the last checkpoint is done again.
+        // No more checkpoints: the work after the last one is repeated.
         if (status === '') await run.cancel()
         await ended
         await rp.close()

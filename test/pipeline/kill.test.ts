@@ -1,6 +1,6 @@
-// Exactly once, seen from outside: processes with several pipelines each are killed with SIGKILL at random moments, and whoever
-// comes next goes on. In the end the user's tables are counted by plain SQL: no record is missing, none is there twice, and every
-// window has its sum. REPRISE_PIPELINE_KILLS=200 or 1000 processes for a long run.
+// Exactly once, seen from outside: processes with several pipelines each are killed with SIGKILL at random moments, and the
+// next process continues. In the end plain SQL counts the user's tables: no record is missing or duplicated, and every window
+// has its sum. REPRISE_PIPELINE_KILLS=200 or 1000 processes for a long run.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,10 @@ import { randomFrom } from '../programs/crash-model.mjs'
 import { wrongIn } from '../support/outside.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
-/** Of processes; a start costs most of a cycle, so each has several pipelines at work, and a kill meets each somewhere else. */
+/**
+ * The number of processes; a start is most of the cost of a cycle, so each runs several pipelines, and a kill meets each at
+ * another place.
+ */
 const kills = amount('REPRISE_PIPELINE_KILLS', 20)
 const pipelines = 5
 const seed = amount('REPRISE_CRASH_SEED', 7)
@@ -26,7 +29,7 @@ interface Where {
   readonly tables?: string
 }
 
-/** What a plain loop over all records gives. */
+/** The result of a plain loop over all records. */
 function expectedTotals(): Map<string, number> {
   const totals = new Map<string, number>()
   for (let n = 0; n < records; n++) {

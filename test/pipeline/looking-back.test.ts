@@ -78,7 +78,7 @@ it('begins from the newest checkpoint that was made at a time or before, and say
   const again = await rp.run(counted, { ...options, from: { time: new Date(then) } }).started()
   await until(() => again.status().records === 3, again.result())
   await again.stop()
-  // What came after it is read again.
+  // The later records are read again.
   expect(out.values.slice(seen)).toEqual(['odd 2', 'even 3', 'high 1'])
   await rp.close()
 })

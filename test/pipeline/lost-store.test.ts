@@ -1,5 +1,5 @@
-// A store that does not answer for longer than anybody is patient, and then does: what a pipeline had is free again in the very
-// process that lost it, and every record is there once. Nothing stands still while its process lives.
+// A store that is unreachable for longer than the patience of every caller, and then returns: the timeline of a pipeline is
+// free again in the very process that lost it, and every record takes effect once. Nothing blocks while its process lives.
 
 import { expect, it } from 'vitest'
 import type { Commit, Store } from '../../src/core/store/ports.ts'

@@ -1,4 +1,4 @@
-// Pipelines on a real NATS server: the kits for sources and sinks, what the stream forgets, who else writes to it.
+// Pipelines on a real NATS server: the kits for sources and sinks, expired messages, and other writers.
 
 import { type JetStreamManager, jetstream, jetstreamManager, RetentionPolicy, StorageType } from '@nats-io/jetstream'
 import { connect, type NatsConnection } from '@nats-io/transport-node'

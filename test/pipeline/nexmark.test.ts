@@ -38,7 +38,7 @@ function failing(): lib.Source<NexmarkEvent> {
 
 type Results = readonly Readonly<Record<string, unknown>>[]
 
-/** What is compared of the results of a query, in an order of its own. */
+/** The compared part of the results of a query, sorted. */
 function compared({ last, sums }: NexmarkQuery, results: Results): string[] {
   if (sums) {
     const totals = new Map<unknown, number>()

@@ -1,4 +1,4 @@
-// Each operator in a small pipeline of its own, compared with what it must give.
+// Each operator in a small pipeline of its own, compared with the expected output.
 
 import { describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'

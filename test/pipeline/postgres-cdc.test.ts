@@ -1,4 +1,4 @@
-// Changes of a real PostgreSQL as a source: the rows that are there, then every change, each once over restarts.
+// Changes of a real PostgreSQL as a source: the existing rows, then every change, each once over restarts.
 
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -107,7 +107,7 @@ describe('changes of PostgreSQL', () => {
       kind: 'insert',
       row: { id: 2, name: null, cents: null, tags: [], at: null, big: large },
     })
-    // The large value did not change, and is not told.
+    // The large value did not change, and is not sent.
     expect(update).toMatchObject({ kind: 'update', before: null, row: { id: 2, name: 'bob' } })
     expect('big' in update!.row!).toBe(false)
     expect(rekeyed).toMatchObject({ kind: 'update', before: { id: 2 }, row: { id: 3 } })
@@ -203,7 +203,7 @@ describe('changes of PostgreSQL', () => {
       await until(async () => (await lag()) <= before + 2_000_000)
       await client.query(`INSERT INTO ${table} VALUES (${round})`)
       await until(() => out.values.length === round + 1)
-      // Killed, as it were: what came after the last checkpoint is read again from a position that was silent.
+      // A simulated kill: the records after the last checkpoint are read again, from a silent position.
       if (round === 0) await run.cancel()
       else await run.stop()
     }

@@ -1,4 +1,4 @@
-// Whatever is drawn, and wherever it fails and is run again: what the sink shows is what a plain loop over all records gives,
+// For any random pipeline, with failures and restarts anywhere, the sink shows the output of a plain loop over all records,
 // each result once.
 
 import fc from 'fast-check'

@@ -1,4 +1,4 @@
-// Errors of pipelines and their advice, each beside the place that raises it; and what a source gives at its end.
+// Errors of pipelines and their advice, each beside the place that throws it; and the last batch of a source.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// A pipeline from its first record to its end, on every store: what comes out, what a stop leaves behind, and what another
-// process goes on with.
+// A pipeline from its first record to its end, on every store: its output, the state after a stop, and the continuation in
+// another process.
 
 import { expect, it } from 'vitest'
 import {

@@ -1,5 +1,5 @@
-// Sessions against a plain model of them: random batches, watermarks, lateness, and captures that are written while records go
-// on. Sessions are changed in place, so a capture must still find what was there at its barrier.
+// Sessions against a plain model of them: random batches, watermarks, lateness, and captures that are written while records
+// continue. Sessions are changed in place, so a capture must still contain the state at its barrier.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

@@ -1,5 +1,5 @@
-// Processes that share a pipeline by its partitions, killed with SIGKILL one after the other: whoever is left takes their
-// tasks over. In the end the user's table is counted by plain SQL.
+// Processes that share a pipeline by its partitions, killed with SIGKILL one after the other: the remaining ones take over
+// their tasks. In the end plain SQL counts the user's table.
 
 import { join } from 'node:path'
 import { DatabaseSync } from '@photostructure/sqlite'

@@ -1,5 +1,5 @@
-// State through the real writer and reader of checkpoints: whatever changes before, while and after one is written, whether it
-// is published, fails or is called off, and however many instances there are afterwards, a restore gives what was there at
+// State through the real writer and reader of checkpoints: with changes before, during and after the write, whether the
+// checkpoint is published, fails or is called off, and with any number of instances afterwards, a restore returns the state at
 // the barrier.
 
 import fc from 'fast-check'
@@ -49,7 +49,7 @@ function interrupted(capture: StateCapture, meanwhile: () => void): StateCapture
   }
 }
 
-/** What a run of a pipeline does with its tables. */
+/** The calls of a run on its tables. */
 class World {
   readonly #kernel: Kernel
   readonly #taken: StateTimeline
@@ -115,7 +115,7 @@ class World {
     await this.#read(this.tables.length)
   }
 
-  /** A kill: what was published last is what there is. */
+  /** A kill: the last published state counts. */
   async restart(parallelism: number): Promise<void> {
     const { tables, base } = await this.#read(parallelism)
     this.tables = tables
@@ -216,7 +216,7 @@ it('is not published if it lacks what was there at the barrier, or stands on som
     code: 'BUG',
     message: expect.stringContaining('op/cells builds on 8 keys, and its base has 9'),
   })
-  // What could not be published is still there for the next.
+  // Unpublished changes are part of the next capture.
   expect((await write({}, base)).tables.get('op/cells')).toMatchObject({ keys: 8, cells: 10 })
   await rp.close()
 })

@@ -42,7 +42,7 @@ interface Item {
 const items: readonly Item[] = [1, 2, 3].map((n) => ({ at: n * 10, n }))
 const out = collectSink<unknown>()
 
-/** Each draws one function that is async, and says how the refusal names it. */
+/** Each draws one async function, and names it as the refusal does. */
 const drawings: Record<string, (p: PipelineBuilder) => void> = {}
 
 function drawing(

@@ -20,7 +20,7 @@ import { pause, until } from '../support/fixture.ts'
 
 const kills = Math.min(20, amount('REPRISE_PIPELINE_KILLS', 2))
 
-/** The same number again and again, until it is told to stop. */
+/** The same number repeatedly, until it is stopped. */
 function asking<T>(value: T): { readonly source: Source<T>; end(): void } {
   let isOver = false
   const source: Source<T> = {
@@ -59,7 +59,7 @@ it('a record meets the row that it names, as the table has it by then', async ()
   })
   const run = await rp.run(asked, { checkpoint: { every: '10ms' } }).started()
   const last = () => out.values.at(-1)?.[1]
-  // Nobody has made the table: it has no rows.
+  // The table does not exist: it has no rows.
   await until(() => out.values.length > 0)
   expect(last()).toBeUndefined()
   const rows = await rp.open(prices)

@@ -144,7 +144,7 @@ it.each(Object.entries(gathering))('%s skips tombstones, for every cut of batche
   await fc.assert(
     fc.asyncProperty(changes, sizes, async (all, cuts) => {
       const present = all.filter(({ value }) => value !== null)
-      // The end of a source closes what is open, so time that only tombstones have seen changes no result.
+      // The end of a source closes open windows, so event time that only tombstones advanced changes no result.
       expect(await results(all, cuts)).toEqual(await results(present, Array(present.length).fill(1)))
     }),
     { numRuns: 25 },

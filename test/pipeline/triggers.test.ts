@@ -1,4 +1,4 @@
-// Results that do not wait for the watermark, and what one stream tells to all records of another.
+// Results that do not wait for the watermark, and values that one stream broadcasts to all records of another.
 
 import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
@@ -19,7 +19,7 @@ import type { OperatorContext } from '../../src/layers/pipeline/operator.ts'
 import { counted } from '../../src/layers/pipeline/operators/count-window.ts'
 import { pause, until } from '../support/fixture.ts'
 
-/** Gives what is pushed, in order, and waits for more; it ends once `isOver`. */
+/** Emits the pushed records, in order, and waits for more; it ends once `isOver`. */
 class Pushed<T> implements Source<T> {
   readonly all: T[] = []
   isOver = false
@@ -67,7 +67,7 @@ it.each([
     await until(() => out.values.length === 2)
     expect(out.values[1]).toEqual({ key: 'all', ...bounds, value: 2, isEarly: true })
     await run.stop()
-    // What has not changed comes early once more after a restart.
+    // Unchanged results are emitted early once more after a restart.
     const again = await rp.run(drawn, options).started()
     await until(() => out.values.length === 3)
     expect(out.values[2]).toEqual({ key: 'all', ...bounds, value: 2, isEarly: true })

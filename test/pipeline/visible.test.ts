@@ -1,5 +1,5 @@
-// What can be seen of a pipeline from outside while it runs: results of windows that end by the clock, who is waited for,
-// checkpoints that fail, and that it makes progress.
+// A running pipeline as seen from outside: results of windows that end by the clock, the input it waits for, failing
+// checkpoints, and its progress.
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'

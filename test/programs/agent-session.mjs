@@ -42,7 +42,7 @@ const support = agent('killed', {
 const rp = await open(url)
 const session = await rp.open(support, 's', { wait: '20s' })
 if (session.isUnfinished) await session.resume()
-// Once it is rolled back, the first turn is not asked for again.
+// After a rollback, the first turn is not requested again.
 if (session.state.archive === null) {
   await session.turn('pay ann', { key: 'first' })
   await session.rollback({ to: 0 })

@@ -1,4 +1,4 @@
-// Puts chunks into a directory, and says `ACK chunks n` when they are durable. One argument, as JSON: { directory, count }.
+// Puts chunks into a directory, and prints `ACK chunks n` when they are durable. One argument, as JSON: { directory, count }.
 
 import { writeSync } from 'node:fs'
 import { sha256 } from '../../dist/engine/base/platform.js'

@@ -1,5 +1,5 @@
-// What the crash programs write, and what must be there afterwards. Entries are numbered 1, 2, 3 … in each timeline, so
-// the state is a function of the last number alone: `expected` is the oracle, outside of any store.
+// The data of the crash programs, and the expectation afterwards. Entries are numbered 1, 2, 3 … in each timeline, so the state
+// is a function of the last number alone: `expected` is the oracle, outside of any store.
 
 const pad = 'x'.repeat(120)
 

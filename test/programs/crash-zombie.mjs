@@ -19,7 +19,7 @@ const { plain } = define(library)
 const rp = await openEngine(where, { lease: leaseMs, skewMs, patience: '1h', worker: name })
 const { store, hash, worker } = hostOf(rp).kernel
 const handle = await hostOf(rp).openTimeline(id, plain.fold, takeover ? { takeover } : { wait: '1h' })
-// The engine goes on under a new identity when this one is declared dead; the zombie does not.
+// The engine continues under a new identity when this one is declared dead; the zombie does not.
 const identity = worker.id
 log({ op: 'own', epoch: handle.epoch, seq: handle.seq, worker: identity })
 if (retires) await store.retire([retires])
@@ -30,7 +30,7 @@ log({ op: 'publish', id: checkpoint.id, epoch: handle.epoch, ok: true })
 let isOwner = true
 while (isOwner) {
   isOwner = await append()
-  // Long beside a commit: one that is stopped inside a transaction holds the lock, and nobody can take over.
+  // Long beside a commit: a process that is stopped inside a transaction holds the lock, and no process can take over.
   await pause(15)
 }
 await haunt()

@@ -1,5 +1,5 @@
-// A process that writes to an aggregate, a table and a save without end and says what was acknowledged, one JSON line
-// each; the test kills it at random. Arguments: store URL, first number.
+// A process that writes to an aggregate, a table and a save without end and prints each acknowledgement as a JSON line; the
+// test kills it at random. Arguments: store URL, first number.
 
 import { open } from '../../lib/index.js'
 import { aggregate, projection } from '../../lib/layers/events/index.js'

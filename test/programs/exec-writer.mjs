@@ -41,7 +41,7 @@ async function write() {
   if (how === 'word') await say(`capture ${step}`)
 }
 
-/** In pieces, with pauses: whoever reads it meanwhile finds half of it. */
+/** In pieces, with pauses: a concurrent reader finds half of it. */
 async function writeInPlace(path, bytes) {
   const file = openSync(path, 'w')
   for (let at = 0; at < bytes.length; at += 40_000) {

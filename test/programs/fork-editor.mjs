@@ -1,5 +1,5 @@
-// Forks one run again and again, each time with another edit, and says which forks it was told are made, until it is killed.
-// Argument: store URL.
+// Forks one run repeatedly, each time with another edit, and prints the acknowledged forks, until it is killed. Argument: store
+// URL.
 
 import { open } from '../../lib/index.js'
 import { workflows } from '../../lib/layers/workflow/index.js'

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { open } from '../../lib/index.js'
 import { aggregate, Refused } from '../../lib/layers/events/index.js'
 
-/** Every command notes who sent it and which one it is, and what it saw when it was decided. */
+/** Every command records its sender, its number, and the state that its decision saw. */
 export const hot = aggregate('hot', {
   initial: () => ({ count: 0, sum: 0, last: {} }),
   evolve: {

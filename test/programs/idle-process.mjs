@@ -1,4 +1,4 @@
-// A process that does one thing at a time, as it is told, and is idle in between. A command is a line of JSON, [operation,
+// A process that executes one command at a time, and is idle in between. A command is a line of JSON, [operation,
 // ...arguments]; so is the answer, { ok: true, value } or { ok: false, code }. One argument: the SQLite file.
 
 import { writeSync } from 'node:fs'
@@ -53,7 +53,7 @@ const operations = {
     await rp.release(name, made.id)
     return made.id
   },
-  /** What is durable, as a process sees it that was not there. */
+  /** The durable state, as another process reads it. */
   async look(name) {
     const head = await rp.head(name)
     let fed = 0

@@ -1,6 +1,6 @@
-// A pipeline from Kafka to Kafka that is killed from outside: it counts records by key, and writes each count. It says READY when
-// records flow, MADE when a checkpoint is made, and DONE when all of them were counted.
-// node kafka-killed.mjs '{"url": "sqlite:file.db", "brokers": [], "from": "a", "to": "b", "total": 10}'
+// A pipeline from Kafka to Kafka that is killed from outside: it counts records by key, and writes each count. It prints READY
+// when records flow, MADE when a checkpoint is made, and DONE when all of them were counted. node kafka-killed.mjs '{"url":
+// "sqlite:file.db", "brokers": [], "from": "a", "to": "b", "total": 10}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { kafkaSink, kafkaSource } from '../../lib/adapters/kafka/index.js'
@@ -63,7 +63,7 @@ try {
   process.stdout.write(`${status.toUpperCase()}\n`)
 } catch (error) {
   process.stdout.write(`FAILED ${error.stack}\n`)
-  // Whoever waits for its end must not wait for connections that nobody closes any more.
+  // The parent waits for its end, which must not depend on connections that stay open.
   await rp.close().catch(() => undefined)
   process.exitCode = 1
 }

@@ -1,5 +1,5 @@
-// Logs of a workflow and a job, as lines of a file, by a process that may be killed: the step `ship` and the item `b` wait for a
-// file that says that they may go on. Arguments: store URL, folder.
+// Logs of a workflow and a job, as lines of a file, by a process that may be killed: the step `ship` and the item `b` wait for
+// a file that releases them. Arguments: store URL, folder.
 
 import { appendFileSync, existsSync } from 'node:fs'
 import { join } from 'node:path'

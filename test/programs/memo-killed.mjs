@@ -1,6 +1,6 @@
-// Asks for a remembered result in a process of its own, and dies where it is told to. usage: memo-killed.mjs STORE LOG WHERE
-// WHERE: while it is "computing", once the first of its "chunks" is written, "before" the commit that makes it visible, right
-// "after" that, or "never".
+// Requests a cached result in a process of its own, and dies at the given place. usage: memo-killed.mjs STORE LOG WHERE WHERE:
+// while it is "computing", once the first of its "chunks" is written, "before" the commit that makes it visible, right "after"
+// that, or "never".
 
 import { appendFileSync } from 'node:fs'
 import { openStore } from '../../dist/engine/api/open.js'
@@ -10,7 +10,7 @@ import { createEngine } from '../../dist/store.js'
 const [url, log, where] = process.argv.slice(2)
 const die = () => process.kill(process.pid, 'SIGKILL')
 const forever = () => new Promise(() => undefined)
-/** Says that it is there, and dies when it is told to go on. */
+/** Prints that it has reached the place, and dies on request. */
 const dieWhenAsked = async () => {
   console.log('there')
   process.stdin.once('data', die)

@@ -1,5 +1,5 @@
-// A run that asks for a shared result, in a process of its own. usage: memo-workflow.mjs STORE RUN LOG WHERE
-// WHERE: die "in" the computation, once it was "computed" and nothing is recorded yet, once it was "recorded", or "never".
+// A run that reads a shared result, in a process of its own. usage: memo-workflow.mjs STORE RUN LOG WHERE WHERE: die "in" the
+// computation, once it was "computed" and nothing is recorded yet, once it was "recorded", or "never".
 
 import { appendFileSync } from 'node:fs'
 import { recalls } from '../../dist/engine/model/memo-protocol.js'

@@ -17,7 +17,7 @@ import { serve } from '../../dist/server/serve.js'
 
 const [, , url, outside, name] = process.argv
 
-// What an SDK for Node brings.
+// The parts of an SDK for Node.
 const current = new AsyncLocalStorage()
 context.setGlobalContextManager({
   active: () => current.getStore() ?? ROOT_CONTEXT,
@@ -36,7 +36,7 @@ const exporter = new OTLPMetricExporter({ url: `${outside}/v1/metrics` })
 const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 200, exportTimeoutMillis: 200 })
 const meters = new MeterProvider({ readers: [reader] })
 
-/** Hands the trace of the attempt on, and is a failure if the service says so. */
+/** Passes the trace of the attempt on, and fails if the service answers with an error. */
 async function call(service, of) {
   const headers = { 'idempotency-key': of.key, ...(of.traceparent && { traceparent: of.traceparent }) }
   const response = await fetch(`${outside}/${service}`, { method: 'POST', headers })

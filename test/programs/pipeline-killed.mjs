@@ -1,6 +1,6 @@
 // Pipelines that are killed from outside, several in one process: each a generator, a window per key, and rows in the user's
-// tables. It says READY when records flow in all of them, and DONE when all came to their end.
-// node pipeline-killed.mjs '{"url": "sqlite:file.db", "records": 10000, "pipelines": 5}'
+// tables. It prints READY when records flow in all of them, and DONE when all have ended. node pipeline-killed.mjs '{"url":
+// "sqlite:file.db", "records": 10000, "pipelines": 5}'
 
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -1,6 +1,5 @@
-// One of several processes that share a pipeline by its partitions, and are killed from outside. It says READY when it works,
-// and DONE when every task has come to its end.
-// node pipeline-shared.mjs '{"url": "sqlite:file.db", "records": 300, "partitions": 4}'
+// One of several processes that share a pipeline by its partitions, and are killed from outside. It prints READY when it works,
+// and DONE when every task has ended. node pipeline-shared.mjs '{"url": "sqlite:file.db", "records": 300, "partitions": 4}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { open } from '../../lib/index.js'

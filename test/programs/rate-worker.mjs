@@ -1,6 +1,6 @@
 // A process on a job with a rate limit. Every start of an item is one line outside the store: the time of the start, by the
-// clock that the rate limit goes by, and the key. The clock is the machine's monotonic one, the same for all processes, and
-// stands still between two turns of the event loop: what is noted is exactly what the limit saw, however busy the machine is.
+// clock of the rate limit, and the key. The clock is the machine's monotonic one, the same for all processes, and frozen
+// between two turns of the event loop: the recorded time is exactly the time that the limit used, however busy the machine is.
 // node rate-worker.mjs URL NAMESPACE ITEMS SHARDS MAX PER_MS LEDGER
 
 import { openSync, writeSync } from 'node:fs'

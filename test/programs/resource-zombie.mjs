@@ -1,6 +1,6 @@
-// A controller in a process of its own, to be stopped in the middle of a reconcile and woken after another has taken over. What
-// it reads and what becomes of its reports goes to standard output, a line of JSON each. One argument, as JSON: where, name,
-// takeover, pauseMs (between what it reads and its report).
+// A controller in a process of its own, to be stopped in the middle of a reconcile and woken after another has taken over. Its
+// reads and the outcomes of its reports go to standard output, a line of JSON each. One argument, as JSON: where, name,
+// takeover, pauseMs (between its read and its report).
 
 import { writeSync } from 'node:fs'
 import { controller, resource } from '../../dist/resources.js'

@@ -1,4 +1,4 @@
-// Appends entries whose older history moves to an object store, collects in between, and says `ACK n` when entry n is
+// Appends entries whose older history moves to an object store, collects in between, and prints `ACK n` when entry n is
 // durable. One argument, as JSON: { file, at, count }.
 
 import { writeSync } from 'node:fs'

@@ -1,4 +1,4 @@
-// Saves states whose chunks lie in an object store, collects in between, and says `ACK n` when save n is durable. One
+// Saves states whose chunks are in an object store, collects in between, and prints `ACK n` when save n is durable. One
 // argument, as JSON: { file, blobs, count }.
 
 import { writeSync } from 'node:fs'

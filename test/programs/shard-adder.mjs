@@ -1,4 +1,4 @@
-// Adds a shard to a set, to be killed in the middle: whoever starts it again goes on.
+// Adds a shard to a set, to be killed in the middle: a second start resumes.
 
 import { open } from '../../lib/index.js'
 

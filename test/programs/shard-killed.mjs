@@ -1,5 +1,5 @@
-// Adds a shard to a set of SQLite files and dies by its own hand before one of its transactions is durable, by number. A number
-// beyond the last one kills nobody, and the count is printed.
+// Adds a shard to a set of SQLite files and kills itself before one of its transactions is durable, by number. A number beyond
+// the last one kills nothing, and the count is printed.
 
 import { open } from '../../dist/index.js'
 import { Connection } from '../../dist/stores/sqlite/file/connection.js'

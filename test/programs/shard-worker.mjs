@@ -1,6 +1,6 @@
-// A worker on a set of shards, to be killed: runs have a child each, and those of `order` a queue with a limit, so that every one
-// of them exchanges mail with timelines on other shards. Each step says that it was executed, with a token that is its outcome,
-// and which outcomes of other steps it was given: a step whose outcome was lost, or came twice, shows.
+// A worker on a set of shards, to be killed: runs have a child each, and those of `order` a queue with a limit, so that every
+// one of them exchanges mail with timelines on other shards. Each step records its execution, with a token that is its outcome,
+// and the outcomes of other steps that it received: a lost or repeated outcome is detected.
 
 import { randomUUID } from 'node:crypto'
 import { open } from '../../lib/index.js'

@@ -1,5 +1,5 @@
-// A worker process that says it runs on another host, so that nobody can look at its process: for tests of takeover
-// between hosts. Arguments: store URL, namespace, host, lease, file for the calls it makes, how long a step takes in ms.
+// A worker process that pretends to run on another host, so that its process cannot be checked: for tests of takeover between
+// hosts. Arguments: store URL, namespace, host, lease, file for its calls, duration of a step in ms.
 
 import { appendFileSync } from 'node:fs'
 import { openStore } from '../../dist/engine/api/open.js'

@@ -8,7 +8,7 @@ import { createEngine } from '../../dist/store.js'
 
 const [, , url, namespace, file, where] = process.argv
 const die = () => process.kill(process.pid, 'SIGKILL')
-/** There is money once it was asked for under another key before. */
+/** Money is available after an earlier request under another key. */
 const isAnother = (key) => /^pay (?!KEY$).*$/m.test(readFileSync(file, 'utf8').replaceAll(key, 'KEY'))
 const note = (text) => appendFileSync(file, `${text}\n`)
 

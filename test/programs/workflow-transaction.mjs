@@ -1,5 +1,5 @@
-// A process that dies around the commit of a transaction, or goes on after one that did. Arguments: store URL, namespace,
-// and where to die: "in" the user's SQL, once it was "committed", once the code was "told", or "never".
+// A process that dies around the commit of a transaction, or continues after one that did. Arguments: store URL, namespace, and
+// where to die: "in" the user's SQL, once it was "committed", once the code was "told", or "never".
 
 import { openStore } from '../../dist/engine/api/open.js'
 import { workflow } from '../../dist/layers/workflow/index.js'

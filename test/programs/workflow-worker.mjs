@@ -1,5 +1,5 @@
-// A worker process for kill tests: executes the orders of a store, and writes each call it makes to a file, with its key and what
-// it is for, so that the test can count them. Arguments: store URL, file, and how long a step takes in ms.
+// A worker process for kill tests: executes the orders of a store, and writes each of its calls to a file, with its key and its
+// purpose, so that the test can count them. Arguments: store URL, file, and the duration of a step in ms.
 
 import { appendFileSync } from 'node:fs'
 import { open } from '../../lib/index.js'

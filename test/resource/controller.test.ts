@@ -1,5 +1,5 @@
-// Controllers: what is desired becomes true, whoever is killed; a status says which generation it is about, and one that was
-// overtaken reports nothing any more.
+// Controllers: the desired state becomes actual despite kills; a status names its generation, and a displaced controller can no
+// longer report.
 
 import { expect, it } from 'vitest'
 import type { Duration } from '../../src/core/duration.ts'
@@ -56,7 +56,7 @@ onEveryStore('controllers', (world) => {
       status: { ready: 2 },
       conditions: [{ type: 'Ready', status: 'True', observedGeneration: 1 }],
     })
-    // Somebody deletes what it owns: it comes back, for its owner is looked at again.
+    // A dependent is deleted: it is created again, because its owner is reconciled again.
     await owned.delete('web-0')
     await until(async () => (await owned.get('web-0')) !== undefined)
     await wanted.change('web', () => ({ spec: { replicas: 1 } }))

@@ -1,5 +1,5 @@
-// The deployment controller of the guide, with real processes and SIGKILL: whoever is killed, a process or the
-// controller, what is wanted runs again, each replica once.
+// The deployment controller of the guide, with real processes and SIGKILL: after the kill of a process or of the controller,
+// the desired replicas run again, each once.
 
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -49,7 +49,7 @@ it.each(Object.keys(storeUrls))(
     ends.push(async () => {
       for (const pid of await running()) process.kill(pid, 'SIGKILL')
     })
-    /** The status is of the newest generation, and says what runs: these, and nothing else. */
+    /** The status is of the newest generation, and lists exactly the running replicas. */
     const isSo = async (replicas: number) => {
       const object = await handle.get('web')
       const pids = object?.status?.pids ?? []
@@ -61,7 +61,7 @@ it.each(Object.keys(storeUrls))(
     await until(() => isSo(2), first.closed)
     const [one, two] = (await running()) as [number, number]
 
-    // A process dies: another one takes its place, and the other goes on.
+    // A process dies: another one replaces it, and the other continues.
     process.kill(one, 'SIGKILL')
     await until(async () => (await isSo(2)) && !(await running()).includes(one), first.closed)
     expect(await running()).toContain(two)

@@ -1,4 +1,4 @@
-// What an object owns goes with it: over kinds, in chains, after a restart, and never for an owner that is still there.
+// The dependents of an object are deleted with it: over kinds, in chains, after a restart, and never for an existing owner.
 
 import { beforeEach, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'

@@ -1,6 +1,6 @@
-// Random histories of resources on every store, against a reference; and bugs planted on purpose, each of which must be found.
-// REPRISE_HISTORIES says how many per store, REPRISE_HISTORY_SEED where they begin. A seed decides what is asked for and in which
-// order; how calls of several processes meet is up to the machine.
+// Random histories of resources on every store, against a reference; and planted bugs, each of which must be found.
+// REPRISE_HISTORIES is the number per store, REPRISE_HISTORY_SEED the first seed. A seed decides the requests and their order;
+// the interleaving of several processes is up to the machine.
 
 import { expect, it } from 'vitest'
 import { sha256 } from '../../src/engine/base/platform.ts'

@@ -1,5 +1,4 @@
-// Informers: what a handler is called for, over restarts, crashes and trimmed history, and what becomes of an object whose
-// handler throws.
+// Informers: the calls of a handler, over restarts, crashes and trimmed history, and objects whose handler throws.
 
 import { expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/api/open.ts'
@@ -21,7 +20,7 @@ interface Pod {
 const pods = resource<Pod>('pods', { retain: { checkpoints: 1, history: 'needed' } })
 const noPause = { backoff: 1, jitter: 0 }
 
-/** An informer that notes what it is called for. */
+/** An informer that records its calls. */
 function noting(seen: string[], fails: (event: InformerEvent<Pod>) => boolean = () => false) {
   return informer('cache', {
     of: pods,
@@ -55,7 +54,7 @@ onEveryStore('informers', (world) => {
     expect(() => cache.by('none', 'x')).toThrow(/no index none/)
     await cache.settled()
     await cache.close()
-    // Nobody looks, and history is trimmed behind what was handled last.
+    // The informer is down, and history is trimmed above its last handled revision.
     await handle.delete('a')
     await handle.create({ name: 'c', spec: { node: 'n1' } })
     for (const node of ['n3', 'n4', 'n5']) await handle.change('c', () => ({ spec: { node } }))
@@ -150,7 +149,7 @@ onEveryStore('informers', (world) => {
       { key: 'again', item: { spec: { node: 'n2' } } },
       { key: 'never', revision: 0, item: { name: 'never', deleted: true } },
     ])
-    // It counts as handled: nobody is told of its end again.
+    // It counts as handled: its deletion is not reported again.
     await discard(rp, [(await rp.head('informer/cache'))!], ['never'])
     await until(async () => (await cache.deadLetters()).length === 1)
     await cache.close()

@@ -1,5 +1,5 @@
-// How a cluster is found and who asks it: kubeconfig files, what a pod has, and certificates, against a server with TLS that
-// tells whom it saw. Certificates are made with openssl.
+// The address and the credentials of a cluster: kubeconfig files, the files of a pod, and certificates, against a TLS server
+// that reports its clients. Certificates are made with openssl.
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -27,10 +27,10 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
   let plain: Server
   let port = 0
   let files = 0
-  /** The addresses that were asked for. */
+  /** The requested addresses. */
   const seen: string[] = []
 
-  /** Says whom it saw: a name from a certificate, and whatever the request carried. */
+  /** Reports its client: the name in a certificate, and the headers of the request. */
   const answer = (request: IncomingMessage, response: ServerResponse) => {
     const { CN } = (request.socket as Partial<TLSSocket>).getPeerCertificate?.()?.subject ?? {}
     seen.push(request.url!)
@@ -40,7 +40,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
   }
   const serverAt = (host: string) => `https://${host}:${port}`
 
-  /** A file of one context, `one`, unless told otherwise. */
+  /** A file with the single context `one`, unless configured otherwise. */
   const kubeconfig = (cluster: object, user: object | null, more: object = {}): string => {
     const value = {
       apiVersion: 'v1',
@@ -124,7 +124,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
     expect(await ask(kubeconfig(ca, { username: 'me', password: 'secret' }))).toMatchObject({ authorization: basic })
     expect(await ask(kubeconfig(ca, { token: 't', as: 'you' }))).toMatchObject({ as: 'you' })
     expect(await ask(kubeconfig(ca, null))).toEqual({ path: '/who' })
-    // Part of who asks would be left out.
+    // A part of the credentials would be omitted.
     const groups = ask(kubeconfig(ca, { token: 't', as: 'you', 'as-groups': ['admins'] }))
     await expect(groups).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', message: /as-groups/ })
   })

@@ -202,11 +202,11 @@ describe.each([['our server', null] as const, ['kube-apiserver', kubeMissing] as
         await parts.update({ name: 'p1', revision: 'any', spec: { n: 10 } })
         await until(() => handled.length > 0)
         expect(handled.splice(0)).toEqual(['modified p1 10'])
-        // The server dies and comes back: what was written meanwhile and after is handled, and nothing else.
+        // The server dies and returns: changes during and after the outage are handled, and nothing else.
         await cluster.kill()
         await cluster.start()
         if (which === 'kube-apiserver') {
-          // What it had in memory is gone: the place that the informer had is too old, and it lists again.
+          // Its memory is lost: the position of the informer is too old, and it lists again.
           const { api } = kinds().parts
           const at = kubernetes(cluster.address).collection({ name: 'parts', api }, undefined)
           const old = at.watch(1, new AbortController().signal)[Symbol.asyncIterator]()
@@ -263,11 +263,11 @@ describe.each([['our server', null] as const, ['kube-apiserver', kubeMissing] as
         await working.settled()
         expect(await handle.get('web')).toMatchObject({ generation: 1, observedGeneration: 1, status: { ready: 2 } })
         expect((await owned.get('web-1'))!.owners).toMatchObject([{ kind: 'sites', name: 'web', controller: true }])
-        // What it owns concerns it.
+        // Its dependents concern it.
         await owned.delete('web-1')
         await until(async () => (await owned.get('web-1')) !== undefined)
         await working.settled()
-        // While it works on one generation, another is wanted: what it reports is about the one that it saw.
+        // While it works on one generation, the object changes: its report is about the generation that it saw.
         let go = () => {}
         held = new Promise((resolve) => {
           go = resolve
@@ -290,11 +290,11 @@ describe.each([['our server', null] as const, ['kube-apiserver', kubeMissing] as
         go()
         expect(await watching).toBe(4)
         expect(seen).toContain('2:3')
-        // A status says how many were wanted when its generation was.
+        // A status contains the desired number of its generation.
         const wanted: Record<string, string> = { '1': '2', '2': '3', '3': '4' }
         for (const each of seen) expect(each).toBe(`${each.split(':')[0]}:${wanted[each.split(':')[0]!]}`)
 
-        // Another process takes over: what the one before still reports is refused.
+        // Another process takes over: late reports of the previous one are refused.
         const second = await engine('controller')
         const taken = await second.open(scaler, undefined, { takeover: true })
         await taken.led()

@@ -1,4 +1,4 @@
-// List and watch: pages of one revision, every change after it in order, and what happens to a reader whose history is gone.
+// List and watch: pages of one revision, every change after it in order, and readers whose history is gone.
 
 import { beforeEach, expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
@@ -59,7 +59,7 @@ onEveryStore('list and watch', (world) => {
     await b.change('p013', () => ({ spec: { n: 1301 } }))
     await b.delete('p020')
     await b.create({ name: 'p020', spec: { n: 2000 } })
-    // The second page from the snapshot that the first has left; in the other process by undoing what came since.
+    // The second page is read from the snapshot of the first; in the other process by undoing later changes.
     for (const handle of [a, b]) {
       const second = await handle.list({ limit: 10, continue: first.continue! })
       const third = await handle.list({ limit: 10, continue: second.continue! })
@@ -184,7 +184,7 @@ onEveryStore('list and watch', (world) => {
     await expect(gone.next()).rejects.toMatchObject({ code: 'REVISION_GONE', data: { revision: start + 5 } })
     gone.close()
     await expect(late.list({ revision: start + 5 })).rejects.toMatchObject({ code: 'REVISION_GONE' })
-    // Who has it in memory still goes on.
+    // A process that has it in memory still continues.
     expect(await held.next()).toMatchObject({ type: 'added', revision: start + 6 })
     held.close()
     const list = await late.list()

@@ -189,10 +189,10 @@ onEveryStore('objects', (world) => {
     expect(scaled).toMatchObject({ generation: 2, spec: { url: 'https://a', replicas: 5 } })
     const same = await a.apply({ name: 'web', by: 'scaler', spec: { replicas: 5 } })
     expect(same.revision).toBe(scaled.revision)
-    // What is left out goes, and nothing that another party owns goes with it.
+    // Omitted fields are removed, and no field of another party is.
     const left = await a.apply({ name: 'web', by: 'deployer', spec: { url: 'https://b' } })
     expect(left).toMatchObject({ labels: {}, spec: { url: 'https://b', replicas: 5 } })
-    // A field that was changed by an update belongs to nobody.
+    // A field that was changed by an update has no owner.
     const taken = await b.update({ ...left, spec: { ...left.spec, replicas: 9 } })
     expect(taken.fieldOwners).toEqual({ deployer: ['/spec/url'] })
     const leaving = await a.apply({ name: 'web', by: 'scaler', labels: { scaled: 'yes' } })

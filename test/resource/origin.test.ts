@@ -16,11 +16,11 @@ import type { Draft, ResourceObject } from '../../src/layers/resource/rules/obje
 import { until } from '../support/fixture.ts'
 import { seeded } from '../support/seeded.ts'
 
-/** A server in miniature: objects, the changes since some revision, and whoever follows them. */
+/** A small server: objects, the changes since a revision, and its followers. */
 class Server implements OriginCollection {
   readonly where = 'a server in a test'
   readonly objects = new Map<string, ResourceObject>()
-  /** How many events each follower gets before it is cut; left out: as many as there are. */
+  /** The number of events each follower gets before it is cut off. Default: all. */
   cut: () => number = () => Number.POSITIVE_INFINITY
   revision = 10
   #log: { readonly revision: number; readonly event: OriginEvent }[] = []
@@ -143,7 +143,7 @@ it.each(seeds)('a watch of the cache has no gap and nothing twice (seed %s)', as
 
   const revisions = seen.slice(initial).map(({ revision }) => revision)
   expect(revisions).toEqual([...new Set(revisions)].sort((a, b) => a - b))
-  // What was told makes what there is, and each step follows from the one before.
+  // The events produce the final state, and each follows from the previous one.
   const told = new Map<string, { readonly uid: string; readonly revision: number }>()
   for (const { type, object } of seen) {
     const { name, uid, revision } = object

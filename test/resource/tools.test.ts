@@ -1,4 +1,4 @@
-// What every tool does with a kind of resource: read it, verify it, move it; and what it refuses, with the reason.
+// Every tool on a kind of resource: read, verify, move; and its refusals with the reason.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -86,7 +86,7 @@ onEveryStore('tools on a kind of resource', (world) => {
       const writer = await rp.open(sites)
       await writer.create({ name: 'a', spec: { n: 1 } })
       await rp.export({ timeline: 'resource/sites', seq: 1 }, file)
-      // It has gone on since: what is in the file is the beginning of it.
+      // It has continued since: the file contains its beginning.
       await writer.change('a', () => ({ spec: { n: 2 } }))
       const again = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('resource/sites exists here') }
       await expect(rp.import(file, { as: 'resource/sites/eu' })).rejects.toMatchObject(again)

@@ -1,5 +1,5 @@
-// A controller that is stopped (SIGSTOP) between what it reads and its report, and wakes (SIGCONT) after another process has
-// taken over and what is desired has changed: its report is refused, and no status of the old generation is left.
+// A controller that is stopped (SIGSTOP) between its read and its report, and woken (SIGCONT) after another process has taken
+// over and the desired state has changed: its report is refused, and no status of the old generation remains.
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { resource } from '../../src/layers/resource/index.ts'
@@ -48,7 +48,7 @@ async function haunt(where: Where): Promise<void> {
       if (event.type === 'modified' && event.object.status) reporters.push(event.object.status.by)
     }
     told.close()
-    // Its own reports from before it was overtaken are there; none comes after one of its heir.
+    // Its reports from before the takeover are in history; none follows a report of its successor.
     expect(reporters.lastIndexOf('first')).toBeLessThan(reporters.indexOf('second'))
   } finally {
     first.signal('SIGCONT')

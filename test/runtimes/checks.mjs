@@ -40,7 +40,7 @@ const order = workflow('order', async (ctx) => {
   }
   return items.length
 })
-/** What a killed process does until its end. */
+/** The work of a killed process until its end. */
 const programs = {
   job: async (rp) => await rp.run(slow).result(),
   async order(rp) {

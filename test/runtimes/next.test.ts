@@ -1,5 +1,5 @@
 // A route handler in an application of Next.js: built with the packed tarball, started, killed in the middle of a run, and
-// started again. npm brings Next.js, which takes a minute: only `npm run test:runtimes` does this.
+// started again. npm installs Next.js, which takes a minute: only `npm run test:runtimes` does this.
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, readFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// PGlite, a PostgreSQL in WebAssembly, for tests without a server: it has no fsync, so that a store there is refused unless
-// its URL accepts the loss of commits. npm brings it; offline the test is left out, with the reason.
+// PGlite, a PostgreSQL in WebAssembly, for tests without a server: it has no fsync, so that a store there is refused unless its
+// URL accepts the loss of commits. npm installs it; offline the test is skipped with the reason.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -11,7 +11,7 @@ import { pglite, programOf } from '../support/runtimes.ts'
 
 const socket = programOf(pglite)
 const pathOf = (name: string) => fileURLToPath(new URL(name, import.meta.url))
-/** Left out: PGlite executes one transaction at a time, and its connections share one session. */
+/** Skipped: PGlite executes one transaction at a time, and its connections share one session. */
 const groups =
   process.env.REPRISE_RUNTIMES === 'all'
     ? 'commits,digests,operations,ownership,lineage,lives,catalog,inbox,claim,feed,queries,upkeep,blobs,rewriting,namespaces'

@@ -1,4 +1,4 @@
-// The packed tarball under other runtimes, which npm brings (offline they are left out, with the reason), and the conformance
+// The packed tarball under other runtimes, which npm installs (offline they are skipped with the reason), and the conformance
 // suite of the stores. `npm test` runs a slice of both on SQLite; `npm run test:runtimes` runs all on both stores and writes
 // docs/runtimes.md.
 

@@ -1,5 +1,5 @@
-// The package in workerd, bundled as a deployment is, on PostgreSQL. npm brings workerd with miniflare, which needs Node 22;
-// offline the tests are left out, with the reason.
+// The package in workerd, bundled as a deployment is, on PostgreSQL. npm installs workerd with miniflare, which needs Node 22;
+// offline the tests are skipped with the reason.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createServer } from 'node:http'
@@ -17,7 +17,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const host = join(root, 'test/runtimes/workerd-host.mjs')
 const miniflare = programOf(miniflareLibrary)
 const node = miniflare && programOf(nodeAt('22'))
-/** Each order but one brings a kill. More: REPRISE_INVOCATIONS=30 npx vitest run test/runtimes/workerd.test.ts */
+/** Every order but one causes a kill. More: REPRISE_INVOCATIONS=30 npx vitest run test/runtimes/workerd.test.ts */
 const orders = Number(process.env.REPRISE_INVOCATIONS ?? 3)
 
 interface Ledger {

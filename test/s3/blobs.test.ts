@@ -1,5 +1,5 @@
-// Chunks in an object store, over one in memory: several processes, killed at every request, beside collectors, with lists that
-// come late. The contract itself is the conformance suite's; what is here is what only an object store has.
+// Chunks in an object store, over one in memory: several processes, killed at every request, beside collectors, with outdated
+// lists. The conformance suite tests the contract; these tests cover the specifics of object stores.
 
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
@@ -111,7 +111,7 @@ describe('chunks in an object store', () => {
 })
 
 describe('killed at every request', () => {
-  /** A story of one process, told anew until no request is left to die at. Nothing that was acknowledged may be lost. */
+  /** The calls of one process, repeated until no request is left to die at. Nothing acknowledged may be lost. */
   it.each(['before', 'after'] as const)('%s it: what was acknowledged is there', async (when) => {
     let deaths = 0
     for (let k = 1; k < 200; k++) {
@@ -147,7 +147,7 @@ describe('killed at every request', () => {
       expect((await after.blobs.get(names)).map((bytes) => bytes && toHex(bytes))).toEqual(
         [...acknowledged.values()].map(toHex),
       )
-      // And the next one can go on with what is there.
+      // The next process can continue.
       await after.blobs.compact(true)
       expect((await open(bucket).blobs.get(names)).includes(null)).toBe(false)
       if (count < k) break
@@ -160,9 +160,8 @@ describe('beside each other', () => {
   const runs = Number(process.env.S3_RUNS ?? 60)
 
   /**
-   * Writers put or touch what they are about to name, and a collector takes what nobody named, all requests in any order.
-   * What a writer was told is there, and then named, must be there for good. `late`: some lists are as they were three
-   * changes ago.
+   * Writers put or touch chunks before they name them, and a collector removes unreferenced chunks, all requests in any
+   * order. A chunk that was acknowledged and then named must stay for good. `late`: some lists are three changes old.
    */
   async function play(order: readonly number[], late: ReadonlySet<number>, graceMs: number): Promise<string[]> {
     const bucket = new Bucket()

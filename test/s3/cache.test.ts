@@ -1,5 +1,5 @@
-// A bucket as a level of a cache: what one machine computed, another one finds, and whatever is wrong with the bucket or with
-// what lies in it is a miss.
+// A bucket as a level of a cache: another machine finds a computed result, and every fault of the bucket or its content is a
+// miss.
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -41,7 +41,7 @@ const patient = (url: string): RemoteLevel => ({ url, timeout: '1h' })
 const client = async (url: string) => S3Client.open(await locate(url))
 const keysIn = async (url: string) => (await (await client(url)).list('')).map(({ key }) => key)
 
-/** What a machine of its own does with it. */
+/** The use by a separate machine. */
 async function on(remote: RemoteLevel | readonly RemoteLevel[], n: number, more: object = {}) {
   const calls: number[] = []
   const rp = await machine()
@@ -78,7 +78,7 @@ describe.skipIf(server === null)(`a bucket as a level (${server?.kind})`, () => 
     const before = proxy.requests.length
     expect(await on(levels, 3)).toMatchObject({ from: 'remote', calls: [] })
     expect(proxy.requests.length).toBe(before)
-    // What is computed goes to both.
+    // Computed results go to both.
     await on(levels, 5)
     expect(await on(at('owner'), 5)).toMatchObject({ from: 'remote' })
     expect(await on(patient(url), 5)).toMatchObject({ from: 'remote' })
@@ -203,7 +203,7 @@ describe.skipIf(server === null)(`a bucket as a level (${server?.kind})`, () => 
       return { from, size, codes: rp.codes }
     }
     const size = 17 * (4 + (1 << 20))
-    // The last part is lost: nothing is there, and nothing is left to be paid for.
+    // The last part is lost: no object exists, and no paid-for remains are left.
     proxy.fault = ({ method, path }) => (method === 'PUT' && path.includes('partNumber=3') ? 403 : 'pass')
     expect(await sent()).toEqual({ from: 'computed', size, codes: ['STORE_DENIED'] })
     expect(await keysIn(url)).toEqual([])
@@ -321,7 +321,7 @@ describe('what lies in a bucket', () => {
           if (what === 'put') {
             await levels[who]!.put('key', textStream(`${i}`), signal)
             if (saw[who] !== null || there === null) there = `${i}`
-            // What it saw counts once.
+            // Its requests count once.
             saw[who] = undefined
           }
           expect([...kept.values()]).toEqual(there === null ? [] : [there])

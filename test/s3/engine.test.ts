@@ -53,7 +53,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     await saved.put({ n: 1, text: textOf(1) })
     const before = proxy.requests.length
     await saved.put({ n: 2, text: textOf(2) })
-    // The pack, and reading back what was written.
+    // The pack, and reading it back.
     expect(proxy.requests.length - before).toBeLessThanOrEqual(3)
     await rp.close()
     const again = await start()
@@ -104,7 +104,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     const bytes = async () => (await objects.list('packs/')).reduce((sum, row) => sum + row.bytes, 0)
     const full = await bytes()
     await rp.erase('save/secret')
-    // Chunks are compressed: what is left is what the other one needs.
+    // Chunks are compressed: the remaining bytes are those that the other one needs.
     expect(await bytes()).toBeLessThan(full)
     await rp.close()
     const again = await start()
@@ -121,7 +121,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     const { tiers } = await rp.tiers({ restMs: -60_000 })
     expect(tiers[1]).toMatchObject({ name: 'cold', failed: 0, isOwn: true })
     expect(tiers[1]!.moved).toBeGreaterThan(1)
-    // Whose place it is, two looks at what is there, one pack, and reading it back.
+    // The owner of the place, two lists, one pack, and reading it back.
     expect(proxy.requests.length - before).toBeLessThanOrEqual(9)
     for (const { id } of await saved.list()) {
       const { value } = await saved.load(id)
@@ -146,7 +146,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     const before = proxy.requests.length
     const { tiers, history } = await rp.tiers()
     expect(history).toMatchObject({ tier: 'cold', segments: 1, moved: 20, refused: [] })
-    // Whose place it is, what is there, one pack, and reading it back.
+    // The owner of the place, one list, one pack, and reading it back.
     expect(proxy.requests.length - before).toBeLessThanOrEqual(9)
     const asked = tiers[1]!.requests!
     expect(asked.puts + asked.gets + asked.lists + asked.deletes).toBeGreaterThanOrEqual(proxy.requests.length - before)
@@ -154,7 +154,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     expect((await rp.open(notes, 'b')).state).toEqual({ sum: 28 })
     expect(await rp.verify()).toMatchObject({ ok: true })
     await rp.close()
-    // The server is away: what lies in the database goes on, and what lies there is neither read nor taken for lost.
+    // The server is away: data in the database works, and data in the bucket is neither read nor reported as lost.
     const patient = await start({ blobs: undefined })
     proxy.fault = () => 403
     expect((await patient.open(notes, 'a')).state).toEqual({ sum: 465 })
@@ -163,7 +163,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     await patient.close()
   })
 
-  /** Kills a program at one of its requests. @returns what it said last to have done. */
+  /** Kills a program at one of its requests. @returns its last acknowledgement. */
   async function killedAt(request: number, program: string, argument: string): Promise<number> {
     const child = spawn(process.execPath, [program, argument], { stdio: ['ignore', 'pipe', 'inherit'] })
     const from = proxy.requests.length

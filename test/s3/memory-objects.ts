@@ -1,5 +1,5 @@
-// An object store in memory, with every fault that a test wants: it stops before or after a request, loses the answer, or shows
-// lists as they were some requests ago. What one process is told and what is there are two things.
+// An object store in memory, with every fault that a test needs: it stops before or after a request, loses the answer, or
+// returns outdated lists. The answers to a process and the stored objects may differ.
 
 import { type Meter, newMeter, type ObjectRow, type Objects, type Range } from '../../src/stores/s3/objects.ts'
 
@@ -27,7 +27,7 @@ export class Bucket {
   }
 }
 
-/** Before a request it does nothing; after it, the work is done and nobody is told. */
+/** Before a request it does nothing; after it, the work is done and the answer is lost. */
 export type Fault = 'none' | 'before' | 'after' | 'late'
 
 export class Killed extends Error {}
@@ -85,7 +85,7 @@ export class MemoryObjects implements Objects {
     }
   }
 
-  /** A process that was killed asks for nothing any more. */
+  /** A killed process sends no further requests. */
   async #do<T>(request: string, work: (isLate: boolean) => T): Promise<T> {
     if (this.#isDead) throw new Killed()
     const fault = await this.#fault(request)

@@ -41,7 +41,7 @@ const client = async (url: string, options = {}) => S3Client.open(await locate(u
 const blobsAt = async (url: string, options = {}) => new S3Blobs(await client(url, options), { hash, graceMs: 0 })
 
 const hex = ({ digest }: { digest: Uint8Array }) => Buffer.from(digest).toString('hex')
-/** What the bytes that come back really are. */
+/** The real content of the returned bytes. */
 const digestsIn = async (blobs: S3Blobs, chunks: readonly { digest: Uint8Array }[]) =>
   (await blobs.get(chunks.map(({ digest }) => digest))).map((bytes) => bytes && hex({ digest: hash(bytes) }))
 

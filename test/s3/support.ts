@@ -19,7 +19,7 @@ export interface S3Server {
 
 const keys = { AWS_ACCESS_KEY_ID: 'reprisetest', AWS_SECRET_ACCESS_KEY: 'reprisetestsecret', AWS_REGION: 'us-east-1' }
 
-/** What a process needs in its environment to be let in. */
+/** The environment that gives a process access. */
 export const s3Env: NodeJS.ProcessEnv = process.env.S3_ENDPOINT ? {} : keys
 
 /** Null, with the reason printed: there is none to be had. */
@@ -99,7 +99,7 @@ export type NetworkFault = 'pass' | 'refuse' | 'lost' | 'torn' | 'slow' | 'hang'
 
 export interface FaultyProxy {
   readonly endpoint: string
-  /** Asked for each request, with its number from 1. */
+  /** Called for each request, with its number from 1. */
   fault: (request: { readonly method: string; readonly path: string; readonly number: number }) => NetworkFault
   readonly requests: string[]
   /** Requests that wait for an answer that does not come. */
@@ -133,7 +133,7 @@ export async function startProxy(target: string): Promise<FaultyProxy> {
       })
       return
     }
-    // The host is part of what was signed.
+    // The signature covers the host.
     const forwarded = send({ hostname, port, method, path: url, headers }, (answer) => {
       if (fault === 'lost') {
         answer.resume()

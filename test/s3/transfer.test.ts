@@ -130,7 +130,7 @@ describe.skipIf(server === null)(`objects as files (${server?.kind})`, () => {
     const object = joinUrl(bucket, 'large/file')
     const failed = new Set<string>()
     proxy.fault = ({ method, path: asked }) => {
-      // A second list of parts is another upload; all else is asked for again.
+      // A second list of parts is another upload; everything else is requested again.
       const name = `${method} ${asked}`
       if (failed.has(name) || asked.endsWith('?uploads=')) return 'pass'
       failed.add(name)

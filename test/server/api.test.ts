@@ -78,7 +78,7 @@ describe('the document', () => {
       const filled = path.replaceAll(/\{\w+\}/g, 'nothing')
       const ask: Ask = { method, as: null, ...(method === 'GET' ? {} : { body: {} }) }
       const { status, value: told } = await here.ask(filled, ask)
-      // Without a token a route answers, or says that it needs one: it is there, and it is guarded.
+      // Without a token a route answers, or reports that it needs one: it exists, and it is guarded.
       expect([method, path, status === 401]).toEqual([method, path, role !== null])
       if (role === null) expect(told.detail ?? '').not.toMatch(/no such route/)
     }
@@ -108,7 +108,7 @@ it('has a name for each object with properties, declares open objects, and has i
   expect(names).toEqual(expect.arrayContaining(['Coordinate', 'Entry', 'Head', 'Lease', 'Problem', 'Timeline']))
 })
 
-/** What a client asks, with a word on what it is told; each is held against the schema of its route. */
+/** The requests of a client, each with a description of the answer; each answer is checked against the schema of its route. */
 const calls: readonly (readonly [id: string, path: string, ask: Ask, told: object])[] = [
   ['about', '/v1', {}, { name: 'owner', role: 'write', scopes: null }],
   ['ready', '/readyz', { as: null }, { ok: true }],
@@ -324,7 +324,7 @@ describe('each route', () => {
     const reused = await here.ask(`${visits}/fork`, { body: { to: 'other' }, key: 'f1' })
     expect([reused.status, reused.value.code]).toEqual([422, 'KEY_REUSED'])
     expect(await rp.head('ann/other')).toBeNull()
-    // Of another caller it is another key.
+    // The same key of another caller is another key.
     const { status } = await here.ask(`${visits}/fork`, { body: { to: 'other' }, key: 'f1', as: 'ann' })
     expect(status).toBe(200)
   })

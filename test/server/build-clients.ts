@@ -13,7 +13,7 @@ const binOf = (name: string) => join(root, 'node_modules/.bin', name)
 export const secret = 'right-'.padEnd(40, 'x')
 export const owner = 'owner-'.padEnd(40, 'x')
 export const wrong = 'wrong-'.padEnd(40, 'x')
-/** Incompressible, and larger than what a manifest holds by itself: it lies in chunks. */
+/** Incompressible, and larger than a manifest can hold: it is stored in chunks. */
 export const source = Array.from({ length: 400 }, (_, i) => createHash('sha256').update(String(i)).digest('hex')).join(
   '\n',
 )
@@ -34,7 +34,7 @@ export interface Client {
   make(folder: string): void
   build(folder: string, port: number, token: string): Promise<Built>
   isHit(said: string): boolean
-  /** It does not go on without a cache that lets it in; nor, with `gone`, without one that was there. */
+  /** It fails without a cache that accepts it and, with `gone`, without one that existed before. */
   readonly stops?: 'refused' | 'gone'
   readonly output: string
   /** The spaces in which its artifacts lie. */
@@ -246,7 +246,7 @@ task words(type: Words)
       const remote = `http://build:${token}@127.0.0.1:${port}/cache/bazel`
       const built = await run(binary, [...start, 'build', '//:g', `--remote_cache=${remote}`], folder)
       await run(binary, [...start, 'shutdown'], folder)
-      // Its files may not be written to, also not by whoever clears up.
+      // Its files are read-only, also for the cleanup.
       spawnSync('chmod', ['-R', 'u+w', join(folder, '.bazel-root')])
       return built
     },

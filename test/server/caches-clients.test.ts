@@ -1,6 +1,6 @@
-// The real clients of build caches against a real `reprise serve`: a cold build fills, a clean clone hits, what is damaged in the
-// store is a miss, a wrong token is refused and the build goes on, and a server killed in the middle of uploads leaves nothing
-// half. Those that this machine lacks are left out, with the reason printed.
+// The real clients of build caches against a real `reprise serve`: a cold build fills, a clean clone hits, damaged data is a
+// miss, a wrong token is refused and the build continues, and a server killed in the middle of uploads leaves no partial
+// artifact. Clients missing on this machine are skipped, with the reason printed.
 
 import { createHash } from 'node:crypto'
 import { cpSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
@@ -116,7 +116,7 @@ it.runIf(absent('turbo') === null)(
     })
     expect((await turbo(one!, server.port, secret, 'key-one'.padEnd(40, '1'))).said).not.toContain('FULL TURBO')
     expect((await turbo(other!, server.port, secret, 'key-two'.padEnd(40, '2'))).said).not.toContain('FULL TURBO')
-    // What the second one signed anew, its own key accepts.
+    // The signature of the second one is accepted by its own key.
     expect((await turbo(third!, server.port, secret, 'key-two'.padEnd(40, '2'))).said).toContain('FULL TURBO')
   },
 )

@@ -24,7 +24,7 @@ beforeAll(async () => {
   running = await startServe(server, last)
 })
 
-/** Passes on what the client says, but only the first half of what it first puts; then the server is killed. */
+/** Forwards the client's requests, but only the first half of its first put; then the server is killed. */
 async function cutting(): Promise<{ readonly port: number; readonly cut: Promise<void>; close(): void }> {
   const { opened: cut, open: done } = newGate()
   const sockets = new Set<Socket>()

@@ -1,5 +1,5 @@
-// The doors of the build caches, each asked as its clients ask: what is put comes back, a promise of a digest is held, what is
-// damaged is a miss, and what one scope writes no other reads.
+// The routes of the build caches, each called as its clients do: artifacts are returned as stored, a promised digest is
+// checked, damaged data is a miss, and no scope reads the artifacts of another.
 
 import { createHash } from 'node:crypto'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -94,7 +94,7 @@ describe.each(doors)('$name', ({ at, put: status, isOnce, isPromise }) => {
     }
     expect((await get(here, at('bad', 1), 'pull')).value).toBe('bad')
     expect((await get(here, at('bad', 1), 'looks')).value).toBe('bad')
-    // The other way round it may read; and what it puts on top is its own.
+    // In the other direction it may read; its own puts on top stay its own.
     await put(here, at('good', 2), 'good', 'owner')
     expect((await get(here, at('good', 2), 'pull')).value).toBe('good')
     expect((await get(here, at('good', 2), 'alone')).status).toBe(404)

@@ -50,7 +50,7 @@ it('a client polls at one server and answers at the other', async () => {
     ...{ version: 1, nonce: expect.stringMatching(`^${stream}-1-`), held: expect.stringMatching(/^1\./) },
     value: { to: 'blue' },
   })
-  // The answer got lost: what was not answered is told again, wherever the client asks.
+  // The answer was lost: an unanswered offer is repeated, on any server.
   expect((await there.ask(at('routes', 'one', 'poll'), { body: { stream } })).value).toEqual(first.value)
   const wrong = await there.ask(at('routes', 'one', 'answer'), { body: { nonce: `${stream}-9` } })
   expect(wrong.value).toMatchObject({ isTaken: false })
@@ -62,7 +62,7 @@ it('a client polls at one server and answers at the other', async () => {
     acked: 1,
   })
   expect((await here.ask(at('routes', 'one', 'poll'), { body: { stream } })).value).toEqual({ stream, offer: null })
-  // A poll that waits gets what comes.
+  // A waiting poll gets the next offer.
   const waiting = here.ask(at('routes', 'one', 'poll'), { body: { stream, waitMs: 20_000 } })
   await put(there, 'routes', { value: { to: 'nowhere' } })
   const next = (await waiting).value.offer
@@ -73,7 +73,7 @@ it('a client polls at one server and answers at the other', async () => {
     refused: [{ client: 'one', refused: { version: 2, reason: 'no such place' } }],
   })
   expect((await there.ask('/v1/configs/routes/reached?version=2')).value).toMatchObject({ isReached: false, nacked: 1 })
-  // It joins anew and says what it has.
+  // It joins again and reports its version.
   const again = await there.ask(at('routes', 'one', 'poll'), { body: { has: 2 } })
   expect(again.value.offer).toBeNull()
   const old = await here.ask(at('routes', 'one', 'poll'), { body: { stream } })

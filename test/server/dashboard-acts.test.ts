@@ -64,7 +64,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await dialog.locator('#field-name:focus').waitFor()
     expect(await dialog.getByLabel('Name of the signal').inputValue()).toBe('approve')
     await page.keyboard.press('Tab')
-    // What is wrong with the value is said, and where, and it goes when it is right.
+    // The fault in the value is shown at its place, and disappears when the value is valid.
     await page.keyboard.type('{ "by" "a person" }')
     await dialog.getByText('line 1, column 8: expected :, got "').waitFor()
     const send = dialog.getByRole('button', { name: 'Send a signal' })
@@ -415,7 +415,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.show('#/t/workflow%2Fdrifting%2Fd-2')
     // The page of the run before has the same buttons.
     await page.getByRole('heading', { name: 'workflow/drifting/d-2' }).waitFor()
-    // A signal is kept, and its sender learns that nobody reads it yet.
+    // A signal is kept, and its sender learns that no run reads it yet.
     await page.getByRole('button', { name: 'Signal…' }).click()
     await dialog.getByLabel('Name of the signal').fill('go')
     await dialog.getByRole('button', { name: 'Send a signal' }).click()
@@ -546,7 +546,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByRole('link', { name: 'counter/of-blue' }).click()
     await page.getByRole('option', { name: /added/ }).waitFor()
     expect(new URL(page.url()).hash).toBe('#/@blue/t/counter%2Fof-blue')
-    // What happens there is heard.
+    // Events there are received.
     const handle = await others.blue!.open(counter, 'of-blue')
     await handle.append({ type: 'added', by: 41 })
     await handle.close()

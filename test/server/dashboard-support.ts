@@ -26,7 +26,7 @@ export class Dashboard {
   readonly url: string
   readonly rp: Reprise
   readonly server: Server
-  /** What a page said or asked for that it should not have. */
+  /** Errors, console output and foreign requests of a page. */
   readonly faults: string[] = []
   readonly #browser: Browser
   #listening: Listening
@@ -52,7 +52,7 @@ export class Dashboard {
     return made
   }
 
-  /** Of the owner: the page that most tests look at. */
+  /** The page of the owner, which most tests use. */
   get page(): Page {
     return this.#page!
   }
@@ -65,7 +65,7 @@ export class Dashboard {
     rmSync(this.folder, { recursive: true, force: true })
   }
 
-  /** Nobody listens until it is called off. */
+  /** No listener until it is cancelled. */
   async away(meanwhile: () => Promise<void>): Promise<void> {
     const { port } = new URL(this.url)
     await this.#listening.close()
@@ -85,8 +85,8 @@ export class Dashboard {
   }
 
   /**
-   * A browser of its own, let in as the token of this name. Whatever its page says on the console, throws, or asks another host
-   * for, is a fault.
+   * A separate browser, signed in with the token of this name. Console output, errors and requests to another host are
+   * faults.
    */
   async enter(name: string): Promise<Page> {
     const page = await (await this.stranger()).newPage()
@@ -118,7 +118,7 @@ export class Dashboard {
       ({ id, nodes }) => nodes.map(({ html, any }) => id + ': ' + html.slice(0, 160) + ' ' + (any[0]?.message ?? ''))))`)) as string[]
   }
 
-  /** What makes the page scroll sideways in a window of this width, once it is laid out. */
+  /** The elements that make the page scroll sideways in a window of this width, once it is laid out. */
   async tooWide(width: number): Promise<string[]> {
     await this.page.setViewportSize({ width, height: 800 })
     const wide = async () =>

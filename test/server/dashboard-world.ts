@@ -1,5 +1,4 @@
-// A store in which something of every model has happened: what the dashboard is looked at with. Everything in it is made by the
-// models themselves.
+// A store with events of every model, for the tests of the dashboard. The models themselves make all of its data.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -68,7 +67,7 @@ const untilOpen = new Promise<void>((resolve) => {
 })
 export const gate = { open: () => openGate() }
 
-/** Its step ends when a test says so. */
+/** Its step ends on request of the test. */
 export const gated = workflow('gated', async (ctx) => await ctx.step('wait', () => untilOpen))
 
 /** One entry per step: a journal of thousands of rows. */
@@ -156,7 +155,7 @@ const revenueOf = (file: string) =>
     )
   })
 
-/** Gives a record whenever a test asks for one, and ends when it says so. */
+/** Emits a record, and ends, on request of the test. */
 export class Faucet {
   #given = 0
   #isOver = false

@@ -1,5 +1,5 @@
-// The dashboard in a real browser, on a store in which something of every model has happened: every screen, as different people
-// see it. What is done in it is in dashboard-acts.test.ts. Skipped, with the reason, where there is no browser.
+// The dashboard in a real browser, on a store with events of every model: every screen, as different people see it. Actions are
+// in dashboard-acts.test.ts. Skipped, with the reason, where there is no browser.
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { hostOf } from '../support/host.ts'
@@ -135,7 +135,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     for (const [i, { y, height }] of boxes.slice(0, -1).entries()) {
       expect(boxes[i + 1]!.y).toBeGreaterThanOrEqual(y + height - 1)
     }
-    // The words of what went wrong have the width of the screen; the buttons are below.
+    // The error text has the width of the screen; the buttons are below.
     await board.show('#/t/workflow%2Fcheckout%2Forder-1005')
     const words = page.locator('.trouble-words')
     await words.waitFor()
@@ -235,7 +235,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     const ann = await board.enter('ann')
     await ann.goto(`${board.url}/#/runs?all=1`)
     await ann.getByRole('link', { name: 'ann/notes' }).click()
-    // The keys of this screen work once it is there.
+    // The keys of this screen work once it is shown.
     await ann.getByRole('option', { name: /noted/ }).waitFor()
     await ann.keyboard.press('t')
     await ann.getByText('The state needs its code').waitFor()

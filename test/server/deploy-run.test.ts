@@ -35,7 +35,7 @@ function instructionsOf(dockerfile: string): { readonly name: string; readonly v
     .map((line) => ({ name: line.split(' ')[0]!, value: line.slice(line.indexOf(' ') + 1).trim() }))
 }
 
-/** The application of a user, with the package as npm would have installed it: what is packed, and its dependencies. */
+/** The application of a user, with the package as npm would have installed it: the packed files and their dependencies. */
 function application(): string {
   const app = join(folder, 'app')
   mkdirSync(join(app, 'node_modules'), { recursive: true })
@@ -115,7 +115,7 @@ describe('the image', () => {
         const file = JSON.parse(readFileSync(join(data, 'tokens.json'), 'utf8')) as { tokens: { token: string }[] }
         const headers = { authorization: `Bearer ${file.tokens[0]!.token}` }
         expect((await fetch(`http://127.0.0.1:${port}/v1/runs`, { headers })).status).toBe(200)
-        // A log keeps no link; a person asks for one inside the container, in its folder and with its tokens.
+        // A log contains no link; a person requests one inside the container, in its folder and with its tokens.
         expect(said).not.toContain('login')
         const asking = [...list('ENTRYPOINT').slice(1), 'link', `http://127.0.0.1:${port}`]
         const own = ['--token-file', join(data, 'tokens.json')]

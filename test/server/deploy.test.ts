@@ -1,4 +1,4 @@
-// The files for operators name figures that there are, and what the machine has tools for is checked with them.
+// The files for operators name existing metrics, and are checked with the tools of this machine.
 
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

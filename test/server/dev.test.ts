@@ -40,7 +40,7 @@ it('starts anew when a file changes: runs go on, broken code is not taken, and a
       said += piece
     })
   }
-  /** Waits for words that come after what was said so far. */
+  /** Waits for text that comes after the output so far. */
   const hears = async (words: RegExp, act: () => unknown = () => undefined) => {
     const from = said.length
     await act()

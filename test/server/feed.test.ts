@@ -21,7 +21,7 @@ afterEach(async () => {
   listening = null
 })
 
-/** Reads whole events until `enough` says so, or so many came; the rest is thrown away, as a lost connection does. */
+/** Reads whole events until `enough` returns true, or for a number of events; the rest is discarded, as by a lost connection. */
 function follow(
   query: string,
   options: { readonly as?: string; readonly last?: string | null; readonly eventsMax?: number },

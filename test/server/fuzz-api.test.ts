@@ -1,4 +1,4 @@
-// The API held against its own document by schemathesis, briefly: `npm run fuzz:api` asks for more.
+// The API tested against its own document by schemathesis, briefly: `npm run fuzz:api` tests more.
 
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'

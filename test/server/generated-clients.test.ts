@@ -1,5 +1,5 @@
-// Clients that other tools generate from the OpenAPI document compile and work against a real server. npm and pip bring the
-// tools; where they cannot, for example offline, the test is left out, with the reason.
+// Clients that other tools generate from the OpenAPI document compile and work against a real server. npm and pip install the
+// tools; where they cannot, for example offline, the test is skipped with the reason.
 
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
@@ -20,7 +20,7 @@ function run(command: string, args: readonly string[], cwd: string): SpawnSyncRe
   return spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 240_000 })
 }
 
-/** Runs a tool that is there, so it must succeed. */
+/** Runs an installed tool, which must succeed. */
 function mustRun(command: string, args: readonly string[], cwd: string): string {
   const { status, stdout, stderr } = run(command, args, cwd)
   expect([status, status === 0 ? '' : stdout + stderr]).toEqual([0, ''])

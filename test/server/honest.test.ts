@@ -1,5 +1,5 @@
-// What the server says of itself and of what it did: probes tell the truth however busy it is, a store that is away is told
-// soon, a stream is ended and not cut, and a key is never taken for another request.
+// The server's reports about itself: probes are correct under load, an unreachable store is reported soon, a stream is ended
+// and not cut, and a key is never taken for another request.
 
 import { renameSync } from 'node:fs'
 import { request } from 'node:http'
@@ -200,9 +200,9 @@ describe('an Idempotency-Key', () => {
 
   it('is taken by every route that changes something', () => {
     const lookers = ['verify', 'drill', 'collect', 'query', 'planRollback', 'makeLink', 'beginSession', 'mcp']
-    // Clients of build caches know no such key: the same bytes under the same key are no change. Nor do those of Kubernetes: an
-    // object is made once under its name, and a revision is replaced once. Nor do those of tus: bytes are taken once at their
-    // offset, and an upload that was made twice is another one, which nobody goes on with.
+    // Clients of build caches know no such key: the same bytes under the same key are no change. Those of Kubernetes do not
+    // either: an object is created once under its name, and a revision is replaced once. Nor those of tus: bytes are accepted
+    // once at their offset, and an upload that was created twice is another one, which stays unused.
     const others = ['caches', 'kubernetes', 'uploads']
     const ours = routes.filter(({ tag }) => !others.includes(tag))
     const without = ours.filter(({ method, once }) => method !== 'GET' && once === undefined).map(({ id }) => id)

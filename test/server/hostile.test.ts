@@ -133,7 +133,7 @@ it('no request is a fault of the server, and the store is whole after all of the
       if (response.status >= 400 && !route.refusal) {
         expect(response.headers.get('content-type')).toBe('application/problem+json')
       }
-      // Long waits are the client's wish: an update that nobody answers, a lease that another has.
+      // Long waits are requested by the client: an update without an answer, a lease of another holder.
       if (response.status > 500) expect(text).toMatch(/TIMEOUT|OWNED|CONTENDED|OVERLOADED|STORE_BUSY/)
     }),
     { numRuns, endOnFailure: true },

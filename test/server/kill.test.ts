@@ -1,5 +1,5 @@
-// `reprise serve` as a process, killed with SIGKILL under load and started again: nothing that was acknowledged is lost, and
-// nothing is applied twice. The clients are this test, the Python example and the shell example, with what their languages bring.
+// `reprise serve` as a process, killed with SIGKILL under load and started again: nothing acknowledged is lost or applied
+// twice. The clients are this test, the Python example and the shell example, with the standard libraries of their languages.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { join } from 'node:path'

@@ -83,7 +83,7 @@ it.skipIf(missing !== null)('applies, shows, patches, follows and deletes object
     const over = new Promise<number | null>((resolve) => child.once('close', resolve))
     return { child, said: () => said, over }
   }
-  /** What it says, once it has ended. The proxy is in this process: it must not be blocked. */
+  /** Its output, once it has ended. The proxy is in this process: it must not be blocked. */
   const run = async (...args: string[]) => {
     const { said, over } = start(...args)
     const code = await over

@@ -1,5 +1,5 @@
 // The real client library of Kubernetes for JavaScript against our server: its informer, which lists and watches, and its calls
-// for objects. The server is killed and started again under it: what the informer sees has no gap and nothing twice.
+// for objects. The server is killed and started again under it: the informer sees no gap and no duplicate.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -48,7 +48,7 @@ async function place(): Promise<Place & { readonly more: readonly string[] }> {
   return { ...made, more: ['--module', module] }
 }
 
-/** As a kubeconfig would say it. */
+/** As in a kubeconfig. */
 function clientOf({ folder, port }: Place): { readonly config: KubeConfig; readonly api: CustomObjectsApi } {
   const config = new KubeConfig()
   config.loadFromClusterAndUser(
@@ -111,7 +111,7 @@ it('its informer goes on after the server was killed, and lists again when its r
       seen.push({ verb, name: metadata!.name!, revision: Number(metadata!.resourceVersion) })
     })
   }
-  // As its documentation says: it does not come back by itself.
+  // According to its documentation, it does not reconnect by itself.
   const failures: unknown[] = []
   informer.on('error', (error) => {
     failures.push(error)
@@ -157,7 +157,7 @@ it('its informer goes on after the server was killed, and lists again when its r
   expect(first).toMatchObject({ verb: 'add', name: 's1' })
   expect(seen.map(({ revision }) => revision - first!.revision)).toEqual(seen.map((_, i) => i))
 
-  // While nobody serves, an object goes, and the history that says so is trimmed.
+  // While the server is down, an object is deleted, and the history of the deletion is trimmed.
   await server.kill()
   const rp = await open(here.url, { housekeeping: false })
   const sites = await rp.open(resource('sites', { retain: { checkpoints: 1, history: 'needed' } }))

@@ -193,14 +193,14 @@ describe('objects', () => {
     expect(said.value).toMatchObject({ spec: { replicas: 1 }, metadata: { generation: 1 }, status })
     const put = await send('PUT', `${base}/stated`, { ...said.value, spec: { replicas: 2 }, status: { ready: 7 } })
     expect(put.value).toMatchObject({ metadata: { generation: 2 }, status: { ready: 1, observedGeneration: 1 } })
-    // Written for the object before: refused, whatever it says.
+    // Written for the previous object: refused, whatever its content.
     expect(statusOf(await send('PUT', `${base}/stated/status`, said.value))).toEqual([409, 'Status', 409, 'Conflict'])
     const fresh = { ...put.value, status: { ready: 2, observedGeneration: 2, conditions: [] } }
     expect((await send('PUT', `${base}/stated/status`, fresh)).value.status).toEqual({
       ready: 2,
       observedGeneration: 2,
     })
-    // Of an older generation than the one reported on.
+    // A status of an older generation than the last report.
     const older = { status: { ready: 1, observedGeneration: 1 } }
     const refused = await send('PATCH', `${base}/stated/status`, older, patchAs('application/merge-patch+json'))
     expect(statusOf(refused)).toEqual([409, 'Status', 409, 'Conflict'])
@@ -212,7 +212,7 @@ describe('objects', () => {
     )
     expect(patched.value.status).toEqual({ ready: 3, observedGeneration: 2 })
     expect((await here.ask(`${base}/stated/status`)).value).toEqual(patched.value)
-    // A status that does not say which generation it is about passes for no newer one.
+    // A status without a generation does not count as newer.
     const silent = await send('PUT', `${base}/stated`, { ...patched.value, spec: { replicas: 3 } })
     const { observedGeneration: __, ...plain } = silent.value.status
     const written = await send('PUT', `${base}/stated/status`, { ...silent.value, status: plain })
@@ -343,7 +343,7 @@ describe('lists', () => {
     await before.rp.drill()
     await before.rp.collect()
     await before.close()
-    // What the server before had in memory is gone.
+    // The memory of the previous server is gone.
     const after = await startServer({ url, definitions: [brief] })
     const old = first.metadata.resourceVersion
     const watched = await after.server(requestOf(`${at}?watch=1&resourceVersion=${old}`))

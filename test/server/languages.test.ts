@@ -97,7 +97,7 @@ async function survive(command: string, args: readonly string[]): Promise<void> 
   expect(shown.summary).toMatchObject({ finished: items, deadLetters: 0 })
   acknowledged.push(...worker.keys)
   expect(new Set(acknowledged).size).toBe(acknowledged.length)
-  // Those whose answer was lost with a process were acknowledged to nobody.
+  // Writes whose answer was lost with a process were not acknowledged.
   expect(acknowledged.length).toBeLessThanOrEqual(items + 2 * runs)
   expect(acknowledged.length).toBeGreaterThan(0)
 }

@@ -1,4 +1,4 @@
-// The tools for language models, asked by the official client: over HTTP as a token, and over stdin and stdout.
+// The tools for language models, called by the official client: over HTTP as a token, and over stdin and stdout.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'

@@ -1,4 +1,4 @@
-// How often the memos of a process found what they were asked for, as its server tells it.
+// The hits and misses of the memos of a process, as its server reports them.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -48,10 +48,10 @@ it('whatever is asked in whatever order: a hit for each that was there, a miss f
       const expected = { hits: 0, computed: 0, failed: 0 }
       for (const { n, refresh } of calls) {
         await handle.recall([n], { refresh }).catch(() => undefined)
-        // Whoever says "compute it anew" looks nothing up.
+        // A forced computation is no lookup.
         if (!refresh) expected[known.has(n) ? 'hits' : n < 0 ? 'failed' : 'computed'] += 1
         if (n >= 0) known.add(n)
-        // Nor does whoever only peeks.
+        // A peek is no lookup either.
         await handle.peek(n)
       }
       const { memory = 0, store = 0, computed = 0, failed = 0, ...others } = await figuresOf(here, name)
@@ -77,7 +77,7 @@ it('counts a failure that is remembered, an old result and a command like any ot
   const old = await here.rp.open(memo('old', { version: 1, ttl: 0, stale: '1h', cacheBytes: 0, run: half }))
   expect([await old.call(4), await old.call(4)]).toEqual([2, 2])
   await old.close()
-  // The one that nobody waits for was asked for by nobody.
+  // A computation without a waiting caller is no lookup.
   expect(await figuresOf(here, 'old')).toEqual({ computed: 1, stale: 1 })
 
   const folder = temporaryFolder('lookups')
@@ -116,7 +116,7 @@ it('says of each of the last misses what was another than before', async () => {
   const second = await here.rp.open(of(2))
   await second.call(2)
   expect((await whys())[0]).toBe('another version')
-  // A hit explains nothing, and what was said stays as it was.
+  // A hit has no explanation, and earlier explanations stay unchanged.
   await second.call(2)
   const all = ['another version', 'variable LOOKUPS_MODE was added', 'file in.txt changed', 'other arguments']
   expect(await whys()).toEqual([...all, 'nothing is remembered yet'])

@@ -1,5 +1,5 @@
-// The examples that put the API into other people's applications, asked over real sockets: reading, writing, bodies, errors
-// and a stream that ends when its client is gone.
+// The examples that mount the API in other applications, called over real sockets: reading, writing, bodies, errors and a
+// stream that ends when its client is gone.
 
 import { spawnSync } from 'node:child_process'
 import { createServer, type Server as HttpServer } from 'node:http'

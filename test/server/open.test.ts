@@ -1,4 +1,4 @@
-// `reprise serve --open`, with an opener of our own on the path that notes what it is given.
+// `reprise serve --open`, with an opener of our own on the path that records its arguments.
 
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
@@ -12,7 +12,7 @@ afterEach(async () => {
   for (const clean of cleanups.splice(0).reverse()) await clean()
 })
 
-/** Under the names of both platforms; what it was given, and its environment, are there all at once or not at all. */
+/** Under the names of both platforms; its arguments and its environment are written at once. */
 function openerIn({ folder }: Place) {
   const bin = join(folder, 'bin')
   mkdirSync(bin)
@@ -58,7 +58,7 @@ it('hands the opener a link that works once; no token, and no link in what a log
   expect((await redeem()).status).toBe(201)
   expect((await redeem()).status).toBe(401)
 
-  // Its output is no terminal here: what is written to a file lets nobody in.
+  // Its output is no terminal here: output to a file contains no sign-in link.
   expect(running.said()).toContain(`at ${address}\n`)
   expect(running.said()).not.toContain('/login/')
   expect(running.said()).not.toContain(token)

@@ -1,5 +1,5 @@
-// Traces of jobs and pipelines, as a collector gets them: a run with its attempts and checkpoints hangs together, over a resume
-// and a savepoint, with the trace of whoever asked; and no span stays open, however the run ends.
+// Traces of jobs and pipelines, as a collector gets them: a run with its attempts and checkpoints is one trace, over a resume
+// and a savepoint, with the trace of the caller; and every span ends, however the run ends.
 
 import { context, ROOT_CONTEXT, SpanStatusCode, trace } from '@opentelemetry/api'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -116,7 +116,7 @@ describe('a run of a job', () => {
       [idOf(asks!), 'asked'],
     ])
     expect(parentOf(asks!)).toBe(again.span)
-    // A new round is another run: it belongs to whoever asks for it, and goes on with nothing.
+    // A new round is another run: it belongs to its caller, and continues no earlier one.
     const third = await asking(() => start().rp.run(papers))
     await third.value.result()
     const round = named('run papers')[2]!
@@ -317,7 +317,7 @@ interface Stoppable {
   stop?(): Promise<unknown>
 }
 
-/** What a call of the user's does. */
+/** The spans of a call of the user's code. */
 const deeds = fc.constantFrom('returns', 'waits', 'throws', 'hangs')
 
 async function deed(what: string): Promise<void> {
@@ -369,7 +369,7 @@ it('no span stays open after a run has stopped, was cancelled, or its process di
         off()
       } else await rp.close()
       expect(open()).toEqual([])
-      // What is left of the dead must not outlive the test.
+      // Leftovers of the dead must not outlive the test.
       await cancel()
       expect(open()).toEqual([])
     }),

@@ -1,5 +1,5 @@
-// Traces and figures, as a collector gets them: run, step and attempt hang together, over a resume and a fork, with the trace of
-// whoever asked.
+// Traces and metrics, as a collector gets them: run, step and attempt are one trace, over a resume and a fork, with the trace
+// of the caller.
 
 import { context, ROOT_CONTEXT, trace } from '@opentelemetry/api'
 import {

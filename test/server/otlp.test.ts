@@ -1,5 +1,5 @@
-// Traces and figures over the wire: an application in a process of its own, with the official SDK and its OTLP exporters, tells
-// a receiver here what it does. It is killed in the middle of a run, and another process goes on with it.
+// Traces and metrics over the wire: an application in a process of its own, with the official SDK and its OTLP exporters,
+// reports to a receiver here. It is killed in the middle of a run, and another process continues it.
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { createServer, type IncomingMessage } from 'node:http'
@@ -173,7 +173,7 @@ it('a run is one trace at the collector, over the death of its process and a for
     [charged!.spanId, 1, 'charge says 503'],
     [charged!.spanId, 2, undefined],
   ])
-  // The span in which it was charged died with its process: whoever goes on is linked to the start.
+  // The span of the charge died with its process: the next process is linked to the start.
   const [resumed, forked] = ['workflow/order/o-1', 'workflow/order/o-2'].map((timeline) =>
     outside.named('run order').find((span) => attributeOf(span, 'reprise.timeline') === timeline),
   ) as [Span, Span]
@@ -183,11 +183,11 @@ it('a run is one trace at the collector, over the death of its process and a for
   const shipped = outside.named('step ship').find(({ parentSpanId }) => parentSpanId === resumed.spanId)!
   const shipping = outside.named('attempt ship').find(({ parentSpanId }) => parentSpanId === shipped.spanId)!
   expect([shipped.traceId, shipping.traceId]).toEqual([asker.trace, asker.trace])
-  // A fork goes its own way, and says whose it is.
+  // A fork has a trace of its own, linked to its origin.
   expect(forked.traceId).not.toBe(asker.trace)
   expect(linksOf(forked)).toContainEqual([asker.trace, start1!.spanId, 'fork'])
 
-  // The services were given the attempt that called them; the key is that of the step, whoever calls.
+  // The services received the attempt that called them; the key is that of the step, for every caller.
   expect(
     outside
       .called('charge')

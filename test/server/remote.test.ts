@@ -1,5 +1,5 @@
-// Work that is done by programs outside: steps of workflows and items of jobs, claimed over HTTP, with servers and workers that
-// go away at any moment. What was acknowledged is never asked for again; what was not is.
+// Work that is done by outside programs: steps of workflows and items of jobs, claimed over HTTP, with servers and workers that
+// disappear at any moment. Acknowledged work is never handed out again; other work is.
 
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -67,7 +67,7 @@ describe('a step of a workflow', () => {
     })
     const ended = await here.ask(`${path}/result?waitMs=5000`)
     expect(ended.value).toMatchObject({ status: 'completed', isEnded: true, result: { paid: 7 } })
-    // The answer was lost: asked again, it is the same.
+    // The answer was lost: a repetition returns the same.
     expect((await settle(here, 'charge', { task: task!.task, result: { paid: 7 } })).settled).toEqual([task!.task])
   })
 
@@ -104,7 +104,7 @@ describe('a step of a workflow', () => {
     expect(await claim(other, 'charge', { waitMs: 0 })).toEqual([])
     const taken = workflows(dead.rp).of(checkout).get('dies')
     await dead.ask('/v1/remote/charge/heartbeat', { body: { tasks: [task!.task], ttlMs: 1000 } })
-    // Its worker is gone too: whoever claims next finds the result instead of the work.
+    // Its worker is gone too: the next claim finds the result instead of the work.
     while (!(await taken.status()).isEnded) expect(await claim(other, 'charge', { waitMs: 100 })).toEqual([])
     expect(await taken.result()).toMatchObject({ paid: 3 })
     expect(run.timeline).toBe(taken.timeline)

@@ -21,7 +21,7 @@ interface Proxy {
   readonly answered: number[]
 }
 
-/** Round robin; a server that refuses the connection is left out for that request, as nginx does it. */
+/** Round robin; a server that refuses the connection is skipped for that request, as nginx does it. */
 async function startProxy(ports: readonly number[]): Promise<Proxy> {
   let next = 0
   const answered = ports.map(() => 0)
@@ -109,7 +109,7 @@ it.each(['sqlite', 'postgres'])(
     const victim = servers.findIndex(({ child }) => numbers.includes(String(child.pid)))
     expect(victim).toBeGreaterThanOrEqual(0)
     await servers[victim]!.kill()
-    // Nobody posts the job again, and the lease is continued by the other server under its token.
+    // No client posts the job again, and the other server continues the lease under its token.
     await append(total / 2, total)
     await expect.poll(() => settled().size, { timeout: 60_000 }).toBeGreaterThan(total / 2)
     await startServe(places[victim]!, cleanups)
@@ -143,7 +143,7 @@ it('a remote job that a person stopped is not continued by a restart, and one th
   server = await startServe(place, cleanups)
   expect((await claim(4000)).tasks).toEqual([])
   expect((await request()).isNew).toBe(true)
-  // SIGTERM: the server closes the job, and the next one continues it by itself, also with what a worker has in hand.
+  // SIGTERM: the server closes the job, and the next one continues it by itself, including tasks that a worker holds.
   const [task] = (await claim(20_000)).tasks
   server.child.kill('SIGTERM')
   await new Promise((resolve) => server.child.once('close', resolve))

@@ -177,7 +177,7 @@ describe('inside another application', () => {
     const missing = await ask(`/reprise${at('workflow/a/b')}`)
     expect([missing.status, missing.value.type]).toEqual([404, '/reprise/v1/errors/NOT_FOUND'])
     expect((await ask('/reprise/v1/openapi.json')).value.servers).toEqual([{ url: '/reprise' }])
-    // The application may know its users by a cookie: then a write must say that it comes from here.
+    // The application may identify its users by a cookie: then a write must prove its origin.
     const verify = '/reprise/v1/verify'
     expect((await ask(verify, { 'x-user': 'ann' }, 'POST')).value.code).toBe('FORBIDDEN')
     await mounted.close()

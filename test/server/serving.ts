@@ -1,4 +1,4 @@
-// `reprise serve` as a child process that can be killed, and a client that asks again until there is an answer.
+// `reprise serve` as a child process that can be killed, and a client that repeats a request until there is an answer.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
@@ -44,7 +44,7 @@ export interface Running {
   kill(): Promise<void>
 }
 
-/** Resolves when it says where it is. */
+/** Resolves when it prints its address. */
 export async function startServe(
   { folder, url, port }: Place,
   cleanups: Cleanups,
@@ -101,7 +101,7 @@ export class Client {
     return { status: response.status, value: await response.json() }
   }
 
-  /** Asked again under its key until there is an answer. */
+  /** Repeated under its key until there is an answer. */
   // biome-ignore lint/suspicious/noExplicitAny: what the server answers, looked at by the test.
   async insist(path: string, body?: unknown, key?: string): Promise<any> {
     for (;;) {
@@ -110,7 +110,7 @@ export class Client {
         if (status < 300) return value
         if (value.remedy !== 'retry' && value.code !== 'OUTCOME_UNKNOWN') throw new Error(JSON.stringify(value))
       } catch (error) {
-        // The connection was cut: what became of it, nobody here knows.
+        // The connection was cut: the outcome is unknown here.
         if (!(error instanceof TypeError)) throw error
       }
       await pause(20)

@@ -1,4 +1,4 @@
-// What a server goes by, and where each setting came from: true of each origin, and never a secret.
+// The settings of a server and their origins: correct for each origin, and never a secret.
 
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'

@@ -30,7 +30,7 @@ onEveryStore(
       }
       const third = { ...entries('c'), expect: 2 }
       expect((await there.ask(`${notes}/entries`, { body: third, key: 'k2' })).value.seq).toBe(3)
-      // The answer was lost: what was expected has passed, and it is the same append all the same.
+      // The answer was lost: the expected sequence has passed, and it is still the same append.
       expect((await here.ask(`${notes}/entries`, { body: third, key: 'k2' })).value).toEqual({
         first: 3,
         seq: 3,
@@ -175,7 +175,7 @@ onEveryStore(
         const refused = await here.ask(`${notes}/checkpoint${query}`, { method: 'PUT', body: {} })
         expect([query, refused.value.code]).toEqual([query, code])
       }
-      // The keys went along: what was appended before it is still known after it.
+      // The keys were moved along: an earlier append is still recognised after it.
       const fresh = await startServer({ rp: here.rp })
       expect((await fresh.ask(`${notes}/entries`, { body: entries('a', 'b', 'c'), key: 'k1' })).value.isDuplicate).toBe(
         true,

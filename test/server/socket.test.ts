@@ -1,5 +1,5 @@
-// What comes and goes over a socket of ours: bodies that are too long or never whole, answers without a body, and the feed, which
-// is read once for all clients that stand at the same position.
+// Bodies and responses over our own socket: bodies that are too long or incomplete, responses without a body, and the feed,
+// which is read once for all clients at the same position.
 
 import { request } from 'node:http'
 import { connect } from 'node:net'
@@ -60,7 +60,7 @@ it.each([
   'lets go of a client of %s that leaves before its body is whole, and counts it as that',
   async (id, method, path) => {
     await start()
-    // Nx's client is told that there is a record once its body is read.
+    // Nx's client gets the conflict after its body was read.
     expect((await send('PUT', '/v1/cache/there', ['{}'])).status).toBe(200)
     const { port } = new URL(listening.url)
     const socket = connect(Number(port), '127.0.0.1')

@@ -11,7 +11,7 @@ import {
 } from '@opentelemetry/sdk-trace-base'
 import { afterAll, beforeAll } from 'vitest'
 
-/** What an SDK for Node brings. */
+/** The parts of an SDK for Node. */
 class Contexts implements ContextManager {
   readonly #storage = new AsyncLocalStorage<Context>()
   active() {
@@ -54,7 +54,7 @@ export function spans() {
     tracer: provider.getTracer('test'),
     reset: () => exporter.reset(),
     named: (name: string): ReadableSpan[] => exporter.getFinishedSpans().filter((span) => span.name === name),
-    /** Names of those that nobody has ended. */
+    /** Names of spans that were not ended. */
     open: () => [...open.names.values()],
   }
 }

@@ -13,7 +13,7 @@ import { until } from '../support/fixture.ts'
 import { startServer, type TestServer } from './support.ts'
 
 const order = z.object({ cents: z.number().int().min(1), gift: z.boolean().default(false) })
-/** The server has it, and nobody works on it. */
+/** The server has it, and no process works on it. */
 const checkout = workflow('checkout', async (_ctx, input) => input, { input: order })
 const plain = workflow('plain', async (_ctx, input: { n: number }) => input.n)
 const papers = job('papers', { source: ['a'], key: (item: string) => item, each: async () => undefined })

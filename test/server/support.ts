@@ -1,4 +1,4 @@
-// A server over a store in memory or in a file, asked without sockets, and tokens for it.
+// A server over a store in memory or in a file, called without sockets, and tokens for it.
 
 import { open, type Reprise } from '../../src/index.ts'
 import { type AccessToken, type ServeOptions, type Server, serve } from '../../src/server/index.ts'

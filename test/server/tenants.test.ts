@@ -110,7 +110,7 @@ it.each(answering.filter(({ path }) => !path.includes('{timeline}')).map((route)
   },
 )
 
-/** Everything that Ann's stream says until it says `last`, which comes after all that Bob does meanwhile. */
+/** All events of Ann's stream up to `last`, which comes after all of Bob's concurrent actions. */
 async function followed(path: string, last: string, meanwhile: () => Promise<unknown>): Promise<string> {
   const response = await here.server(requestOf(path, { as: 'ann' }))
   expect(response.status).toBe(200)

@@ -91,13 +91,13 @@ it('each route is a verb of the command line, or stands here', () => {
     ...['health', 'ready', 'metrics', 'about', 'document', 'beginSession', 'append', 'takeLease', 'renewLease'],
     ...['releaseLease', 'putCheckpoint', 'getCheckpoint', 'listRemote', 'startRemoteJob', 'claimRemote'],
     ...['heartbeatRemote', 'settleRemote', 'mcp', 'mcpStream'],
-    // What clients of a configuration ask for, and who sets it.
+    // The requests of clients of a configuration, and of its publisher.
     ...routes.filter(({ tag }) => tag === 'configs').map(({ id }) => id),
-    // What clients of Kubernetes ask for.
+    // The requests of Kubernetes clients.
     ...routes.filter(({ tag }) => tag === 'kubernetes').map(({ id }) => id),
-    // What build tools ask for.
+    // The requests of build tools.
     ...routes.filter(({ tag }) => tag === 'caches').map(({ id }) => id),
-    // What the dashboard asks for.
+    // The requests of the dashboard.
     ...['search', 'listRelatives', 'storage', 'showFlow', 'listCaches', 'listSettings'],
   ]
   const named = new Set([...Object.values(verbs).flatMap((has) => (Array.isArray(has) ? has : [])), ...own])

@@ -1,5 +1,5 @@
-// SIGKILL at random, of the application and of the shipper, through a network in trouble, and at last the machine is lost: what
-// was acknowledged before the shipper said "safe" is on the new machine, and nothing is there by halves.
+// SIGKILL at random, of the application and of the shipper, through a faulty network, until the machine is lost: everything
+// acknowledged before the shipper reported "safe" is on the new machine, and nothing is partial.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-// What people who operate a store see of its shipping: the doctor, the drill, verify, keys, and a place that is away.
+// Shipping as operators see it: the doctor, the drill, verify, keys, and an unreachable place.
 
 import { randomBytes } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -46,7 +46,7 @@ describe('operating what is shipped', () => {
     const drilled = await run('drill', '--shipped', 'place')
     expect(drilled.code).toBe(0)
     expect(said(drilled)).toMatchObject({ ok: true, positionsBehind: 0, rpoMs: 0, lost: null, faults: [] })
-    // The report of the drill itself came since: ship it, and only what comes then is behind.
+    // The report of the drill itself is newer: after it is shipped, only later commits are behind.
     await run('ship', 'place', '--once')
     expect(await shippingCheck()).toMatchObject({ state: 'warning', code: 0 })
     await write('second')
@@ -83,7 +83,7 @@ describe('operating what is shipped', () => {
     // The next shipper passes the damaged record by with a base of its own.
     await run('ship', 'place', '--once')
     expect(said(await run('restore', 'place', '--into', 'sqlite:c.db'))).toMatchObject({ lost: null })
-    // A restore never writes over a store, nor beside what is left of one.
+    // A restore never overwrites a store, nor the remains of one.
     expect((await run('restore', 'place', '--into', 'sqlite:c.db')).code).toBe(6)
     rmSync(join(folder, 'c.db'))
     writeFileSync(join(folder, 'c.db-wal'), 'of another life')
@@ -95,7 +95,7 @@ describe('operating what is shipped', () => {
     await write('a secret word', { keys: { current: 'k1', keys: { k1: key } } })
     writeFileSync(join(folder, 'keys.json'), JSON.stringify({ current: 'k1', keys: { k1: key.toString('base64') } }))
     expect((await run('ship', 'place', '--once')).code).not.toBe(0)
-    // A ring of other keys would leave what the store's own keys do not open.
+    // A ring of other keys would leave data that the store's own keys do not open.
     const other = randomBytes(32).toString('base64')
     writeFileSync(join(folder, 'other.json'), JSON.stringify({ current: 'k2', keys: { k2: other } }))
     const refused = await run('ship', 'place', '--once', '--keys', 'other.json')

@@ -1,4 +1,4 @@
-// What was shipped is what there was: byte for byte, at every record, whatever happens to shipper, store and place.
+// The shipped data equals the store: byte for byte, at every record, whatever happens to shipper, store and place.
 
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
@@ -95,7 +95,7 @@ describe('shipping', () => {
     const { file, lost } = await world.restore()
     expect(lost).toBeNull()
     expect(readFileSync(file).equals(world.bytes())).toBe(true)
-    // Another store is not let in, unless asked for.
+    // Another store is refused, unless requested.
     const place = world.bucket
     Object.assign(other, { bucket: place })
     await expect(other.shipper()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
@@ -147,7 +147,7 @@ describe('shipping', () => {
     const { file, base, lost, skipped } = await world.restore()
     expect([base, lost, skipped.map((each) => each.base)]).toEqual([bases[1]!.number, null, [bases[0]!.number]])
     expect(readFileSync(file).equals(world.bytes())).toBe(true)
-    // And verify tells of it.
+    // Verify reports it.
     const { verifyShipped } = await import('../../src/engine/tools/shipping/verify.ts')
     expect((await verifyShipped(world.log())).faults).toEqual([
       { where: `base ${bases[0]!.number}`, what: expect.stringContaining(`the part ${part.key} is missing`) },
@@ -185,7 +185,7 @@ describe('shipping', () => {
     // Once is enough.
     world.killShipper()
     expect(await (await world.shipper()).round()).toMatchObject({ records: 0 })
-    // What only reading finds is told of each base that names it, with the cure, which helps.
+    // Damage that only reading finds is reported for each base that names it, with the remedy, which works.
     world.insert(1, 10)
     Object.assign(world.policy, { baseMs: 0 })
     await (await world.shipper()).round()
@@ -355,7 +355,7 @@ async function play(event: Event, seen: [number, Buffer][]): Promise<void> {
   }
 }
 
-/** The place is away for one request: the same shipper goes on later. */
+/** The place is away for one request: the same shipper continues later. */
 async function failOnce(): Promise<void> {
   let left = 1
   world.fault = (request) => (request.startsWith('put log') && left-- > 0 ? 'before' : 'none')

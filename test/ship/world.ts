@@ -82,7 +82,7 @@ export class World {
     return this.#source!
   }
 
-  /** As SIGKILL does: what it held is let go, what it knew is gone. */
+  /** Like SIGKILL: its locks are released, its memory is lost. */
   killShipper(): void {
     this.#source?.close()
     this.#source = null
@@ -116,7 +116,7 @@ export class World {
     }
   }
 
-  /** The files as they are now, to be gone on from later, under another name: some drivers let go of a file late. */
+  /** The current files, to continue from later, under another name: some drivers close a file late. */
   copyFiles(): () => void {
     const kept = ['', '-wal'].map((end) => [end, readFileSync(this.file + end)] as const)
     return () => {

@@ -1,6 +1,6 @@
-// The audit: what is durable right now, opened aside by an engine of its own over a copy, with nothing delayed and
-// nothing lost. Every timeline, fork and archive must come back as the fold of its history, from its newest sound
-// checkpoint; where the medium was damaged beyond that, it must be refused with a reason, never answered wrongly.
+// The audit: the durable state, opened by a separate engine over a copy, with nothing delayed and nothing lost. Every timeline,
+// fork and archive must recover to the fold of its history, from its newest sound checkpoint; where the medium was damaged
+// beyond that, it must be refused with a reason, never answered wrongly.
 
 import { newestFirst } from '../../dist/core/history/recovery.js'
 import { floorOf, lineageOf } from '../../dist/engine/history/history.js'
@@ -40,7 +40,7 @@ export async function audit(sim) {
     const isWholeAfter = (seq) => isHistoryWhole(disk.space, lineage, seq, damage)
     const sound = await soundCheckpoints(sim, hostOf(honest).kernel, row, lineage, damage)
     for (const { id, seq } of sound) expected.set(id, isWholeAfter(seq))
-    // A mark that says it could not be read is taken back where it can be.
+    // A mark for an unreadable checkpoint is removed where it is readable.
     for (const { id, seq } of await soundAfterAll(hostOf(honest).kernel, row, lineage))
       expected.set(id, isWholeAfter(seq))
     const start = sound[0]?.seq ?? (floorOf(lineage).seq === 0 ? 0 : null)
@@ -83,7 +83,7 @@ function engineOver(sim, plant) {
 async function soundCheckpoints(sim, kernel, row, lineage, damage) {
   const { fold } = modelOf(sim.models, row.id).definition
   const floor = floorOf(lineage).seq
-  // As everybody reads it: a line that is damaged may be told from its copy.
+  // As every process reads it: a damaged line may be read from its copy.
   const catalog = await kernel.store.checkpoints(row.id)
   const usable = catalog
     .filter((one) => one.invalid === null && one.seq <= row.seq && (one.seq >= floor || one.seq === row.seq))
@@ -170,7 +170,7 @@ async function checkRecovery(sim, kernel, head, row, { start, isRecoverable }) {
   }
 }
 
-/** Damage that still lies in the store is found; what is sound is not called damaged (G7). */
+/** Damage that is still in the store is found; sound data is not reported as damaged (G7). */
 async function checkVerify(sim, engine, damage) {
   const { space } = sim.disk
   const report = await engine.verify()
@@ -213,7 +213,7 @@ async function restores(sim, kernel, timeline, checkpoint) {
   }
 }
 
-/** The drill passes what is sound and fails what is not (G11). */
+/** The drill passes sound checkpoints and fails others (G11). */
 async function checkDrill(sim, engine, expected, honest) {
   const { results } = await engine.drill()
   for (const { timeline, checkpoint, ok, note } of results) {

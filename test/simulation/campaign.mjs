@@ -51,7 +51,7 @@ export async function runCampaign({
     done += 1
     events += report.events
     for (const one of report.replays) replays.push(one)
-    // The lowest seed counts, whichever thread was first: so a campaign says the same each time.
+    // The lowest seed counts, whichever thread was first: so a campaign has the same result each time.
     if (report.message && (!found.failure || report.seed < found.failure.seed)) {
       found.failure = { seed: report.seed, message: report.message, command: commandFor(report.seed, plant, name) }
     }
@@ -112,8 +112,8 @@ function simulatePart(worker, part, hear) {
 }
 
 /**
- * Of all recoveries: how many entries were replayed, as a share of the policy's interval (G9).
- * @param {readonly { readonly share: number }[]} replays
+ * Of all recoveries: the replayed entries, as a share of the policy's interval (G9). @param {readonly { readonly share:
+ * number }[]} replays
  */
 function replayFigures(replays) {
   const shares = replays.map((one) => one.share).sort((a, b) => a - b)

@@ -1,6 +1,6 @@
-// The simulated disk under the store: a volatile image that writers change and a durable one that readers see and a power
-// loss leaves. Each change waits for a sync; a loss keeps some of the changes that were not synced yet, in order and each
-// of them whole. What reaches the durable image is told to the oracle, which stands outside the store.
+// The simulated disk under the store: a volatile image that writers change and a durable one that readers see and a power loss
+// leaves. Each change waits for a sync; a loss keeps some of the unsynced changes, in order and each of them whole. Changes of
+// the durable image are reported to the oracle, which is outside the store.
 
 import { toHex } from '../../dist/core/coordinate.js'
 import { cells, createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
@@ -16,11 +16,11 @@ export class Disk {
   #clock
   #volatile = createWorld()
   #writer
-  /** Changes without a sync, oldest first: the world after each, and what the oracle learns if it stays. */
+  /** Changes without a sync, oldest first: the world after each, and the facts for the oracle if it stays. */
   #unsynced = []
   durable
   #reader
-  /** Damaged bytes that may still lie in the store: the array itself, what it held, what it was. */
+  /** Damaged bytes that may still be in the store: the array itself, its former content, its name. */
   rotten = []
   /** Digest of damaged bytes -> the digest that was expected: how a missing check is planted. */
   lenient = new Map()
@@ -33,7 +33,7 @@ export class Disk {
     this.#restart(this.#volatile)
   }
 
-  /** A store over what is durable: what everybody reads. */
+  /** A store over the durable image, which every reader sees. */
   get reader() {
     return this.#reader
   }
@@ -81,7 +81,7 @@ export class Disk {
     if (index >= 0) this.#keep(index + 1)
   }
 
-  /** Only some of what was not synced is there afterwards. Says how many changes were lost. */
+  /** Keeps only some of the unsynced changes. Returns the number of lost ones. */
   losePower() {
     const count = this.#unsynced.length
     const kept = this.#random.int(count + 1)

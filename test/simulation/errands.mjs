@@ -1,8 +1,8 @@
-// Errands: timelines that lie in a queue and are claimed by whichever process comes first, over the simulated disk and under
-// one seed. Some ride the user's code in their commits, some do things outside and take them back again, some wait for a
-// letter. Processes crash and pause, requests and answers are lost, power goes. What must hold: every errand that was
-// asked for is done, once, by whoever; the user's SQL is not called again for what is there; what was done outside is
-// undone, last first; and an export of it, with what waits for it, is imported as it was.
+// Errands: timelines that wait in a queue and are claimed by any process, over the simulated disk and under one seed. Some have
+// user SQL in their commits, some have outside effects and undo them, some wait for a letter. Processes crash and pause,
+// requests and answers are lost, power fails. Invariants: every requested errand is done, once, by any process; the user's SQL
+// is not repeated for a stored commit; outside effects are undone, last first; and an export with its waiting mail is imported
+// unchanged.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -85,7 +85,7 @@ class Errands {
     this.errands = 3 + this.random.int(6)
   }
 
-  /** Planted: asked for the outcome of a commit, the store does its riding part once more. */
+  /** Planted: a store that runs the user's SQL again when the outcome of a commit is queried. */
   #plantRider() {
     const commit = this.disk.commit.bind(this.disk)
     this.disk.commit = async (commits) => {
@@ -136,9 +136,9 @@ class Errands {
     hostOf(process.engine).serve('errands', (head) => this.#runErrand(process, head))
   }
 
-  // Whoever asks
+  // The caller
 
-  /** Until it is known that it was asked for: made twice, it is there once. */
+  /** Until the request is known to be stored: requested twice, it exists once. */
   async #ask(number) {
     const id = timelineId(`errand/${number}`)
     const kind = kinds[number % kinds.length]
@@ -153,12 +153,12 @@ class Errands {
         return false
       }
     }
-    // A process that died does not answer: then another one is asked.
+    // A dead process does not answer: then another one gets the request.
     const late = () => new Promise((resolve) => this.scheduler.after(700, null, () => resolve(false)))
     while (!this.violation && !(await Promise.race([askOnce(this.random.pick(this.#processes)), late()])));
   }
 
-  // Whoever does it
+  // The worker
 
   async #runErrand(process, head) {
     const { engine } = process
@@ -172,7 +172,7 @@ class Errands {
       if (!isReprise(error)) this.fail('BUG', stackOf(error))
       if (isReprise(error, 'BUG')) this.fail('BUG', stackOf(error))
     } finally {
-      // One that broke can write no more, and cannot let go either.
+      // A broken handle can no longer write, nor release its timeline.
       const wasWhole = open !== null && !open.broken
       const isClosed = await open?.close().then(
         () => true,
@@ -182,7 +182,7 @@ class Errands {
     }
   }
 
-  /** Until the store has said so: an errand that is owned and not worked on is lost. */
+  /** Until the store has confirmed it: an owned errand without work is lost. */
   async #release(engine, { timeline, epoch }) {
     for (;;) {
       const guard = { timeline, epoch }
@@ -284,7 +284,7 @@ class Errands {
 
   // The end
 
-  /** Nothing fails any more: everything that was asked for must get done. */
+  /** No more faults: every request must be done. */
   async #heal() {
     this.#isStopping = true
     this.faults.isCalm = true
@@ -336,7 +336,7 @@ class Errands {
     }
   }
 
-  /** Out into a file and into another store, with a letter that nobody read. */
+  /** Exported to a file and imported into another store, with an unread letter. */
   async #carry(engine) {
     const id = `errand/${this.random.int(this.errands)}`
     await engine.send(id, 'letter', { text: 'late' }, { key: 'late' })

@@ -1,11 +1,10 @@
-// Another, smaller simulation: a store that goes back to an older copy of itself while processes go on with what they
-// remember, as after a failover to a replica that lagged. What was acknowledged after the copy was made is gone, and
-// rightly so; what must hold is that history is whole, that it holds everything else that was acknowledged, and that
-// nothing is in it twice. A reader of the feed keeps what it read, and must have exactly what is there whenever it is told
-// that it has read all. The outside never goes back: a ledger that honours keys must see the same intent under the same key on
-// every copy, and no other intent under it, neither of another life of an id nor of a fork or a neighbour namespace (every
-// third seed). Even seeds: the user's code rides in some of the commits. Odd seeds: timelines are forgotten, so that one that is
-// missing may be either forgotten or of another copy.
+// Another, smaller simulation: a store that goes back to an older copy of itself while processes continue with their memory, as
+// after a failover to a lagging replica. Commits acknowledged after the copy was made are lost, as expected; the invariants are
+// that history is whole, that it contains every other acknowledged entry, and no duplicates. A reader of the feed keeps its
+// entries, and must have exactly the stored ones whenever it is reported to be at the end. The outside never goes back: a
+// ledger that honours keys must see the same intent under the same key on every copy, and no other intent under it, neither of
+// another life of an id nor of a fork or a neighbour namespace (every third seed). Even seeds: some commits contain user SQL.
+// Odd seeds: timelines are forgotten, so that a missing one may be either forgotten or of another copy.
 
 import { timelineId } from '../../dist/core/coordinate.js'
 import { unpackEntries } from '../../dist/core/history/entry-run.js'
@@ -30,7 +29,7 @@ const log = timeline('log', {
 })
 const ids = ['a', 'b']
 const steps = 60
-/** What a process may be told that goes on with a past that is gone. @type {import('../../dist/index.js').ErrorCode[]} */
+/** The errors that a process with a lost past may get. @type {import('../../dist/index.js').ErrorCode[]} */
 const expected = [
   'FENCED',
   'CONFLICT',
@@ -77,7 +76,7 @@ class FailoverSimulation {
   /** @type {{ readonly reader: FeedReader | null, readonly position: string, readonly numbers: readonly number[] }} */
   #follower = { reader: null, position: '', numbers: [] }
   #copies = []
-  /** What was acknowledged and not lost by going back: numbers by timeline. */
+  /** The acknowledged numbers that were not lost by going back, by timeline. */
   #acknowledged = new Map(ids.map((id) => [id, /** @type {number[]} */ ([])]))
   /** Numbers of timelines that were forgotten on this copy: a reader may have them. */
   #forgotten = new Set()
@@ -148,7 +147,7 @@ class FailoverSimulation {
       this.#note(`${action} by ${process.name}: ${codeOf(error)}`)
       if (isReprise(error, 'HISTORY_DAMAGED')) throw new Violation('G3', error.message)
       if (!isReprise(error, ...expected)) throw error
-      // It finds out, and starts from what is there.
+      // It finds out, and starts from the stored state.
       process.handles.delete(id)
       await process.engine.close().catch(() => undefined)
       this.#processes[this.#processes.indexOf(process)] = this.#start()
@@ -160,7 +159,7 @@ class FailoverSimulation {
     const handle = process.handles.get(id)
     const effect = `pay${this.#random.int(2)}`
     const known = handle.effects.get(effect)
-    // What is in doubt is finished; else chance decides what is wanted at this place.
+    // An intent in doubt is finished; otherwise a random intent is drawn for this place.
     const { amount } = known?.input ?? { amount: this.#random.pick([500, 900]) }
     const intent = `${space} log/${id} life ${space === 'red' ? (this.#lives.get(id) ?? 1) : 1} ${effect} ${amount}`
     const isFatal = mayDie && this.#random.chance(0.2)
@@ -275,7 +274,7 @@ class FailoverSimulation {
     })
   }
 
-  /** Everybody keeps what they remember. */
+  /** All processes keep their memory. */
   async #goBack() {
     if (this.#copies.length === 0) return
     const { world, acknowledged, forgotten, lives } = this.#random.pick(this.#copies)
@@ -284,7 +283,7 @@ class FailoverSimulation {
     this.#forgotten = new Set(forgotten)
     this.#lives = new Map(lives)
     this.#open()
-    // A restore says so; a failover does not.
+    // A restore is announced; a failover is not.
     if (this.#isPaying && this.#random.chance(0.5))
       await hostOf(this.#random.pick(this.#processes).engine).kernel.identity.reincarnate()
     if (this.#random.chance(0.3)) await this.#audit()
@@ -319,7 +318,7 @@ class FailoverSimulation {
       return await this.#store.commit(commits.map((one) => this.#lenient(one)))
     const riding = this.#plant === 'rider-ends-transaction' && commits.some((one) => one.userSql)
     if (!riding) return await this.#store.commit(commits)
-    // The user's SQL rolled back what it rode in, and the store said that all is well.
+    // The user's SQL rolled back its commit, and the store reported success.
     const before = snapshot(this.#world)
     const outcomes = await this.#store.commit(commits)
     this.#world = before

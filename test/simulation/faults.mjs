@@ -1,5 +1,5 @@
-// What goes wrong in one simulation. Each seed draws its own mix, so that some seeds are all power losses and others a
-// slow network and nothing else: bugs hide where everything happens at once.
+// The faults of one simulation. Each seed draws its own mix, so that some seeds have only power losses and others only a slow
+// network: bugs hide where everything happens at once.
 
 export class Faults {
   #random

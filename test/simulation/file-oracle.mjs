@@ -1,11 +1,11 @@
-// What was acknowledged, kept outside of the file: the timelines as every process must find them. A commit that is
-// acknowledged must have been allowed, one that is refused must have been forbidden, and after each of them the file must
-// show exactly this, in heads, in histories and in the feed.
+// The acknowledged state, kept outside of the file: the timelines as every process must find them. An acknowledged commit must
+// have been allowed, a refused one must have been forbidden, and after each of them the file must show exactly this, in heads,
+// in histories and in the feed.
 
 import { equalBytes } from '../../dist/core/coordinate.js'
 import { Violation } from './violation.mjs'
 
-/** A timeline that was forgotten and made again can be at the same epoch and sequence: its digest tells. */
+/** A timeline that was forgotten and created again can be at the same epoch and sequence: its digest differs. */
 function hasDigest(digest, expected) {
   return expected === undefined || equalBytes(digest, expected)
 }

@@ -1,6 +1,6 @@
-// One process of the file simulation, on a thread of its own: a real SQLite store over the shared file, through a driver
-// that asks for leave before every statement. Main gives leave to one process at a time, so it decides by its seed what
-// comes between any two statements. A process that is not given leave is a process that is paused.
+// One process of the file simulation, on a thread of its own: a real SQLite store over the shared file, through a driver that
+// waits for permission before every statement. The main thread permits one process at a time, so its seed decides the
+// interleaving of statements. A process without permission is paused.
 
 import { parentPort, workerData } from 'node:worker_threads'
 import { originDigest, packEntries } from '../../dist/core/history/entry-run.js'
@@ -30,7 +30,7 @@ let plant = null
 /** @typedef {{ readonly file: string, readonly namespace: string, readonly readOnly: boolean }} Place */
 /** @typedef {import('../../dist/core/store/ports.js').Store} Store */
 /** @typedef {import('../../dist/stores/sqlite/file/driver.js').Driver} Driver */
-/** Until the first `open` there is none: whoever asks before that made a mistake. */
+/** There is none until the first `open`: an earlier access is a mistake. */
 let place = /** @type {Place} */ (/** @type {unknown} */ (null))
 let store = /** @type {Store} */ (/** @type {unknown} */ (null))
 let driver = /** @type {Driver} */ (/** @type {unknown} */ (null))
@@ -125,7 +125,7 @@ const operations = {
       database.close()
     }
   },
-  /** Everything that is there, as this process sees it. */
+  /** The whole content, as this process sees it. */
   async look({ names, fresh = false, deep = false }) {
     const looking = fresh ? await openSqlite(place.file, { ...place, hash: sha256, readOnly: true }) : store
     try {
@@ -155,7 +155,7 @@ async function readAll(looking, name, floor) {
   }
 }
 
-/** What a process may keep of the file, and where the log ends: the one may not change without the other (log-end.ts). */
+/** The caches of a process, and the end of the log: neither may change without the other (log-end.ts). */
 function ruleOf() {
   const database = driver.open(place.file, { isReadOnly: true })
   try {
@@ -205,7 +205,7 @@ function gatedDriver(real) {
   }
 }
 
-/** Inside a transaction nobody else can write, and a reader sees one state of the file: little can come in between. */
+/** Inside a transaction no other process can write, and a reader sees one state of the file: little can come in between. */
 function gatedBy(transaction) {
   return (sql, work) => {
     if (gate === 'every' || (gate === 'between' && !transaction.isInside)) waitForLeave()
@@ -229,7 +229,7 @@ function gatedStatement(database, sql, gated) {
   }
 }
 
-/** Planted: only a row that is there already stands in the way, as it was before. */
+/** Planted: only an existing row blocks it, as in the past. */
 function orNotTheEnd(work) {
   try {
     return work()

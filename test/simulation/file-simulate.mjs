@@ -1,6 +1,6 @@
-// Several processes on the rules of the SQLite store, over one real file: every seed is a schedule of their statements,
-// with trims, collections, rollbacks, timelines that are forgotten, takeovers and pauses between any two of them. The
-// oracle is outside: it knows what was acknowledged, and asks a process that was not there whether it can be read.
+// Several processes on the rules of the SQLite store, over one real file: every seed is a schedule of their statements, with
+// trims, collections, rollbacks, forgotten timelines, takeovers and pauses between any two of them. The oracle is outside: it
+// knows the acknowledged writes, and reads them through a new process.
 
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,7 +11,7 @@ import { SeededRandom } from './random.mjs'
 import { Violation } from './violation.mjs'
 
 const operationsPerSeed = 60
-/** What a seed does most of: histories that grow and are trimmed, or timelines that come and go. */
+/** The main activity of a seed: histories that grow and are trimmed, or timelines that are created and forgotten. */
 const growing = {
   append: 30,
   appendMany: 6,
@@ -77,7 +77,7 @@ class FileRun {
   #made = 0
   #retired = 0
   #names = []
-  /** What each process believes of the timelines that it took, and how long it sleeps. */
+  /** Each process's view of its timelines, and its pause. */
   #beliefs = new Map()
   #asleep = new Map()
   #spaces = new Map()
@@ -121,7 +121,7 @@ class FileRun {
     }
   }
 
-  /** A process goes on by one statement or a few, or begins something; true if it began. */
+  /** A process executes one statement or a few, or starts an operation; true if it started one. */
   #turn() {
     const awake = this.#options.processes.filter((process) => !this.#isAsleep(process))
     const process = this.#random.pick(awake.length > 0 ? awake : this.#options.processes)
@@ -271,7 +271,7 @@ class FileRun {
   }
 }
 
-/** After each retirement everybody goes on under a new name. */
+/** After each retirement every process continues under a new name. */
 function workerOf(process, retired) {
   return `${process.name}${retired}`
 }

@@ -1,5 +1,5 @@
-// The processes of the file simulation as main sees them: threads that stop before every statement and go on when they
-// are given leave. Main waits without its event loop, so nothing but the seed decides what happens next.
+// The processes of the file simulation as the main thread sees them: threads that stop before every statement and continue with
+// permission. The main thread waits without its event loop, so only the seed decides the order.
 
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads'
 

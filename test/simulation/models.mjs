@@ -20,7 +20,7 @@ function foldDocument(state, entry) {
   return { count: state.count + 1, hash: (Math.imul(state.hash, 31) + number) | 0, pad }
 }
 
-/** Each is asked for by every fold of its entry, and nobody changes it: the same in all seeds. */
+/** Every fold of its entry reads it, and nothing changes it: the same in all seeds. */
 const values = new Map()
 
 function valueFor(number) {
@@ -37,14 +37,14 @@ function changeOf(entry) {
   return number % 11 === 0 ? { key, value: null } : { key, value: valueFor(number) }
 }
 
-/** Every entry has a number of its own: appends have `n`, mail `m`, consumed pages of the feed what they saw. */
+/** Every entry has a number of its own: appends have `n`, mail `m`, consumed pages of the feed their content. */
 function numberOf(entry) {
   if (entry.type === 'add') return entry.n
   if (entry.type === 'got') return entry.m
   return entry.numbers.reduce((sum, number) => (Math.imul(sum, 31) + number) >>> 0, 5) % 100003
 }
 
-/** What both sides are compared by. */
+/** The compared form of both sides. */
 function textOfDocument({ count, hash, pad }) {
   return `${count} ${hash} ${Buffer.from(pad).toString('latin1')}`
 }

@@ -1,5 +1,5 @@
-// The oracle: what must be true, kept outside the store. It sees every commit when it is applied and again when it is
-// durable, hears every acknowledgement and every refusal, and knows nothing of how the engine works.
+// The oracle: the expected state, kept outside the store. It sees every commit when it is applied and again when it is durable,
+// gets every acknowledgement and every refusal, and knows nothing about the engine.
 
 import { Codec } from '../../dist/core/codec/codec.js'
 import { toHex } from '../../dist/core/coordinate.js'
@@ -40,12 +40,15 @@ export class Oracle {
     this.#fail = fail
   }
 
-  /** What stands there before a commit is tried. */
+  /** The state before a commit is tried. */
   look(space, commit) {
     return (commit.guard && space?.timelines.get(commit.guard.timeline)) ?? null
   }
 
-  /** After it was tried: breaks of fence, atomicity and floor show at once. The fact is told when it is durable. */
+  /**
+   * After the attempt: violations of fence, atomicity and floor are detected at once. The fact is reported when it is
+   * durable.
+   */
   watch(space, commit, outcome, before) {
     if (!outcome.ok || outcome.isDuplicate || !commit.guard || commit.forget) return null
     const { guard } = commit
@@ -67,7 +70,7 @@ export class Oracle {
     return () => this.#learn(commit, row, isNewBranch, parent)
   }
 
-  /** Only what the timeline's own policy lets go: whoever collects, and whatever else it knows. */
+  /** Only data that the timeline's own policy releases, for every collector. */
   #checkPolicy(row, before, what) {
     const { keep, keepsHistory } = modelOf(this.#models, row.id)
     if (keepsHistory && row.floor > before.floor) {
@@ -215,7 +218,7 @@ export class Oracle {
     }
   }
 
-  /** Every acknowledged append is durable, where its caller was told (G1). */
+  /** Every acknowledged append is durable, at the acknowledged sequence (G1). */
   checkAcknowledged() {
     for (const { timeline, epoch, numbers, key, first, isDuplicate } of this.#acks) {
       numbers.forEach((number, i) => {
@@ -274,7 +277,7 @@ export class Oracle {
     this.#sent.get(m).isAcknowledged = true
   }
 
-  /** At the end: what was sent is unread or in history, once; every run was seen, once. */
+  /** At the end: every sent message is unread or in history, once; every run was seen, once. */
   checkDelivered(space, isCaughtUp) {
     for (const [m, { to, isAcknowledged }] of this.#sent) {
       const isUnread = (space.unread.get(to) ?? []).some((message) => message.id === `m${m}`)
@@ -282,7 +285,7 @@ export class Oracle {
       if (isUnread && isGot) this.#fail('G4', `message ${m} to ${to} is in history and still unread`)
       if (isAcknowledged && !isUnread && !isGot) this.#fail('G4', `message ${m} to ${to} was acknowledged and is lost`)
     }
-    // A consumer whose own history is damaged has read what it could.
+    // A consumer with damaged history has read the readable part.
     if (!isCaughtUp) return
     for (const [digest, { serial, first }] of this.#runs) {
       if (!this.#seen.has(digest))
@@ -311,8 +314,8 @@ export class Oracle {
   }
 
   /**
-   * The intent in the oracle's own words, without the engine's key: where it was first intended, or what was declared. Repeated
-   * after a failure it is the same; a fork and a rollback below it have their own.
+   * The intent in the oracle's own terms, without the engine's key: the place where it was first intended, or the declared
+   * one. A repetition after a failure is the same intent; a fork and a rollback below it have their own.
    */
   #learnIntent(branch, entry) {
     const { id, seq, input } = entry
@@ -332,7 +335,7 @@ export class Oracle {
     return null
   }
 
-  /** What history calls done was done in the ledger, once, and with the recorded answer. */
+  /** An effect that history records as done was done in the ledger, once, and with the recorded answer. */
   #checkDone(branch, { id, seq, result }, where) {
     const { intent } = this.#lastIntended(branch, id, seq)
     const done = this.outside.done.filter((one) => one === intent)

@@ -84,8 +84,8 @@ export async function plantAround(plant, space, commit, run) {
 }
 
 /**
- * What a store that tears a commit would leave of it: the entries without what they react to, or the branch without its
- * checkpoints. The half has an operation of its own, since a store that tears does not remember what it did either.
+ * The remains of a torn commit: the entries without their consumed messages, or the branch without its checkpoints. The half
+ * has an operation of its own, since a store that tears commits does not remember them either.
  */
 export function torn(commit) {
   const { run, publish, ...rest } = commit
@@ -95,7 +95,7 @@ export function torn(commit) {
   return null
 }
 
-/** The same entries once more, behind what is there by now: what a client that forgot its operation id would send. */
+/** The same entries again, behind the current end: the repetition of a client that forgot its operation id. */
 export function guessed(space, commit) {
   const row = commit.guard && space.timelines.get(commit.guard.timeline)
   if (!row || !commit.run || commit.branch || commit.take) return null
@@ -108,7 +108,7 @@ export function guessed(space, commit) {
   }
 }
 
-/** A store that appends whatever it is given behind what is there, whoever owns it and wherever it was decided. */
+/** A store that appends everything at the current end, without checking owner or position. */
 export async function withoutGuard(disk, commits, commit) {
   const done = await commit(commits.map((one) => anywhere(disk.volatileSpace, one)))
   const value = done.value.map((outcome, i) =>
@@ -125,7 +125,7 @@ function anywhere(space, commit) {
   return { ...commit, guard, run: packEntries(sha256, at, unpackEntries(commit.run)) }
 }
 
-/** What its caller thinks to have written. */
+/** The entries that its caller believes to have written. */
 function expectedOf({ guard, run, take }, { seq, epoch }) {
   return run ? { seq: guard.seq + run.count, epoch: guard.epoch + (take ? 1 : 0) } : { seq, epoch }
 }

@@ -1,5 +1,5 @@
-// What the simulation found in the engine, each as a case of its own: a seed stops meaning the same when the simulator
-// changes, these do not.
+// Bugs that the simulation found in the engine, each as a separate case: a seed changes its meaning when the simulator changes,
+// these cases do not.
 
 import { describe, expect, test } from 'vitest'
 import type { Store } from '../../src/core/store/ports.ts'
@@ -47,7 +47,7 @@ describe('found by the simulation', () => {
     await handle.append(add(1))
     await handle.checkpoint()
     let isGrown = false
-    // Between the list of timelines and the look at the catalog, the writer goes on.
+    // Between the list of timelines and the read of the catalog, the writer continues.
     const growing = (store: Store) =>
       withCheckpoints(store, async (id) => {
         for (let n = 2; n <= 4 && !isGrown; n++) {
@@ -79,7 +79,7 @@ describe('found by the simulation', () => {
     expect(ok).toBe(false)
     expect(results.filter((result) => !result.ok).map((result) => result.timeline)).toEqual(['list/a'])
     expect(results.some((result) => result.timeline === 'list/b' && result.ok)).toBe(true)
-    // The checkpoint lies after the damage and is sound: nothing says that it is invalid.
+    // The checkpoint lies after the damage and is sound: nothing proves that it is invalid.
     expect((await engine.checkpoints('list/a')).map((record) => record.invalid)).toEqual([null])
   })
 

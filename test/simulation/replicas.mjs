@@ -1,6 +1,6 @@
 // Several replicas of one service command one aggregate, over the simulated disk and under one seed: requests and answers are
-// lost, processes crash and pause, power goes. What must hold is small enough to be said here: every event was decided on the
-// state before it, every acknowledged command is in history once, a refusal was right, and nobody is told of a fence.
+// lost, processes crash and pause, power fails. The invariants: every event was decided on the state before it, every
+// acknowledged command is in history once, every refusal was right, and no caller gets a fence error.
 
 import { isReprise } from '../../dist/index.js'
 import { aggregate, commandTo, Refused, sendCommand } from '../../dist/layers/events/index.js'
@@ -17,7 +17,7 @@ import { stackOf } from './violation.mjs'
 const startOfTime = 1_800_000_000_000
 const tickMs = 60
 const healMs = 120_000
-/** Nothing was told, or nothing was done: whoever asked may ask again. */
+/** The answer was lost, or nothing was done: the caller may repeat the call. */
 /** @type {import('../../dist/index.js').ErrorCode[]} */
 const honest = ['OUTCOME_UNKNOWN', 'STORE_UNREACHABLE']
 
@@ -60,7 +60,7 @@ class Replicas {
   listeners = new Set()
   swept = new Set()
   told = { commands: 0, refusals: 0, displaced: 0 }
-  /** What history must hold: exactly this often, or at most so often. */
+  /** The expected number in history: exactly, or at most. */
   #adds = { acknowledged: 0, unknown: 0 }
   #seats = new Map()
   #nextId = 0
@@ -113,7 +113,7 @@ class Replicas {
       {
         store: createStore(this, process),
         clock: {
-          // Coarse, and the same for all: nothing but the nonce tells two equal commands apart.
+          // Coarse, and the same for all: only the nonce distinguishes two equal commands.
           now: () => startOfTime + 100 * Math.round(scheduler.now / 100),
           elapsed: () => scheduler.now - bornAt,
           after: later,
@@ -161,7 +161,7 @@ class Replicas {
     if (chosen === 'read') return void (await handle.refresh())
     if (chosen === 'mail') return await this.#mail(process)
     if (chosen === 'add') {
-      // Counted before it is known, for a process that dies in the middle tells nothing.
+      // Counted before the outcome is known, because a process that dies in the middle reports nothing.
       this.#adds.unknown += 1
       await handle.do('add')
       this.#adds.unknown -= 1

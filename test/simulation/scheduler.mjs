@@ -4,7 +4,7 @@
 
 export class Scheduler {
   now = 0
-  /** Of everything that happened, for comparing two runs of a seed. */
+  /** A digest of all events, for comparing two runs of a seed. */
   traceHash = 0x811c9dc5
   events = 0
   #heap = []

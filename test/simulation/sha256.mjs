@@ -1,3 +1,3 @@
-// The hash of the real engine: what it names and what the oracle names must be the same.
+// The hash of the real engine: the engine and the oracle must compute the same names.
 
 export { sha256 } from '../../dist/engine/base/platform.js'

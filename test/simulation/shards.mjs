@@ -1,7 +1,7 @@
-// Workflows over a store that is made of three, under one seed. Shards go away and come back, requests and answers are lost,
-// processes crash and start anew, also while a shard is away. What must hold: every run that was asked for ends with its result,
-// no step that is in history is executed by anybody again, a reader of the feed has every entry once, and verify finds nothing.
-// While a shard is away, runs that have no part of theirs there come to an end: how many did is counted.
+// Workflows over a store of three shards, under one seed. Shards fail and return, requests and answers are lost, processes
+// crash and restart, also while a shard is away. The invariants: every requested run ends with its result, no step in history
+// is executed again, a reader of the feed gets every entry once, and verify finds nothing. While a shard is away, runs without
+// parts there end: their number is counted.
 
 import { toHex } from '../../dist/core/coordinate.js'
 import { shardOf } from '../../dist/core/store/shards.js'
@@ -257,7 +257,7 @@ class Shards {
     for (const process of this.#processes) if (!process.isDead && !process.rp) process.isDead = true
     await this.#until(this.#start(), 'the set is opened again')
     const last = this.#processes.at(-1)
-    // Those that live go on, and must end what they have: nothing stays with a worker that does nothing with it.
+    // Live processes continue, and must finish their runs: no run stays with an inactive worker.
     for (let n = 0; n < this.runs && !this.violation; n++) {
       const run = await this.#until(
         last.rp.run(last.definitions[n % 3 === 0 ? 0 : 1], n, { id: `${n}`, here: false }),
@@ -277,7 +277,7 @@ class Shards {
     for (const { timeline } of await store.timelines({ limit: 10_000 })) {
       for (const run of await store.read(timeline, 0, 1e9)) there.push(`${timeline} ${run.first} ${toHex(run.digest)}`)
     }
-    // What is written from now on may be seen as well: the last process is still at work.
+    // Later writes may be included: the last process is still running.
     while (!(await this.#follow(last)));
     const seen = new Set(this.#seen)
     if (seen.size < this.#seen.length) this.fail('G3', 'the feed gave an entry twice')

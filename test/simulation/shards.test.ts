@@ -16,8 +16,8 @@ test(`G1, G3, G4: shards come and go: nothing is lost, doubled or stuck in ${see
   expect(ended).toBeGreaterThan(seeds / 4)
 }, 3_600_000)
 
-// 1: a parent failed for good when the shard of its child did not answer within patience. 47: a queue stayed with a worker that
-// did not look after it, since its shard came back in the middle of the worker's look for what it had lost.
+// 1: a parent failed for good when the shard of its child did not answer in time. 47: a queue stayed with a worker that ignored
+// it, because its shard returned in the middle of the worker's search for lost timelines.
 test.each([1, 47])('G4: seed %i, which found a bug', async (seed) => {
   expect((await simulateShards(seed)).violation).toBeNull()
 })

@@ -17,7 +17,7 @@ import { createStore } from './store.mjs'
 import { stackOf, Violation } from './violation.mjs'
 import { User } from './workload.mjs'
 
-/** What some seeds do more of than others. */
+/** Activities that some seeds have more of than others. */
 const themes = [
   {},
   {},
@@ -36,7 +36,7 @@ const healMs = 60_000
  */
 export async function simulate(seed, { plant = null, print = null } = {}) {
   const sim = new Simulation(seed, plant, print)
-  // Most errors here are expected refusals; their stacks cost more than they tell. A repeated seed shows them.
+  // Most errors here are expected refusals; their stacks cost more than they are worth. A repeated seed shows them.
   const { stackTraceLimit } = Error
   if (!print) Error.stackTraceLimit = 0
   try {
@@ -93,10 +93,10 @@ class Simulation {
       patience: this.random.pick([80, 500]),
     }
     this.hasStranger = seed % 5 === 3
-    // In these, whoever has put chunks may be stopped before it can publish them, while somebody else collects. Drawn
-    // apart, so that what other seeds do stays as it was.
+    // In these, a process with put chunks may be paused before it publishes them, while another collects. Drawn separately, so
+    // that other seeds stay unchanged.
     this.pausesOfSavers = seed % 4 === 1 ? new SeededRandom(0x5a5e + seed) : null
-    // In these, the answer of the outside may be lost after it did what was intended. Drawn apart, too.
+    // In these, the answer of an outside call may be lost after its effect. Drawn separately, too.
     this.flaky = seed % 3 === 1 ? new SeededRandom(0x1ed6e4 + seed) : null
     this.timelines = isNarrow ? [this.random.pick(['log/a', 'led/a']), 'tail/t'] : this.#drawTimelines()
     // Most of the work goes to the stranger: a policy that reaches too far shows only where there is something to lose.
@@ -179,7 +179,7 @@ class Simulation {
     return process
   }
 
-  /** Planted: a hash that takes damaged bytes for what they should be. */
+  /** Planted: a hash that accepts damaged bytes. */
   hashWith(plant) {
     if (plant !== 'no-checksum') return sha256
     return (bytes) => {
@@ -274,8 +274,8 @@ class Simulation {
   }
 
   /**
-   * Between the answer to a put and the publication of what was put: for a moment, as long as a collector looks around, or
-   * until the chunks are old and their process counts as dead.
+   * Between the answer to a put and the publication: for a moment, for the duration of a collection, or until the chunks are
+   * old and their process counts as dead.
    */
   pauseSaver(process) {
     const random = this.pausesOfSavers
@@ -298,7 +298,7 @@ class Simulation {
     if (this.random.chance(0.3)) this.#isAuditDue = true
   }
 
-  /** Only the server: whoever waits for an answer gets none, and some of the work is gone. */
+  /** Only the server fails: waiting callers get no answer, and some of the work is lost. */
   #restartServer() {
     this.restarts += 1
     const lost = this.disk.losePower()

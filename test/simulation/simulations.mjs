@@ -1,4 +1,4 @@
-// The simulations by name: `main`, and smaller ones for what it cannot express.
+// The simulations by name: `main`, and smaller ones for situations that it cannot express.
 
 import { simulateErrands } from './errands.mjs'
 import { simulateFailover } from './failover.mjs'

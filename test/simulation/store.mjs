@@ -1,6 +1,6 @@
-// The store as one process sees it, over the shared disk. Every call is a request that arrives some time later and an
-// answer that comes some time after the work; either may be lost. So a write may be done long after its caller gave up,
-// and a caller may be told of a failure although the work was done.
+// The store as one process sees it, over the shared disk. Every call is a request that arrives some time later and an answer
+// some time after the work; either may be lost. So a write may be done long after its caller gave up, and a caller may get an
+// error although the work was done.
 
 import { equalBytes, toHex } from '../../dist/core/coordinate.js'
 import { isRedundancy } from '../../dist/core/store/blobs.js'
@@ -67,10 +67,7 @@ export function createStore(sim, process) {
   return store
 }
 
-/**
- * Of what a collector has seen, it leaves alone the captures that a live worker had announced. One of these looks was
- * its own.
- */
+/** A collector keeps the captures that a live worker had announced. One of these reads was its own. */
 function checkRaise(sim, process, raiseTo) {
   const own = hostOf(process.engine).kernel.worker.id
   const isIgnored = ({ id, info, isAlive }) => isAlive && id !== own && raiseTo > Number(info.captures)
@@ -88,7 +85,7 @@ async function sweep(sim, digests, touchedBefore) {
   for (const digest of digests) {
     const name = toHex(digest)
     const chunk = sim.disk.volatileSpace.chunks.get(name)
-    // Parity and copies are replaced at any time; so is a chunk that is no longer what its digest says.
+    // Parity and copies are replaced at any time; so is a chunk that no longer matches its digest.
     if (isRedundancy(digest) || (chunk && !equalBytes(sha256(chunk.bytes), digest))) continue
     if (!chunk || chunk.touchedAt >= touchedBefore) continue
     if (named.has(name)) sim.fail('G10', `a chunk was swept that a checkpoint names: ${name}`)
@@ -114,7 +111,7 @@ async function namedChunks({ volatile }) {
 }
 
 async function commit(sim, commits) {
-  // Planted: power goes while a commit is half written, and the half is there afterwards.
+  // Planted: power fails while a commit is half written, and the half survives.
   if (sim.plant === 'split-publish' && sim.random.chance(0.3)) {
     const half = commits.map(torn).filter((one) => one !== null)
     if (half.length > 0) {

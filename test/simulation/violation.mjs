@@ -1,4 +1,4 @@
-// A broken promise: what was promised (the number in GUARANTEES) and what was found instead.
+// A broken promise: the promise (the number in GUARANTEES) and the observation.
 
 /** @param {unknown} error Whatever was thrown. */
 export function stackOf(error) {

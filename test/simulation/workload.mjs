@@ -1,5 +1,5 @@
-// What the users of one simulated process do: they open, append, checkpoint, fork, roll back, collect, send and consume,
-// in an order the seed decides. Every answer is told to the oracle; every refusal must be one that a user can expect.
+// The users of one simulated process: they open, append, checkpoint, fork, roll back, collect, send and consume, in an order
+// the seed decides. Every answer is reported to the oracle; every refusal must be one that a user can expect.
 
 import { toHex } from '../../dist/core/coordinate.js'
 import { ModelRegistry } from '../../dist/engine/model/model-registry.js'
@@ -12,7 +12,7 @@ import { codeOf, stackOf } from './violation.mjs'
 /** Handles whose state was compared when they were opened. */
 const seen = new WeakSet()
 
-/** What any call may answer under faults. Anything else, and any error without a code, is a bug. */
+/** The possible errors of any call under faults. Any other error, and any error without a code, is a bug. */
 const expected = new Set(
   `FENCED OWNED CLOSED CONFLICT OUTCOME_UNKNOWN NOT_FOUND EXISTS OUT_OF_RANGE NOT_ON_BRANCH PINNED CONTENDED TIMEOUT
   WORKER_RETIRED STORE_UNREACHABLE CHUNK_MISSING`.split(/\s+/),
@@ -68,7 +68,7 @@ export class User {
     const isExpected =
       expected.has(error.code) ||
       (disk.rotten.length > 0 && expectedWithRot.has(error.code)) ||
-      // Between the floor and the first checkpoint above it history is there, and no state to start from.
+      // Between the floor and the first checkpoint above it there is history, but no state to start from.
       (error.code === 'UNRECOVERABLE' && intoThePast.has(name))
     if (!isExpected) fail(error.code === 'BUG' ? 'BUG' : 'G12', `${this.#process.name} ${name}: ${error.stack}`)
   }
@@ -230,7 +230,7 @@ export class User {
     this.#sim.auditSoon()
   }
 
-  /** As a process does that knows one definition and no other, and would keep less than what is stored with it. */
+  /** Like a process that knows one definition only, and would keep less than the stored policy. */
   async #collectOnly(name) {
     const { kernel } = hostOf(this.#process.engine)
     const models = new ModelRegistry(kernel.planted)
@@ -252,7 +252,7 @@ export class User {
 
   // Outside, mail and feed
 
-  /** Through a ledger that honours keys. In some seeds it does what is intended, and its answer is lost. */
+  /** Through a ledger that honours keys. In some seeds the effect happens, and its answer is lost. */
   async effect() {
     const { random, oracle, flaky } = this.#sim
     const handle = await this.handle(this.timeline())

@@ -1,6 +1,6 @@
-// Tests name the sources and run the build: Node loads compiled files many times faster than a transforming test runner
-// does, and they are what is shipped. Only a build that is as new as every source is used; otherwise the sources are, as
-// they stand, so that nobody tests what was there before.
+// Tests name the sources and run the build: Node loads compiled files many times faster than a transforming test runner does,
+// and they are the shipped files. A build is used only if it is as new as every source; otherwise the sources are, so that no
+// outdated code is tested.
 
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// Time that passes only by work: folds, commits and reads spend what a test says they cost. So what a recovery takes can be
-// compared with its budget without a stopwatch, and comes out the same on every machine.
+// Time that passes only by work: folds, commits and reads take the time that a test defines. So the duration of a recovery can
+// be compared with its budget without a stopwatch, and is the same on every machine.
 
 import type { Clock, Store } from '../../src/core/store/ports.ts'
 import { faultyStore } from '../../src/testing/index.ts'
@@ -12,10 +12,10 @@ interface Timer {
 export class CostClock {
   #now = Date.UTC(2026, 0, 1)
   readonly #timers = new Set<Timer>()
-  /** What each look at the clock takes: makes code slow that a test cannot reach into. */
+  /** The cost of each read of the clock: makes code slow that a test cannot reach. */
   lookMs = 0
 
-  /** Of the wall: whole milliseconds. */
+  /** Wall-clock time in whole milliseconds. */
   get now(): number {
     return Math.floor(this.#now)
   }
@@ -49,7 +49,7 @@ export class CostClock {
     }
   }
 
-  /** Calls what has become due by now. */
+  /** Calls the callbacks that are due. */
   tick(): void {
     for (const timer of [...this.#timers].sort((a, b) => a.at - b.at)) {
       if (timer.at <= this.#now && this.#timers.delete(timer)) timer.call()
@@ -81,7 +81,7 @@ export async function settle(turns = 8): Promise<void> {
 export interface StoreCosts {
   readonly commitMs: number
   readonly readMs: number
-  /** Of chunks, both ways. */
+  /** The cost of chunks, both ways. */
   readonly msPerByte: number
 }
 

@@ -33,7 +33,7 @@ export async function cuttingProxy(target: number, bytesOf: () => number | null)
       })
     }
     client.on('data', (piece) => {
-      // Nothing may follow what was cut: no line loses bytes in the middle.
+      // Nothing may follow the cut: no line loses bytes in the middle.
       if (isCut) return
       if (left !== null && !isCalm && piece.length >= left) {
         cuts += 1

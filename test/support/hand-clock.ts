@@ -1,4 +1,4 @@
-// A clock for pauses of hours: short ones pass by themselves, longer ones when the test says so.
+// A clock for pauses of hours: short ones pass by themselves, longer ones on request of the test.
 
 import type { Clock } from '../../src/core/store/ports.ts'
 import { systemClock } from '../../src/engine/base/platform.ts'

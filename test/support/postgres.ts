@@ -31,9 +31,9 @@ export interface TestPostgres {
   kill(): Promise<void>
   /** Starts it again on the same data and port; after kill() it goes through crash recovery. */
   restart(): Promise<void>
-  /** A copy of the whole cluster as it is now. The returned function brings the server up on that copy, as a failover does. */
+  /** A copy of the whole current cluster. The returned function starts the server on that copy, as a failover does. */
   copy(): Promise<() => Promise<void>>
-  /** What the server writes to its log from now on; the returned function ends it. */
+  /** The server's log from now on; the returned function ends it. */
   listen(hear: (text: string) => void): () => void
 }
 

@@ -1,6 +1,5 @@
-// The programs that tests start and kill, each with the built library in one file: a process that loads one file starts in
-// half the time of one that loads hundreds, and the tests start hundreds of them. Made when first asked for, and anew after
-// each build.
+// The programs that tests start and kill, each with the built library in one file: a process that loads one file starts in half
+// the time of one that loads hundreds, and the tests start hundreds of them. Built on first use, and again after each build.
 
 import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +8,7 @@ import { buildSync } from 'esbuild'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const programs = join(root, 'test/programs')
-// Two folders deep, as the library's own files are: what they look for beside themselves is found from here too.
+// Two folders deep, like the library's own files: relative lookups work from here too.
 const bundles = join(root, '.built/programs')
 // Some of them run an example.
 const examples = join(root, 'examples')

@@ -1,5 +1,5 @@
-// Other runtimes, which npm brings into a cache that test runs share. Where npm cannot, the reason is printed and the runtime is
-// left out.
+// Other runtimes, which npm installs into a cache that test runs share. Where npm cannot, the reason is printed and the runtime
+// is skipped.
 
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -66,7 +66,7 @@ export function installPackage(folder: string, others: readonly string[] = []): 
 
 const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
 
-/** Null where npm brings no program for this machine. */
+/** Null where npm has no program for this machine. */
 export function programOf({ spec, programs, beside = [] }: Runtime): string | null {
   const home = join(tmpdir(), `reprise-runtime-${spec.replaceAll(/[@/]+/g, '-')}`)
   const find = () => programs.map((path) => join(home, 'node_modules', path)).find((path) => existsSync(path)) ?? null

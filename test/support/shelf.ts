@@ -1,4 +1,4 @@
-// Chunks in memory, for tests of captures: what is asked for is noted. Those that want a fault extend it.
+// Chunks in memory, for tests of captures: requests are recorded. Tests that need a fault extend it.
 
 import { createHash } from 'node:crypto'
 import { Codec } from '../../src/core/codec/codec.ts'

@@ -1,12 +1,12 @@
-// Which page of a SQLite file belongs to which table or index, read from the file itself: what is damaged on purpose has to
-// be known. The file has no write-ahead log beside it.
+// Which page of a SQLite file belongs to which table or index, read from the file itself: tests must know what they damage. The
+// file has no write-ahead log beside it.
 
 import { readFileSync } from 'node:fs'
 import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 
 export const pageBytes = 4096
 
-/** Page number, from 1, to the name of its table or index; pages of nobody are left out. */
+/** Page number, from 1, to the name of its table or index; other pages are omitted. */
 export async function pagesOf(file: string): Promise<Map<number, string>> {
   const database = (await loadDriver()).open(file, { isReadOnly: true })
   const roots = database.prepare('SELECT name, rootpage FROM sqlite_schema WHERE rootpage > 0').all()
@@ -42,7 +42,7 @@ function overflow(bytes: Buffer, first: number, name: string, pages: Map<number,
   for (let page = first; page !== 0; page = bytes.readUInt32BE((page - 1) * pageBytes)) pages.set(page, name)
 }
 
-/** How much of a payload lies in the page itself (the file format says so). */
+/** The part of a payload in the page itself, according to the file format. */
 function localBytes(payload: number, isTable: boolean): number {
   const usable = pageBytes
   const most = isTable ? usable - 35 : Math.floor(((usable - 12) * 64) / 255) - 23

@@ -124,7 +124,7 @@ function kindOf(full: string): 'file' | 'folder' | 'link' | 'other' | null {
   return stats.isDirectory() ? 'folder' : stats.isFile() ? 'file' : 'other'
 }
 
-/** Files and links with all that can be seen of them; directories only if asked for. */
+/** Files and links with all visible properties; directories only on request. */
 export function picture(root: string, options: { readonly hasFolders?: boolean } = {}): Record<string, string> {
   const seen: Record<string, string> = {}
   const walk = (base: string) => {

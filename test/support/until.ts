@@ -1,11 +1,14 @@
-// Waiting for something that another part of a test brings about, and gates that hold work until the test opens them. Programs
+// Waiting for a condition that another part of a test fulfils, and gates that hold work until the test opens them. Programs
 // that tests start use it too.
 
 export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
-/** `over`: brings it about. If that ends, the condition is read once more, and then the wait fails with its error. */
+/**
+ * `over`: the work that fulfils the condition. If it ends, the condition is read once more, and then the wait fails with its
+ * error.
+ */
 export async function until(holds: () => boolean | Promise<boolean>, over?: Promise<unknown>): Promise<void> {
   let end: Error | null = null
   over?.then(

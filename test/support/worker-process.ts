@@ -1,9 +1,9 @@
-// A worker in a process of its own that says when it is ready.
+// A worker in a process of its own that reports when it is ready.
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 
-/** It is in `started` from the first moment on, so that the test can end it whatever comes of it. */
+/** It is in `started` from the first moment on, so that the test can end it in any case. */
 export async function startWorker(
   program: string,
   args: readonly string[],

@@ -1,5 +1,5 @@
-// `reprise upload` and `reprise download` as processes: killed with SIGKILL in the middle and asked for again, they go on; and
-// the commands that every timeline has, on uploads.
+// `reprise upload` and `reprise download` as processes: killed with SIGKILL in the middle and started again, they resume; and
+// the commands of every timeline, on uploads.
 
 import { spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
@@ -59,7 +59,7 @@ test('an upload and a download that are killed go on where they stopped', async 
   const offset = async () => {
     if (!existsSync(note)) return 0
     const { url } = JSON.parse(readFileSync(note, 'utf8'))
-    // A look that interrupts nobody.
+    // A read that interrupts no upload.
     const id = `upload%2Ffiles%2F${url.slice(url.lastIndexOf('/') + 1)}`
     const shown = await fetch(`http://127.0.0.1:${place.port}/v1/timelines/${id}`, {
       headers: { authorization: `Bearer ${at.env.REPRISE_TOKEN}` },
@@ -142,7 +142,7 @@ test('a download that is put together from several answers must have the digest 
   expect((await cli(['download', url, 'sound'], at)).code).toBe(0)
   expect(sha256(readFileSync(join(place.folder, 'sound')))).toBe(sha256(whole))
   expect(told.wanted.at(-1)).toBe('sha-256=10')
-  // From here on it sends other bytes than it says, under the same tag.
+  // From here on it sends other bytes than announced, under the same tag.
   sent = Buffer.from(whole.map((byte) => byte ^ 1))
   told.isCut = true
   const refused = await cli(['download', url, 'other'], at)
@@ -175,7 +175,7 @@ test('commands for every timeline work on uploads', async () => {
   await json('prune')
   await json('prune')
   const read = async (address: string) => Buffer.from(await (await fetch(address, { headers })).arrayBuffer())
-  // The copy has what the original had, whatever became of that.
+  // The copy keeps the content of the original, independent of its fate.
   expect((await read(`${endpoint}/${'c'.repeat(40)}`)).equals(bytes)).toBe(true)
   await json('delete', id, '--yes')
   await json('delete', copy, '--yes')

@@ -216,7 +216,7 @@ test('a large upload takes no more memory than a small one', async () => {
   const hash = createHash('sha256')
   async function* pieces() {
     for (let at = 0, number = 0; at < size; at += piece.length, number++) {
-      // No two pieces are equal, so nothing is saved by what is there already.
+      // No two pieces are equal, so deduplication saves nothing.
       const bytes = Buffer.from(piece.subarray(0, Math.min(piece.length, size - at)))
       for (let i = 0; i < bytes.length - 4; i += 4096) bytes.writeUInt32LE(number + i, i)
       hash.update(bytes)

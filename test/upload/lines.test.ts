@@ -46,7 +46,7 @@ async function tus(meddle: (request: IncomingMessage, response: ServerResponse, 
         for await (const piece of request) received = Buffer.concat([received, piece as Buffer])
         response.writeHead(204, stands()).end()
       } catch {
-        // The client left; what came is kept.
+        // The client left; the received bytes are kept.
       }
     }
   })
@@ -97,7 +97,7 @@ test('a file that is cut while it is sent is a conflict, and the next upload of 
   const { folder, address } = await tus(async (request) => {
     if (request.method !== 'PATCH' || isCut) return false
     isCut = true
-    // What is on its way by now may be more than is left of the file.
+    // The bytes in flight may be more than the rest of the file.
     await new Promise((resolve) => request.once('readable', resolve))
     truncateSync(join(folder, 'a.bin'), mb)
     return false

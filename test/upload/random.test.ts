@@ -1,5 +1,5 @@
-// Uploads under random schedules: two replicas, clients that are cut off, hang and come back, wrong offsets, wrong checksums,
-// processes that are gone. Each byte says which request sent it, so the bytes at the end tell who wrote what where.
+// Uploads under random schedules: two replicas, clients that are cut off, hang and return, wrong offsets, wrong checksums, dead
+// processes. Each byte identifies its request, so the final bytes show which request wrote them.
 
 import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
@@ -17,10 +17,10 @@ import { seeded } from '../support/seeded.ts'
 const { REPRISE_UPLOAD_SEEDS = '12', REPRISE_SEED = '1' } = process.env
 const stepBytes = 3000
 
-/** What a request promised or was promised. */
+/** The promises of a request and to it. */
 interface Sent {
   readonly from: number
-  /** It was told that so many of its bytes are durable. */
+  /** The acknowledged number of durable bytes. */
   acknowledged: number
   /** Its bytes are not those of its checksum: none may stay. */
   readonly isWrong: boolean
@@ -52,7 +52,7 @@ async function play(seed: number, planted?: string): Promise<void> {
   const sent: Sent[] = []
   const nothing = { metadata: {}, metadataHeader: null, by: null, isPart: false }
   const { id } = await replicas[0]!.create({ ...nothing, length: null }, null)
-  /** What was ever told to be durable: it must be there ever after. */
+  /** Bytes that were ever acknowledged as durable: they must stay. */
   let promised = Buffer.alloc(0)
 
   const durable = async () => {
@@ -134,7 +134,7 @@ async function play(seed: number, planted?: string): Promise<void> {
       else if (kind < 7) await send(offset, 'hang')
       else if (kind < 8) await send(offset, 'wrong sum')
       else if (kind < 9) await send(Math.max(0, offset - 1 - pick(500)) + (pick(2) ? 0 : 700), 'whole')
-      // A process is gone: what it had in hand hangs, and another takes its place.
+      // A process is gone: its requests hang, and another takes its place.
       else if (kind < 10) replicas[pick(2)] = open()
       else if (kind < 11) await look()
       else sent[pick(Math.max(1, sent.length))]?.release()
@@ -143,7 +143,7 @@ async function play(seed: number, planted?: string): Promise<void> {
     await Promise.all(sent.map(({ result }) => result))
     const offset = await look()
     checkRuns(promised.subarray(0, offset), sent)
-    // The end is said at last: then it is whole, and takes no more.
+    // The end is finally sent: then the upload is complete, and accepts no more bytes.
     await send(await look(), 'whole', 1)
     await sent.at(-1)!.result
     await look()

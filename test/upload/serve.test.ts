@@ -1,5 +1,5 @@
 // Uploads through serve(): the same tokens, roles and scopes as every other route. And onComplete in a process that is killed
-// while it runs: another goes on, and what was recorded happened once.
+// while it runs: another continues, and a recorded completion happened once.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -94,7 +94,7 @@ export const files = upload('files', {
   const lines = (name: string) =>
     existsSync(join(place.folder, name)) ? readFileSync(join(place.folder, name), 'utf8').trim().split('\n').length : 0
   await until(() => lines('calls.txt') === 1)
-  // It is being completed: whoever asks where it stands disturbs nobody.
+  // It is being completed: a status request disturbs nothing.
   const head = await fetch(at + made.headers.get('location'), { method: 'HEAD', headers })
   expect(head.headers.get('upload-offset')).toBe('5')
   await first.kill()

@@ -1,5 +1,5 @@
 // Random transactions of applications, and the model that they are compared with: a request is carried out once if the row that
-// was written beside it is there, and never otherwise.
+// was written beside it exists, and never otherwise.
 
 import type { NewRequest } from '../../src/core/store/ports.ts'
 import { open, type Reprise } from '../../src/index.ts'
@@ -281,7 +281,7 @@ function marksOf(steps: readonly Step[], withUndone: boolean): Marked[] {
   })
 }
 
-/** The rows of a transaction are there together, or not at all; only one whose end is in doubt may be either. */
+/** The rows of a transaction exist together, or not at all; only one with an unknown outcome may be either. */
 function checkRows(plan: Plan, rows: ReadonlySet<string>, inDoubt: { committed: number; lost: number }, fault: Report) {
   const { steps, client } = plan
   const end = unlucky.has(plan) ? 'torn' : plan.end

@@ -1,5 +1,5 @@
-// Requests that nobody carries out are visible to an operator: doctor reports them, `dead --requests` lists and discards them,
-// `redrive --requests` retries them.
+// Requests that no process carries out are visible to an operator: doctor reports them, `dead --requests` lists and discards
+// them, `redrive --requests` retries them.
 
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'

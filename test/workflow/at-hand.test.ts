@@ -1,4 +1,4 @@
-// A process that stood still finds its timers due and its answers waiting. What is at hand counts before the timeout.
+// A paused process finds its timers due and its answers waiting. A waiting answer counts before the timeout.
 
 import { stat } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -14,7 +14,7 @@ beforeEach(async () => {
 })
 afterEach(() => rp.close())
 
-/** The answer is there long before the process looks at anything again. */
+/** The answer arrives long before the process continues. */
 function answerWhileStopped(): Promise<string> {
   const answer = new Promise<string>((resolve) => stat(process.cwd(), () => resolve('answer')))
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150)
@@ -43,7 +43,7 @@ it('a heartbeat counts before its timeout', async () => {
   expect(await (await rp.run(beating, { id: '1' })).result()).toBe('alive')
 })
 
-/** Another process; what it asks about heads is answered late: as it was when it asked, when `isOver` says so. */
+/** Another process; its reads of heads are answered late, with the state of the request, once `isOver` is set. */
 async function lateReader(world: World, isOver: () => Promise<boolean>) {
   const late = { isOn: false, isOnAfterCommit: false }
   const store = slowStore(await world.store(), (method, when) => {

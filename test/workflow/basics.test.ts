@@ -1,4 +1,4 @@
-// What a workflow does when nothing goes wrong, on every store.
+// A workflow without failures, on every store.
 
 import { expect, it } from 'vitest'
 import { workflow } from '../../src/layers/workflow/index.ts'

@@ -1,5 +1,5 @@
-// No step begins once history says that the run is cancelled, if its owner can know that nobody began it before. That holds also
-// for one that could be undone, which otherwise is let finish so that it is known what became of it.
+// No step starts once history contains the cancellation of the run, if its owner can know that it was not started before. That
+// holds also for a step that can be undone, which otherwise may finish so that its outcome is known.
 
 import { expect, it, test } from 'vitest'
 import type { WorkerId } from '../../src/core/coordinate.ts'

@@ -112,7 +112,7 @@ it('a million runs draw a million ids; with a seed of 24 bits some of them would
 it('runs whose first 24 random bits are the same draw different ids; a seed of 24 bits is found', async () => {
   const drawOf = async (...planted: string[]) => {
     let count = 0
-    // What the platform gives begins alike each time.
+    // The platform's values start alike each time.
     const random = {
       bytes: (length: number) => Uint8Array.from({ length }, (_, i) => (i < 3 ? 7 : (++count * 31) >> (i % 4))),
       number: () => 0.5,

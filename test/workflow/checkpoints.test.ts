@@ -12,7 +12,7 @@ const steps = async (ctx: WorkflowContext) => {
   await ctx.signal('end')
 }
 
-/** What made the checkpoints of a run, the first one first, and how many entries the next process replayed. */
+/** The triggers of the checkpoints of a run, the first one first, and the number of entries that the next process replayed. */
 async function triggers(options: WorkflowOptions, code = steps): Promise<{ triggers: string[]; replayed: number }> {
   const kit = kitWith()
   const definition = workflow('many', code, options)

@@ -120,7 +120,7 @@ onEveryStore('a copied run', (world) => {
     const part = workflow('part', async (ctx) => ctx.id)
     const whole = workflow('whole', async (ctx) => [await ctx.child(part), await ctx.signal('word')])
     const starter = await w.engine({ worker: 'starter' })
-    // Only started: no process executes the parent until its mail is there.
+    // Only started: no process executes the parent until its mail has arrived.
     const run = await starter.run(whole, { id: 'a', here: false })
     await starter.send(run.timeline, 'signal', { name: 'word', value: 'hello' })
     await starter.send(run.timeline, 'child', { command: '0:~child:part', result: 'of the original' })

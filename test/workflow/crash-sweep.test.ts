@@ -6,7 +6,7 @@ import { expect, it } from 'vitest'
 import { RetryLater, workflow } from '../../src/layers/workflow/index.ts'
 import { crashEverywhere, type WorkflowKit } from '../../src/testing/index.ts'
 
-/** What the outside saw: each key, and how often. */
+/** The outside calls: each key, and how often. */
 class Outside {
   readonly calls = new Map<string, number>()
   readonly #kit: WorkflowKit
@@ -154,7 +154,7 @@ for (const fail of [false, true]) {
       expect(outcome.status, where).toBe(undisturbed.status)
       expect(outcome.noted, where).toBe(undisturbed.noted)
       expect(namesOf(outcome.calls), where).toEqual(names)
-      // One process may have had several calls in flight: Promise.all asks for two at once.
+      // One process may have had several calls in flight: Promise.all starts two at once.
       const repeats = [...outcome.calls.values()].reduce((sum, count) => sum + count - 1, 0)
       expect(repeats, where).toBeLessThanOrEqual(2)
       expect(outcome.crashes, where).toBeLessThanOrEqual(1)
@@ -163,8 +163,8 @@ for (const fail of [false, true]) {
 }
 
 /**
- * Of each key, the name of its step: every world has keys of its own. An update that is sent again after a crash of its sender
- * is another update, so its steps count once.
+ * The step name of each key: every world has keys of its own. An update that is sent again after a crash of its sender is
+ * another update, so its steps count once.
  */
 function namesOf(calls: ReadonlyMap<string, number>): string[] {
   const names = [...calls.keys()].map((key) => key.replace(/-[0-9a-f]{32}/, ''))

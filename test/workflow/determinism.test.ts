@@ -53,7 +53,7 @@ onEveryStore(
       const run = await rp.run(values, { id: 'v' })
       await until(() => seen.length !== 0)
       expect(await run.query('values')).toEqual(seen[0])
-      // Let go: from now on its code runs anew for whoever asks.
+      // Released: from now on every query runs its code anew.
       await expect.poll(async () => (await rp.head('workflow/values/v'))!.owner).toBeNull()
       expect((await run.status()).status).toBe('waiting')
       expect(await run.query('values')).toEqual(seen[0])

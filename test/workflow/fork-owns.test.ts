@@ -1,4 +1,4 @@
-// A fork of a run owns what it did itself: compensations, queue places and the link to a parent stay with the original.
+// A fork of a run owns its own effects: compensations, queue places and the link to a parent stay with the original.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'

@@ -1,5 +1,5 @@
-// Recorded histories of every version, replayed against today's code (G13, A5.4). REPRISE_RECORD=1 records those that are
-// missing; a recording that is there is never written again.
+// Recorded histories of every version, replayed against the current code (G13, A5.4). REPRISE_RECORD=1 records missing ones; an
+// existing recording is never overwritten.
 
 import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

@@ -36,7 +36,7 @@ const newer = workflow('changed', async (ctx) => {
   await ctx.signal('go')
 })
 
-/** Each brings a run to its status, and leaves it there. */
+/** Each moves a run to its status, and leaves it there. */
 const halted = [
   {
     timeline: 'workflow/doubt/r',

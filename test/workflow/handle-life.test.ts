@@ -1,5 +1,5 @@
-// A handle belongs to one life of its id. What is asked of a run that has expired or was deleted is refused, and never reaches
-// the next run under that id.
+// A handle belongs to one life of its id. A request to a run that has expired or was deleted is refused, and never reaches the
+// next run under that id.
 
 import { expect, it } from 'vitest'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'

@@ -28,11 +28,11 @@ async function openStore(name: string, options: Options = {}): Promise<Reprise> 
 interface Order {
   readonly to: string
   readonly amount: number
-  /** Waits for a signal; else nobody sends one. */
+  /** Waits for a signal; otherwise none is sent. */
   readonly waits?: true
 }
 
-/** Charges what its input, a quote and a signal say. */
+/** Charges the amount of its input, a quote and a signal. */
 function shopWith(bank: OutsideLedger, quote: () => number = () => 1) {
   return workflow('shop', async (ctx: WorkflowContext, order: Order) => {
     const factor = await ctx.step('quote', quote)

@@ -1,4 +1,4 @@
-// The testing kit itself (D7): virtual time, crashes, and what they do to a run.
+// The testing kit itself (D7): virtual time, crashes, and their effect on a run.
 
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'

@@ -1,5 +1,5 @@
-// Mail that is sent at the very moment at which a run ends is taken, or refused: whoever is told that a cancellation or a signal
-// was sent can rely on it.
+// Mail that is sent at the very moment at which a run ends is accepted or refused: an acknowledged cancellation or signal is
+// reliable.
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, it } from 'vitest'

@@ -1,5 +1,5 @@
-// Logs over the death of a process: code that is replayed says nothing, and each line knows its place. The logger writes to a
-// file, which workflow code itself may not.
+// Logs over the death of a process: replayed code logs nothing, and each line knows its place. The logger writes to a file,
+// which workflow code itself may not.
 
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -48,7 +48,7 @@ it('replay is silent up to the last outcome before the kill, and each line has r
 
   const of = { workflow: 'order', run: 'o-1' }
   const ship = { ...of, step: 'ship' }
-  // What came after the last outcome in history is done again, and says so again.
+  // The work after the last outcome in history is repeated, and logs again.
   expect(lines().filter(({ workflow }) => workflow)).toEqual([
     { level: 'info', message: 'begins', ...of },
     { level: 'info', message: 'charges', ...of, step: 'charge', attempt: 1 },

@@ -1,4 +1,4 @@
-// Bounded history (B5): a loop's replay starts at its last boundary, and what lies below the checkpoints is gone.
+// Bounded history (B5): a loop's replay starts at its last boundary, and history below the checkpoints is gone.
 
 import { expect, it } from 'vitest'
 import { checkDefinitions, workflow } from '../../src/layers/workflow/index.ts'
@@ -51,7 +51,7 @@ onEveryStore(
   ['memory', 'sqlite'],
 )
 
-// Found by the random programs: the outcome that the cancellation met inside an iteration is gone once the loop went on.
+// Found by the random programs: the outcome that the cancellation met inside an iteration is gone once the loop continued.
 it('a loop that catches its cancellation and goes on does so in every replay', async () => {
   const kit = new WorkflowKit()
   const stubborn = workflow('stubborn', async (ctx) => {

@@ -50,7 +50,7 @@ const shapes: readonly unknown[] = [
   ],
 ]
 
-/** As an import would leave it: whatever the entries are, they were read by nobody. */
+/** As after an import: arbitrary entries, never read by a model. */
 async function store(rp: Reprise, id: string, entries: readonly { type: string; data: unknown }[]): Promise<void> {
   const host = hostOf(rp)
   const raw = { version: 'raw', initial: () => 0, apply: (n: number) => n + 1 }

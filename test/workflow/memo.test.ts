@@ -1,4 +1,4 @@
-// ctx.memo: results that runs share. Each is computed once, recorded like a step, never asked for again in a replay, and names
+// ctx.memo: results that runs share. Each is computed once, recorded like a step, never requested again in a replay, and names
 // the run and the step that it was computed for.
 
 import { spawn } from 'node:child_process'

@@ -22,7 +22,7 @@ interface Case {
   readonly delays: readonly number[]
 }
 
-/** What one wait was given: the number of a signal, or null if its time was up. */
+/** The result of one wait: the number of a signal, or null after its timeout. */
 interface Waited {
   readonly askedAt: number
   readonly timeoutMs: number
@@ -101,7 +101,7 @@ async function simulate({ waits, events, delays }: Case, planted?: ReadonlySet<s
   }
 }
 
-/** What was acknowledged before a deadline counts before it; what was not even called for by then counts after it. */
+/** A signal acknowledged before a deadline counts before it; a signal sent after it counts after it. */
 function violation(waited: readonly Waited[], sent: readonly Sent[]): string | null {
   let next = 0
   for (const [i, { askedAt, timeoutMs, got }] of waited.entries()) {

@@ -1,5 +1,5 @@
-// What was durable first counts first, on every store (docs/decisions/order-of-facts.md): runs are asleep, signals are
-// acknowledged before or after the deadline, no process is there, and the one that comes is slow to read its mail.
+// The first durable fact counts first, on every store (docs/decisions/order-of-facts.md): runs are asleep, signals are
+// acknowledged before or after the deadline, no process is running, and the next one is slow to read its mail.
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, it } from 'vitest'

@@ -1,12 +1,12 @@
-// The order of facts, kind by kind (docs/decisions/order-of-facts.md): the run is loaded long after its deadline, and the
-// store takes its time to read its mail. What was durable before the deadline counts; what came after it does not.
+// The order of facts, kind by kind (docs/decisions/order-of-facts.md): the run is loaded long after its deadline, and the store
+// is slow to read its mail. Facts that were durable before the deadline count; later ones do not.
 
 import { expect, it } from 'vitest'
 import { checkDefinitions, queue, type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import type { WorkflowKit } from '../../src/testing/index.ts'
 import { kitWith } from './kits.ts'
 
-/** Nobody takes a run for 18 seconds once `away` is called; reading mail takes one. */
+/** No process takes a run for 18 seconds once `away` is called; reading mail takes one. */
 function slowKit(): { kit: WorkflowKit; away: () => void } {
   let isAway = false
   const slowness = (method: string, when: 'before' | 'after') =>

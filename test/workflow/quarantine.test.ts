@@ -15,7 +15,7 @@ class Money {
   }
 }
 
-/** The user's code that reads what history holds: with a fault, it throws for what is above the limit. */
+/** User code that reads values from history: with a fault, it throws for values above the limit. */
 const moneyUpTo = (limit: number): ClassCodec => ({
   name: 'money',
   type: Money,

@@ -1,5 +1,5 @@
 // Random workflow programs under crashes, takeovers and pauses: the outcome is that of an undisturbed run, no effect is
-// missing, none is compensated twice, and what is repeated has the same key. REPRISE_RANDOM_RUNS sets how many.
+// missing, none is compensated twice, and a repetition has the same key. REPRISE_RANDOM_RUNS sets the number.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

@@ -1,5 +1,5 @@
-// A compensation that fails for good, by declared choice: hold (undo.test.ts, told.test.ts), or go back to before the saga with
-// a report of what stands. A process that dies anywhere on the way there changes nothing of it.
+// A compensation that fails for good, by declared choice: hold (undo.test.ts, told.test.ts), or roll back to before the saga
+// with a report of the remaining steps. A process that dies anywhere on the way does not change that.
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -18,7 +18,7 @@ const stands = [
   { step: 'pay', why: 'it says of no way to undo it' },
 ]
 
-/** `outside` is told of each call; the second time there is money. */
+/** `outside` gets each call; from the second time on there is money. */
 const tripWith = (outside: (text: string) => unknown, paid = new Set<string>()) =>
   workflow(
     'trip',

@@ -1,4 +1,4 @@
-// A run is started once under an id. Who asks for it again with the same input is given it; with another, refused.
+// A run is started once under an id. A second start with the same input returns it; one with another input is refused.
 
 import { expect, it } from 'vitest'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'

@@ -1,5 +1,5 @@
-// A person's word on a held step or a stuck undo: the first counts, the same again is right, another is refused with who said
-// what and when. Nobody has to work on the run for that: mail that nobody has taken counts as well.
+// A person's decision on a held step or a stuck undo: the first counts, a repetition is accepted, a different one is refused
+// with the first decision, its author and its time. No process has to work on the run: unread mail counts as well.
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
@@ -39,7 +39,7 @@ onEveryStore(
     const settle = async (rp: Reprise, outcome: string, by: string, more = {}) =>
       await act(rp, await headOf(rp), 'settle', { step: 'charge', outcome, by, ...more })
 
-    /** Held, and nobody works on it. */
+    /** Held, and no process works on it. */
     async function held(w: World) {
       const before = await w.engine()
       await before.run(pay, 'held', { id: 'r' })
@@ -76,7 +76,7 @@ onEveryStore(
       seen.splice(0)
       const worker = await works(w)
       await until(async () => (await statusOf(worker, 'r')) === 'failed')
-      // It happened and was undone by hand: it fails, and nobody undoes it again.
+      // It happened and was undone manually: it fails, and is not undone again.
       expect(seen).toEqual(['it was undone by hand, according to ann'])
       const [listed] = await effectsOf(tool, await headOf(tool))
       expect(listed).toMatchObject({ id: 'charge', state: 'compensated', outcome: 'compensated' })

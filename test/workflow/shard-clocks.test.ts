@@ -1,5 +1,5 @@
-// Databases whose clocks disagree (docs/decisions/shards.md): a deadline belongs to the clock of the shard that has its timeline.
-// Virtual time decides what is right; each shard's own clock is shifted against it.
+// Databases whose clocks disagree (docs/decisions/shards.md): a deadline belongs to the clock of the shard that has its
+// timeline. Virtual time is the reference; each shard's own clock is shifted against it.
 
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Duration } from '../../src/core/duration.ts'

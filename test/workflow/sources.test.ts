@@ -1,5 +1,5 @@
-// Determinism without holes (A5.1, G13): each source of something else at each replay is given by history or refused with
-// the line of the user's code; whoever is not workflow code gets the original, also in the same moment.
+// Determinism without holes (A5.1, G13): each nondeterministic source comes from history or is refused with the line of the
+// user's code; other code gets the original, also at the same moment.
 
 import { spawn } from 'node:child_process'
 import nodeCrypto, { randomInt, webcrypto } from 'node:crypto'
@@ -59,7 +59,7 @@ const values: Record<string, () => unknown> = {
   'crypto.randomInt': () => randomInt(2 ** 40),
 }
 
-/** A cell, so that what is called lies in a line of this file. */
+/** A cell, so that the call is in a line of this file. */
 const refused: Record<string, () => unknown> = {
   'net.connect': () => connect(1),
   'net.Socket.connect': () => new Socket().connect(1),
@@ -256,7 +256,7 @@ describe('a connection that others use too', () => {
 })
 
 describe('code that goes on without an outcome', () => {
-  /** Turns of the event loop, not time: the run must not be let go before. */
+  /** Turns of the event loop, not time: the run must not be released before. */
   async function comesToRest() {
     for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve))
   }

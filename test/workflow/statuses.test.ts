@@ -1,5 +1,5 @@
-// One table: what each verb of a run does, or how it is refused, for each status that a run can have. A tool without the
-// code asks; another process works on the runs.
+// One table: the effect or the refusal of each verb of a run, for each status of a run. A tool without the code calls; another
+// process works on the runs.
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
@@ -59,7 +59,7 @@ const args: Record<string, Readonly<Record<string, unknown>>> = {
   settle: { step: 'pay', outcome: 'done', by: 'ann' },
 }
 
-/** The code of the refusal, or what is true afterwards: a status, or an answer. */
+/** The code of the refusal, or the condition afterwards: a status, or an answer. */
 const table: Record<'cancel' | 'terminate' | 'retry' | 'signal' | 'settle' | 'update' | 'query', unknown[]> = {
   //          completed failed   cancelled terminated held          stuck         waiting      sleeping      running
   cancel: ['ENDED', 'ENDED', 'ENDED', 'ENDED', 'asked', 'asked', 'cancelled', 'cancelled', 'asked'],
@@ -83,7 +83,7 @@ onEveryStore(
     it('do what they say or say why not, whatever its status', async () => {
       const w = await world()
       const before = await w.engine()
-      // What changes nothing shares a run.
+      // Read-only verbs share a run.
       const ids = statuses.flatMap((status, i) =>
         verbs.map((verb) => [status, verb, changesNothing.has(table[verb][i]) ? status : `${status}-${verb}`] as const),
       )
@@ -121,7 +121,7 @@ onEveryStore(
         const outcome = await doing().catch((error: RepriseError) => error)
         const told = outcome instanceof RepriseError ? outcome.code : outcome
         expect({ status, verb, told }).toEqual({ status, verb, told: expected })
-        // Tools show a button where the descriptor says that the verb is taken. What a verb is asked with is another matter.
+        // Tools show a button where the descriptor accepts the verb. The arguments of a verb are another matter.
         const isTaken = told !== 'ENDED' && told !== 'CONFLICT' && told !== 'NOT_FOUND'
         const isOther = status === 'stuck' && verb === 'settle'
         if (verb in args && !isOther)

@@ -1,5 +1,5 @@
-// What a run tells: that it is held, what it waits for, that it sleeps, that nobody takes an update, that a step failed
-// although nobody looked, and that two definitions have one name.
+// The reports of a run: that it is held, its waits, that it sleeps, that no handler accepts an update, that a step failed
+// without an observer, and that two definitions have one name.
 
 import { expect, it } from 'vitest'
 import { summarizeWorkflow, type WorkflowContext, workflow, workflows } from '../../src/layers/workflow/index.ts'

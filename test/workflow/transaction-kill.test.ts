@@ -1,5 +1,6 @@
-// kill -9 around the commit of ctx.transaction, on real files and a real server: the payment is made once, and the run goes on
-// with what the SQL gave, whether the process died before the commit, after it, or after the code was told (G5).
+// kill -9 around the commit of ctx.transaction, on real files and a real server: the payment is made once, and the run
+// continues with the result of the SQL, whether the process died before the commit, after it, or after the code got the result
+// (G5).
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -70,7 +71,7 @@ describe('a process killed around the commit of a transaction', () => {
         expect(paid.map((row) => [row.payment, Number(row.process)])).toEqual([
           [expect.stringMatching(/^pay-[0-9a-f]{32}$/), paidBy],
         ])
-        // What the SQL gave is in history now, and its row is gone. (The server's table is shared with other tests.)
+        // The result of the SQL is in history now, and its row is gone. (The server's table is shared with other tests.)
         if (kind === 'sqlite') expect(await sql('SELECT ride FROM workflow_results')).toEqual([])
         await sql(`DROP TABLE ${table}`)
         second.send('end')
@@ -99,7 +100,7 @@ describe('a process killed around the commit of a transaction', () => {
       children.push(first)
       const [{ pid }] = await once(first, 'message')
       await once(first, 'exit')
-      // Another namespace of the same file sees a row, and nothing of what is in it.
+      // Another namespace of the same file sees a row, but not its content.
       const [seen] = await (await sqlOf(stranger))('SELECT ride, value FROM workflow_results')
       const result = codec.encode(pid)
       expect(Buffer.from(seen!.value as Uint8Array).includes(Buffer.from(result))).toBe(false)

@@ -1,5 +1,5 @@
-// ctx.transaction on several databases: the SQL runs where the run lives, and what it gave is kept there until history has it,
-// in whichever of them a run of this process was first.
+// ctx.transaction on several databases: the SQL runs in the database of the run, and its result is stored there until history
+// has it, whichever of them a run of this process used first.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -22,7 +22,7 @@ it('gives what the SQL gave on each of them, and nothing when it gave nothing', 
   const rp = await open({ shards, housekeeping: false })
   for (const n of ids) await rp.run(add, n, { id: `r${n}` })
   await rp.close()
-  // Another process goes on from what is in the tables.
+  // Another process continues from the tables.
   const later = await open({ shards, housekeeping: false })
   const results = []
   for (const n of ids) {

@@ -1,5 +1,5 @@
-// What the compiler knows of workflows: messages that are declared are checked on both sides, branches keep their types,
-// schedules take the input of their workflow. Lines that must not compile say so; `npm run types` holds them to it.
+// The types of workflows: declared messages are checked on both sides, branches keep their types, schedules take the input of
+// their workflow. Lines that must not compile are marked; `npm run types` checks them.
 
 import { expect, expectTypeOf, it } from 'vitest'
 import {
@@ -63,7 +63,7 @@ it('branches keep their types, and the winner tells which one it is', async () =
   expect(await kit.result(run)).toEqual([undefined, 'late', 1, 'a', { n: 1, text: 'b' }, [1, 2]])
 })
 
-/** Never called: it only has to compile, and not to where it says so. */
+/** Never called: it only has to compile, except for the marked lines. */
 async function unchecked(ctx: WorkflowContext, run: WorkflowRun<number>): Promise<ScheduleDefinition[]> {
   expectTypeOf(await ctx.signal(paid, { timeout: '1h', otherwise: null })).toEqualTypeOf<{
     readonly amount: number

@@ -5,7 +5,7 @@ import { checkDefinitions, type WorkflowContext, workflow } from '../../src/laye
 import { crashEverywhere, type WorkflowKit } from '../../src/testing/index.ts'
 import { kitWith } from './kits.ts'
 
-/** A bank that keeps what was charged by key, whatever the caller hears of it. */
+/** A bank that records charges by key, whether or not the caller gets the answer. */
 class Bank {
   readonly charges = new Map<string, number>()
 

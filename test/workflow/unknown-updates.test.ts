@@ -1,5 +1,5 @@
-// Updates that the code has no handler for: whoever executes the run says so, to askers who have none of its code; a run that
-// has not come to its handlers keeps them; and one that was refused is found by no handler that comes later.
+// Updates without a handler in the code: the process that executes the run refuses them, also for callers without its code; a
+// run that has not reached its handlers keeps them; and a refused update is not found by a later handler.
 
 import { describe, expect, it } from 'vitest'
 import { workflow } from '../../src/layers/workflow/index.ts'

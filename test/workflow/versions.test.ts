@@ -1,5 +1,5 @@
-// Code that changes under running workflows (A5.1, A5.4, G13): divergence is found before any effect, patches carry old
-// runs over, and the check before a deploy names what would go wrong.
+// Code that changes under running workflows (A5.1, A5.4, G13): divergence is found before any effect, patches carry old runs
+// over, and the check before a deploy names the runs that would fail.
 
 import { describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/index.ts'
@@ -8,7 +8,7 @@ import { kitWith } from './kits.ts'
 
 type Code = (ctx: WorkflowContext, log: string[]) => Promise<unknown>
 
-/** Runs the old code until it sleeps, then goes on with the new code in another process. */
+/** Runs the old code until it sleeps, then continues with the new code in another process. */
 async function change(before: Code, after: Code) {
   const kit = kitWith()
   const log: string[] = []

@@ -1,6 +1,6 @@
-// A client that was connected before: what workflow code asks of it reaches the outside later, in a tick of its own, where
-// the stack no longer tells who asked. The error still names the user's line. In a process of its own: the pool must be the
-// one that users have, not one that the test runner has loaded.
+// A client that was connected before: a query of workflow code reaches the outside later, in a tick of its own, where the stack
+// no longer shows the caller. The error still names the user's line. In a process of its own: the pool must be the one that
+// users have, not one that the test runner has loaded.
 
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'

@@ -20,7 +20,7 @@ export interface Setting {
   readonly planted?: string
 }
 
-/** How much of what is interesting a history had. */
+/** The number of interesting events in a history. */
 export interface Tally {
   writes: number
   crashes: number
@@ -32,10 +32,10 @@ export interface Tally {
 
 const names = ['a', 'b', 'c', 'd', 'e']
 const patienceMs = 20_000
-/** What a write may end with. */
+/** The possible outcomes of a write. */
 const refusals = ['EXISTS', 'CONFLICT', 'NOT_FOUND', 'CLOSED', 'CONTENDED', 'INVALID_ARGUMENT'] as const
 
-/** Throws a Violation where something is not as the reference says. */
+/** Throws a Violation for a difference from the reference. */
 export async function play({ seed, steps, open, planted }: Setting): Promise<Tally> {
   const chance = seeded(seed)
   const below = (n: number) => Math.floor(chance() * n)
@@ -153,7 +153,7 @@ export async function play({ seed, steps, open, planted }: Setting): Promise<Tal
       else await tick(below(4))
       if (problems.length > 0) throw problems[0]
     }
-    // The end: nobody stands still, and all that was asked for is answered.
+    // The end: no process hangs, and every request is answered.
     for (const each of processes) each.resume()
     await within('the writes end', Promise.all(writing))
     if (problems.length > 0) throw problems[0]
@@ -174,14 +174,14 @@ export async function play({ seed, steps, open, planted }: Setting): Promise<Tal
   }
 }
 
-/** Until the controller and the informer have worked on all there is. What was given up is sent back. */
+/** Until the controller and the informer have handled all objects. Dead letters are redriven. */
 async function settle(processes: Process[], another: () => Promise<Process>): Promise<void> {
   const leader = async (part: 'scaler' | 'mirror') => {
     const until = Date.now() + patienceMs
     for (;;) {
       const found = processes.find((each) => each[part].isLeading)
       if (found) return found[part]
-      // Whoever had it is dead.
+      // Its owner is dead.
       if (Date.now() > until) throw new Violation(`nobody leads the ${part}`)
       if (processes.length < 6) processes.push(await another())
       await tick(5)
@@ -192,7 +192,7 @@ async function settle(processes: Process[], another: () => Promise<Process>): Pr
       const until = Date.now() + patienceMs
       for (let redrives = 0; ; redrives++) {
         const handle = await leader(part)
-        // One that was overtaken while it stood still may not know it yet: then another one has to be asked.
+        // A process that was displaced during a pause may not know it yet: then another one gets the request.
         if (!(await isSettled(handle)) || !handle.isLeading) {
           must(Date.now() < until, () => `the ${part} does not settle`)
           continue
@@ -216,7 +216,7 @@ async function isSettled(handle: Process['scaler'] | Process['mirror']): Promise
   }
 }
 
-/** Calls of one that was overtaken may come late, so their order says nothing: what was noted does. */
+/** Calls of a displaced process may come late, so their order proves nothing: the recorded revisions do. */
 async function checkInformer(
   { handled, reference }: Outside,
   keeper: Reprise,
@@ -242,7 +242,7 @@ async function checkInformer(
   const should = objects.map(({ name, uid, revision }) => `${name} ${uid}@${revision}`)
   must(equal(names, should), () => `noted as handled is ${names}, and there is ${should}`)
   const again = [...times.values()].reduce((sum, count) => sum + count - 1, 0)
-  // A handler that failed after its work is called again, and so is what was not noted when its process ended.
+  // A handler that failed after its work is called again, and so are unrecorded objects of an ended process.
   must(again <= lives * atOnce, () => `${again} were handled again after ${lives} lives`)
   const cache = processes.find(({ mirror, isDead }) => mirror.isLeading && !isDead)!.mirror
   must(equal(cache.list(), objects), () => 'the cache of the informer is not what there is')

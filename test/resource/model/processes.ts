@@ -1,6 +1,5 @@
 // The processes of a random history: each an engine over the same store, with a controller and an informer, that can be cut off
-// in the middle of anything (a crash: nothing it still tries has any effect) or stand still for a while (a pause: what it was
-// about to do happens later).
+// at any moment (a crash: its later calls have no effect) or paused (its next call happens later).
 
 import { RepriseError } from '../../../src/core/errors.ts'
 import type { Store } from '../../../src/core/store/ports.ts'
@@ -29,7 +28,7 @@ export interface Handled {
   readonly by: string
 }
 
-/** Like a service outside that takes no older wish after a newer one: what a controller does there is not fenced. */
+/** Like an outside service that refuses an older request after a newer one: the controller's calls there are not fenced. */
 export interface Made {
   readonly order: number
   readonly uid: string
@@ -39,10 +38,10 @@ export interface Made {
   readonly isHeld: boolean
 }
 
-/** What lies outside of the store, and outlives every process. */
+/** The state outside of the store, which outlives every process. */
 export interface Outside {
   readonly reference: Reference
-  /** What the controller has made of each object, and how often it called out for each key. */
+  /** The controller's result for each object, and the number of its outside calls per key. */
   readonly made: Map<string, Made>
   readonly calls: Map<string, number>
   readonly handled: Handled[]
@@ -119,7 +118,7 @@ export class Process {
         return async (...args: unknown[]) => {
           await this.#awake()
           const answer = await member.apply(held, args)
-          // It may have been done, and nobody has the answer.
+          // It may have been done, and the answer is lost.
           await this.#awake()
           return answer
         }
@@ -142,7 +141,7 @@ export class Process {
       retry: noPause,
       reconcile: async ({ name, object, effect, report, of }) => {
         await this.#meanwhile()
-        // What is gone was taken away before its finalizer let go; what has none may stay.
+        // A deleted object was cleaned up before its finalizer was removed; objects without one may stay.
         if (!object) return
         if (chance() < 0.1) throw new Error('not this time')
         await effect('call', ({ key }) => void calls.set(key, (calls.get(key) ?? 0) + 1))

@@ -1,5 +1,5 @@
-// The reference of the random histories: what the entries of a kind mean, told in the simplest way, and what must hold of them.
-// It shares no code with the layer: an object is what its entry says, and a watcher sees what a filter over the whole list gives.
+// The reference of the random histories: the meaning of the entries of a kind in the simplest form, and their invariants. It
+// shares no code with the layer: an object is the value in its entry, and a watcher sees a filter over the whole list.
 
 import type { Reprise } from '../../../src/engine/api/reprise.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../../src/engine/history/history.ts'
@@ -36,12 +36,12 @@ export class Reference {
   /** The revision before the first change. */
   readonly #start: number
   readonly #objects = new Map<string, Item>()
-  /** By uid and generation: what was desired then. */
+  /** By uid and generation: the desired state. */
   readonly #specs = new Map<string, Spec>()
   /** Who reported since the newest fence. */
   #reporter: string | null = null
   #at: { seq: number; digest: Uint8Array } | null = null
-  /** Uids of objects that somebody meant to let go. */
+  /** Uids of objects whose deletion was requested. */
   readonly released = new Set<string>()
 
   constructor(timeline: string, start: number) {
@@ -53,7 +53,7 @@ export class Reference {
     return this.#start + (this.#at?.seq ?? 0)
   }
 
-  /** Reads what is new straight from the store. Must be called before history is trimmed. */
+  /** Reads new entries directly from the store. Must be called before history is trimmed. */
   async catchUp(rp: Reprise): Promise<void> {
     const { kernel } = hostOf(rp)
     const head = await rp.head(this.#timeline)
@@ -124,7 +124,7 @@ export class Reference {
     return [...objects.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
-  /** What a watcher of these objects sees after `from`, up to `to`. */
+  /** The changes that a watcher of these objects sees after `from`, up to `to`. */
   seen(matches: Matches, from: number, to: number): string[] {
     const seen: string[] = []
     for (const { revision, before, after } of this.changes) {
@@ -137,7 +137,7 @@ export class Reference {
     return seen
   }
 
-  /** An acknowledged write is in history, as its caller was told. */
+  /** An acknowledged write is in history, as acknowledged. */
   checkTold(told: Item, isGone: boolean): void {
     const change = this.changes.find(({ revision }) => revision === told.revision)
     const held = isGone ? change?.before : change?.after

@@ -1,5 +1,5 @@
-// A reader of a random history: it keeps a copy of what it watches, and where it is, as a client of its own would. It reads as
-// fast as it is told to, goes on in another process when its own is gone, and lists again when its revision is gone.
+// A reader of a random history: it keeps a copy of its objects, and its position, like a separate client. It reads at a given
+// speed, continues in another process when its own is gone, and lists again when its revision is gone.
 
 import { isReprise } from '../../../src/core/errors.ts'
 import type { Watch, WatchEvent } from '../../../src/layers/resource/index.ts'
@@ -69,10 +69,10 @@ export class Reader {
     this.#watch?.close()
   }
 
-  /** Reads to the end, and says what it saw. Rejects with what it stumbled over. */
+  /** Reads to the end, and returns the changes it saw. Rejects with the error it met. */
   async end(revision: number): Promise<void> {
     this.allow(Number.POSITIVE_INFINITY)
-    // It rests where it has read everything, also what was not for it.
+    // It stops where it has read everything, including changes outside its filter.
     while ((this.#watch?.resting ?? -1) < revision) {
       await Promise.race([this.#loop, new Promise((resolve) => setTimeout(resolve, 2))])
     }
@@ -164,7 +164,7 @@ export class Reader {
       if (this.#isOver) return
       await this.#token()
     }
-    // Nothing of what it passed over was for it.
+    // No skipped change matched its filter.
     this.#position = Math.max(this.#position!, watch.revision)
     stretch.to = this.#position
   }

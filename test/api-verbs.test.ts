@@ -39,7 +39,7 @@ it.each(entries)('%s: every function, class and method has an example', (entry) 
   expect(without, `give each an example in ${fileOf(entry)}`).toEqual([])
 })
 
-it.each(entries)('%s: examples show what they say they show', (entry) => {
+it.each(entries)('%s: examples show the announced behaviour', (entry) => {
   const { common, shown } = examplesIn(sourceOf(entry))
   for (const { shows, code } of shown) {
     expect(shows.filter((verb) => !verbs.get(entry)!.includes(verb))).toEqual([])

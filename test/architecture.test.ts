@@ -40,7 +40,7 @@ describe('the sources', () => {
     expect(found.map(({ path, line, name, lines }) => `${path}:${line} ${name} has ${lines} lines`)).toEqual([])
   })
 
-  it('of the engine lie in rooms of which no two import each other', () => {
+  it('of the engine are in folders of which no two import each other', () => {
     const roomOf = (path: string) => path.slice(0, path.lastIndexOf('/'))
     const rooms = new Map<string, Set<string>>()
     for (const { path, text } of sources.filter((source) => source.path.startsWith('src/engine/'))) {
@@ -82,7 +82,7 @@ describe('the sources', () => {
     }
   })
 
-  it('of the largest parts lie in folders of at most 25 files', () => {
+  it('of the largest parts are in folders of at most 25 files', () => {
     const large = /^src\/(?:core|engine|layers\/workflow|stores\/sqlite)\//
     const counts = new Map<string, number>()
     for (const { path } of sources) {
@@ -92,7 +92,7 @@ describe('the sources', () => {
     expect([...counts].filter(([, count]) => count > 25)).toEqual([])
   })
 
-  it('of fewer than 40 lines with a single importer are at most 20, the entries of the package aside', () => {
+  it('of fewer than 40 lines with a single importer are at most 20, except for the entries of the package', () => {
     expect(corridors(sources).length, corridors(sources).join('\n')).toBeLessThanOrEqual(20)
   })
 
@@ -195,7 +195,7 @@ it('a short file with a single importer is found', () => {
   expect(corridors([{ ...short, text: short.text + '\n'.repeat(40) }, one])).toEqual([])
 })
 
-it('a key that is made by hand is found', () => {
+it('a hand-made key is found', () => {
   expect(handMadeKeys('a.ts', 'const key = `${open.id}:${step}`')).toEqual(['a.ts: ${open.id}:${step}'])
   expect(handMadeKeys('a.ts', 'send({ key: `${context.pipeline}/${number}` })')).toHaveLength(1)
   expect(handMadeKeys('a.ts', 'const key = `${name} ${version}`')).toEqual([])

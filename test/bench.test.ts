@@ -32,7 +32,7 @@ it('with --json prints one object, and medians with a ratio that is the median o
   expect(all.get('details')).toMatchObject({ met: true, details: { stallMs: 22 } })
 })
 
-it('says that a target is missed and still ends well', () => {
+it('reports a missed target and still succeeds', () => {
   expect(results().get('missed')).toMatchObject({ value: 2, baseline: null, ratio: null, met: false })
   const { status, stdout } = bench('self')
   expect(status).toBe(0)
@@ -43,7 +43,7 @@ it('lets the two sides of a pair take turns at going first', () => {
   expect(results('--only', 'takes-turns', '--runs', '6').get('takes-turns')).toMatchObject({ value: 1, ratio: 1 })
 })
 
-it('runs only the bench that is asked for, and judges no target on fewer than five runs', () => {
+it('runs only the requested bench, and judges no target on fewer than five runs', () => {
   const all = results('--only', 'missed', '--runs', '2')
   expect([...all.keys()]).toEqual(['missed'])
   expect(all.get('missed')).toMatchObject({ runs: 2, met: null })

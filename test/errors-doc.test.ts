@@ -7,7 +7,7 @@ import { errorCodes, explain } from '../src/core/errors.ts'
 
 const page = fileURLToPath(new URL('../docs/errors.md', import.meta.url))
 
-it('docs/errors.md says what src/core/errors.ts says (run `npm run docs:errors` when it does not)', async () => {
+it('docs/errors.md matches src/core/errors.ts (otherwise run `npm run docs:errors`)', async () => {
   await expect(renderErrors()).toMatchFileSnapshot(page)
 })
 

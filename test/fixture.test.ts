@@ -14,7 +14,7 @@ describe('a folder', () => {
     expect(existsSync(ofTest)).toBe(true)
   })
 
-  it('is there, empty and another one each time', () => {
+  it('exists, is empty, and differs each time', () => {
     ofTest = temporaryFolder('fixture')
     expect(temporaryFolder('fixture')).not.toBe(ofTest)
     writeFileSync(join(ofTest, 'a'), 'a')
@@ -27,7 +27,7 @@ describe('a folder', () => {
   })
 })
 
-it('a wait ends with the condition, or with the error of the part that was to bring it about', async () => {
+it('a wait ends with the condition, or with the error of the part that should fulfil it', async () => {
   const gate = newGate()
   let isOpen = false
   const opened = gate.opened.then(() => {

@@ -90,7 +90,7 @@ it.each(runs)('%s: a run has id, started, result and status, is stopped, and nev
   expect(has(declaration, 'close') || declaration.includes('[Symbol.asyncDispose]')).toBe(false)
 })
 
-it.each(entities)('%s: what is opened has an id, is closed, and never stopped', (_, declaration) => {
+it.each(entities)('%s: an opened handle has an id, is closed, and never stopped', (_, declaration) => {
   expect(['id', 'close'].filter((verb) => !has(declaration, verb))).toEqual([])
   expect(has(declaration, 'stop')).toBe(false)
   expect(declaration).toContain('[Symbol.asyncDispose](): Promise<void>;')

@@ -36,7 +36,7 @@ async function prove(args: readonly string[], killAfter = Number.POSITIVE_INFINI
   return { code, signal, said }
 }
 
-it('killed in the middle, it goes on where it was, and each slice counts once', async () => {
+it('killed in the middle, it resumes, and each slice counts once', async () => {
   expect((await prove(['--only', 'quick'], 3)).signal).toBe('SIGKILL')
   expect(lines().length).toBeLessThan(6)
   const { code, said } = await prove(['--only', 'quick'])
@@ -53,7 +53,7 @@ it('killed in the middle, it goes on where it was, and each slice counts once', 
   expect(lines().length).toBeLessThanOrEqual(7)
 })
 
-it('a slice that fails counts for nothing, says how to repeat it, and is tried again by the next run', async () => {
+it('a failed slice is discarded, prints how to repeat it, and is retried by the next run', async () => {
   const first = await prove(['--only', 'failing'])
   expect(first.code).toBe(1)
   expect(first.said).toContain('repeat it: node -e')
@@ -114,7 +114,7 @@ it('names the seeds that passed, not those in between', () => {
   expect(page()).toContain('| p | G1 | 15 of 20 trials | 2 | 1–10, 16–20 | c | 2026-01-01 |')
 })
 
-it('the page of the proofs has the place for it, and names proofs that are there', () => {
+it('the page of the proofs has the place for it, and names existing proofs', () => {
   const text = readFileSync(join(root, 'docs/proofs.md'), 'utf8')
   expect(text).toContain(begin)
   const named = [...text.matchAll(/`(?:[^`]* )?((?:src|test)\/[^` ]+)`/g)].map(([, path]) => path!)

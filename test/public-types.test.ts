@@ -65,7 +65,7 @@ it('the root entry stays small: about 120 names', () => {
   expect(types.exportsOf(join(root, 'dist/index.d.ts')).size).toBeLessThanOrEqual(125)
 })
 
-it('sees what is reached, and what is not', () => {
+it('sees reachable code, and nothing else', () => {
   const folder = mkdtempSync(join(tmpdir(), 'types-'))
   try {
     writeFileSync(

@@ -23,7 +23,7 @@ function tellsWhy(file: string, text: string): boolean {
   return [text, ...asked].some((each) => tells.test(each))
 }
 
-it('no test is left out for good, and none in silence', () => {
+it('no test is skipped for good, and none silently', () => {
   const text = new Map(files.map((file) => [file, readFileSync(join(root, file), 'utf8')]))
   expect(text.size).toBeGreaterThan(300)
   const matching = (pattern: RegExp) => [...text].filter(([, each]) => pattern.test(each)).map(([file]) => file)

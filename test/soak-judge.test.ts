@@ -32,7 +32,7 @@ it('finds a leak of twice its bound in any figure, through noise and through win
   )
 })
 
-it('calls noise flat, whatever its windows with faults say, and a fall too', () => {
+it('calls noise flat, whatever its windows with faults show, and a fall too', () => {
   fc.assert(
     fc.property(
       figure,

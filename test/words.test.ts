@@ -72,7 +72,7 @@ describe('the texts of errors, help and reports', () => {
     expect(texts.length).toBeGreaterThan(2000)
   })
 
-  it.each(phrases)('do not say %s: %s', (phrase) => {
+  it.each(phrases)('do not use %s: %s', (phrase) => {
     expect(texts.filter(({ text }) => phrase.test(text)).map(({ at, text }) => `${at} ${text}`)).toEqual([])
   })
 })

@@ -17,7 +17,7 @@ function helpText(name?: string): string {
   return text
 }
 
-it('a command says in one imperative sentence what it does', () => {
+it('the summary of a command is one imperative sentence', () => {
   expect(commands.length).toBeGreaterThan(50)
   const wrong = commands.filter(({ summary }) => {
     const [verb = ''] = summary.split(/[\s:]/)
@@ -53,7 +53,7 @@ describe('reprise help', () => {
     },
   )
 
-  it('of a topic prints the usage of its commands, and no topic hides a command', () => {
+  it('with a topic prints the usage of its commands, and no topic hides a command', () => {
     for (const { topic, commands: ofTopic } of commandGroups) {
       expect(commands.map(({ name }) => name)).not.toContain(topic)
       for (const { usage, forms = [] } of ofTopic) {

@@ -4,7 +4,7 @@ import { Broken, onLine } from './supervised-attempt.ts'
 
 const never = () => new Promise<never>(() => undefined)
 
-test('an attempt that hears of nothing any more is given up when it stalls, and when it is asked to stop', async () => {
+test('an attempt without data is given up when it stalls, and on request', async () => {
   const stop = new AbortController()
   await expect(onLine(never, 20, stop.signal)).rejects.toBeInstanceOf(Broken)
   const asked = onLine(never, 3_600_000, stop.signal)

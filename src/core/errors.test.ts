@@ -24,7 +24,7 @@ test('without a cause there is none, not an undefined one', () => {
   expect(error.data).toEqual({})
 })
 
-test('isReprise tells our errors by code, and others apart', () => {
+test('isReprise recognises our errors by code, and rejects others', () => {
   const fenced = new RepriseError('FENCED', 'moved on')
   expect(isReprise(fenced)).toBe(true)
   expect(isReprise(fenced, 'CONFLICT', 'FENCED')).toBe(true)
@@ -44,7 +44,7 @@ test('a signal is recognised inside, and shows nothing but its public code outsi
   expect(visible).not.toMatch(/SWEPT|BASE_GONE|MAIL_WAITING/)
 })
 
-test('a failed assertion is our bug and says what was assumed', () => {
+test('a failed assertion is our bug and names the assumption', () => {
   assert(true, 'never seen')
   for (const falsy of [false, 0, '', null, undefined]) {
     expect(() => assert(falsy, 'history has a gap')).toThrow(/history has a gap \[BUG\]/)

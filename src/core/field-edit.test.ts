@@ -36,7 +36,7 @@ test('a field is changed at its path and nowhere else, the old value stays as it
   )
 })
 
-test('what is no plain object or list is not looked into, and stays whole beside what is edited', () => {
+test('values that are not plain objects or lists are not searched, and stay whole beside an edit', () => {
   const at = new Date(5)
   const value = { at, list: [{ n: 1 }, new Map([['k', 1]])] }
   expect(withField(value, 'list.0.n', { to: 2 })).toEqual({ at, list: [{ n: 2 }, new Map([['k', 1]])] })

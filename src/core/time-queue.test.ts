@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { TimeQueue } from './time-queue.ts'
 
-it('gives what is due in the order of time, each thing once', () => {
+it('returns due items in the order of time, each once', () => {
   const item = fc.record({ time: fc.integer({ min: 0, max: 20 }), name: fc.integer({ min: 0, max: 5 }) })
   fc.assert(
     fc.property(fc.array(item), fc.integer({ min: 0, max: 20 }), (items, until) => {

@@ -161,7 +161,7 @@ describe('the deep comparison', () => {
     expect(differences(cycle(1), cycle(2))[0]).toMatchObject({ path: 'n', before: 1, after: 2 })
   })
 
-  test('kinds are told apart by name', () => {
+  test('kinds are distinguished by name', () => {
     expect([null, -0, 0, 1n, new Date(0), new Money(1), Object.create(null), []].map(kindOf)).toEqual([
       'null',
       '-0',

@@ -30,7 +30,7 @@ describe('a list in pages', () => {
     expect(asked).toEqual([undefined, 3, 6])
   })
 
-  it('reads no further page than its reader asks for', async () => {
+  it('reads no page before it is requested', async () => {
     const { asked, read } = listOf(100)
     for await (const row of eachRow(read, 3)) if (row === 3) break
     expect(asked).toEqual([undefined])

@@ -30,7 +30,7 @@ function split(text: string, cuts: readonly number[], separator: string | null, 
 }
 
 describe('records out of bytes', () => {
-  it('of CSV are those that were written, wherever the bytes were cut and wherever reading began', () => {
+  it('of CSV equal the written ones, wherever the bytes were cut and wherever reading began', () => {
     const rows = fc.array(row, { minLength: 1 })
     const ends = fc.constantFrom('\n', '\r\n')
     fc.assert(
@@ -53,7 +53,7 @@ describe('records out of bytes', () => {
     )
   })
 
-  it('of lines are the lines, with and without a last line end, of Windows too', () => {
+  it('of lines are the lines, with and without a last line end, also with Windows line ends', () => {
     expect(split('a\r\nb\n\nc', [2], null)).toEqual([
       { text: 'a', offset: 0, end: 3 },
       { text: 'b', offset: 3, end: 5 },
@@ -79,7 +79,7 @@ describe('records out of bytes', () => {
     expect(parseCsvRecord('a,,', ',')).toEqual(['a', '', ''])
   })
 
-  it('have a separator that can be told from quotes and line ends', () => {
+  it('have a separator that differs from quotes and line ends', () => {
     expect(['', '"', '\n', ',"', '\r'].map((each) => separatorFault(each) !== null)).toEqual(Array(5).fill(true))
     expect([',', ';', '\t', '||'].map(separatorFault)).toEqual(Array(4).fill(null))
   })

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { Alarm, Condition, Mutex, sleep, within } from './waiting.ts'
 
-it('those who wait are let go when what they wait for is true, and not before', async () => {
+it('waits end when their condition is true, and not before', async () => {
   const condition = new Condition()
   let count = 0
   const met: number[] = []

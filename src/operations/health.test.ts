@@ -50,7 +50,7 @@ describe('workers', () => {
     expect(verdict({ underWay: [short] })[0]![1]).toContain('for 3s, and may take 2s')
   })
 
-  it('tell of checkpoints that fail in a row', () => {
+  it('report checkpoints that fail in a row', () => {
     const failing = [{ timeline: 'table/t', failures: 7, reason: 'disk full', since: now - 60_000 }]
     expect(failingHealth([worker], now)).toEqual([])
     const [check] = failingHealth([{ ...worker, failing }], now)
@@ -96,7 +96,7 @@ it('D8: every warning about a running store has a reason and a cure', () => {
 })
 
 describe('pages of a server', () => {
-  it('should have checksums; a store that has none to speak of is not asked', () => {
+  it('should have checksums; a store without pages is not checked', () => {
     expect(pagesHealth({ fsync: 'on', data_checksums: 'on' })).toEqual([])
     expect(pagesHealth({ journal_mode: 'wal' })).toEqual([])
     expect(pagesHealth({ data_checksums: 'off' })).toMatchObject([{ name: 'pages', state: 'warning' }])
@@ -136,7 +136,7 @@ describe('checkpoints', () => {
     ])
   })
 
-  it('no longer advance when there are only damaged ones, or none at all where a policy asks for them', () => {
+  it('no longer advance when there are only damaged ones, or none although a policy requires them', () => {
     const invalid = { ...sound, invalid: 'CHUNK_DAMAGED' }
     expect(verdict({ seq: 10_001, checkpoints: [invalid] })).toEqual([
       'checkpoints bad',
@@ -166,7 +166,7 @@ describe('checkpoints', () => {
     expect(check!.what).toContain('job/x: 500 entries since 1d ago, and its policy is one each 1h')
   })
 
-  it('no longer advance when ten times the interval went by that its budget asks for, by what was measured', () => {
+  it('no longer advance after ten times the interval of the budget, by measured costs', () => {
     const budget = { policy: { recoverWithin: '200ms' } as const, checkpoints: [sound] }
     const interval = { entries: 40, ms: null }
     expect(verdict({ ...budget, seq: sound.seq + 400, interval })[0]).toBe('checkpoints ok')

@@ -36,7 +36,7 @@ test('leaving out the replacer where nothing needs it changes nothing', () => {
   )
 })
 
-test('what is nested deeper than it looks is written as well', () => {
+test('values nested deeper than they look are written as well', () => {
   let deep: unknown = 1n
   for (let n = 0; n < 100; n++) deep = [deep]
   expect(jsonOf(deep)).toBe(JSON.stringify(deep, plain))

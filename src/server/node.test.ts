@@ -46,7 +46,7 @@ test('an address that is taken as it came is one that the URL standard would not
   )
 })
 
-test('what has a body, another method or a strange host is left to the adapter', () => {
+test('requests with a body, another method or an unusual host are left to the adapter', () => {
   expect(isSimple(asked('/v1/runs?limit=1'))).toBe(true)
   expect(isSimple(asked('/v1/timelines/a%2Fb', {}, 'HEAD'))).toBe(true)
   expect(isSimple(asked('/v1/runs', {}, 'POST'))).toBe(false)
@@ -56,7 +56,7 @@ test('what has a body, another method or a strange host is left to the adapter',
   expect(isSimple(asked('http://elsewhere/v1/runs'))).toBe(false)
 })
 
-test('a query that is taken apart by hand says what URLSearchParams says', () => {
+test('a query parsed by our own code equals that of URLSearchParams', () => {
   const route = {
     query: { a: { type: 'string', isList: true }, b: { type: 'string', isList: true } },
   } as unknown as Route

@@ -30,7 +30,7 @@ describe('chunks in a directory', () => {
     now = 1_700_000_000_000
   })
 
-  it('the mark is there with its content or not at all, whoever comes first', async () => {
+  it('the mark exists with its content or not at all, whichever process is first', async () => {
     for (let n = 0; n < 20; n++) {
       const fresh = mkdtempSync(join(directory, 'fresh-'))
       const seen = new Set<string>()
@@ -57,7 +57,7 @@ describe('chunks in a directory', () => {
     expect(await readMark(left)).toBe('mine')
   })
 
-  it('A8.3: come back as they were put, in the order asked, and null where missing', async () => {
+  it('A8.3: are returned as put, in the requested order, and null where missing', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 8 }), async (contents) => {
         const blobs = await open()
@@ -71,7 +71,7 @@ describe('chunks in a directory', () => {
     )
   })
 
-  it('are listed in digest order, page by page, without what lies aside', async () => {
+  it('are listed in digest order, page by page, without temporary files', async () => {
     const blobs = await open()
     const chunks = Array.from({ length: 40 }, (_, i) => text(`chunk ${i}`))
     await blobs.put(chunks)
@@ -108,7 +108,7 @@ describe('chunks in a directory', () => {
     expect(await blobs.get([whole.digest])).toEqual([whole.bytes])
   })
 
-  it('a link that has its name is replaced, and what it leads to is neither touched nor deleted', async () => {
+  it('a link under its name is replaced, and its target is neither changed nor deleted', async () => {
     const blobs = await open()
     const [put, deleted] = [text('put again'), text('deleted')]
     await blobs.put([put, deleted])
@@ -126,7 +126,7 @@ describe('chunks in a directory', () => {
     expect(lstatSync(outside).mtimeMs).toBe(1000)
   })
 
-  it('what a crash left aside goes at the next open, but not what may still be written', async () => {
+  it('temporary files of a crash are removed at the next open, but not those still being written', async () => {
     await open()
     const [old, young] = ['old', 'young'].map((name) => join(directory, 'aside', name)) as [string, string]
     writeFileSync(old, '')

@@ -34,7 +34,7 @@ const account = aggregate('account', {
 })
 
 describe('given, when, then', () => {
-  it('folds what is given, decides, and compares', () => {
+  it('folds the given events, decides, and compares', () => {
     given(account, { type: 'deposited', amount: 10 })
       .and({ type: 'withdrawn', amount: 3 })
       .when('withdraw', { amount: 7 })

@@ -32,7 +32,7 @@ describe('an aborted turn', () => {
         await expect(session.use('none', {}, { signal: AbortSignal.abort() })).rejects.toEqual(aborted)
       })
 
-      it('between two steps stops the turn, and resume goes on with it', async () => {
+      it('between two steps stops the turn, and resume continues it', async () => {
         const w = await world()
         const controller = new AbortController()
         let asked = 0
@@ -72,7 +72,7 @@ describe('an aborted turn', () => {
         expect(asked).toBe(1)
       })
 
-      it('during a model call that heeds it: it is asked again under the same key, not recorded as failed', async () => {
+      it('during a model call that honours it: the call is repeated under the same key, not recorded as failed', async () => {
         const w = await world()
         const keys: string[] = []
         const controller = new AbortController()
@@ -92,7 +92,7 @@ describe('an aborted turn', () => {
         expect([...session.state.calls.values()].map((call) => call.state)).toEqual(['done'])
       })
 
-      it('during a tool that heeds it: whether it happened is in doubt, and is settled by what the tool declares', async () => {
+      it("during a tool that honours it: its outcome is in doubt, and is settled by the tool's declaration", async () => {
         const w = await world()
         for (const kind of ['idempotent', 'irreversible'] as const) {
           let runs = 0

@@ -108,7 +108,7 @@ describe('the AI SDK', () => {
         expect(undone).toEqual([refunds[0]!.key])
       })
 
-      it('goes on after a rollback: the model is asked anew, what was undone is done anew, what stands is not', async () => {
+      it('continues after a rollback: the model is called again, undone calls are made again, kept ones are not', async () => {
         const w = await world()
         const done: string[] = []
         const toolsFor = (recorder: Recorder) => {
@@ -195,7 +195,7 @@ describe('the AI SDK', () => {
         expect(refunds[0]!.key).not.toBe(refunds[1]!.key)
       })
 
-      it('goes on reading a stream whose client went away, records it whole, and replays it without a request', async () => {
+      it('keeps reading a stream whose client disconnected, records it completely, and replays it without a request', async () => {
         const w = await world()
         const text = Array.from({ length: 30 }, (_, i) => `word-${i} `).join('')
         server = await startModelServer(() => ({ text }))

@@ -31,7 +31,7 @@ describe('calls of a session', () => {
   onEveryStore(
     'C11 a model call',
     (world) => {
-      it('that fails for a while is made again, under the same key, and the turn goes on', async () => {
+      it('that fails for a while is repeated, under the same key, and the turn continues', async () => {
         const w = await world()
         const reset = new TypeError('fetch failed', { cause: Object.assign(new Error(), { code: 'ECONNRESET' }) })
         const { model, keys } = failing(httpError(429, { 'retry-after': '0' }), httpError(503), reset)
@@ -45,7 +45,7 @@ describe('calls of a session', () => {
         expect(session.state.calls.get('00000001.0000')).toMatchObject({ state: 'done', attempt: 4 })
       })
 
-      it('that fails for good, or too often, is told; the turn can be resumed', async () => {
+      it('that fails for good, or too often, is reported; the turn can be resumed', async () => {
         const w = await world()
         const rp = await w.engine()
         for (const [errors, calls] of [
@@ -63,7 +63,7 @@ describe('calls of a session', () => {
         }
       })
 
-      it('that says when is waited for, however often', async () => {
+      it('with a retry time is repeated then, any number of times', async () => {
         const w = await world()
         const { model, keys } = failing(...Array.from({ length: 9 }, () => new RetryLater(1)))
         const session = await (await w.engine()).open(agent('a', { model }), 's')
@@ -128,7 +128,7 @@ describe('calls of a session', () => {
         expect(asked).toBe(5)
       })
 
-      it('whose pause a dead process began is made when that is over, and goes on counting', async () => {
+      it('whose pause a dead process started is made when the pause is over, and keeps counting', async () => {
         const w = await world()
         const time = handClock(1000)
         const calls: string[] = []
@@ -191,7 +191,7 @@ describe('calls of a session', () => {
   onEveryStore(
     'C11 a tool call',
     (world) => {
-      it('is tried again as it declares, under the same key, and its last failure is told to the model', async () => {
+      it('is retried as declared, under the same key, and its last failure is returned to the model', async () => {
         const w = await world()
         const keys: string[] = []
         const flaky = tool({
@@ -215,7 +215,7 @@ describe('calls of a session', () => {
         expect(new Set(keys).size).toBe(2)
       })
 
-      it('that hangs is in doubt when it may have happened, and told to the model when it may be repeated', async () => {
+      it('that hangs is in doubt when it may have happened, and reported to the model when it may be repeated', async () => {
         const w = await world()
         const hang = () => new Promise<never>(() => undefined)
         const definition = agent('a', {

@@ -37,7 +37,7 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
   onEveryStore(
     'a short thread',
     (world) => {
-      it('is read without the guard for code of users, which is there for folds of users', async () => {
+      it('is read without the guard for user code, which is for folds of users', async () => {
         const w = await world()
         const writer = await w.engine()
         await talk(new RepriseSaver(writer), 't', 5, kept)
@@ -55,7 +55,7 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
   )
 
   onEveryStore('C11 a long thread', (world) => {
-    it('reads what it gives and a bounded rest, after 500 turns as after 5,000', async () => {
+    it('reads the returned checkpoint and a bounded rest, after 500 turns as after 5,000', async () => {
       const taken: Record<string, Counted[]> = {}
       for (const turns of [500, 5000]) {
         const w = await world()
@@ -102,7 +102,7 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
       }
     })
 
-    it('goes on, prunes and forgets a thread of which it has read little', async () => {
+    it('continues, prunes and forgets a thread of which it has read little', async () => {
       const w = await world()
       const first = await w.engine()
       await talk(new RepriseSaver(first), 't', 400, kept)
@@ -138,7 +138,7 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
       expect(await reader.getTuple(at('t'))).toBeUndefined()
     })
 
-    it('reads a fork and what is left after a rollback page by page too', async () => {
+    it('reads a fork and the rest after a rollback page by page too', async () => {
       const w = await world()
       const rp = await w.engine()
       const saver = new RepriseSaver(rp)

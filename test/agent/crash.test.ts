@@ -183,7 +183,7 @@ describe('G5 sessions under crashes', () => {
     { kind: 'turn', calls: ['pay', 'mail'] },
   ]
 
-  it('a crash at any commit repeats at most the calls in flight, and compensates exactly what is due', async () => {
+  it('a crash at any commit repeats at most the calls in flight, and compensates exactly the due ones', async () => {
     const { commits, outside: expected } = await reference(mixed)
     expect(expected.undoOrder).toHaveLength(2)
     // Last first: the two payments of the turn that was taken back.

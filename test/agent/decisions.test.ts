@@ -89,7 +89,7 @@ onEveryStore(
       expect(paid).toEqual([1, 2])
     })
 
-    it('sent in the same moment count once: the others are told, or said the same', async () => {
+    it('sent at the same moment count once: the others are refused, or were equal', async () => {
       const { session, paid, tools } = await waiting()
       const verdicts = ['approve', 'refuse', 'approve', 'refuse'] as const
       const told = await Promise.allSettled(

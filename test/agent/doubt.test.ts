@@ -80,7 +80,7 @@ describe('G5 a call in doubt is held for a person', () => {
     { place: 'before-call', verdict: 'retry' as const, gifts: 1, last: 'done: given' },
   ]
   for (const { place, verdict, gifts, last } of verdicts) {
-    it(`killed ${place}, held by whoever resumes, settled as "${verdict}" from another process`, async () => {
+    it(`killed ${place}, held by the resuming process, settled as "${verdict}" from another process`, async () => {
       const { url, run } = newPlace()
       const play = async (mode: string) => await runProgram('held', [url, service.url, run, mode])
       expect((await play(place)).signal).toBe('SIGKILL')
@@ -153,7 +153,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     return { rp, client, result, run, start, report: async () => await service.report(run) }
   }
 
-  it('"continue": the client gets the rest and notices nothing; only the rest is asked for', async () => {
+  it('"continue": the client gets the rest and notices nothing; only the rest is requested', async () => {
     const { rp, client, result, report } = await play('continue')
     await using _rp = rp
     expect(client).toMatchObject({ text: whole, restarts: 0, outcome: 'done' })
@@ -165,7 +165,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     expect(second!.words).toBe(words - second!.from)
   })
 
-  it('"retry": the answer begins anew under the same key, the client is told, and it is accounted once', async () => {
+  it('"retry": the answer starts over under the same key, the client is notified, and it is accounted once', async () => {
     const { rp, client, result, report } = await play('retry')
     await using _rp = rp
     expect(client).toMatchObject({ text: whole, restarts: 1, outcome: 'done' })
@@ -175,7 +175,7 @@ describe('C11 a streaming turn whose writer is killed', () => {
     expect(new Set(models.map(({ key }) => key)).size).toBe(1)
   })
 
-  it('"hold": nothing is generated until a person says so, who may settle it without the model', async () => {
+  it('"hold": nothing is generated until a person decides, who may settle it without the model', async () => {
     const { rp, client, result, start, report } = await play('hold')
     await using _rp = rp
     expect(result).toMatchObject({ status: 'waiting', waiting: { kind: 'in-doubt', tool: 'model' } })

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest'
 
 describe('C11 the examples', () => {
-  it('support-agent: a loop of refunds is undone, and one stands', async () => {
+  it('support-agent: a loop of refunds is undone, and one stays', async () => {
     const { main } = await import('../../examples/support-agent.ts')
     expect(await main()).toEqual({
       answer: 'I refunded your order. Sorry for the trouble.',
@@ -13,7 +13,7 @@ describe('C11 the examples', () => {
     })
   })
 
-  it('langgraph-app: one line changed, and history is there', async () => {
+  it('langgraph-app: one line changed, and history is complete', async () => {
     const { main } = await import('../../examples/langgraph-app.ts')
     const { said, history, faults } = await main()
     expect(said).toEqual(['Hello', 'You said 1 things.', 'Hello again', 'You said 3 things.'])

@@ -28,7 +28,7 @@ const contents = (session: Session<null>) => session.messages.map((message) => m
 
 describe('groups', () => {
   onEveryStore('A3.5 a cut', (world) => {
-    it('captures what was in flight, and restored together nobody has received what was not sent', async () => {
+    it('captures mail in flight, and after a common restore every received message was sent', async () => {
       const w = await world()
       const rp = await w.engine()
       const members = ['a', 'b', 'c']
@@ -56,7 +56,7 @@ describe('groups', () => {
       expect(undone.length).toBeGreaterThan(0)
     })
 
-    it('leaves mail that is still unread where it is, and drops what was sent after the cut', async () => {
+    it('leaves unread mail in place, and drops mail sent after the cut', async () => {
       const w = await world()
       const rp = await w.engine()
       const members = ['x', 'y']

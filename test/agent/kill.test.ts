@@ -86,7 +86,7 @@ describe('G1 killed with SIGKILL', () => {
     })
   }
 
-  it('a session killed amid parallel tools calls each once, or again with its key, and goes on', async () => {
+  it('a session killed amid parallel tools calls each once, or again with its key, and continues', async () => {
     const url = stores.sqlite!()
     const service = await startService()
     const program = (mode: string) => runProgram('parallel', [url, service.url, mode], './programs')

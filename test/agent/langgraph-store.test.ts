@@ -84,7 +84,7 @@ describe('the long-term memory of LangGraph', () => {
       }
     })
 
-    it('keeps what a graph remembers about a user over a restart, beside the threads', async () => {
+    it("keeps a graph's memory about a user over a restart, beside the threads", async () => {
       const w = await world()
       const build = (rp: Awaited<ReturnType<typeof w.engine>>) => {
         const State = Annotation.Root({ text: Annotation<string>, seen: Annotation<number> })
@@ -114,7 +114,7 @@ describe('the long-term memory of LangGraph', () => {
   onEveryStore(
     'C11 a store',
     (world) => {
-      it('gives items of their own, keeps few namespaces open, and refuses what it cannot do', async () => {
+      it('returns items of their own, keeps few namespaces open, and refuses unsupported calls', async () => {
         const w = await world()
         const store = new RepriseStore(await w.engine(), { openNamespacesMax: 2 })
         for (let i = 0; i < 10; i++) await store.put(['n', String(i)], 'k', { list: [i] })

@@ -76,7 +76,7 @@ for (const kind of kinds) {
             expect(headers[kind === 'openai' ? 'authorization' : 'x-api-key']).toContain('secret')
           })
 
-          it('is asked again when the service is busy, and not when it refuses', async () => {
+          it('is called again when the service is busy, and not when it refuses', async () => {
             const w = await world()
             await serve(kind, (_body, count): Answer => {
               if (count === 1) return { status: 429, retryAfter: '0' }
@@ -112,7 +112,7 @@ for (const kind of kinds) {
       'C11',
       (world) => {
         for (const trouble of ['cutAfter', 'errorAfter'] as const) {
-          it(`that ends too early (${trouble}) is asked for again, not taken for the whole`, async () => {
+          it(`that ends too early (${trouble}) is requested again, not taken for the whole`, async () => {
             const w = await world()
             const text = 'one two three four five'
             await serve(kind, (_body, count) => (count === 1 ? { text, [trouble]: 4 } : { text }))
@@ -147,7 +147,7 @@ describe('an answer that was cut off', () => {
     expect(await modelOf('anthropic', false)(cut)).toMatchObject({ content: 'a time.', note: 'hm' })
   })
 
-  it('C11 cannot be continued by chat completions, which say so', async () => {
+  it('C11 cannot be continued by chat completions, which refuse it', async () => {
     await serve('openai', () => ({ text: 'x' }))
     await expect(modelOf('openai', false)(cut)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     expect(server!.requests).toHaveLength(0)
@@ -171,7 +171,7 @@ describe('tokens of the prompt cache', () => {
     }
   })
 
-  it.each([true, false])('C11 are read from what each service reports (streamed: %s)', async (stream) => {
+  it.each([true, false])('C11 are read from the report of each service (streamed: %s)', async (stream) => {
     const message = { role: 'user', content: 'tell', turn: 1 } as const
     const asked: ModelCall<null> = {
       ...{ messages: [message], data: null, plan: null, notes: [], settings: {}, tools: [], toolDefinitions: [] },

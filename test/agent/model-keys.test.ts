@@ -46,7 +46,7 @@ onEveryStore('keys of model calls', (world) => {
     expect(ledger.calls).toHaveLength(4)
   })
 
-  it('a call that failed is asked again under its key, and under another with other settings', async () => {
+  it('a failed call is repeated under its key, and under another with other settings', async () => {
     const ledger = new OutsideLedger()
     let isAway = true
     const clerk = clerkOf(ledger, () => {
@@ -65,7 +65,7 @@ onEveryStore('keys of model calls', (world) => {
     expect(ledger.confused).toEqual([])
   })
 
-  it('a call that is on record without its question goes on under the key it has', async () => {
+  it('a call that was recorded without its question continues under its key', async () => {
     const ledger = new OutsideLedger()
     const clerk = clerkOf(ledger)
     const w = await world()

@@ -80,7 +80,7 @@ describe('the OpenAI Agents SDK', () => {
       expect(await other.getItems()).toEqual([])
     })
 
-    it('cleared while a savepoint holds it is empty, and says that it can still be read', async () => {
+    it('cleared while a savepoint holds it is empty, and reports that it can still be read', async () => {
       const w = await world()
       const rp = await w.engine()
       const session = new RepriseSession(rp, 'held')
@@ -112,7 +112,7 @@ describe('the OpenAI Agents SDK', () => {
       expect(await session.getItems()).toEqual([user('a'), user('z')])
     })
 
-    it('lets two processes use one session in turns, each seeing what the other did', async () => {
+    it("is used by two processes in turns, each seeing the other's items", async () => {
       const w = await world()
       const [one, two] = [new RepriseSession(await w.engine(), 's'), new RepriseSession(await w.engine(), 's')]
       for (let i = 0; i < 4; i++) {

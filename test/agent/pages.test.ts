@@ -77,7 +77,7 @@ describe('a thread that is read page by page', () => {
       }
     })
 
-    it('tells of a page that nothing can replace to whoever asks for it, and goes on with the others', async () => {
+    it('reports an irreplaceable page to its reader, and continues with the others', async () => {
       const w = await world()
       await (await twice(w)).close()
       const probe = await without(w, [])
@@ -126,7 +126,7 @@ describe('a thread that is read page by page', () => {
     })
   })
 
-  it('C11 says after any puts, writes, prunes and captures what it was told, from the store and from memory', async () => {
+  it('C11 returns after any puts, writes, prunes and captures the stored values, from the store and from memory', async () => {
     const text = fc.nat(40).map((n) => `${n} ${'x'.repeat(400 + n)} ${Math.sin(n)}`)
     const edit = fc.oneof(
       {

@@ -27,7 +27,7 @@ function makeBank() {
   return { paid, pay }
 }
 
-describe('what a session is told', () => {
+describe('the settings of a session', () => {
   onEveryStore("C11 calls of the user's own code", (world) => {
     const make = (similarCalls: SimilarCalls) => {
       const bank = makeBank()
@@ -81,7 +81,7 @@ describe('what a session is told', () => {
   onEveryStore(
     'C11 going on',
     (world) => {
-      it('after a rollback is with the prompt, model, parameters and tools that were asked for', async () => {
+      it('after a rollback are the requested prompt, model, parameters and tools', async () => {
         const w = await world()
         const seen: Pick<ModelCall<null>, 'settings' | 'tools'>[] = []
         const { pay } = makeBank()
@@ -108,7 +108,7 @@ describe('what a session is told', () => {
         ])
       })
 
-      it('a tool that the settings leave out is refused, and the model is told', async () => {
+      it('a tool that the settings exclude is refused, and the model gets the refusal', async () => {
         const w = await world()
         const { paid, pay } = makeBank()
         const definition = agent('narrow', {
@@ -139,7 +139,7 @@ describe('what a session is told', () => {
         expect(await session.turn('two')).toMatchObject({ status: 'completed', content: 'answer 2' })
       })
 
-      it("A7 a guardrail of the user's own validates what a turn did, and its change makes the next attempt better", async () => {
+      it("A7 a guardrail of the user's own validates the result of a turn, and its change improves the next attempt", async () => {
         const w = await world()
         const noPromises: Guardrail<null> = {
           name: 'no-promises',
@@ -156,7 +156,7 @@ describe('what a session is told', () => {
         expect(session.messages.map(({ content }) => content)).toEqual(['really?', 'I will see'])
       })
 
-      it('branches are compared by cost and outcome too, and neither reads what the other does', async () => {
+      it("branches are compared by cost and outcome too, and neither reads the other's entries", async () => {
         const w = await world()
         const definition = agent('branches', {
           initial: () => ({ n: 0 }),
@@ -212,7 +212,7 @@ describe('what a session is told', () => {
     ['memory', 'sqlite'],
   )
 
-  it('C11 a turn costs only what changed: all that 200 turns write is less than three times what they add, and does not grow', async () => {
+  it('C11 the cost of a turn is its change: 200 turns write less than three times what they add, and the cost does not grow', async () => {
     const { open } = await import('../../src/index.ts')
     await using rp = await open('memory:')
     const { store } = hostOf(rp).kernel

@@ -192,7 +192,7 @@ describe('RepriseSaver', () => {
       expect(mine.done.log).toEqual(['start', 'answer yes', 'fan of 2', 'fan of 2'])
     })
 
-    it('lets two processes use one thread in turns, each seeing what the other wrote', async () => {
+    it("is used by two processes in turns, each seeing the other's writes", async () => {
       const w = await world()
       const [a, b] = [chat(new RepriseSaver(await w.engine())), chat(new RepriseSaver(await w.engine()))]
       const config = { configurable: { thread_id: 'shared' } }
@@ -206,7 +206,7 @@ describe('RepriseSaver', () => {
       expect(two.config).toEqual(one.config)
     })
 
-    it('lists with filter, before and limit, newest first, and decodes only what it gives', async () => {
+    it('lists with filter, before and limit, newest first, and decodes only the returned checkpoints', async () => {
       const w = await world()
       const saver = new RepriseSaver(await w.engine())
       const configs = []
@@ -231,7 +231,7 @@ describe('RepriseSaver', () => {
       expect(await steps({ filter: { unknown: 1 } })).toEqual([])
     })
 
-    it('gives each reader objects of its own: what one does to them, no other sees', async () => {
+    it('returns separate objects to each reader: changes to them stay invisible to others', async () => {
       const w = await world()
       const saver = new RepriseSaver(await w.engine())
       const values = () => ({
@@ -251,7 +251,7 @@ describe('RepriseSaver', () => {
       expect((await saver.get(at('own')))!.channel_values).toEqual(values())
     })
 
-    it('deletes a thread, prunes one to what is kept, and gives its space back', async () => {
+    it('deletes a thread, prunes one to the kept checkpoints, and frees its space', async () => {
       const w = await world()
       const rp = await w.engine()
       const saver = new RepriseSaver(rp)
@@ -361,7 +361,7 @@ describe('RepriseSaver', () => {
     )
   })
 
-  it('C11 a list with a filter and a limit decodes what it gives, however long the thread is', async () => {
+  it('C11 a list with a filter and a limit decodes only its results, however long the thread is', async () => {
     const { open } = await import('../../src/index.ts')
     const { Codec } = await import('../../src/core/codec/codec.ts')
     await using rp = await open('memory:')

@@ -148,7 +148,7 @@ describe('sessions', () => {
       expect(session.messages.filter((message) => message.turn === 2 && message.role === 'tool')).toHaveLength(3)
     })
 
-    it('asks a person when a restored session wants almost what it did before', async () => {
+    it("requests a person's decision when a restored session repeats almost the same call", async () => {
       const w = await world()
       const bank = makeBank()
       let text = 'sorry'
@@ -167,7 +167,7 @@ describe('sessions', () => {
       expect(bank.done.size).toBe(1)
     })
 
-    it('goes on in a fork when the policy says so, and the parent stays as it was', async () => {
+    it('continues in a fork when the policy requires it, and the parent stays unchanged', async () => {
       const w = await world()
       const bank = makeBank()
       let text = 'sorry'
@@ -186,7 +186,7 @@ describe('sessions', () => {
       expect(session.state.status).toBe('waiting')
     })
 
-    it('waits for an approval, also from another process, and refuses when told so', async () => {
+    it('waits for an approval, also from another process, and accepts a refusal', async () => {
       const w = await world()
       const bank = makeBank()
       const script: Script = (call) =>

@@ -35,7 +35,7 @@ describe('the budget of a session', () => {
         })
       }
 
-      it('stands after a rollback by hand, in the session, its budget and a new process', async () => {
+      it('survives a rollback, in the session, its budget and a new process', async () => {
         const w = await world()
         const { counter, model } = costly()
         const definition = agent('costly', {
@@ -61,7 +61,7 @@ describe('the budget of a session', () => {
         expect(counter.calls).toBe(3)
       })
 
-      it('of one turn counts its own attempts, not those of turns that were taken back', async () => {
+      it('of one turn counts its own attempts, not those of undone turns', async () => {
         const w = await world()
         const { model } = costly()
         const definition = agent('costly', {

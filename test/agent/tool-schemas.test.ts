@@ -18,7 +18,7 @@ describe('the schema of a tool', () => {
   onEveryStore(
     'C11 arguments',
     (world) => {
-      it('that do not fit are told to the model, and the tool is not called; those that fit come as the schema makes them', async () => {
+      it('that do not fit are reported to the model, and the tool is not called; those that fit are passed as the schema returns them', async () => {
         const w = await world()
         const seen: { cents: number; at: Date }[] = []
         const refund = tool({
@@ -44,7 +44,7 @@ describe('the schema of a tool', () => {
         expect(session.state.calls.get('00000001.0005')).toMatchObject({ args: { at: new Date(at) } })
       })
 
-      it('is asked before a person is, and again about what the person changed', async () => {
+      it("is checked before a person is, and again after the person's changes", async () => {
         const w = await world()
         const runs: unknown[] = []
         const mail = tool({
@@ -81,7 +81,7 @@ describe('the schema of a tool', () => {
         expect(session.messages[2]).toMatchObject({ isError: true, content: expect.stringContaining('must be even') })
       })
 
-      it('is told to the model as JSON Schema', async () => {
+      it('is sent to the model as JSON Schema', async () => {
         const w = await world()
         const seen: unknown[] = []
         const definition = agent('a', {

@@ -173,7 +173,7 @@ describe('G15 restoring a workspace does not leave it', () => {
     expect(lstatSync(join(place.workspace, 'a')).mode & 0o7777).toBe(0o755)
   })
 
-  it('and leaves alone what no capture could know: pipes, names that are no text, what is ignored', async () => {
+  it('and keeps files that no capture could know: pipes, names that are no text, ignored files', async () => {
     const place = newPlace({ '.gitignore': 'node_modules/\n', a: 'one', 'node_modules/x': 'big' })
     const odd = Buffer.concat([Buffer.from(`${place.workspace}/`), Buffer.from([0xff, 0xfe])])
     const { workspace: directory } = place
@@ -192,7 +192,7 @@ describe('G15 restoring a workspace does not leave it', () => {
     expect(readFileSync(join(place.workspace, 'late.env'), 'utf8')).toBe('secret')
   })
 
-  it('says which files it cannot capture', async () => {
+  it('names the files it cannot capture', async () => {
     const { workspace: directory } = newPlace({ a: 'one' })
     execFileSync('mkfifo', [join(directory, 'pipe')])
     expect(await (await newSession()).captureWorkspace({ directory })).toMatchObject({ files: 1, skipped: ['pipe'] })

@@ -88,7 +88,7 @@ describe('workspaces', () => {
         expect(readFileSync(join(elsewhere, 'link'), 'utf8')).toBe('one')
       })
 
-      it('come back by the rollback itself, if it is told where they are', async () => {
+      it('are restored by the rollback itself, if it gets their location', async () => {
         const w = await world()
         const directory = makeFolder({ a: 'one' })
         const session = await (await w.engine()).open(coder, 'with-files')

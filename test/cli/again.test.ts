@@ -24,7 +24,7 @@ beforeEach(() => {
 afterEach(() => folder.remove())
 const at = () => ({ cwd: folder.path })
 
-it('an import that is repeated says so and is no failure; another history under the id is a conflict', async () => {
+it('a repeated import is reported and succeeds; another history under the id is a conflict', async () => {
   expect((await cli(['run', 'jobs.mjs', 'papers'], at())).code).toBe(0)
   expect((await cli(['export', 'papers', 'papers.rp'], at())).code).toBe(0)
   const other = ['--url', 'sqlite:other.db']
@@ -38,7 +38,7 @@ it('an import that is repeated says so and is no failure; another history under 
   expect([taken.code, taken.stdout]).toEqual([6, ''])
 })
 
-it('ls takes a name without its kind where it is clear what is meant, else it lists what could be', async () => {
+it('ls accepts a name without its kind if it is unambiguous, else it lists the candidates', async () => {
   for (const [file, name] of [
     ['jobs.mjs', 'papers'],
     ['jobs.mjs', 'same'],
@@ -53,7 +53,7 @@ it('ls takes a name without its kind where it is clear what is meant, else it li
   expect(both.stderr).toMatch(/job\/same.*workflow\/same|workflow\/same.*job\/same/)
 })
 
-it('erase takes a name, needs the whole id with --yes, and what is not there is no success', async () => {
+it('erase takes a name, needs the whole id with --yes, and fails for a missing timeline', async () => {
   expect((await cli(['run', 'jobs.mjs', 'papers'], at())).code).toBe(0)
   const plan = await cli(['erase', 'papers'], at())
   expect([plan.code, plan.stdout]).toEqual([0, expect.stringContaining('job/papers')])

@@ -40,7 +40,7 @@ beforeEach(async () => {
 })
 afterEach(() => folder.remove())
 
-it('finds where the state went wrong, shows what would be undone, and does it with --yes', async () => {
+it('finds where the state went wrong, shows the entries that would be undone, and undoes them with --yes', async () => {
   const refused = await cli(['rollback', 'account/ann', '--until-valid'], at())
   expect(refused.code).toBe(2)
   const shown = await cli(['rollback', 'account/ann', '--until-valid', '--module', 'app.mjs'], at())

@@ -84,7 +84,7 @@ it('run: the reason is shown until --changes mends it; --from goes back, --wait 
   await taking.end('SIGINT')
 })
 
-it('work: tasks of changed code say why, and take --changes and --from', async () => {
+it('work: tasks of changed code name the reason, and take --changes and --from', async () => {
   const cwd = folder.path
   writeFileSync(join(cwd, 'ticking.mjs'), module)
   const first = live(['work', 'ticking.mjs'], { cwd })

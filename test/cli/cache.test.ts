@@ -47,7 +47,7 @@ it('runs once, puts outputs in place afterwards, explains, checks, lists and for
   expect(await cli(['cache', 'forget', '--yes', entry!.timeline], at)).toMatchObject({ code: 0 })
 })
 
-it('exits as the command does, and refuses what is not said', async () => {
+it('exits as the command does, and refuses undeclared options', async () => {
   expect(await cli(['cache', 'run', '--no-inputs', '--', 'sh', '-c', 'echo --json; exit 7'], at)).toMatchObject({
     code: 7,
     stdout: '--json\n',

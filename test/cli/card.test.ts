@@ -77,7 +77,7 @@ const notShown = [
   ...['recovery.skipped.0.seq', 'recovery.planMs', 'recovery.restoreMs', 'recovery.replayMs'],
 ]
 
-it('changes with each figure: none of its text is there whatever the card has', () => {
+it('changes with each figure: no text is printed regardless of the card', () => {
   const paths: string[] = []
   const walk = (value: unknown, path: string): void => {
     if (value === null || value === undefined) return
@@ -108,7 +108,7 @@ function changed(card: RecoveryCard, path: string, to?: unknown): RecoveryCard {
   return copy
 }
 
-it('counts what a recovery of saves would lose', async () => {
+it('counts the saves that a recovery would lose', async () => {
   const folder = workFolder()
   cleanups.push(() => folder.remove())
   const url = `sqlite:${join(folder.path, 'store.db')}`

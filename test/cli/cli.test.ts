@@ -34,7 +34,7 @@ beforeAll(() => {
 afterAll(() => folder.remove())
 
 describe('reprise', () => {
-  it('says in ten lines what to do when it is given nothing', async () => {
+  it('prints ten lines of help without arguments', async () => {
     const ran = await cli([], at)
     expect(ran.code).toBe(0)
     expect(ran.stdout.trimEnd().split('\n').length).toBeLessThanOrEqual(10)
@@ -62,7 +62,7 @@ describe('reprise', () => {
     expect(ran.stderr).not.toContain('    at ')
   })
 
-  it('says code, what and cure, and a stack only if asked', async () => {
+  it('prints code, message and remedy, and a stack only on request', async () => {
     const ran = await cli(['show', 'x', '--url', 'sqlite:none.db'], at)
     expect(ran.stderr).toMatch(/^NOT_FOUND there is no store at none.db/)
     expect(ran.stderr).toContain('cure ')
@@ -81,7 +81,7 @@ describe('reprise', () => {
     expect(ran.stderr).toContain('STORE_UNREACHABLE')
   })
 
-  it('tells a Node that is too old in one sentence, with exit code 9', async () => {
+  it('reports a Node that is too old in one sentence, with exit code 9', async () => {
     const ran = await ownProcess(['ls'], { cwd: folder.path, env: { REPRISE_TEST_NODE_VERSION: '18.19.1' } })
     expect(ran.code).toBe(9)
     expect(ran.stderr.trim().split('\n')).toHaveLength(1)
@@ -99,7 +99,7 @@ describe('reprise', () => {
     expect((await cli(['help', 'ls'], at)).stdout).toContain('reprise ls [ID]')
   })
 
-  it('suggests what was meant', async () => {
+  it('suggests the intended command', async () => {
     expect((await cli(['lss'], at)).stderr).toContain('did you mean ls')
   })
 
@@ -127,7 +127,7 @@ describe('reprise run', () => {
     expect(again).toMatchObject({ code: 0, value: { done: 1, skipped: 300 } })
   })
 
-  it('finishes what is in flight on Ctrl-C, and prints a line that resumes when pasted', async () => {
+  it('finishes the work in flight on Ctrl-C, and prints a line that resumes when pasted', async () => {
     writeFileSync(join(folder.path, 'slow job.mjs'), jobFile.replaceAll("'numbers'", "'slow'"))
     const ran = await ownProcess(['run', 'slow job.mjs', '--report', 'json'], {
       cwd: folder.path,
@@ -148,7 +148,7 @@ describe('reprise run', () => {
     expect((await cli(['resume'], at)).stderr).toContain('nothing to resume')
   })
 
-  it('stops at once on a second Ctrl-C, and loses nothing but what was in flight', async () => {
+  it('stops at once on a second Ctrl-C, and loses only the work in flight', async () => {
     writeFileSync(join(folder.path, 'stuck.mjs'), jobFile.replaceAll("'numbers'", "'stuck'"))
     const ran = await ownProcess(['run', 'stuck.mjs', '--report', 'json'], {
       cwd: folder.path,
@@ -161,7 +161,7 @@ describe('reprise run', () => {
     expect(resumed.value.skipped).toBeGreaterThanOrEqual(4)
   })
 
-  it('says which definitions there are when it is not clear', async () => {
+  it('lists the definitions if the choice is ambiguous', async () => {
     writeFileSync(
       join(folder.path, 'two.mjs'),
       `${jobFile}\nexport const other = job('other', { source: [1], each: () => 1 })\n`,
@@ -183,7 +183,7 @@ describe('reprise run', () => {
     expect(ran.stderr).not.toContain('    at ')
   })
 
-  it('ends with exit code 5 where a workflow fails, and ls and show say why', async () => {
+  it('ends with exit code 5 where a workflow fails, and ls and show give the reason', async () => {
     writeFileSync(
       join(folder.path, 'refused.mjs'),
       `import { workflow } from 'reprise/workflow'
@@ -210,7 +210,7 @@ describe('reprise run', () => {
 })
 
 describe('the commands that look', () => {
-  it('list, show, log, card and checkpoints agree on where the job stands', async () => {
+  it('list, show, log, card and checkpoints agree on the state of the job', async () => {
     const { value: heads } = await json<{ timeline: string; seq: number; status: string }[]>(['ls', 'job/numbers'], at)
     expect(heads).toHaveLength(1)
     const head = heads[0]!
@@ -258,7 +258,7 @@ describe('the commands that look', () => {
     expect(await json(['prune', '--yes'], at)).toMatchObject({ code: 0, value: { isDryRun: false } })
   })
 
-  it('workers, queues and doctor have something to say', async () => {
+  it('workers, queues and doctor print rows', async () => {
     expect((await json<unknown[]>(['workers', '--all'], at)).value.length).toBeGreaterThan(0)
     expect((await json<{ queue: string }[]>(['queues'], at)).value.map((row) => row.queue)).toContain('job/numbers')
     const { code, value } = await json<{ ok: boolean; checks: { name: string; state: string }[] }>(['doctor'], at)
@@ -281,7 +281,7 @@ describe('the commands that look', () => {
     }
   })
 
-  it('doctor and show tell who the store is, and which life and branch a timeline is; incarnate keeps the id', async () => {
+  it('doctor and show print the identity of the store, and the life and branch of a timeline; incarnate keeps the id', async () => {
     type Doctor = { checks: { name: string; what: string; data?: { store: string; incarnation: string } }[] }
     const look = async () => (await json<Doctor>(['doctor'], at)).value.checks.find(({ name }) => name === 'identity')!
     const before = await look()
@@ -358,13 +358,13 @@ describe('the commands that change', () => {
     })
   })
 
-  it('signal and cancel refuse what they are not for', async () => {
+  it('signal and cancel refuse other kinds of timelines', async () => {
     expect((await cli(['signal', 'job/numbers', 'go'], at)).code).toBe(2)
     expect(await cli(['cancel', 'numbers'], at)).toMatchObject({ code: 6, stderr: expect.stringContaining('ENDED') })
     expect((await cli(['cancel', 'nothing'], at)).code).toBe(4)
   })
 
-  it('migrations run once, and say when a step changed', async () => {
+  it('migrations run once, and report a changed step', async () => {
     const file = join(folder.path, 'schema.mjs')
     const source = (sql: string) =>
       `import { migrations } from 'reprise/migrate'\nexport const schema = migrations('schema', { steps: [{ id: '001', sql: '${sql}' }] })\n`

@@ -10,7 +10,7 @@ const folder = workFolder()
 const at = { cwd: folder.path }
 afterAll(() => folder.remove())
 
-it('shows what would go, and goes only with --yes and a whole id', async () => {
+it('shows the affected timelines, and deletes only with --yes and a whole id', async () => {
   writeFileSync(
     join(folder.path, 'few.mjs'),
     `import { job } from 'reprise/job'

@@ -18,7 +18,7 @@ export const notes = timeline('notes', {
 })
 `
 
-it('erases entries of a history that goes on', async () => {
+it('erases entries of a history that continues', async () => {
   writeFileSync(join(folder.path, 'app.mjs'), code("import { timeline } from 'reprise'"))
   const notes = timeline('notes', {
     initial: () => ({ texts: [] as string[] }),

@@ -13,7 +13,7 @@ const folder = workFolder()
 const at = { cwd: folder.path }
 afterAll(() => folder.remove())
 
-it('prune, drill, ls and show reach only what was declared or named', async () => {
+it('prune, drill, ls and show reach only declared or named timelines', async () => {
   writeFileSync(
     join(folder.path, 'saves.mjs'),
     "import { save } from 'reprise/save'\nexport const few = save('a', { keep: 2 })\n",

@@ -40,7 +40,7 @@ export const queued = workflow('queued', async (ctx, n) => await ctx.step('work'
 )
 
 describe('Ctrl-C on reprise run of a workflow', () => {
-  it('finishes the step in flight, ends with 130, and the line it leaves goes on with the same run', async () => {
+  it('finishes the step in flight, ends with 130, and the printed line continues the same run', async () => {
     const first = await cli(['run', 'orders.mjs', 'order', '--input', '{"n":1}'], {
       ...at,
       env: { STEP_MS: '2500' },
@@ -139,7 +139,7 @@ describe('reprise work', () => {
     expect(lines('effects.txt').filter((line) => line === 'work 1 ends')).toHaveLength(1)
   })
 
-  it('serves only what was named, and refuses a name that the module does not have', async () => {
+  it('serves only the named definitions, and refuses a name that the module does not have', async () => {
     const worker = live(['work', 'orders.mjs', 'order'], at)
     await worker.until(/working on order;/)
     expect((await worker.end('SIGTERM')).code).toBe(0)

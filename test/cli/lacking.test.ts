@@ -62,7 +62,7 @@ beforeAll(async () => {
 })
 afterAll(() => folder.remove())
 
-it('drill and verify without the folder and the keys cannot tell; with them all is well, and nothing was marked', async () => {
+it('drill and verify without the folder and the keys cannot check; with them all is well, and nothing was marked', async () => {
   const drill = ['drill', 'book/x', '--module', 'defs.mjs']
   const blind = await json<{ results: { isUnknown: boolean }[] }>(drill, at)
   expect(blind.code).toBe(2)
@@ -92,7 +92,7 @@ it('a store that a command makes notes its key: another key under that id is ref
   expect(await cli(['verify', '--url', 'sqlite:made.db', '--keys', 'keys.json'], at)).toMatchObject({ code: 0 })
 })
 
-it('prune goes by what the job declared, without its module', async () => {
+it('prune follows the declaration of the job, without its module', async () => {
   const url = `sqlite:${join(folder.path, 'plain.db')}`
   await use({}, url, async (rp, { night }) => {
     for (let n = 0; n < 5; n++) await ((await rp.run(night as never)) as { result(): Promise<unknown> }).result()
@@ -105,7 +105,7 @@ it('prune goes by what the job declared, without its module', async () => {
   expect(pruned.value.unknown).toEqual([])
 })
 
-it('prune and card say in one voice what went and what is kept, after a change of policy', async () => {
+it('prune and card agree on removed and kept checkpoints, after a change of policy', async () => {
   writeFileSync(join(folder.path, 'all.mjs'), module.replace("history: 'needed'", "history: 'all'"))
   const all = await import(pathToFileURL(join(folder.path, 'all.mjs')).href)
   const options = { blobs: join(folder.path, 'chunks'), keys: { current: 'k', keys: { k: key } } }
@@ -144,7 +144,7 @@ it('move takes a waiting run to another store, where it is executed', async () =
   expect(result).toBe(42)
 })
 
-it('verify says that the chunks are gone from their folder, and goes on with what history has if told so', async () => {
+it('verify reports that the chunks are gone from their folder, and continues with the history on request', async () => {
   const seeing = ['--blobs', 'file:chunks', '--keys', 'keys.json']
   expect((await cli(['verify', ...seeing], at)).code).toBe(0)
   rmSync(join(folder.path, 'chunks'), { recursive: true })

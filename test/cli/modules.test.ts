@@ -96,7 +96,7 @@ export const greet = workflow(name, async (ctx, who: string) => await ctx.step('
     expect(JSON.parse(checked.stdout)).toMatchObject({ ok: true, checked: 1 })
   })
 
-  it('says which file is missing where there is neither', async () => {
+  it('names the missing file where there is neither', async () => {
     write('lacks.ts', "import './nowhere.js'\n")
     expect((await troubleOf(['run', 'lacks.ts'])).message).toContain('nowhere.js')
   })
@@ -112,7 +112,7 @@ export const greet = workflow(name, async (ctx, who: string) => await ctx.step('
   )
 })
 
-describe('what the module prints', () => {
+describe('the output of the module', () => {
   it('goes to stderr with --json, in run and in check, and to stdout as ever without', async () => {
     write(
       'loud.mjs',

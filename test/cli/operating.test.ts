@@ -85,7 +85,7 @@ afterAll(async () => {
 })
 
 describe('runs of workflows', () => {
-  it('answer queries and take updates, and say their status without their code', async () => {
+  it('answer queries and accept updates, and report their status without their code', async () => {
     const query = async (...args: string[]) =>
       (await json<{ answer: unknown }>(['query', 'workflow/order/o1', ...args], at)).value.answer
     expect(await query('total')).toBe(100)
@@ -99,7 +99,7 @@ describe('runs of workflows', () => {
     expect([misspelt.code, misspelt.stderr]).toEqual([4, expect.stringContaining('it has: add')])
   })
 
-  it('that a program started, of which nobody noted the module, are told by their worker which updates there are', async () => {
+  it('that a program started without a recorded module learn their updates from their worker', async () => {
     const told = await cli(['update', 'order/here', 'nosuch', '5', '--timeout', '1m'], at)
     expect([told.code, told.stderr]).toEqual([4, expect.stringMatching(/^NOT_FOUND .*it has: add/)])
     const given = await json<{ result: number }>(['update', 'order/here', 'add', '5', '--module', 'app.mjs'], at)
@@ -112,7 +112,7 @@ describe('runs of workflows', () => {
     ])
   })
 
-  it('that have ended say so and how, whatever is asked of them, and what can be done', async () => {
+  it('that have ended report that and their outcome for every verb, with the possible actions', async () => {
     expect((await cli(['run', 'app.mjs', 'brief', '--id', 'b'], at)).code).toBe(0)
     const verbs = [
       'update RUN add 1',

@@ -57,7 +57,7 @@ const packed = () =>
     .map((name) => name.slice('package/'.length))
 
 describe('the docs in the package', () => {
-  it('are there, and every relative link and anchor in them leads somewhere inside the package', () => {
+  it('exist, and every relative link and anchor in them leads somewhere inside the package', () => {
     const files = packed()
     for (const name of [
       'README.md',
@@ -95,7 +95,7 @@ describe('the docs in the package', () => {
 })
 
 describe('the dashboard in the package', () => {
-  it('is there once, built, and adds less than 1.5 MB to what is unpacked', () => {
+  it('is included once, built, and adds less than 1.5 MB to the unpacked size', () => {
     const files = packed()
     const built = files.filter((name) => name.startsWith('dist/dashboard/'))
     expect(built).toContain('dist/dashboard/index.html')
@@ -185,7 +185,7 @@ describe.each(versions)('the package on Node %s', (version) => {
   }, 300_000)
 })
 
-it('a Node that is too old is told so in one sentence, exit code 9', () => {
+it('a Node that is too old gets one sentence, exit code 9', () => {
   const node = process.env.REPRISE_OLD_NODE
   const bin = join(root, 'dist/cli/bin.cjs')
   const env = node ? {} : { REPRISE_TEST_NODE_VERSION: '16.20.2' }

@@ -25,7 +25,7 @@ export const minutes = pipeline('minutes', (p) => {
 })
 `
 
-it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its state and its dead letters', async () => {
+it('stops with a savepoint at Ctrl-C, resumes, and shows its state and its dead letters', async () => {
   const cwd = folder.path
   writeFileSync(join(cwd, 'minutes.mjs'), module)
   const interrupt = { after: /records/, signals: ['SIGINT'] as const }
@@ -57,7 +57,7 @@ it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its stat
   expect(second.stdout).toMatch(/^minutes: completed/)
 })
 
-it('one that was stopped or cancelled from elsewhere exits with 130, and resume goes on with just that run', async () => {
+it('one that was stopped or cancelled from elsewhere exits with 130, and resume continues just that run', async () => {
   const cwd = folder.path
   writeFileSync(join(cwd, 'minutes.mjs'), module)
   for (const [verb, status] of [
@@ -83,7 +83,7 @@ it('one that was stopped or cancelled from elsewhere exits with 130, and resume 
   ])
 })
 
-it('one that is done is not asked about, and its cure works: it is forked at an earlier place', async () => {
+it('a completed one gets no prompt, and its remedy works: it is forked at an earlier place', async () => {
   const cwd = folder.path
   writeFileSync(join(cwd, 'minutes.mjs'), module)
   const run = (...more: string[]) =>

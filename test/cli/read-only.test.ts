@@ -87,7 +87,7 @@ async function expectReads(run: (args: readonly string[]) => Promise<Ran> | Ran,
 }
 
 describe('while another process is stopped inside a commit', () => {
-  it('everything can be looked at, and who must write is told who holds the lock', async () => {
+  it('every read works, and a writer gets the holder of the lock', async () => {
     const file = copyOf('locked', ['', '-wal', '-ack'])
     const url = ['--url', `sqlite:${file}`]
     const holder = new Child('lock-holder', file)

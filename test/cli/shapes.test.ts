@@ -124,7 +124,7 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['version', []],
 ]
 
-it.each(calls)('D1: %s %o writes what the guide says', async (name, args) => {
+it.each(calls)('D1: %s %o writes the documented output', async (name, args) => {
   const ran = await cli([name, ...args, '--json'], at)
   const values = ran.stdout
     .trimEnd()

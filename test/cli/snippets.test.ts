@@ -92,7 +92,7 @@ describe('templates', () => {
     ).toBe(2)
   })
 
-  it('TypeScript without a way to run it is said clearly, with the cure', async () => {
+  it('TypeScript without a way to run it is reported clearly, with the remedy', async () => {
     const made = await cli(['init', 'typed', '--yes', '--language', 'ts'], { cwd: folder.path })
     expect(made.code).toBe(0)
     const ran = await cli(['run', 'typed/papers.ts', '--report', 'none'], { cwd: folder.path })

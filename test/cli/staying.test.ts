@@ -29,7 +29,7 @@ export const work = job('${name}', {
 `
 
 describe('reprise tail', () => {
-  it('follows: begins with what comes next, misses nothing, and ends with Ctrl-C and exit code 0', async () => {
+  it('follows: starts with the next entry, misses nothing, and ends with Ctrl-C and exit code 0', async () => {
     write('followed.mjs', jobOf('followed', 5))
     write('other.mjs', jobOf('other', 5))
     await cli(['run', 'followed.mjs', '--report', 'none'], at)
@@ -60,7 +60,7 @@ describe('reprise tail', () => {
 })
 
 describe('a job on a terminal', () => {
-  it('finishes what is in flight on Ctrl-C, ends with 130, and the line it leaves resumes it when pasted', async () => {
+  it('finishes the work in flight on Ctrl-C, ends with 130, and the printed line resumes it when pasted', async () => {
     write('long job.mjs', jobOf('long', 200, 20))
     const ran = await typed("run 'long job.mjs'", [[/ [1-9]\d*\/200/, ctrlC]])
     if (!ran) return
@@ -91,7 +91,7 @@ describe('a job on a terminal', () => {
 })
 
 describe('reprise run --work', () => {
-  it('takes up what another process left unfinished, and ends with Ctrl-C', async () => {
+  it('takes over unfinished work of another process, and ends with Ctrl-C', async () => {
     write('left.mjs', jobOf('left', 60, 40))
     const first = await cli(['run', 'left.mjs', '--report', 'json'], {
       ...at,
@@ -111,7 +111,7 @@ describe('reprise run --work', () => {
     expect(value.summary).toMatchObject({ finished: 60, round: 1 })
   })
 
-  it('interrupted in the middle, leaves the job for whoever comes next', async () => {
+  it('interrupted in the middle, leaves the job for the next process', async () => {
     write('midway.mjs', jobOf('midway', 400, 30))
     await cli(['run', 'midway.mjs', '--report', 'json'], {
       ...at,
@@ -150,7 +150,7 @@ describe('reprise doctor', () => {
 })
 
 describe('reprise export', () => {
-  it('--state-only: the newest checkpoint without history goes on under another name', async () => {
+  it('--state-only: the newest checkpoint without history continues under another name', async () => {
     write('whole.mjs', jobOf('whole', 50))
     await cli(['run', 'whole.mjs', '--report', 'none'], at)
     const head = (await json<{ seq: number }>(['show', 'whole'], at)).value
@@ -208,7 +208,7 @@ export const schema = migrations('schema', { steps: [
 ] })
 `
 
-  it('C4: says statement by statement what would be done, and makes not even the store', async () => {
+  it('C4: prints the planned work statement by statement, and does not even create the store', async () => {
     write('schema.mjs', steps())
     const ran = await cli(['run', 'schema.mjs', '--dry-run', ...url], at)
     expect([ran.code, ran.stdout]).toEqual([
@@ -219,7 +219,7 @@ export const schema = migrations('schema', { steps: [
     expect(existsSync(join(folder.path, 'dry'))).toBe(false)
   })
 
-  it('says where a run goes on that failed, and which steps are left', async () => {
+  it('prints where a failed run continues, and which steps are left', async () => {
     expect((await cli(['run', 'schema.mjs', ...url], at)).code).toBe(5)
     const head = await json(['show', 'migrate/schema', ...url], at)
     const plan = await json(['run', 'schema.mjs', '--dry-run', ...url], at)

@@ -107,7 +107,7 @@ it('a second Ctrl-C ends threads at once, with 130 and no crash', async () => {
   }
 }, 300_000)
 
-it('says why threads cannot have it: keys that cross partitions, another kind of run, a store of one alone', async () => {
+it('names the reason why threads cannot share it: keys that cross partitions, another kind of run, a store of one process', async () => {
   const cwd = folder.path
   const run = async (...args: string[]) => {
     const { code, stderr } = await cli(['run', 'clicks.mjs', ...args], { cwd, env: { FAULT: '1' } })

@@ -95,7 +95,7 @@ describe('a wrong command', () => {
     expect(ran.stdout).toBe('')
   })
 
-  it('says the same in JSON: code, message, why, hint, remedy and data', async () => {
+  it('prints the same in JSON: code, message, why, hint, remedy and data', async () => {
     for (const args of [['show'], ['show', 'nope'], ['export', 'few', 'no/such/folder/x.rp']]) {
       const { value } = await json<{ error: Record<string, unknown> }>(args, at)
       expect(Object.keys(value.error).sort()).toEqual(['code', 'data', 'hint', 'message', 'remedy', 'why'])
@@ -114,14 +114,14 @@ describe('a wrong command', () => {
   })
 })
 
-describe('what is only half right', () => {
-  it('discards what is there, says what is not, and ends with exit code 3', async () => {
+describe('partly valid input', () => {
+  it('discards existing keys, names missing ones, and ends with exit code 3', async () => {
     const { code, value } = await json(['dead', 'few', '--discard', 'c', '--discard', 'zz'], at)
     expect([code, value]).toEqual([3, { discarded: ['c'], missing: ['zz'] }])
     expect((await json(['dead', 'few'], at)).value).toEqual([])
   })
 
-  it('cancel of a job that has finished says so', async () => {
+  it('cancel of a finished job reports that', async () => {
     expect(await json(['cancel', 'few'], at)).toMatchObject({ code: 6, value: { error: { code: 'ENDED' } } })
     expect((await cli(['cancel', 'few'], at)).stderr).toContain('few had already ended: completed')
   })
@@ -153,7 +153,7 @@ describe('a dead database', () => {
   })
 })
 
-describe('when nobody reads what it says', () => {
+describe('when its output is not read', () => {
   it.each([
     [['show', 'nope'], 4],
     [['show', 'few@', '--json'], 4],

@@ -69,7 +69,7 @@ async function waitingRun(): Promise<void> {
   })
 }
 
-it('reprise rollback of a waiting run says what is undone, undoes it where it is executed, and it goes on', async () => {
+it('reprise rollback of a waiting run lists the undone steps, undoes them where it is executed, and it continues', async () => {
   await waitingRun()
   const back = await json<{ asked: { undoes: string[] }; archive: string | null }>(
     ['rollback', 'pay/o1@1', '--yes'],
@@ -102,7 +102,7 @@ it('reprise fork of a run makes a run that is executed, with keys of its own', a
   expect((await cli(['fork', 'pay/o1@1', 'job/x'], at())).stderr).toContain('workflow/pay/')
 })
 
-it('reprise fork --set goes on as if that had come of the step, and says so wherever the fork is looked at', async () => {
+it('reprise fork --set continues as if the step had returned that, and every view of the fork shows it', async () => {
   await waitingRun()
   const forked = await json<{ timeline: string }>(
     ['fork', 'pay/o1', 'o2', '--set', 'charge="free"', '--by', 'ann'],
@@ -233,7 +233,7 @@ it('group restore looks who owns a member before it asks', async () => {
   })
 })
 
-it('group restore names those who have acted on what it undoes, and is refused unless forced', async () => {
+it('group restore names readers that have acted on undone entries, and is refused unless forced', async () => {
   writeFileSync(
     join(folder.path, 'tally.mjs'),
     `import { timeline } from 'reprise'
@@ -327,7 +327,7 @@ export const account = aggregate('account', {
   expect(dead.stderr).toContain('events/account/alice is of the kind aggregate, which has no dead letters')
 })
 
-it('reprise resume goes on with all at once: one that waits for a signal is reported and holds nobody up', async () => {
+it('reprise resume continues all at once: a run that waits for a signal is reported and blocks no other', async () => {
   const killed = async (id: string, given: object, isBegun: () => boolean) => {
     const args = ['run', 'pay.mjs', '--id', id, '--input', JSON.stringify(given)]
     const child = spawn(process.execPath, [binIn(folder.path), ...args], { cwd: folder.path, stdio: 'ignore' })

@@ -54,7 +54,7 @@ it.each([
   expect(ended).toMatchObject({ code, signal: null })
 })
 
-it('prints what a savepoint waits for, and a second Ctrl-C ends it', async () => {
+it('prints the call that a savepoint waits for, and a second Ctrl-C ends it', async () => {
   const cwd = folder.path
   writeFileSync(join(cwd, 'flows.mjs'), module)
   const run = live(['run', 'flows.mjs', 'cutting', '--report', 'json'], { cwd })

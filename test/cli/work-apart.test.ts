@@ -15,7 +15,7 @@ const keyed = pipeline('keyed', (p) => {
 })
 const hello = workflow('hello', async (_ctx, name: string) => `hello ${name}`)
 
-it('leaves out a pipeline that cannot be shared, works on the rest, and says how to run it', async () => {
+it('skips a pipeline that cannot be shared, works on the rest, and prints how to run it', async () => {
   const rp = await open('memory:')
   const notes: string[] = []
   const taken = takeUp(rp, workable([keyed, hello, 7]), 'flows.mjs', { note: (words) => void notes.push(words) })

@@ -53,7 +53,7 @@ describe.each(Object.keys(storeUrls))('a control plane under SIGKILL (%s)', { ti
     for await (const { nonce } of stream) await stream.ack(nonce)
   }
 
-  it('each stage happens once, although whoever runs the rollout is killed in every stage', async () => {
+  it('each stage happens once, although the process of the rollout is killed in every stage', async () => {
     const { rp, push, start } = await place()
     await push.set('old')
     const serving = []
@@ -86,7 +86,7 @@ describe.each(Object.keys(storeUrls))('a control plane under SIGKILL (%s)', { ti
 
   // Serving clients does the same on every store; this one is the fastest.
   if (kind !== 'sqlite') return
-  it('what a client was told to be taken is there after the process that took it is killed', async () => {
+  it('an acknowledged answer of a client survives the kill of the process that accepted it', async () => {
     const { rp, push, start } = await place()
     const acked = new Map<string, number>()
     let version = await push.set('v1')

@@ -48,7 +48,7 @@ onEveryStore('pushed configuration', (world) => {
     expect(await control.status()).toMatchObject({ latest: 1, clients: 2, inForce: [{ version: 1, clients: 2 }] })
   })
 
-  it('nobody waits for what can never come: a version that was not set, a rollout that there is none of', async () => {
+  it('no call waits for an impossible event: a version that was not set, a missing rollout', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
     const control = await a.open(routes)
@@ -68,7 +68,7 @@ onEveryStore('pushed configuration', (world) => {
     ])
   })
 
-  it('a client that comes back says what it has: it is told only what it lacks, and its old stream is over', async () => {
+  it('a returning client reports its version: it gets only missing ones, and its old stream is over', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
     const first = await a.open(routes)
@@ -91,7 +91,7 @@ onEveryStore('pushed configuration', (world) => {
     }
   })
 
-  it('another process goes on with a stream: what was not answered is told again under its nonce', async () => {
+  it('another process continues a stream: an unanswered offer is repeated under its nonce', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
     const here = await a.open(routes)
@@ -207,7 +207,7 @@ onEveryStore(
   ['memory', 'sqlite'],
 )
 
-it('says what is wrong with a definition, an option or the name of a client', async () => {
+it('names the fault in a definition, an option or the name of a client', async () => {
   expect(() => config('a b')).toThrow(/INVALID_ARGUMENT/)
   expect(() => config('a', { forgetAfter: 1 })).toThrow(/at least 100 ms/)
   expect(() => config('a', { forgetAftr: 1 } as never)).toThrow(/did you mean forgetAfter/)

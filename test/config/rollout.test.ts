@@ -73,7 +73,7 @@ onEveryStore('staged rollouts', (world) => {
 onEveryStore(
   'rollouts and people',
   (world) => {
-    it('pause at a refusal, and go on or go back when a person says so', async () => {
+    it("pause at a refusal, and continue or roll back on a person's decision", async () => {
       let broken = canaries[0]!
       const w = await world()
       const engine = await w.engine()

@@ -141,7 +141,7 @@ const meanwhile: Readonly<Record<string, (other: Idle, file: string) => Promise<
 
 describe('a process that was idle', () => {
   for (const [name, happens] of Object.entries(meanwhile)) {
-    it(`G1: is told that its entries are durable, after ${name}, and they are`, async () => {
+    it(`G1: gets acknowledgements for its entries after ${name}, and they are durable`, async () => {
       const file = newFile()
       const idle = new Idle(file)
       await idle.do('open', 'plain', 'a')
@@ -155,7 +155,7 @@ describe('a process that was idle', () => {
     })
   }
 
-  it('G1: goes on for long, in turn with another that collects each time', async () => {
+  it('G1: continues for long, in turn with another that collects each time', async () => {
     const file = newFile()
     const [idle, other] = [new Idle(file), new Idle(file)]
     await idle.do('open', 'plain', 'a')
@@ -169,7 +169,7 @@ describe('a process that was idle', () => {
   })
 })
 
-describe('a process that was idle while its timeline went on without it', () => {
+describe('a process that was idle while others wrote its timeline', () => {
   const gone: Readonly<Record<string, { do: (other: Idle) => Promise<unknown>; code: string; seq: number | null }>> = {
     'a takeover': {
       do: async (other) => {

@@ -56,7 +56,7 @@ describe('SIGKILL at random moments', () => {
   const folder = newFolder()
   afterAll(() => removeFolder(folder))
 
-  it('G1: on SQLite everything acknowledged is there exactly once, and state equals its fold', async () => {
+  it('G1: on SQLite every acknowledged entry exists exactly once, and state equals its fold', async () => {
     await killRepeatedly({ kind: 'sqlite', file: `${folder}/store.db` }, amount('REPRISE_KILLS', 8))
   })
 
@@ -65,7 +65,7 @@ describe('SIGKILL at random moments', () => {
     await killRepeatedly(where, amount('REPRISE_KILLS', 6))
   })
 
-  it('G1: on PostgreSQL everything acknowledged is there exactly once, and state equals its fold', async () => {
+  it('G1: on PostgreSQL every acknowledged entry exists exactly once, and state equals its fold', async () => {
     const where = { kind: 'postgres', url: inject('postgresUrl'), schema: newSchemaName() } as const
     try {
       await killRepeatedly(where, amount('REPRISE_KILLS', 6))

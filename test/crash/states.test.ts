@@ -226,7 +226,7 @@ if (!given)
   })
 
 if (given) {
-  it('the one state that was asked for', async () => {
+  it('the one requested state', async () => {
     const recording = deserialize(readFileSync(process.env.REPRISE_CRASH_TRACE!)) as Recording
     const [count, fate, draw] = given.split(':')
     expect(await judge(recording, Number(count), fate as Fate, Number(draw))).toBeNull()

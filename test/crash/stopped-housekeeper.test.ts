@@ -80,7 +80,7 @@ describe('a stopped housekeeper that continues', () => {
       { timeout: 60_000 },
       (dead) => trial(place(), false, dead),
     )
-    it(`A6.5: with a guard that takes whatever is there, it deletes all of them (${kind})`, { timeout: 60_000 }, () =>
+    it(`A6.5: with a guard that accepts any head, it deletes all of them (${kind})`, { timeout: 60_000 }, () =>
       trial(place(), true, false),
     )
   }

@@ -13,7 +13,7 @@ async function outputOf(waits: string): Promise<string[]> {
   return child.lines
 }
 
-it('G4: a program does not end while its append is asked for again', async () => {
+it('G4: a program does not end while its append is being repeated', async () => {
   expect(await outputOf('answer')).toEqual(['last 1 after 5'])
 })
 

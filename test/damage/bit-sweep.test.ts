@@ -107,7 +107,7 @@ function usedIn(page: number): number[] {
 }
 
 describe('one flipped bit of a SQLite file', () => {
-  it('is put right, whatever table it is in (G8)', async () => {
+  it('is repaired, in any table (G8)', async () => {
     const wrong: string[] = []
     for (const { tree, offset, bit } of flips()) {
       const flip = (bytes: Buffer) => {

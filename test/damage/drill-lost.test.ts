@@ -17,7 +17,7 @@ const sums = pipeline('sums', (p) => {
     .to('sums', collectSink<number>())
 })
 
-it('of pipelines and projections nothing, of an older save the newer ones', async () => {
+it('nothing of pipelines and projections, the newer ones of an older save', async () => {
   const rp = await open(`sqlite:${join(folder, 'store.db')}`, { housekeeping: false })
   await fill(rp)
   await rp.run(sums).result()

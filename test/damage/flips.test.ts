@@ -197,7 +197,7 @@ describe('one damaged place', () => {
   const hours = 24 * 3_600_000
 
   if (given) {
-    it('G7: the one that was asked for', async () => {
+    it('G7: the requested one', async () => {
       const [layout, file, kind, offset, bit] = given
       await run([{ layout: layout!, file: file!, kind: kind as 'flip', offset: Number(offset), bit: Number(bit) }])
     })

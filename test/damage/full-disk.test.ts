@@ -174,7 +174,7 @@ describe.skipIf(reason)('a disk', () => {
     }
   })
 
-  it('that fills up in the first commits: what was refused is not there, what was acknowledged is', async () => {
+  it('that fills up in the first commits: refused entries are absent, acknowledged ones exist', async () => {
     for (let bytesFree = 0; bytesFree <= 96 * 1024; bytesFree += 4096) {
       const rp = await engine(inStore)
       fill(bytesFree)
@@ -315,7 +315,7 @@ describe.skipIf(reason)('a disk', () => {
     expect(await rp.sql('SELECT count(*) AS many FROM paid')).toEqual([{ many: 3 }])
   })
 
-  it('that is full of chunks: the checkpoint fails, history goes on, and the next one works', async () => {
+  it('that is full of chunks: the checkpoint fails, history continues, and the next one works', async () => {
     const rp = await engine(inDirectory)
     const handle = await rp.open(definitions.shelf, 'c')
     for (let n = 1; n <= 12; n++) await handle.append(entry(n))

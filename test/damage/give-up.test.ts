@@ -155,7 +155,7 @@ describe('damaged history is given up', () => {
     expect(lost.length).toBeLessThanOrEqual(5)
   })
 
-  it('is refused without the key of what was encrypted again, and everything stays for the process that has it', async () => {
+  it('is refused without the key of re-encrypted data, and everything stays for the process that has it', async () => {
     const [old, current] = [new Uint8Array(32).fill(7), new Uint8Array(32).fill(8)]
     const { file, url } = await made({ ...quiet, keys: { current: 'old', keys: { old } } })
     const both = { ...quiet, keys: { current: 'new', keys: { old, new: current } } }
@@ -225,7 +225,7 @@ describe('damaged history is given up', () => {
     expect(verified.stderr).toMatch(/give-up workflow\/flow\/r is refused: .* reprise fork workflow\/flow\/r@/)
   })
 
-  it('is a command that says what would be lost first', async () => {
+  it('is a command that first lists the loss', async () => {
     const { file, url } = await made()
     damage(file, [9])
     const cwd = dirname(file)

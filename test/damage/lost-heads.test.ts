@@ -108,7 +108,7 @@ async function repaired(copy: string, know: (rp: Reprise) => Promise<void>) {
   return { rp, report }
 }
 
-it('the heads are made again from history by their models, and everything goes on', async () => {
+it('the models rebuild the heads from history, and everything continues', async () => {
   const healed: string[] = []
   const { rp, report } = await repaired(damaged('known.db'), async (engine) => {
     engine.events.on('healed', ({ what }) => healed.push(what))

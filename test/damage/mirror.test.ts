@@ -81,7 +81,7 @@ async function expectHealed(url: string, id: string, count: number): Promise<voi
 }
 
 describe('the mirror of history', () => {
-  it('heals a SQLite store by itself, also what was written without it meanwhile', async () => {
+  it('repairs a SQLite store by itself, including entries written without it meanwhile', async () => {
     const { file, path, url, mirror } = places()
     await using(url, { mirror }, async (rp) => {
       await write(rp, 'ann', 0, 10)
@@ -159,7 +159,7 @@ describe('the mirror of history', () => {
     await expectHealed(url, 'ann', count)
   })
 
-  it('lets go of what was erased and deleted, and says so where it cannot be reached', async () => {
+  it('drops erased and deleted data, and reports an unreachable copy', async () => {
     const { path, url, mirror } = places()
     await using(url, { mirror }, async (rp) => {
       await write(rp, 'ann', 0, 4)

@@ -38,7 +38,7 @@ function pagesToDamage(): number[] {
 }
 
 describe('one damaged page of a SQLite file', () => {
-  it('is healed, or what it cost is named, whatever it holds (G8)', async () => {
+  it('is repaired, or its loss is named, whatever it holds (G8)', async () => {
     const wrong: string[] = []
     for (const page of pagesToDamage()) {
       const found = await judge((bytes) => overwrite(bytes, page)).then(

@@ -212,6 +212,6 @@ describe('damaged pages', () => {
   if (given) {
     const [kind, page, other] = given
     const asked = { kind: kind as Fault['kind'], page: Number(page), other: Number(other) }
-    it('G7: the one that was asked for', async () => await run([asked]), hours)
+    it('G7: the requested one', async () => await run([asked]), hours)
   } else it('G7: nothing is missing, or old, in silence', async () => await run(drawn(faults)), hours)
 })

@@ -152,7 +152,7 @@ it('a damaged catalog of an ended run keeps that run, and others expire', async 
   await rp.close()
 })
 
-it('a damaged neighbour keeps nobody from a rollback or a delete', async () => {
+it('a damaged neighbour does not block a rollback or a delete', async () => {
   await edit(`UPDATE reprise_timeline SET status = 'x' WHERE name = 'counter/b'`)
   const rp = await at()
   await (await rp.open(counter, 'a')).append({ type: 'add', by: 7 })

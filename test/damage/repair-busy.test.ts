@@ -99,7 +99,7 @@ it('a file that is no store is not taken for one whose first page is damaged', a
   expect(readFileSync(other).subarray(0, 3).toString()).toBe('not')
 })
 
-it('what the users of the file noted in its header stays', async () => {
+it('fields that users of the file set in its header stay', async () => {
   const copy = damaged('version.db', root)
   await renewStore(`sqlite:${copy}`)
   const database = (await loadDriver()).open(copy, { isReadOnly: true })

@@ -107,7 +107,7 @@ describe('a repair from elsewhere', () => {
     await expectRepaired(place, `sqlite:${copy}`)
   })
 
-  it('looks for the copy in its own namespace, or in the one that is named, and says where it finds nothing', async () => {
+  it('looks for the copy in its own namespace, or in the named one, and reports where it finds nothing', async () => {
     const place = await made(false)
     const file = join(place.folder, 'all.rpb')
     const copy = join(place.folder, 'copy.db')
@@ -149,7 +149,7 @@ describe('a repair from elsewhere', () => {
     }
   })
 
-  it('says what is left where the other place does not have it either, and refuses what is no such place', async () => {
+  it('reports the remaining damage if the other place lacks the data too, and refuses other places', async () => {
     const place = await made(false)
     const copy = join(place.folder, 'copy.db')
     copyFileSync(place.file, copy)
@@ -189,7 +189,7 @@ describe('a repair from elsewhere', () => {
     })
   })
 
-  it('counts the lines anew where one is lost for good, and says how many', async () => {
+  it('recounts the lines if one is lost for good, and reports the number', async () => {
     const place = await made(false)
     const store = await openStore(place.url, {})
     const ours = (await store.blobs.list(null, 10_000)).map(({ digest }) => digest).filter(isRedundancy)
@@ -229,7 +229,7 @@ describe('a repair from elsewhere', () => {
     })
   })
 
-  it('is a command, whose exit code tells whether damage is left', async () => {
+  it('is a command, whose exit code shows whether damage is left', async () => {
     const place = await made(false)
     const copy = join(place.folder, 'copy.db')
     copyFileSync(place.file, copy)

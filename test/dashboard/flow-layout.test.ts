@@ -25,7 +25,7 @@ const graphs = fc.integer({ min: 1, max: 12 }).chain((count) =>
     ),
 )
 
-it('each part stands to the right of what gives it records, and none covers another', () => {
+it('each part is to the right of its inputs, and none covers another', () => {
   fc.assert(
     fc.property(graphs, (parts) => {
       const { boxes, lines, width, height } = layoutOf(parts)
@@ -41,7 +41,7 @@ it('each part stands to the right of what gives it records, and none covers anot
   )
 })
 
-it('what goes round, or leads to a part that is not there, is drawn all the same', () => {
+it('a cycle, or an edge to a missing part, is still drawn', () => {
   const { boxes, lines } = layoutOf([part('a', ['b', 'gone']), part('b', ['a'])])
   expect(boxes.map(({ part: { name } }) => name)).toEqual(['a', 'b'])
   expect(lines).toHaveLength(2)

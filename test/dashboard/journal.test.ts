@@ -37,7 +37,7 @@ describe('the rows of a journal', () => {
     ])
   })
 
-  it('begin where the entry before ended, if nobody said when they did', () => {
+  it('start where the previous entry ended, if no start was recorded', () => {
     const rows = rowsOf(
       [entry(100, 'a', 'ends'), entry(180, 'b', 'ends'), entry(200, 'c', 'fails', { error: 'no' })],
       true,
@@ -76,13 +76,13 @@ describe('the rows of a journal', () => {
     ])
   })
 
-  it('say that another worker went on, where a new epoch begins, and only of what has one worker', () => {
+  it('show that another worker continued, where a new epoch starts, and only for models with one worker', () => {
     const entries = [entry(1, 'a', 'ends'), entry(2, 'b', 'ends', { epoch: 2 })]
     expect(rowsOf(entries, true).map(({ state }) => state)).toEqual(['ok', 'takeover', 'ok'])
     expect(rowsOf(entries, false).map(({ state }) => state)).toEqual(['ok', 'ok'])
   })
 
-  it('say that a worker took it up, where the one before had let it go', () => {
+  it('show that a worker took it up after the previous one released it', () => {
     const rows = rowsOf([entry(1, '~w', 'is', { letsGo: true }), entry(2, 'b', 'ends', { epoch: 2 })], true)
     expect(rows.map(({ state, title }) => [state, title])).toEqual([
       ['note', '~w'],
@@ -127,7 +127,7 @@ describe('the rows of a journal', () => {
     expect(troubleOf(rowsOf(back, true))).toBeNull()
   })
 
-  it('are entries by their type where the model tells nothing of them', () => {
+  it('are entries by their type if the model has no readable form for them', () => {
     const rows = rowsOf([{ seq: 7, epoch: 1, type: 'deposited', time: 5, told: null }], false)
     expect(rows).toMatchObject([{ seq: 7, title: 'deposited', state: 'note', spans: [] }])
   })
@@ -140,7 +140,7 @@ describe('the rows of a journal', () => {
     expect(rows).toMatchObject([{ title: 'refund', state: 'ok' }])
   })
 
-  it('lead to the one that failed last, and not to the end that says so again', () => {
+  it('link to the last failed one, and not to the end that repeats its error', () => {
     const rows = rowsOf(
       [
         entry(1, 'a', 'fails', { error: 'first' }),

@@ -18,7 +18,7 @@ it.each([
   expect(jsonFault(text)).toBe(words)
 })
 
-it('finds a place in whatever the browser refuses, and none in what it takes', () => {
+it('locates every fault that the browser refuses, and none in accepted text', () => {
   const broken = fc
     .tuple(fc.json(), fc.nat(), fc.constantFrom('', '"', '{', '}', ',', 'x', '\\', '\n', '0'))
     .map(([json, at, put]) => {

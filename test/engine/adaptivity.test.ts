@@ -62,7 +62,7 @@ describe('a recovery-time budget', () => {
     }
   })
 
-  it('G9: whatever the costs, a process killed at any moment recovers within the budget, or said that it cannot', async () => {
+  it('G9: with any costs, a process killed at any moment recovers within the budget, or reported that it cannot', async () => {
     let kept = 0
     const seeds = Number(process.env.REPRISE_BUDGET_SEEDS ?? 12)
     for (let seed = Number(process.env.REPRISE_BUDGET_FROM ?? 1); seed <= seeds; seed++) {

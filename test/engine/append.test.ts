@@ -8,7 +8,7 @@ import { onEveryStore } from '../support/worlds.ts'
 const code = (expected: string) => expect.objectContaining({ code: expected })
 
 onEveryStore('append', (world) => {
-  it('A1.1: what was appended is there after the engine is gone, from history alone', async () => {
+  it('A1.1: appended entries exist after the engine is gone, from history alone', async () => {
     const w = await world()
     const first = await w.engine()
     const c = await first.open(counter, 'visits')
@@ -85,7 +85,7 @@ onEveryStore('append', (world) => {
     expect(d.state.total).toBe(2)
   })
 
-  it('refuses an entry that apply rejects, before it is written, and goes on', async () => {
+  it('refuses an entry that apply rejects, before it is written, and continues', async () => {
     const w = await world()
     const strict = timeline('strict', {
       initial: () => 0,

@@ -50,7 +50,7 @@ describe('wrong arguments', () => {
     },
   )
 
-  it('what is no definition is neither opened nor run', async () => {
+  it('a value that is no definition is neither opened nor run', async () => {
     const rp = await open('memory:', { housekeeping: false })
     engines.push(rp)
     for (const what of [{}, null, undefined, 'counter']) {

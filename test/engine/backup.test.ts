@@ -71,7 +71,7 @@ const shown = ({ timeline, seq, digest, status, queue, priority, wakeup, mail, a
 type Head = Awaited<ReturnType<Awaited<ReturnType<typeof open>>['list']>>[number]
 
 describe('a backup', () => {
-  it('of SQLite goes to PostgreSQL and back, with everything that waits', async () => {
+  it('of SQLite is restored to PostgreSQL and back, with everything that waits', async () => {
     const from = `sqlite:${join(folder, 'from.db')}`
     await fill(from)
     let url = from

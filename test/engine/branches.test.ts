@@ -90,7 +90,7 @@ onEveryStore('branches', (world) => {
     await rp.fork(c.coordinate, 'meter/x')
   })
 
-  it('G10: what a fork needs is not trimmed from its parent, nor its chunks collected', async () => {
+  it('G10: history that a fork needs is not trimmed from its parent, nor are its chunks collected', async () => {
     const w = await world()
     const rp = await w.engine()
     const f = await rp.open(frugal, 'x')
@@ -133,7 +133,7 @@ onEveryStore('branches', (world) => {
     expect((await rp.verify()).faults).toEqual([])
   })
 
-  it('A9.2: an effect that ended after the point it was intended at is not asked for again', async () => {
+  it('A9.2: an effect that ended after its intent is not requested again', async () => {
     const w = await world()
     const rp = await w.engine()
     const c = await rp.open(counter, 'x')

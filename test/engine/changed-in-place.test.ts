@@ -62,7 +62,7 @@ onEveryStore('states changed in place', (world) => {
     expect(handle.state).toEqual({ sum: 3, seen: [1, 2] })
   })
 
-  it('of appends at once, those beside one that throws are applied once', async () => {
+  it('concurrent appends beside one that throws are applied once', async () => {
     const w = await world()
     const rp = await w.engine()
     const handle = await rp.open(sums, 'x')

@@ -13,7 +13,7 @@ const settled = async (check: () => Promise<boolean>) => {
 }
 
 onEveryStore('checkpoints', (world) => {
-  it('A4.2: by count, by event, by time, by hand; the catalog says which', async () => {
+  it('A4.2: by count, by event, by time, on request; the catalog names the trigger', async () => {
     const w = await world()
     const rp = await w.engine()
     const mixed = timeline('mixed', {
@@ -44,7 +44,7 @@ onEveryStore('checkpoints', (world) => {
     await settled(async () => (await rp.checkpoints('timed/x')).some(({ trigger }) => trigger === 'time'))
   })
 
-  it('A4.3: with a recovery-time budget it measures, picks an interval, and says why', async () => {
+  it('A4.3: with a recovery-time budget it measures, picks an interval, and gives the reason', async () => {
     const w = await world()
     const rp = await w.engine()
     const budget = timeline('budget', {
@@ -59,7 +59,7 @@ onEveryStore('checkpoints', (world) => {
     expect(b.checkpointing.interval.entries).toBeGreaterThan(0)
   })
 
-  it('A8.4, A8.5: keeps the last N, verified, and the catalog tells coordinate, sizes and base', async () => {
+  it('A8.4, A8.5: keeps the last N, verified, and the catalog has coordinate, sizes and base', async () => {
     const w = await world()
     const rp = await w.engine()
     const f = await rp.open(frugal, 'x')
@@ -92,7 +92,7 @@ onEveryStore('checkpoints', (world) => {
     expect([beside.recovery.checkpoint, beside.recovery.entriesReplayed]).toEqual([null, 2])
   })
 
-  it('A4.5: the collector drops what nobody needs, says why first, and every live checkpoint still restores', async () => {
+  it('A4.5: the collector drops unneeded checkpoints, gives the reason first, and every live checkpoint still restores', async () => {
     const w = await world()
     const rp = await w.engine()
     const s = await rp.open(shelf, 'x')
@@ -138,7 +138,7 @@ onEveryStore('checkpoints', (world) => {
     expect((await collector.open(frugal, 'x')).state.total).toBe(60)
   })
 
-  it('D6: the card tells what is captured, what remains, who owns it and what recovery costs', async () => {
+  it('D6: the card shows the captured state, the remaining history, the owner and the cost of recovery', async () => {
     const w = await world()
     const rp = await w.engine()
     const c = await rp.open(counter, 'visits')

@@ -59,7 +59,7 @@ onEveryStore('collection', (world) => {
     expect((await other.collect()).chunks).toMatchObject({ swept: 1 })
   })
 
-  it('A4.5: a worker that does not say whether it captures, as earlier versions do not, is given the grace period', async () => {
+  it('A4.5: a worker that does not report its captures, as earlier versions do not, gets the grace period', async () => {
     const at = await world()
     const rp = await at.engine()
     const { store, hash, worker } = hostOf(rp).kernel
@@ -143,7 +143,7 @@ onEveryStore('collection', (world) => {
     expect((await weights.read(other).latest()).value).toEqual(noise(4))
   })
 
-  it('A4.5: chunks that are still there are only touched, and what is published then is not swept later', async () => {
+  it('A4.5: existing chunks are only touched, and a later publication of them is not swept', async () => {
     const at = await world()
     const [rp, other] = [await at.engine(), await at.engine()]
     const series = await rp.open(weights)
@@ -166,7 +166,7 @@ onEveryStore('collection', (world) => {
     expect((await rp.verify()).faults).toEqual([])
   })
 
-  it('A4.5: whichever chunk is away while others are collected, with it back everything is there', async () => {
+  it('A4.5: while any chunk is unreachable others are collected; when it is back, everything is complete', async () => {
     const rp = await (await world()).engine({ redundancy: false })
     const kept = await rp.open(weights)
     for (let n = 1; n <= 2; n++) await kept.put(noise(n, 3_000_000))

@@ -103,7 +103,7 @@ async function interrupted(rp: Reprise): Promise<void> {
 }
 
 onEveryStore('a coming timeline', (world) => {
-  it('is refused to everybody but the change that brings it', { timeout: 60_000 }, async () => {
+  it('is refused to every caller except the change that brings it', { timeout: 60_000 }, async () => {
     for (const [way, call] of Object.entries(ways)) {
       const w = await world()
       const rp = await w.engine()

@@ -69,7 +69,7 @@ const code = (expected: string) => expect.objectContaining({ code: expected })
 const tally = timeline('tally', { initial: () => 0, apply: (sum) => sum })
 
 onEveryStore('a copy beside its original', (world) => {
-  it('G19, A6.6: a run under another id refunds what it did itself, and its original the rest, once', async () => {
+  it('G19, A6.6: a run under another id refunds its own payments, and its original the rest, once', async () => {
     const rp = await (await world()).engine()
     const { buy, refunds, waiting, cancelled } = shop()
     const run = await waiting(rp, 'a')
@@ -98,7 +98,7 @@ onEveryStore('a copy beside its original', (world) => {
     expect(refunds).toEqual(['paid-2', 'paid-3', 'paid-1'])
   })
 
-  it("G19: { undo: 'inherited' } refunds what the original did once, whoever comes first", async () => {
+  it("G19: { undo: 'inherited' } refunds the original's payments once, whichever is first", async () => {
     const rp = await (await world()).engine()
     const { refunds, waiting, cancelled } = shop()
     const run = await waiting(rp, 'a')
@@ -187,7 +187,7 @@ onEveryStore('a copy beside its original', (world) => {
     expect(refunds).toEqual(['paid-1'])
   })
 
-  it('G19: a copy of a run with a queue and a parent waits for a place of its own, and its result goes to nobody', async () => {
+  it('G19: a copy of a run with a queue and a parent waits for a place of its own, and its result is sent to no parent', async () => {
     const rp = await (await world()).engine()
     const lane = queue('lane', { concurrency: 1 })
     const step = workflow('step', async (ctx) => await ctx.signal<string>('go'), { queue: lane })

@@ -77,7 +77,7 @@ onEveryStore('a stored policy', (world) => {
     ])
   })
 
-  it('is changed by the code that takes the timeline, and the change says what it was before', async () => {
+  it('is changed by the code that takes the timeline, and the change records the previous one', async () => {
     const w = await world()
     await tick(await w.engine(), { checkpoints: 5 }, 8)
     const rp = await w.engine()
@@ -131,7 +131,7 @@ onEveryStore('a stored policy', (world) => {
     expect(await stored(nobody, 'counter/fork')).toMatchObject({ retain: { checkpoints: 5 } })
   })
 
-  it('is always there for jobs and saves, and left out where a kind has its usual one', async () => {
+  it('is always stored for jobs and saves, and omitted where a kind has its usual one', async () => {
     const w = await world()
     const rp = await w.engine()
     await (await rp.run(job('night', { source: ['1'], key: (item) => item, each: () => undefined }))).result()
@@ -144,7 +144,7 @@ onEveryStore('a stored policy', (world) => {
     expect(await stored(rp, 'table/few')).toMatchObject({ kind: 'table', retain: { checkpoints: 9 } })
   })
 
-  it('that nobody knows leaves a timeline as it is, and the report says why', async () => {
+  it('that is unknown leaves a timeline unchanged, and the report gives the reason', async () => {
     const w = await world()
     const rp = await w.engine()
     await (await rp.open(table<number>('rows'))).set('k', 1)
@@ -184,7 +184,7 @@ onEveryStore('one id', (world) => {
 })
 
 onEveryStore('an id', (world) => {
-  it('of one table of many is built by segments, for at and follow too', async () => {
+  it('for one table of many is built by segments, for at and follow too', async () => {
     const w = await world()
     const rp = await w.engine()
     const rows = table<number>('rows')
@@ -211,7 +211,7 @@ it('a raw timeline cannot have the name of a kind', () => {
 })
 
 onEveryStore('a cursor that holds history', (world) => {
-  it('is named by the card and by the dry run, and collect keeps what it needs', async () => {
+  it('is named by the card and by the dry run, and collect keeps its data', async () => {
     const w = await world()
     const rp = await w.engine()
     const frugal = counter({ checkpoints: 2, history: 'needed' })

@@ -24,7 +24,7 @@ async function checkpointsOf(rp: Reprise, timeline: string): Promise<number[]> {
 onEveryStore(
   'the default policy',
   (world) => {
-    it('G9: a timeline and an aggregate of 12,000 entries have a checkpoint, unless they asked for none', async () => {
+    it('G9: a timeline and an aggregate of 12,000 entries have a checkpoint, unless disabled', async () => {
       const w = await world()
       const rp = await w.engine()
       const [counted, silent, decided] = [

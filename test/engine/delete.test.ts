@@ -13,7 +13,7 @@ const counter = timeline('counter', {
 })
 
 onEveryStore('delete', (world) => {
-  it('says what would go, refuses while it is owned, and leaves nothing behind', async () => {
+  it('lists the affected data, refuses while it is owned, and leaves nothing behind', async () => {
     const engine = await (await world()).engine()
     const open = await engine.open(counter, 'a')
     for (let n = 0; n < 5; n++) await open.append({ type: 'added', by: 1 })
@@ -38,7 +38,7 @@ onEveryStore('delete', (world) => {
     expect([again.state.total, (await engine.head('counter/a'))!.mail]).toEqual([0, 0])
   })
 
-  it('takes archives along, refuses while a fork shares its history, and takes forks along when told', async () => {
+  it('includes archives, refuses while a fork shares its history, and includes forks on request', async () => {
     const engine = await (await world()).engine()
     const open = await engine.open(counter, 'a')
     for (let n = 0; n < 6; n++) await open.append({ type: 'added', by: 1 })
@@ -61,7 +61,7 @@ onEveryStore('delete', (world) => {
     expect((await engine.verify()).faults).toEqual([])
   })
 
-  it('asks before savepoints and what has not ended go, and takes cursors along', async () => {
+  it('needs confirmation for savepoints and unfinished runs, and includes cursors', async () => {
     const engine = await (await world()).engine()
     const open = await engine.open(counter, 'a')
     await open.append({ type: 'added', by: 1 })

@@ -13,7 +13,7 @@ const make = (effects?: 'all' | 'needed') =>
   })
 
 onEveryStore('the ledger of effects', (world) => {
-  it('forgets what is settled below the floor, and nothing else', async () => {
+  it('forgets settled effects below the floor, and nothing else', async () => {
     const at = await world()
     const engine = await at.engine()
     const shop = await engine.open(make('needed'), 's')

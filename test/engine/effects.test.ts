@@ -79,7 +79,7 @@ onEveryStore('effects', (world) => {
     expect(await again.effects.run('absent', () => 5, { inDoubt: async () => ({ happened: false }) })).toBe(5)
   })
 
-  it('what somebody said of an effect is the first word: the same again is right, another is refused with who said it', async () => {
+  it('the first decision about an effect counts: a repetition is accepted, another is refused with its author', async () => {
     const w = await world()
     const rp = await w.engine()
     const c = await rp.open(counter, 'x')

@@ -76,7 +76,7 @@ it('seals dedupe keys always and types where the ring hides them', async () => {
 })
 
 onEveryStore('hashed attributes', (world) => {
-  it('are found by those who know the value, and read by nobody', async () => {
+  it('are found by processes that know the value, and readable by none', async () => {
     const w = await world()
     const rp = await w.engine({ keys: { ...ring, hashing } })
     const raw = await w.store()
@@ -106,7 +106,7 @@ onEveryStore('hashed attributes', (world) => {
   })
 })
 
-it('finds damage in what was wrapped under a new key, and recovers from what is sound (G7, G8)', async () => {
+it('finds damage in records under a new key, and recovers from sound ones (G7, G8)', async () => {
   const world = createWorld()
   const engineOf = (keys: Options['keys']) =>
     createEngine({ store: openMemory({ namespace: 'n', hash: sha256, world }) }, { keys: keys! })

@@ -29,7 +29,7 @@ it('instances of classes, Errors, Dates and lists are refused as entries', async
   await rp.close()
 })
 
-it('a listener cannot change the state through what it is given', async () => {
+it('a listener cannot change the state through its argument', async () => {
   const rp = await open('memory:')
   for (const options of [{}, { shared: true }]) {
     const handle = await rp.open(notes, options.shared ? 'shared' : 'own', options)

@@ -122,7 +122,7 @@ it('nor in a folder of chunks, nor in what protects them', async () => {
   await inFiles(`sqlite:${join(folder, 'a.db')}`, folder, options)
 })
 
-it('erases what is sealed with a key, and a rekey goes on after it', async () => {
+it('erases data sealed with a key, and a rekey continues after it', async () => {
   const folder = newFolder()
   const url = `sqlite:${join(folder, 'a.db')}`
   const keys = { old: new Uint8Array(32).fill(1), new: new Uint8Array(32).fill(2) }
@@ -180,7 +180,7 @@ onEveryStore('erasing entries', (world) => {
     return plan.already
   }
 
-  it('a run that only says it was erased is damage', async () => {
+  it('a run that only claims to be erased is damage', async () => {
     const { at, rp } = await filled()
     await rp.eraseEntries('notes/ann', { entries: { from: 4, to: 4 } })
     const store = await at.store()
@@ -226,7 +226,7 @@ onEveryStore('erasing entries', (world) => {
     },
   })
 
-  it('a second replica does not bring it back from memory', async () => {
+  it('a second replica does not restore it from memory', async () => {
     const at = await world()
     const [one, two, tool] = [await at.engine(), await at.engine(), await at.engine()]
     tool.declare(person[describes] as Model)
@@ -246,7 +246,7 @@ onEveryStore('erasing entries', (world) => {
     expect(fresh.state.names).toEqual(['other', 'third', 'fourth'])
   })
 
-  it('killed at any step, it is asked for again and ends', async () => {
+  it('killed at any step, it is repeated and ends', async () => {
     for (const step of ['replace', 'commit', 'collect'] as const) {
       const { at, rp } = await filled()
       // A vacuum of its tables takes a while.

@@ -86,7 +86,7 @@ async function fill(options: Options, url: string, folder: string): Promise<void
   await again.close()
 }
 
-it('A4.5: what was erased is in no file of a SQLite store', async () => {
+it('A4.5: erased data is in no file of a SQLite store', async () => {
   const folder = temporaryFolder('erase')
   folders.push(folder)
   await fill({}, `sqlite:${join(folder, 'a.db')}`, folder)
@@ -99,7 +99,7 @@ it('A4.5: nor in a folder of chunks', async () => {
 })
 
 onEveryStore('erasing', (world) => {
-  it('A4.5: deletes on every store, leaves the others alone, and says where copies may be left', async () => {
+  it('A4.5: deletes on every store, leaves the others unchanged, and names places where copies may remain', async () => {
     const at = await world()
     const rp = await at.engine()
     const [ann, bob] = [await rp.open(notes, 'ann'), await rp.open(notes, 'bob')]

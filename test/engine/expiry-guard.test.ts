@@ -263,7 +263,7 @@ onEveryStore('changes beside the owner', (world) => {
     expect(await rp.verify()).toMatchObject({ ok: true })
   })
 
-  it('A6.5: a trim of a timeline that grew since the look removes only what was looked at', async () => {
+  it('A6.5: a trim of a timeline that has grown removes only the entries it read', async () => {
     const { rp, other, outcomes } = await begin(
       ({ trim }) => trim !== undefined,
       async (_, open) => {

@@ -38,7 +38,7 @@ onEveryStore(
       expect(readdirSync(folder).sort()).toEqual(['canary', 'out.reprise', 'out.reprise.partial'])
     })
 
-    it('with onlyNew leaves what is there, and of two at once one is written', async () => {
+    it('with onlyNew keeps an existing file, and of two at once one is written', async () => {
       const { engine, from } = await written()
       const path = join(folder, 'out.reprise')
       const two = await Promise.allSettled([1, 2].map(() => engine.export(from, path, { onlyNew: true })))

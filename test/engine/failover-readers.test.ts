@@ -66,7 +66,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
   /** Not written before the query: only the memory of the process has it. */
   const checkpoint = { each: '1h' } as const
 
-  it('G12: projections in memory drop what is gone, take what is there, and only then have caught up', async () => {
+  it('G12: projections in memory drop lost entries, read the existing ones, and only then have caught up', async () => {
     const ns = 'memory'
     const before = await write(ns, 'p', 1)
     const failover = await server.copy()
@@ -92,7 +92,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
     expect((await fresh.catchUp()).ids).toEqual([...before, ...after, ...more])
   })
 
-  it('G12: a feed that has grown past the position again is told apart by what was read last', async () => {
+  it('G12: a feed that has grown past the position again is recognised by the last read entries', async () => {
     const ns = 'grown'
     const before = await write(ns, 'p', 1)
     const failover = await server.copy()
@@ -106,7 +106,7 @@ describe('readers of the feed after a failover of PostgreSQL to an older copy', 
     await expect(whole.checkpoint()).resolves.toBeUndefined()
   })
 
-  it('G12: what was made of entries that are gone is not written into the copy, neither by a checkpoint nor at the end', async () => {
+  it('G12: results of lost entries are not written into the copy, neither by a checkpoint nor at the end', async () => {
     const ns = 'closing'
     const before = await write(ns, 'p', 1)
     const definition = projection('whole', { from, ...listed, checkpoint })

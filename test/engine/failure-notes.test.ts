@@ -135,7 +135,7 @@ onEveryStore('failure notes', (world) => {
     await untilClear(rp, 'job/papers')
   })
 
-  it('a projection that stands on a poisonous event, and is resumed', async () => {
+  it('a projection that stopped at a poisonous event, and is resumed', async () => {
     const w = await world()
     const rp = await w.engine()
     let isMended = false

@@ -88,7 +88,7 @@ onEveryStore('what a reader of the feed misses', (world) => {
     },
   )
 
-  test('G12: a copy that never had what was read last is told apart, though another timeline took its place', async () => {
+  test('G12: a copy without the last read entries is recognised, though another timeline took its place', async () => {
     const [one, copy] = [await world(), await world()]
     await write(await one.engine(), 'a')
     await write(await copy.engine(), 'b')
@@ -113,7 +113,7 @@ onEveryStore('what a reader of the feed misses', (world) => {
     expect((await readAll(reader, next)).ids).toEqual(['counter/c'])
   })
 
-  test('G12: a reader that has nothing left of what it read knows its copy by what was forgotten there', async () => {
+  test('G12: a reader without any of its read entries recognises its copy by the forgotten timelines', async () => {
     const [one, copy] = [await world(), await world()]
     const [engine, other] = [await one.engine(), await copy.engine()]
     for (const id of ['a', 'b']) {
@@ -137,7 +137,7 @@ onEveryStore('what a reader of the feed misses', (world) => {
     await expect(again.reader.page(position)).rejects.toMatchObject({ code: 'POSITION_GONE' })
   })
 
-  test('what was forgotten is named within a bound, and many at once are each noted', async () => {
+  test('forgotten timelines are named within a bound, and many at once are each noted', async () => {
     const one = await world()
     const engine = await one.engine()
     const ids = Array.from({ length: 12 }, (_, i) => String(i))

@@ -52,7 +52,7 @@ const price = (calls: string[]) =>
   })
 
 onEveryStore('forks with edits', (world) => {
-  it('A9.1: a run goes on from a step with an edited result; its parent, and what came before, stay as they are', async () => {
+  it('A9.1: a run continues from a step with an edited result; its parent and the earlier entries stay unchanged', async () => {
     const rp = await (await world()).engine()
     const calls: string[] = []
     const definition = price(calls)
@@ -103,7 +103,7 @@ onEveryStore('forks with edits', (world) => {
     expect(await workflows(rp).of(parent).get('q').result()).toBe(101)
   })
 
-  it('asked for twice under one key it is done once, also at the same time; another edit under it is refused', async () => {
+  it('requested twice under one key it is done once, also at the same time; another edit under it is refused', async () => {
     const w = await world()
     const [rp, other] = [await w.engine(), await w.engine({ worker: 'other' })]
     const definition = price([])
@@ -161,7 +161,7 @@ onEveryStore('forks with edits', (world) => {
     expect(await rp.head('counter/fork')).toBeNull()
   })
 
-  it('a table goes on with other rows, and with what its own rules allow', async () => {
+  it('a table continues with other rows, within its own rules', async () => {
     const rp = await (await world()).engine()
     const stock = table<{ n: number }>('stock', {
       valid: (rows) => [...rows.values()].every(({ n }) => n >= 0) || 'negative',
@@ -197,7 +197,7 @@ onEveryStore('forks with edits', (world) => {
     await trial.close()
   })
 
-  it('a session goes on with other data and another plan, a series of saves with another value', async () => {
+  it('a session continues with other data and another plan, a series of saves with another value', async () => {
     const w = await world()
     const rp = await w.engine()
     const desk = agent('desk', {

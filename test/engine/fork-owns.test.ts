@@ -114,7 +114,7 @@ onEveryStore('forks and effects', (world) => {
     expect(await again.effects.run('pay', () => 99)).toBe(2)
   })
 
-  it('G19: a fork that went back to before the fork point owns what it does from there on', async () => {
+  it('G19: a fork that was rolled back to before the fork point owns its later effects', async () => {
     const rp = await (await world()).engine()
     const x = await charged(rp)
     await rp.fork(x.coordinate, 'y')
@@ -190,7 +190,7 @@ onEveryStore('forks of sessions', (world) => {
     },
   )
 
-  it("G19: { undo: 'inherited' } refunds it once, whoever comes first", async () => {
+  it("G19: { undo: 'inherited' } refunds it once, whichever is first", async () => {
     const rp = await (await world()).engine()
     const { clerk, refunds } = bank()
     const main = await rp.open(clerk, 'main')
@@ -207,7 +207,7 @@ onEveryStore('forks of sessions', (world) => {
     expect(refunds).toHaveLength(1)
   })
 
-  it('G19: what a branch did is undone by the session that it was merged into, and by nobody else', async () => {
+  it('G19: effects of a branch are undone only by the session it was merged into', async () => {
     const rp = await (await world()).engine()
     const { clerk, refunds } = bank()
     const main = await rp.open(clerk, 'main')

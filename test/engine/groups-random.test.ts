@@ -124,7 +124,7 @@ function mortal(store: Store, dieAt: number): Store {
 const seeds = amount('REPRISE_GROUP_SEEDS', 25)
 const from = amount('REPRISE_GROUP_FROM', 1)
 
-it(`A3.5 groups go back and lose, double and invent nothing, whoever dies on the way (${seeds} seeds)`, async () => {
+it(`A3.5 groups are restored and lose, double and invent nothing, despite kills (${seeds} seeds)`, async () => {
   for (let seed = from; seed < from + seeds; seed++) {
     await play(seed).catch((error: unknown) => {
       const repeat = `REPRISE_GROUP_FROM=${seed} REPRISE_GROUP_SEEDS=1 npx vitest run test/engine/groups-random.test.ts`

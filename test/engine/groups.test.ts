@@ -167,7 +167,7 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
     expect(rows.get('apples')).toEqual({ count: 3 })
   })
 
-  it('killed at its first commit leaves nothing, and what an earlier version left there is ended and told', async () => {
+  it('killed at its first commit leaves nothing, and remains of an earlier version are ended and reported', async () => {
     const w = await world()
     const scene = await begin(w)
     await scene.rp.groups.capture('c', members)
@@ -191,7 +191,7 @@ onEveryStore('A3.5 a group of an agent, a workflow and a table', (world) => {
     await rp.groups.restore({ cut: 'old' })
   })
 
-  it('is restored by whoever takes it up, wherever the restore was cut off', async () => {
+  it('is restored by any process that resumes it, wherever the restore was interrupted', async () => {
     // Every commit in memory; some of them where each is slower.
     for (let stop = 1; ; ) {
       const w = await world()
@@ -304,7 +304,7 @@ onEveryStore('A3.5 a cut', (world) => {
 })
 
 onEveryStore('A3.5 the recovery line of sessions that checkpoint on their own', (world) => {
-  it('is restored: nobody has what was not sent, what crosses the line comes again, once', async () => {
+  it('is restored: every received message was sent, and a message across the line is delivered again, once', async () => {
     const w = await world()
     const rp = await w.engine()
     const [p, q] = [await rp.open(guide, 'p'), await rp.open(guide, 'q')]

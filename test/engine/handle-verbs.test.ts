@@ -170,7 +170,7 @@ onEveryStore(
       await expect.poll(() => bank.refresh(), { timeout: 20_000 }).toEqual({ cents: 11 })
     })
 
-    it('a process manager that nobody holds is stopped, and opened again it continues', async () => {
+    it('a process manager without an owner is stopped, and continues when opened again', async () => {
       const rp = await (await world()).engine()
       const seen: number[] = []
       const counts = processManager('counts', { from: [account], on: { paid: (e) => void seen.push(e.cents) } })

@@ -99,7 +99,7 @@ const documented = page.split('\n').flatMap((line) => {
 onEveryStore(
   'handles',
   (world) => {
-    it('have the verbs that the table says, under the same names', async () => {
+    it('have the verbs of the table, under the same names', async () => {
       const rp = await (await world()).engine()
       expect(documented.map(({ name }) => name)).toEqual(Object.keys(handles))
       const held = await rp.open(counter, 'visits')

@@ -61,7 +61,7 @@ const upTo = (n: number) => Array.from({ length: n }, (_, i) => i + 1)
 const sum = (n: number) => (n * (n + 1)) / 2
 
 describe('A8.3: history in a colder place', () => {
-  it('leaves the store once it was read back, and is read from there by whoever opens it', async () => {
+  it('leaves the store once it was read back, and every process reads it from there', async () => {
     const rp = await start({ tiers: tiers() })
     await add(rp, 60)
     const dry = await rp.tiers({ dryRun: true })
@@ -83,7 +83,7 @@ describe('A8.3: history in a colder place', () => {
     await again.close()
   })
 
-  it('grows by whole segments: a small one is written anew with what follows it', async () => {
+  it('grows by whole segments: a small one is rewritten with its successor', async () => {
     const rp = await start({ tiers: tiers() })
     for (let round = 1; round <= 4; round++) {
       await add(rp, 20)
@@ -97,7 +97,7 @@ describe('A8.3: history in a colder place', () => {
     await rp.close()
   })
 
-  it('stays in the store where no tier takes it, and the report says so', async () => {
+  it('stays in the store without a matching tier, and the report gives the reason', async () => {
     const rp = await start({ tiers: { cold: { at: cold(), keep: 5 } } })
     await add(rp, 40)
     const { history } = await rp.tiers()
@@ -137,7 +137,7 @@ describe('A8.3: history in a colder place', () => {
     await rp.close()
   })
 
-  it('a fork that leaves in the middle of a large segment goes on with a segment of its own', async () => {
+  it('a fork that starts in the middle of a large segment continues with a segment of its own', async () => {
     const rp = await start({ tiers: tiers() })
     const grow = async (name: string, count: number) => {
       const open = await rp.open(counter, name)
@@ -174,7 +174,7 @@ describe('A8.3: history in a colder place', () => {
     await rp.close()
   })
 
-  it('goes along in an export, and is not asked for by whoever imports it', async () => {
+  it('is part of an export, and is not needed by the importing store', async () => {
     const rp = await start({ tiers: tiers() })
     await add(rp, 40)
     await rp.tiers()
@@ -258,7 +258,7 @@ describe('A8.3: history in a colder place', () => {
     await rp.close()
   })
 
-  it('a place that is away is no damage: what lies there cannot be read, and the rest goes on', async () => {
+  it('an unreachable place is no damage: its data cannot be read, and the rest continues', async () => {
     const rp = await start({ tiers: tiers() })
     await add(rp, 40)
     await rp.tiers()
@@ -299,7 +299,7 @@ describe('A8.3: history in a colder place', () => {
   })
 })
 
-it('killed at every call to the place and at every commit, all of history is there, and the next round goes on', async () => {
+it('killed at every call to the place and at every commit, all of history exists, and the next round continues', async () => {
   for (let k = 1; ; k++) {
     const file = `sqlite:${join(folder, `${k}.db`)}`
     const place = join(folder, `cold-${k}`)
@@ -354,7 +354,7 @@ it('killed at every call to the place and at every commit, all of history is the
   }
 })
 
-it('what comes back other than it was put leaves history where it is', async () => {
+it('a segment that reads back differently leaves history in the store', async () => {
   const rp = await start({ tiers: tiers() })
   await add(rp, 30)
   const { kernel } = hostOf(rp)

@@ -31,7 +31,7 @@ onEveryStore('housekeeping', (world) => {
     expect((await housekeepingState(one!))!.rounds).toBe(2)
   })
 
-  it('deletes what has ended only where that was declared, after its time, and keeps what somebody needs', async () => {
+  it('deletes ended runs only where declared, after their time, and keeps needed ones', async () => {
     const engine = await (await world()).engine()
     for (const name of ['ann', 'bob']) await (await engine.run(greet, name, { id: name })).result()
     const waiting = workflow('waits', async (ctx) => await ctx.signal('go'))
@@ -86,7 +86,7 @@ onEveryStore('housekeeping', (world) => {
     expect(expired.indexOf('workflow/other/one')).toBeLessThan(40)
   })
 
-  it('expires archives, and drills what was not drilled for long', async () => {
+  it('expires archives, and drills checkpoints without a recent drill', async () => {
     const engine = await (await world()).engine()
     const open = await engine.open(counter, 'a')
     for (let n = 0; n < 4; n++) await open.append({ type: 'added', by: 1 })
@@ -117,7 +117,7 @@ onEveryStore('housekeeping', (world) => {
     expect(checkpoint!.drill).toMatch(/^ok/)
   })
 
-  it('notes what went wrong for people to see', async () => {
+  it('records faults for people', async () => {
     const engine = await (await world()).engine()
     const { store } = hostOf(engine).kernel
     const list = store.blobs.list.bind(store.blobs)
@@ -138,7 +138,7 @@ onEveryStore('expiry of forks', (world) => {
       retain: { checkpoints: 1, history: 'needed', ...(forks !== undefined && { forks: forks as '1ms' }) },
     })
 
-  it('A4.5: forks go after their declared time, by what is stored, and a dry run says so first; those that are needed stay', async () => {
+  it('A4.5: forks expire after their declared time, by the stored policy, and a dry run reports it first; needed ones stay', async () => {
     const at = await world()
     const engine = await at.engine()
     const open = await engine.open(log('50ms'), 'a')

@@ -36,7 +36,7 @@ async function withoutStored(rp: Reprise): Promise<void> {
 const saved = async (rp: Reprise, id: string) => (await rp.checkpoints(id)).length
 
 onEveryStore('a policy', (world) => {
-  it('of save a does not reach save ab: collect leaves all eight', async () => {
+  it('of save a does not reach save ab: collect keeps all eight', async () => {
     const w = await world()
     const writer = await w.engine()
     await fill(writer, many, undefined, 8)
@@ -53,7 +53,7 @@ onEveryStore('a policy', (world) => {
     expect([await saved(rp, 'save/a'), await saved(rp, 'save/a/x')]).toEqual([2, 2])
   })
 
-  it('of a job, a table or a state store does not reach one whose name begins like it', async () => {
+  it('of a job, a table or a state store does not reach one with the same prefix', async () => {
     const w = await world()
     const writer = await w.engine()
     const make = (name: string) => job(name, { source: ['1', '2'], key: (item) => item, each: () => undefined })
@@ -75,7 +75,7 @@ onEveryStore('a policy', (world) => {
     expect(known).toEqual(['job/night', 'table/counts/p0', 'table/counts/p1', 'table/row'])
   })
 
-  it('reaches the archives of what was declared with it, and a fork by the id that it was given', async () => {
+  it('reaches the archives of its own timelines, and a fork by its id', async () => {
     const w = await world()
     const rp = await w.engine()
     const short = timeline('short', { initial: () => 0, apply: (n, _entry: { type: 'tick' }) => n + 1 })
@@ -110,7 +110,7 @@ onEveryStore('a definition', (world) => {
     expect((await rp.verify()).faults).toEqual([])
   })
 
-  it('does not say what a rollback or a fork of a stranger shows', async () => {
+  it('does not hide a rollback or a fork of another timeline', async () => {
     const w = await world()
     const rp = await w.engine()
     const night = job('night', { source: ['1'], key: (item) => item, each: () => undefined })
@@ -194,7 +194,7 @@ onEveryStore('events', (world) => {
     expect(await of('none', 'lo')).toEqual([])
   })
 
-  it('of a job whose name begins like a consumer may be consumed, its own may not', () => {
+  it('of a job with the prefix of a consumer may be consumed, its own may not', () => {
     const make = (from: string) => () => consumer('mail', { from: [from], each: () => undefined })
     expect(make('job/mailer')).not.toThrow()
     expect(make('jobs')).not.toThrow()
@@ -267,7 +267,7 @@ onEveryStore('a table under the id of a partition', (world) => {
     expect(await (await open(await w.engine())).get('k')).toBe(1)
   })
 
-  it('of an earlier version opens as what it is opened as first, and stays that', async () => {
+  it('of an earlier version gets the kind with which it is first opened, and keeps it', async () => {
     const w = await world()
     const writer = await w.engine()
     await (await writer.open(tables.table, 'p0')).set('k', 1)

@@ -101,7 +101,7 @@ describe.each(['sqlite', 'postgres'])('an import that is killed (%s)', (kind) =>
   }
 
   // The first commit is the note of the import, the second makes the timeline.
-  it.each([1, 2, 10, runs + 2, runs + 3, runs + 4])('after %i commits goes on where it stopped', async (commits) => {
+  it.each([1, 2, 10, runs + 2, runs + 3, runs + 4])('after %i commits resumes', async (commits) => {
     const source = await open(`sqlite:${join(folder, 'from.db')}`)
     const ticks = await source.open(counter, 'x')
     for (let n = 0; n < runs; n++) {

@@ -105,7 +105,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     })
   }
 
-  it('a tool without the folder of the chunks, or with another, cannot tell and harms nothing', async () => {
+  it('a tool without the folder of the chunks, or with another, cannot check and harms nothing', async () => {
     const blobs = `file:${join(folder, 'chunks')}`
     await fill({ blobs })
     await askAll({})
@@ -120,7 +120,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await isUnharmed({ blobs })
   })
 
-  it('a folder whose chunks are gone is refused in words that help, and taken as it is if a person says so', async () => {
+  it("a folder without its chunks is refused with a remedy, and accepted on a person's decision", async () => {
     const blobs = join(folder, 'chunks')
     const whole = timeline('whole', folding)
     await fill({ blobs })
@@ -227,7 +227,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     },
   )
 
-  it('a backup is whole in a store without the folder, and what a store notes about itself stays with it', async () => {
+  it("a backup is complete in a store without the folder, and the store's own notes are not included", async () => {
     const blobs = `file:${join(folder, 'chunks')}`
     await fill({ blobs })
     const file = join(folder, 'all.rpb')
@@ -255,7 +255,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await isUnharmed({})
   })
 
-  it('a tool without the keys, the classes or the limits cannot tell and harms nothing', async () => {
+  it('a tool without the keys, the classes or the limits cannot check and harms nothing', async () => {
     const keys = { current: 'k', keys: { k: new Uint8Array(32).fill(7) } }
     await fill({ keys, namespace: 'sealed' })
     await askAll({ namespace: 'sealed' })

@@ -24,7 +24,7 @@ const slow = timeline('slow', {
   checkpoint: { every: 100_000 },
 })
 
-it('replay tells how far it is, and gives others their turn', async () => {
+it('replay reports its progress, and yields to other work', async () => {
   const url = `sqlite:${join(folder, 'store.db')}`
   const first = await open(url, { guardFolds: false })
   const writer = await first.open(slow, 'a')

@@ -34,7 +34,7 @@ onEveryStore('messages', (world) => {
     expect((await b.head('log/x'))!.seq).toBe(2)
   })
 
-  it('a listener is told whether anything may be due: not after appends and ends, but after mail and releases', async () => {
+  it('a listener learns whether anything may be due: not after appends and ends, but after mail and releases', async () => {
     const w = await world()
     const store = await w.store()
     const rp = await w.engine({ ports: { store } })
@@ -72,7 +72,7 @@ onEveryStore('messages', (world) => {
     stop()
   })
 
-  it('the dispatcher executes what is due: by wakeup, by mail, by priority, each under a new epoch', async () => {
+  it('the dispatcher executes due timelines: by wakeup, by mail, by priority, each under a new epoch', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
     const start = async (id: string, wakeup: number | null, priority: number) => {
@@ -105,7 +105,7 @@ onEveryStore('messages', (world) => {
     expect((await b.head('log/later'))!.seq).toBe(0)
   })
 
-  it('what a store that failed kept a handler from opening is claimed again by the same worker', async () => {
+  it('a timeline that a failed store kept from opening is claimed again by the same worker', async () => {
     const rp = await (await world()).engine()
     const made = await hostOf(rp).openTimeline(timelineId('log/stray'), log.fold)
     await made.close({ queue: 'stray', wakeup: 0 })

@@ -38,7 +38,7 @@ afterEach(() => {
 })
 
 onEveryStore('migrations of state', (world) => {
-  it('A5.4 A9.3: a savepoint of the state alone is opened by new code with a migration, and goes on', async () => {
+  it('A5.4 A9.3: a savepoint of the state alone is opened by new code with a migration, and continues', async () => {
     const folder = temporaryFolder('state')
     folders.push(folder)
     const path = join(folder, 'counter.savepoint')
@@ -69,7 +69,7 @@ onEveryStore('migrations of state', (world) => {
     expect(again.recovery.entriesReplayed).toBe(0)
   })
 
-  it('of an aggregate whose history was trimmed', async () => {
+  it('an aggregate whose history was trimmed', async () => {
     const w = await world()
     const rp = await w.engine()
     const define = (version: number, initial: () => object, migrations: object = {}) =>

@@ -199,7 +199,7 @@ describe.each([
     expect(ran).toEqual(['001', '002'])
   })
 
-  it('a workflow goes on with its wakeup, its queue and the signals that nobody read', async () => {
+  it('a workflow continues with its wakeup, its queue and its unread signals', async () => {
     const charged: string[] = []
     const lane = queue('lane', { concurrency: 1 })
     const pay: WorkflowDefinition<number, string> = workflow(
@@ -260,7 +260,7 @@ it('ends in a program that has nothing else to do', () => {
 })
 
 describe('a move', () => {
-  it('that is asked for again goes on, and is taken back until it has arrived somewhere', async () => {
+  it('is resumed when repeated, and can be undone until it has arrived', async () => {
     const rp = await engineAt('sqlite')
     const ticks = await rp.open(counter, 'x')
     await ticks.append({ type: 'added', by: 2 })
@@ -323,7 +323,7 @@ describe('a move', () => {
     expect((await rp.open(counter, 'x')).state.total).toBe(2)
   })
 
-  it('and a move back bring what was done elsewhere; another history under the same id is refused', async () => {
+  it('and a move back include the work done elsewhere; another history under the same id is refused', async () => {
     const rp = await engineAt('sqlite')
     const ticks = await rp.open(counter, 'x')
     await ticks.append({ type: 'added', by: 2 })
@@ -467,7 +467,7 @@ describe('a move', () => {
     expect(await target.head(id)).toMatchObject({ status, queue })
   })
 
-  it('leaves no savepoint behind that nobody asked for, and takes along those that somebody did', async () => {
+  it('leaves no unrequested savepoint behind, and includes requested ones', async () => {
     const [rp, target] = [await engineAt('sqlite'), await engineAt('postgres')]
     for (const id of ['x', 'kept']) {
       const open = await rp.open(counter, id)

@@ -23,7 +23,7 @@ function move(from: string, to: string): void {
   for (const end of ['', '-wal', '-shm', '-ack']) renameSync(join(folder, from + end), join(folder, to + end))
 }
 
-it('L1: a handle that was told STORE_MOVED does not answer CONFLICT when the file is back; opened again it goes on', async () => {
+it('L1: a handle that failed with STORE_MOVED does not return CONFLICT when the file is back; opened again it continues', async () => {
   const rp = await open(`sqlite:${join(folder, 'a.db')}`)
   const handle = await rp.open(counter, 'one')
   const kept = await rp.open(note, 'two')

@@ -158,13 +158,13 @@ onEveryStore(
         }
       })
 
-      it('that fails is called as often as its policy says', async () => {
+      it('that fails is called as often as its policy allows', async () => {
         const { call, made } = throwing(new Error('1'), new Error('2'), new Error('3'))
         expect(await run(await (await world()).engine(), call, { ...quick, attempts: 2 })).toBe('failed')
         expect(made()).toBe(2)
       })
 
-      it('that is told when to come back does so', async () => {
+      it('with a retry time is repeated then', async () => {
         const { call, made } = throwing(busy())
         const { outcome, ms } = await timed(run(await (await world()).engine(), call, { ...quick, attempts: 2 }))
         expect([outcome, made()]).toEqual(['done', 2])

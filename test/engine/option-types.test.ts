@@ -61,7 +61,7 @@ async function unchecked(rp: Reprise, recorder: Recorder): Promise<void> {
   memo('page', { run: (url: string) => url })
 }
 
-it('what the compiler refuses, the call refuses too', async () => {
+it('the call refuses the same as the compiler', async () => {
   const rp = await open('memory:')
   const recorder = await rp.open(record('chat'), 'a')
   const tools = (kind: unknown) => () =>

@@ -58,7 +58,7 @@ const gone = (code: string) => expect.objectContaining({ code })
 onEveryStore(
   'a restored store',
   (world) => {
-    it('never takes what a client runs for another value: it is offered the version of now, and that is reported', async () => {
+    it("never takes a client's version for another value: it is offered the current version, and that is reported", async () => {
       const before = await (await world()).engine()
       const push = await before.open(routes)
       const stream = await push.client('edge')
@@ -196,7 +196,7 @@ onEveryStore(
       expect((await readTurnOf(next)).text).toBe('a much longer red and more')
     })
 
-    it('is another kind: a watch of the one before is told, in the process that had it open and in others', async () => {
+    it('is another kind: a watch of the previous one gets an error, in the process that had it open and in others', async () => {
       const w = await world()
       const rp = await w.engine()
       const kind = await rp.open(sites)

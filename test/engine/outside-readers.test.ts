@@ -37,11 +37,11 @@ async function write(rp: Reprise, id: string, times: number): Promise<void> {
   await handle.close()
 }
 
-describe('a SQLite file that was put back from a copy while nobody had it open', () => {
+describe('a SQLite file that was replaced by a copy while it was closed', () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-put-back-'))
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-  it.each([2, 4, 9])('refuses the position of what is gone, with %i entries in its place', async (again) => {
+  it.each([2, 4, 9])('refuses a lost position, with %i entries in its place', async (again) => {
     const [file, copy] = [join(folder, `${again}.db`), join(folder, `${again}.copy.db`)]
     const during = async <T>(work: (rp: Reprise) => Promise<T>): Promise<T> => {
       const rp = await open(`sqlite:${file}`, { housekeeping: false })
@@ -90,7 +90,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
     return opened
   }
 
-  it('a position of what is gone is refused although the feed has grown past it, and the reader begins anew', async () => {
+  it('a lost position is refused although the feed has grown past it, and the reader starts over', async () => {
     const rp = await engine('feed')
     await write(rp, 'red', 2)
     const failover = await server.copy()
@@ -139,7 +139,7 @@ describe('a failover of PostgreSQL to an older copy', () => {
     expect(reports).toContain('incarnation')
   })
 
-  it('a client, a watch and an informer of a running process are told, and begin anew', async () => {
+  it('a client, a watch and an informer of a running process get an error, and start over', async () => {
     const rp = await engine('others')
     const seen: string[] = []
     const push = await rp.open(routes)

@@ -35,7 +35,7 @@ onEveryStore('ownership', (world) => {
     expect(await b.checkpoints('counter/shared')).toEqual([])
   })
 
-  it('waits for an owner that lets go', async () => {
+  it('waits for an owner that releases it', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
     const held = await a.open(counter, 'x')
@@ -70,7 +70,7 @@ onEveryStore('ownership', (world) => {
     expect(retired).toHaveLength(1)
   })
 
-  it('A6.3: a worker that was declared dead loses what it had and goes on under a new identity', async () => {
+  it('A6.3: a worker that was declared dead loses its timelines and continues under a new identity', async () => {
     const w = await world()
     const a = await w.engine({ lease: 90 })
     const old = await a.open(counter, 'x')
@@ -99,7 +99,7 @@ onEveryStore('ownership', (world) => {
     expect((await b.open(counter, 'x')).state.total).toBe(3)
   })
 
-  it('A7.2: heartbeat and progress are told apart', async () => {
+  it('A7.2: heartbeat and progress are distinguished', async () => {
     const w = await world()
     const a = await w.engine({ lease: 60 })
     const c = await a.open(counter, 'x')

@@ -42,7 +42,7 @@ const paged = job('paged', {
 const schema = migrations('schema', { steps: [] })
 const reader = consumer('reader', { from: [people], each: async () => {} })
 
-it('a run is asked for its result before it is there', async () => {
+it('the result of a run is requested before it exists', async () => {
   const rp = await open('memory:')
   expect(await rp.run(greet, 'ann').result()).toBe('hello ann')
   expect(await rp.run(plain).result()).toBe(7)
@@ -52,7 +52,7 @@ it('a run is asked for its result before it is there', async () => {
   await rp.close()
 })
 
-it('an entity is asked at once, and what fails fails there', async () => {
+it('an entity is called at once, and a failure is thrown there', async () => {
   const rp = await open('memory:')
   const coming = rp.open(visits)
   await coming.set('ann', { n: 1 })
@@ -84,7 +84,7 @@ it('knows the types of both', async () => {
   await rp.close()
 })
 
-it('asks for an id where there is one for each, and for none where there is one in all', async () => {
+it('requires an id for definitions with one per entity, and none otherwise', async () => {
   const rp = await open('memory:')
   const right = () => {
     void rp.open(notes, 'a')

@@ -189,7 +189,7 @@ describe('a fold', () => {
   })
 })
 
-describe('what is like a fold', () => {
+describe('functions similar to a fold', () => {
   const account = (ask: (() => unknown) | null) =>
     aggregate('account', {
       initial: () => ({ balance: 0, seen: '' }),
@@ -244,7 +244,7 @@ describe('what is like a fold', () => {
     expectRefused(await told, 'Date.now')
   })
 
-  it('a handler with SQL may wait for its statements, and the store goes on', async () => {
+  it('a handler with SQL may wait for its statements, and the store continues', async () => {
     const rp = await onFile()
     const good = sqlProjection('good', {
       from,

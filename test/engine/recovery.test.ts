@@ -54,7 +54,7 @@ function noise(seed: number): string {
 }
 
 onEveryStore('recovery', (world) => {
-  it('A2.3, A3.2, A7.1: starts from the newest checkpoint, replays what follows, and says so', async () => {
+  it('A2.3, A3.2, A7.1: starts from the newest checkpoint, replays the later entries, and reports it', async () => {
     const w = await world()
     const first = await w.engine()
     const c = await first.open(counter, 'x')
@@ -104,7 +104,7 @@ onEveryStore('recovery', (world) => {
     expect(catalog.find(({ id }) => id === older.id)?.invalid).toBeNull()
   })
 
-  it('A1.3: when every checkpoint is damaged, all history is replayed; when that is gone too, it says what is missing', async () => {
+  it('A1.3: when every checkpoint is damaged, all history is replayed; when that is gone too, the error names the missing parts', async () => {
     const w = await world()
     const first = await w.engine()
     const l = await first.open(large, 'x')
@@ -221,7 +221,7 @@ onEveryStore('recovery', (world) => {
     )
   })
 
-  it('A4.1, A4.4: keyed state is captured while the work goes on, and restores equal', async () => {
+  it('A4.1, A4.4: keyed state is captured while the work continues, and restores equal', async () => {
     const w = await world()
     const first = await w.engine()
     const s = await first.open(shelf, 'x')

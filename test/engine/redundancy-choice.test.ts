@@ -80,7 +80,7 @@ async function survives(url: string): Promise<boolean> {
 }
 
 describe('the choice of redundancy', () => {
-  it('is made once, followed by whoever says nothing, changed on the record, and kept by no process of its own', async () => {
+  it('is made once, followed by processes without a choice, recorded when changed, and not kept per process', async () => {
     const url = newUrl()
     await using(url, { redundancy: false }, async (rp) => await put(rp, 1))
     expect(await redundancyIn(url)).toBe(0)
@@ -123,7 +123,7 @@ describe('the choice of redundancy', () => {
     expect(await survives(url)).toBe(true)
   })
 
-  it('is yes where nothing is said: a store of before has its redundancy after the next collection', async () => {
+  it('is yes by default: an older store has its redundancy after the next collection', async () => {
     const url = newUrl()
     await using(url, {}, async (rp) => await put(rp, 1))
     await beneath(url, async ({ blobs }) => {

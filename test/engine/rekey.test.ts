@@ -134,7 +134,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
     expect((await rp.drill()).ok).toBe(true)
   }
 
-  it('brings everything under the new key beside an application, and the old key can go', async () => {
+  it('re-encrypts everything under the new key beside an application, and the old key can be retired', async () => {
     await fill()
     const digests = await withEngine({ keys: before }, (rp) =>
       rp.list().then((all) => all.map((h) => [h.timeline, h.digest])),
@@ -181,7 +181,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
     await other.close()
   })
 
-  it('ends at the next page when it is aborted, changes nothing by halves, and goes on when it is asked again', async () => {
+  it('ends at the next page when it is aborted, leaves nothing partial, and resumes when repeated', async () => {
     await fill()
     const controller = new AbortController()
     await withEngine({ keys: both }, async (rp) => {
@@ -221,7 +221,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
     await withEngine({ keys: after }, async (rp) => expect((await rp.open(book, 'live')).state.total).toBe(2))
   })
 
-  it('says which keys are lacking before it reads, marks nothing and writes no plain text', async () => {
+  it('names missing keys before it reads, marks nothing and writes no plain text', async () => {
     await fill()
     await withEngine({}, async (rp) => {
       expect(await rp.keys()).toEqual({ current: null, noted: [oldId], lacking: [oldId] })
@@ -252,7 +252,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
     })
   })
 
-  it('goes on after kill -9, and a third key takes over from the second', async () => {
+  it('resumes after kill -9, and a third key replaces the second', async () => {
     await fill()
     await withEngine({ keys: before }, async (rp) => {
       const many = await rp.open(book, 'many')

@@ -87,7 +87,7 @@ for (const [name, world] of Object.entries(worlds)) {
         expect(await store.beat({ ...row, id: asWorker('end0000') })).toMatchObject({ ok: false })
       }))
 
-    it('come to include one that nobody has heard of for a day', () =>
+    it('include a worker without a heartbeat for a day', () =>
       world(async (store, pass) => {
         await store.beat({ ...row, id: asWorker('silent') })
         await pass(23 * 3_600_000)

@@ -23,7 +23,7 @@ onEveryStore(
     const table = () => `t_${newSchemaName()}`
     const endings = ['COMMIT', 'ROLLBACK', 'SELECT 1; COMMIT']
 
-    it('G2: a workflow whose transaction says COMMIT or ROLLBACK fails there, and nothing of that step is kept', async () => {
+    it('G2: a workflow whose transaction executes COMMIT or ROLLBACK fails there, and nothing of that step is kept', async () => {
       const rp = await (await world()).engine()
       const name = table()
       const codes: unknown[] = []
@@ -50,7 +50,7 @@ onEveryStore(
       expect(await rp.verify()).toMatchObject({ ok: true })
     })
 
-    it('G2: a migration whose SQL says COMMIT is not recorded as applied, and did nothing', async () => {
+    it('G2: a migration whose SQL executes COMMIT is not recorded as applied, and did nothing', async () => {
       const rp = await (await world()).engine()
       const name = table()
       const schema = migrations('schema', {
@@ -64,7 +64,7 @@ onEveryStore(
       expect(await (await rp.run(fixed)).result()).toMatchObject({ status: 'completed' })
     })
 
-    it('G2: an item of a job whose SQL says ROLLBACK is not done', async () => {
+    it('G2: an item of a job whose SQL executes ROLLBACK is not done', async () => {
       const rp = await (await world()).engine()
       const items = job('items', {
         source: ['a'],
@@ -74,7 +74,7 @@ onEveryStore(
       expect(await (await rp.run(items)).result()).toMatchObject({ done: 0, failed: 1 })
     })
 
-    it('G2: a projection whose SQL says ROLLBACK does not move its cursor past the event', async () => {
+    it('G2: a projection whose SQL executes ROLLBACK does not move its cursor past the event', async () => {
       const rp = await (await world()).engine()
       await (await rp.open(account, 'ann')).do('deposit', 5)
       const seen: unknown[] = []

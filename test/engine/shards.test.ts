@@ -66,7 +66,7 @@ describe('a set of shards', () => {
     })
   }
 
-  it('says that there is no store where none of its shards is one, to whoever only reads', async () => {
+  it('reports a missing store to a read-only caller if none of its shards is one', async () => {
     const set = shardsUrl([file('a.db'), file('b.db')])
     await expect(visit(set, { readOnly: true })).rejects.toMatchObject({ code: 'NOT_FOUND' })
   })

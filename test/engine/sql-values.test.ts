@@ -84,7 +84,7 @@ it('the table in the guide has these lines', () => {
 onEveryStore(
   "values of the user's SQL",
   (world) => {
-    it('are as the guide says, and one that is too large for a number harms nothing', async () => {
+    it('match the guide, and a value that is too large for a number harms nothing', async () => {
       const w = await world()
       const rp = await w.engine()
       const dialect = w.kind as 'sqlite' | 'postgres'

@@ -127,7 +127,7 @@ onEveryStore(
       await expect(rp.sql('SELECT 1', 'x' as never)).rejects.toEqual(code('INVALID_ARGUMENT'))
     })
 
-    it('gives as many rows as the limit says, no fewer in silence, and does not wait for ever', async () => {
+    it('returns up to the limit, never silently fewer, and does not wait forever', async () => {
       const w = await world()
       const rp = await w.engine({ limits: { sqlRows: 3, sqlMs: 200 } })
       const { ledger, name } = await withRows(rp)

@@ -26,7 +26,7 @@ onEveryStore('store faults', (world) => {
     }
   })
 
-  it('a damaged timeline is refused alone: whatever committed in the same moment goes on', async () => {
+  it('a damaged timeline is refused alone: commits at the same moment continue', async () => {
     const w = await world()
     const store = await w.store()
     let isDamaged = false
@@ -70,7 +70,7 @@ onEveryStore('store faults', (world) => {
     expect(c.state.total).toBe(40)
   })
 
-  it('gives up with OUTCOME_UNKNOWN when the store stays away, and history tells what happened', async () => {
+  it('gives up with OUTCOME_UNKNOWN when the store stays away, and history shows the outcome', async () => {
     const w = await world()
     let isAway = false
     const store = faultyStore(await w.store(), (method) => (method === 'commit' && isAway ? 'fail-after' : 'ok'))
@@ -99,7 +99,7 @@ onEveryStore('store faults', (world) => {
     expect((await other.open(counter, 'x')).state.total).toBe(2)
   })
 
-  it('A8.6: with keys nothing readable reaches the store, keys rotate, and without the key it says which is missing', async () => {
+  it('A8.6: with keys nothing readable reaches the store, keys rotate, and a missing key is named', async () => {
     const w = await world()
     const keys = (current: string, ...ids: string[]): KeyRing => ({
       current,

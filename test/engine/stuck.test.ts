@@ -17,7 +17,7 @@ import { onEveryStore } from '../support/worlds.ts'
 onEveryStore('a worker', (world) => {
   const never = new Promise<never>(() => undefined)
 
-  it('tells of the call that hangs while others move, and nothing of what it only holds', async () => {
+  it('reports the call that hangs while others progress, and no idle timelines', async () => {
     const at = await world()
     const engine = await at.engine({ lease: 600 })
     const sessions = await engine.open(table<number>('sessions'))
@@ -55,7 +55,7 @@ onEveryStore('a worker', (world) => {
     await engine.close({ grace: 50 })
   })
 
-  it('tells of a model, a tool or a handler of SQL that hangs while others move, and no longer once it is over', async () => {
+  it('reports a hanging model, tool or SQL handler while others progress, and no longer once it is over', async () => {
     const at = await world()
     const engine = await at.engine({ lease: 600 })
     const letGo: (() => void)[] = []
@@ -105,7 +105,7 @@ onEveryStore('a worker', (world) => {
     await expect.poll(said).toEqual([])
   })
 
-  it('tells of checkpoints that fail in a row, with the reason, until one succeeds', async () => {
+  it('reports checkpoints that fail in a row, with the reason, until one succeeds', async () => {
     const at = await world()
     const engine = await at.engine({ lease: 600 })
     const state: { total: unknown } = { total: () => 'a function cannot be stored' }

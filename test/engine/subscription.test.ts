@@ -133,7 +133,7 @@ async function readOn(rp: Reprise, after: string, pages = Number.POSITIVE_INFINI
 }
 
 onEveryStore('a stream of the feed', (world) => {
-  it('goes on from the position of any page: no gap, no repeat', async () => {
+  it('continues from the position of any page: no gap, no repeat', async () => {
     const rp = await (await world()).engine()
     for (const id of ['a', 'b', 'c']) {
       const open = await rp.open(counter, id)
@@ -211,7 +211,7 @@ onEveryStore(
     const poison = 'quarantine'
     const from = [account] as const
 
-    it('of a projection in memory are tried again by policy, listed, and redriven once the handler is mended', async () => {
+    it('of a projection in memory are retried by policy, listed, and redriven once the handler is fixed', async () => {
       const w = await world()
       const rp = await w.engine()
       const handler = flaky()
@@ -245,7 +245,7 @@ onEveryStore(
       expect(await q.deadLetters()).toEqual([])
     })
 
-    it('of a table and of a process manager are redriven once, in the commit that takes them off the list', async () => {
+    it('of a table and of a process manager are redriven once, in the commit that removes them from the list', async () => {
       const rp = await (await world()).engine()
       const handler = flaky()
       const balances = table<number>('balances')

@@ -41,7 +41,7 @@ async function readAll(rp: Reprise): Promise<number[]> {
   return found.sort((a, b) => a - b)
 }
 
-it('A8.3: all but the newest so many go to the colder place, are read from there, and followed by whoever opens it', async () => {
+it('A8.3: all but the newest few move to the colder place and are read from there by every process', async () => {
   const rp = await start({ tiers: { cold: { at: cold(), keep: 2 } } })
   await fill(rp, 5)
   const before = await rp.tiers({ dryRun: true })
@@ -81,7 +81,7 @@ it('A8.3: by age and by size, to the coldest place that a rule names', async () 
   await older.close()
 })
 
-it('A8.3: what was touched within the hour stays, and what is read can be pulled back', async () => {
+it('A8.3: chunks touched within the hour stay, and read ones can be pulled back', async () => {
   const rp = await start({ tiers: { cold: { at: cold(), keep: 1 }, pullBack: true } })
   await fill(rp, 3)
   expect((await rp.tiers()).tiers[1]!.moved).toBe(0)
@@ -122,7 +122,7 @@ it('A1.3: a lost chunk in a colder place is found by verify, and heals from a ba
   await rp.close()
 })
 
-it('a place that is away is no damage: reading says so, and nothing is marked', async () => {
+it('an unreachable place is no damage: reading reports it, and nothing is marked', async () => {
   const rp = await start({ tiers: { cold: { at: cold(), keep: 1 } } })
   await fill(rp, 3)
   await rp.tiers(moving)
@@ -140,7 +140,7 @@ it('a place that is away is no damage: reading says so, and nothing is marked', 
   await again.close()
 })
 
-it('a place that is away is not reached by open: only by a request for a chunk that is there', async () => {
+it('an unreachable place is not needed by open: only by a request for a chunk in it', async () => {
   const tiers = { cold: { at: cold(), keep: 2 } }
   const first = await start({ tiers })
   await fill(first, 5)
@@ -164,7 +164,7 @@ it('a place that is away is not reached by open: only by a request for a chunk t
   await back.close()
 })
 
-it('a place of another store is refused, and so are rules that say nothing', async () => {
+it('a place of another store is refused, and so are empty rules', async () => {
   const rp = await start({ tiers: { cold: { at: cold(), keep: 1 } } })
   await fill(rp, 2)
   await rp.tiers(moving)
@@ -175,7 +175,7 @@ it('a place of another store is refused, and so are rules that say nothing', asy
   await expect(start({ tiers: { cold: { at: cold(), keep: 0 } } })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
 })
 
-it('killed at every call to a place, the next round goes on, and every save is whole', async () => {
+it('killed at every call to a place, the next round resumes, and every save is whole', async () => {
   for (let k = 1; ; k++) {
     const file = `sqlite:${join(folder, `${k}.db`)}`
     const rp = await open(file, { housekeeping: false, tiers: { cold: { at: join(folder, `cold-${k}`), keep: 1 } } })

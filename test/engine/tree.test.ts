@@ -100,7 +100,7 @@ describe('G15 a folder that was swapped for a link after it was entered', () => 
 })
 
 describe('G15 a restore while another process swaps its directories for links', () => {
-  it.skipIf(!isLinux)('never touches what the links lead to', async () => {
+  it.skipIf(!isLinux)('never touches the targets of the links', async () => {
     const { workspace, outside } = place
     const wanted = new Map<string, Wanted>()
     for (const path of ['dir/a', 'dir/b/a', 'dir/c', 'dir/new', 'dir/b/b/c']) wanted.set(path, file(path))
@@ -194,7 +194,7 @@ describe('the bounds of a tree', () => {
     await root.close()
   })
 
-  it('remove what a restore that was cut off left', async () => {
+  it('remove the remains of an interrupted restore', async () => {
     writeFileSync(join(place.workspace, `.reprise-restore-${'a'.repeat(32)}`), 'half')
     const root = await openRoot(place.workspace)
     await restoreTree(root, new Map([['a', file('one')]]), all, defaultLimits)

@@ -160,7 +160,7 @@ async function unchecked(rp: Reprise): Promise<void> {
   void rp.open(job('papers', { source: ['a'], key: (each) => each, each: () => undefined }))
 }
 
-it('what the compiler refuses, a definition in JavaScript refuses too', async () => {
+it('a definition in JavaScript refuses the same as the compiler', async () => {
   const refused = (define: () => unknown, why: RegExp) => expect(define).toThrow(why)
   const bad = { kind: 'compensatable', run: () => 1 } as unknown as Tool
   refused(() => tool(bad), /a compensatable tool must have a compensation/)

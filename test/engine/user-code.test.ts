@@ -15,7 +15,7 @@ import { onEveryStore } from '../support/worlds.ts'
 const entry = { type: 'added', data: { by: 1 } }
 
 onEveryStore('user code inside a transaction', (world) => {
-  it('is refused another write, and the store goes on', async () => {
+  it('is refused another write, and the store continues', async () => {
     const rp = await (await world()).engine()
     const other = await rp.open(counter, 'other')
     const open = await hostOf(rp).openTimeline(timelineId('counter/mine'), counter.fold)
@@ -37,7 +37,7 @@ onEveryStore('user code inside a transaction', (world) => {
     expect(open.state.total).toBe(1)
   })
 
-  it('has a time limit, after which nothing of it is kept and the store goes on', async () => {
+  it('has a time limit, after which nothing of it is kept and the store continues', async () => {
     const rp = await (await world()).engine({ limits: { userCodeMs: 50 } })
     const open = await hostOf(rp).openTimeline(timelineId('counter/mine'), counter.fold)
     let sql: Sql | undefined
@@ -88,7 +88,7 @@ onEveryStore(
     const url = inject('postgresUrl')
     const kill = (pid: unknown) => query(url, `SELECT pg_terminate_backend(${pid})`)
 
-    it('G4: is an unknown outcome: a workflow asks again, and neither fails nor compensates', async () => {
+    it('G4: is an unknown outcome: a workflow repeats it, and neither fails nor compensates', async () => {
       const rp = await (await world()).engine()
       let calls = 0
       const undone: string[] = []

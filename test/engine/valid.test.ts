@@ -32,7 +32,7 @@ async function write(rp: Reprise, amounts: readonly number[], definition = lenie
 }
 
 onEveryStore('a state that is not valid', (world) => {
-  it('is not captured: an event says why, the last good checkpoint stays, and history is whole', async () => {
+  it('is not captured: an event gives the reason, the last good checkpoint stays, and history is whole', async () => {
     const rp = await (await world()).engine()
     const failures: unknown[] = []
     rp.events.on('checkpoint-failed', ({ error }) => failures.push(error))
@@ -66,7 +66,7 @@ onEveryStore('a state that is not valid', (world) => {
     expect((await rp.open(notNegative, 'a')).state.total).toBe(6)
   })
 
-  it('in a checkpoint is passed over for an older one, which is said, and it is not marked', async () => {
+  it('in a checkpoint is skipped for an older one, which is reported, and it is not marked', async () => {
     const rp = await (await world()).engine()
     const open = await write(rp, [5])
     const older = await open.checkpoint()
@@ -127,7 +127,7 @@ onEveryStore('a checkpoint that a person marked bad', (world) => {
 })
 
 onEveryStore('before a logical error', (world) => {
-  it('is found by entry, by time and by state; what would be undone is shown, and nothing is changed', async () => {
+  it('is found by entry, by time and by state; the plan lists the undone entries, and nothing is changed', async () => {
     const rp = await (await world()).engine()
     const open = await write(rp, [5, 5])
     await open.checkpoint()
@@ -164,7 +164,7 @@ onEveryStore('before a logical error', (world) => {
     expect((await rp.open(notNegative, 'a')).state.total).toBe(7)
   })
 
-  it('of a run is shown with what its steps and children did', async () => {
+  it('of a run is shown with the effects of its steps and children', async () => {
     const rp = await (await world()).engine()
     const child = workflow('child', async () => 1)
     const run = workflow('parent', async (ctx) => {
@@ -177,7 +177,7 @@ onEveryStore('before a logical error', (world) => {
     expect(plan.undone.did).toEqual(['step ship', 'child child ended', 'step charge'])
   })
 
-  it('cannot be told without the application', async () => {
+  it('cannot be checked without the application', async () => {
     const w = await world()
     await (await write(await w.engine(), [5, -9])).close()
     const tool = await w.engine()
@@ -231,7 +231,7 @@ describe.each(['memory', 'sqlite'])('every model with a state (%s)', (kind) => {
   onEveryStore(
     'declares what is valid',
     (world) => {
-      it('aggregates, tables, saves and projections neither capture nor restore what is not', async () => {
+      it('aggregates, tables, saves and projections neither capture nor restore an invalid state', async () => {
         const w = await world()
         const rp = await w.engine()
         const account = aggregate('account', {

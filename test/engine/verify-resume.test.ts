@@ -72,7 +72,7 @@ async function interruptedAt(rp: Reprise, at: string): Promise<void> {
 }
 
 describe.each(places)('on %s', (_, openPlace) => {
-  it('a verify that was interrupted goes on where it was, and verifies again what was written since', async () => {
+  it('an interrupted verify is resumed, and later writes are verified again', async () => {
     const rp = await openPlace()
     await fill(rp, 30)
     await later()
@@ -112,7 +112,7 @@ describe.each(places)('on %s', (_, openPlace) => {
     await rp.close()
   })
 
-  it('the own check of the store tells how far it is, goes on from its mark, and can be aborted', async () => {
+  it("the store's own check reports its progress, resumes from its mark, and can be aborted", async () => {
     const rp = await openPlace()
     await fill(rp, 20)
     const { store } = hostOf(rp).kernel
@@ -139,7 +139,7 @@ describe.each(places)('on %s', (_, openPlace) => {
   })
 })
 
-it('damage does not move the mark: whoever goes on finds it again', async () => {
+it('damage does not move the mark: a resumed verify finds it again', async () => {
   const path = join(folder, 'store.db')
   const rp = await open(`sqlite:${path}`)
   await fill(rp, 12)
@@ -186,7 +186,7 @@ it('a process that verifies and is killed leaves a mark to go on from', async ()
   await again.close()
 })
 
-it('others have their turn while it works, and what it does is told', async () => {
+it('it yields to other work, and reports its progress', async () => {
   const rp = await open(`sqlite:${join(folder, 'store.db')}`)
   await fill(rp, 300)
   let turns = 0

@@ -30,7 +30,7 @@ const account = aggregate('account', {
 })
 
 onEveryStore('aggregate', (world) => {
-  it('C6: decides, evolves, and is there again after the engine is gone', async () => {
+  it('C6: decides, evolves, and is restored after the engine is gone', async () => {
     const w = await world()
     const rp = await w.engine()
     const a = await rp.open(account, 'alice')

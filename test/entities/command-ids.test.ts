@@ -136,7 +136,7 @@ onEveryStore('commands of process managers', (world) => {
     await expect(manager.redrive()).rejects.toMatchObject({ code: 'OUT_OF_RANGE' })
   })
 
-  it('of a manager from before keep their ids for the events from before', async () => {
+  it('of an earlier manager keep their ids for earlier events', async () => {
     const rp = await (await world()).engine()
     await pay(rp, 5)
     const process = await hostOf(rp).openTimeline(timelineId('process/transfers'), progressFold)

@@ -112,7 +112,7 @@ async function mend(): Promise<void> {
 
 const nameOf = ({ table, column }: Column) => `${table}.${column}`
 
-it('G7 G8: one bit flipped in a row of a store (postgres): what was written, or refused by name', {
+it('G7 G8: one bit flipped in a row of a store (postgres): the written value, or refused by name', {
   timeout: hours,
 }, async () => {
   const count = trials(48)

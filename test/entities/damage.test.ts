@@ -166,7 +166,7 @@ describe('damaged files', () => {
   }
 
   for (const layout of layouts) {
-    it(`G7 G8: one bit flipped in a file of a store (${layout}): what was written, or refused by name`, {
+    it(`G7 G8: one bit flipped in a file of a store (${layout}): the written value, or refused by name`, {
       timeout: hours,
     }, async () => {
       const count = trials(100)

@@ -29,7 +29,7 @@ const stock2 = aggregate('stock', {
 })
 
 onEveryStore('evolution', (world) => {
-  it('A5.4: old events are brought up in chains, also across a rename, for state, history and projections', async () => {
+  it('A5.4: old events are upgraded in chains, also across a rename, for state, history and projections', async () => {
     const w = await world()
     const rp = await w.engine()
     const a = await rp.open(stock1, 'x')
@@ -54,7 +54,7 @@ onEveryStore('evolution', (world) => {
     expect(await (await next.open(sums)).catchUp()).toEqual({ sum: 25 })
   })
 
-  it('a check tells before a deploy whether every stored event has a path to today', async () => {
+  it('a check before a deploy reports whether every stored event has a path to the current version', async () => {
     const rp = await (await world()).engine()
     const a = await rp.open(stock1, 'x')
     await a.do('add', { n: 1 })
@@ -116,7 +116,7 @@ onEveryStore('evolution', (world) => {
     expect(report.results[0]!.note).toContain('differs from that of full replay')
   })
 
-  it('B6: bad event kept forever: it stays in history, and a compensating event says what it corrects and why', async () => {
+  it('B6: bad event kept forever: it stays in history, and a compensating event names the correction and its reason', async () => {
     const rp = await (await world()).engine()
     const a = await rp.open(stock1, 'x')
     await a.do('add', { n: 1000 })

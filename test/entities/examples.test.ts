@@ -21,7 +21,7 @@ it('sessions', async () => {
   expect(await sessions.runExample()).toEqual({ keys: ['s1', 's3'], ann: ['s1'], recent: ['s1'], events: ['s1', 's2'] })
 })
 
-it('training, twice: the second run goes on where the first stopped', async () => {
+it('training, twice: the second run resumes where the first stopped', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-example-'))
   try {
     const url = `sqlite:${join(folder, 'x.db')}`
@@ -32,7 +32,7 @@ it('training, twice: the second run goes on where the first stopped', async () =
   }
 })
 
-it('revenue, twice: the second run reads only what was added, and every sum is there once', async () => {
+it('revenue, twice: the second run reads only the added lines, and every sum is counted once', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-example-'))
   try {
     const [url, file] = [`sqlite:${join(folder, 'x.db')}`, join(folder, 'orders.jsonl')]

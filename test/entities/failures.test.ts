@@ -102,7 +102,7 @@ onEveryStore('signature failures', (world) => {
     expect(again.get('k00037')).toBe('round 1')
   })
 
-  it('B8: manifest without its fragments: recovery goes on with the one before and the log, to the same state', async () => {
+  it('B8: manifest without its fragments: recovery uses the previous one and the log, to the same state', async () => {
     const w = await world()
     const rp = await w.engine()
     const t = await rp.open(kept)

@@ -12,7 +12,7 @@ import { programPath } from '../support/programs.ts'
 const rounds = Number(process.env.REPRISE_ENTITY_KILLS ?? 6)
 const program = new URL('../programs/entity-writer.mjs', import.meta.url)
 
-it('G1: whatever was acknowledged before a SIGKILL is there afterwards, each number once, and state and position agree', {
+it('G1: everything acknowledged before a SIGKILL exists afterwards, each number once, and state and position agree', {
   timeout: 300_000,
 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-kill-'))

@@ -63,7 +63,7 @@ async function fill(rp: Reprise, definition = old): Promise<void> {
 }
 
 onEveryStore('migrations of rows and data', (world) => {
-  it('A5.4 A9.3: a table of which only the state was carried over is opened by new code, and goes on', async () => {
+  it('A5.4 A9.3: a table of which only the state was carried over is opened by new code, and continues', async () => {
     const rp = await (await world()).engine()
     await fill(rp)
     const there = await world()
@@ -88,7 +88,7 @@ onEveryStore('migrations of rows and data', (world) => {
     expect((await next.open(later)).get('k07')).toEqual({ names: ['n7', '3'], key: 'k07' })
   })
 
-  it('A5.4: entries of an older version after the checkpoint are brought up too, also parts of a large transaction', async () => {
+  it('A5.4: entries of an older version after the checkpoint are upgraded too, also parts of a large transaction', async () => {
     const w = await world()
     const rp = await w.engine()
     const t = await rp.open(old)
@@ -174,7 +174,7 @@ onEveryStore('migrations of rows and data', (world) => {
     expect((await (await w.engine()).open(today)).get('k00')?.names).toEqual(['new'])
   })
 
-  it('A5.4: a state store migrates its partitions, and rescales what it migrated', async () => {
+  it('A5.4: a state store migrates its partitions, and rescales migrated ones', async () => {
     const w = await world()
     const rp = await w.engine()
     const s = await rp.open(stateStore<Old>('parts', { ...policy, partitions: 2 }))
@@ -216,7 +216,7 @@ onEveryStore('migrations of rows and data', (world) => {
     expect([third.data, third.messages.length]).toEqual([{ count: -4 }, 2])
   })
 
-  it('A5.4: saves, aggregates and timelines say what is missing, and what is newer than the code', async () => {
+  it('A5.4: saves, aggregates and timelines name a missing migration, and refuse newer versions', async () => {
     const w = await world()
     const rp = await w.engine()
     const saves = await rp.open(save<{ n: number }>('weights'))
@@ -263,7 +263,7 @@ onEveryStore('migrations of rows and data', (world) => {
     await expect(rp.open(counter(1), 'y')).rejects.toEqual(code('INCOMPATIBLE_VERSION'))
   })
 
-  it('G11: a drill without the migrations cannot tell, and marks nothing; with them it restores and does not compare', async () => {
+  it('G11: a drill without the migrations cannot check, and marks nothing; with them it restores and does not compare', async () => {
     const w = await world()
     const rp = await w.engine()
     await fill(rp)

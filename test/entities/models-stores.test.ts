@@ -82,7 +82,7 @@ function storeSubject(store: StoreDefinition<string>, watcher: Reprise): Subject
 }
 
 onEveryStore('models of state stores', (world) => {
-  it('B4 A9.4 G3: a state store and its offsets are a Map and a count, whoever crashes, takes over or collects', async () => {
+  it('B4 A9.4 G3: a state store and its offsets equal a Map and a count, despite crashes, takeovers and collections', async () => {
     const w = await world()
     const watcher = await w.engine()
     let turn = 0

@@ -201,7 +201,7 @@ onEveryStore('models', (world) => {
   it('G1 G4: an aggregate is an array, each command id is done once, whatever crashes, takes over, forks or collects', () =>
     holds(numbers, logSubject, plainArray))
 
-  it('G1 G6: a projection is what a plain loop over all events gives, whatever crashes, takes over or collects', () =>
+  it('G1 G6: a projection equals a plain loop over all events, despite crashes, takeovers and collections', () =>
     holds(numbers, projectionSubject, plainArray, 0.5))
 
   it('A1.2: the latest save is the last one put, whatever crashes, takes over or collects in between', () =>

@@ -64,7 +64,7 @@ const subjects: readonly Subject[] = [
 
 onEveryStore('signature failures', (world) => {
   for (const { name, open } of subjects) {
-    it(`B3: page before log: no chunk and no manifest of a ${name} holds what is not durable history below it`, async () => {
+    it(`B3: page before log: no chunk and no manifest of a ${name} contains data that is not durable history`, async () => {
       const w = await world()
       const random = randomFrom(11)
       const bend: Bend = {}

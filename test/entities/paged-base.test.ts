@@ -10,7 +10,7 @@ import { type Bend, bentEngine, noise } from './support.ts'
 const key = (n: number) => `k${String(n).padStart(6, '0')}`
 
 onEveryStore('base of a paged checkpoint', (world) => {
-  it('A4.1: asked for a checkpoint where nothing came since, a table gives the one it rests on, and goes on from it', async () => {
+  it('A4.1: a checkpoint without new entries returns the existing one, and the table continues from it', async () => {
     const w = await world()
     const rp = await w.engine()
     const t = await rp.open(pagedTable<number>('twice', { changedRows: 3 }))

@@ -10,7 +10,7 @@ const facts = () => pagedTable<string>('facts', { cacheBytes: 60_000, changedRow
 const key = (n: number) => `k${String(n).padStart(6, '0')}`
 
 onEveryStore('paged table', (world) => {
-  it('C7: holds more than its cache, and is there again after the engine is gone', async () => {
+  it('C7: holds more than its cache, and is restored after the engine is gone', async () => {
     const w = await world()
     const rp = await w.engine()
     const t = await rp.open(facts())
@@ -182,7 +182,7 @@ onEveryStore('paged table', (world) => {
     expect((await collect(again.by('user', 'u3'))).map(([at]) => at)).toHaveLength(78)
   })
 
-  it('C7: an index that is made while rows change and checkpoints come gives no row that stands elsewhere', async () => {
+  it('C7: an index that is built while rows change and checkpoints are made returns no outdated row', async () => {
     const w = await world()
     const bend: Bend = {}
     const { rp, store } = await bentEngine(w, bend)
@@ -212,7 +212,7 @@ onEveryStore('paged table', (world) => {
     expect((await collect(t.by('user', 'new'))).map(([at]) => at)).toEqual([key(399)])
   })
 
-  it('A4.4: a checkpoint that fails loses nothing, neither what it was writing nor what came meanwhile', async () => {
+  it('A4.4: a failed checkpoint loses nothing, neither its own rows nor later ones', async () => {
     const w = await world()
     const bend: Bend = {}
     const { rp } = await bentEngine(w, bend)
@@ -237,7 +237,7 @@ onEveryStore('paged table', (world) => {
     expect(await collect(again.keys())).toEqual(['b', 'c'])
   })
 
-  it('C7: tells watchers of a key or a range after it is durable, with the row as it was', async () => {
+  it('C7: notifies watchers of a key or a range after it is durable, with the previous row', async () => {
     const rp = await (await world()).engine()
     const t = await rp.open(pagedTable<number>('watched', { changedRows: 2, cacheBytes: 100 }))
     await t.set('k', 0)

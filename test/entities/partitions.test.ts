@@ -82,7 +82,7 @@ onEveryStore('partitions', (world) => {
     expect(together(held(p.state))).toEqual(all(7))
   })
 
-  it('C6: whoever lost a partition is fenced: it writes no checkpoint, holds no state, and takes it again when it is free', async () => {
+  it('C6: a process that lost a partition is fenced: it writes no checkpoint, holds no state, and takes it again when it is free', async () => {
     const w = await world()
     const rp = await w.engine()
     await depositAll(rp, 1)

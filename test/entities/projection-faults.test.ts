@@ -51,7 +51,7 @@ onEveryStore('projection faults', (world) => {
     expect(p.status()[0]!.position > position).toBe(true)
   })
 
-  it('G7: a feed that cannot be read is told to whoever waits, shown, and tried again until it can', async () => {
+  it('G7: an unreadable feed is reported to waiting callers, shown, and retried until it is readable', async () => {
     const w = await world()
     const bend: Bend = {}
     const { rp, store } = await bentEngine(w, bend)

@@ -90,7 +90,7 @@ async function sqlOf(rp: Reprise, text: string): Promise<Record<string, unknown>
 }
 
 onEveryStore('projections in several processes', (world) => {
-  it('C6: catchUp waits for the partitions that another process has, and until it is told to stop', async () => {
+  it('C6: catchUp waits for the partitions of another process, and until it is stopped', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     const p = await one.open(totals(2))
@@ -135,7 +135,7 @@ onEveryStore('projections in several processes', (world) => {
     expect(await totals(3).generation(rp)).toBe(2)
   })
 
-  it('a consumer gets the events of an aggregate typed and brought up to today, and entries of a prefix as they are', async () => {
+  it('a consumer gets the events of an aggregate typed and upgraded, and entries of a prefix unchanged', async () => {
     const w = await world()
     const rp = await w.engine()
     const old = aggregate('stock', {
@@ -209,7 +209,7 @@ onEveryStore('projections in several processes', (world) => {
     expect((await a.refresh()).balance).toBe(told === 'done' ? 6 : 1)
   })
 
-  it('a process that only followed goes on with the checkpoints when the one that wrote them is gone', async () => {
+  it('a follower continues the checkpoints when their writer is gone', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     const sums = projection('sums', {

@@ -53,7 +53,7 @@ async function deposit(rp: Reprise, id: string, ...amounts: number[]) {
 }
 
 onEveryStore('projection', (world) => {
-  it('C6: follows the feed in memory, and goes on from its checkpoint in the next process', async () => {
+  it('C6: follows the feed in memory, and resumes from its checkpoint in the next process', async () => {
     const w = await world()
     const rp = await w.engine()
     await deposit(rp, 'ann', 1, 2)
@@ -243,7 +243,7 @@ onEveryStore(
       return (sqlResult as { id: string; total: number }[]).map((row) => [row.id, Number(row.total)])
     }
 
-    it('moves rows and position in one transaction, sets poison aside, and goes on after a restart', async () => {
+    it('moves rows and position in one transaction, sets poison aside, and continues after a restart', async () => {
       name = `ledger_${randomBytes(4).toString('hex')}`
       const w = await world()
       const rp = await w.engine()

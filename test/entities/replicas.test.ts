@@ -91,7 +91,7 @@ describe.each(Object.keys(storeUrls))('replicas (%s)', { timeout: 300_000 }, (ki
     expect(namesOf(await history())).toEqual(all(['client'], 40))
   })
 
-  it('G1: SIGKILL and SIGSTOP among them lose nothing that was acknowledged, and stop nobody else', async () => {
+  it('G1: SIGKILL and SIGSTOP among them lose nothing acknowledged, and stop no other', async () => {
     place = storeUrls[kind]!()
     const acked: Record<string, number> = {}
     const replica = (who: string) =>

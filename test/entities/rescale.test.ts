@@ -76,7 +76,7 @@ onEveryStore('rescale', (world) => {
     expect(tenant.size).toBe(2)
   })
 
-  it('B4: others read and write while it copies; whoever runs the old number is refused, and nothing they wrote is lost', async () => {
+  it('B4: others read and write while it copies; processes with the old number are refused, and none of their writes is lost', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     await fill(one, 4, 40)
@@ -128,7 +128,7 @@ onEveryStore('rescale', (world) => {
     expect((await timelinesOf(one)).filter((id) => /counts\/p\d/.test(id))).toEqual([])
   })
 
-  it('B4: partitions that have read a source up to different places are refused, and go on; unless somebody says what counts', async () => {
+  it('B4: partitions with different source positions are refused, and continue; unless a person chooses one', async () => {
     const w = await world()
     const rp = await w.engine()
     await fill(rp, 2, 10)
@@ -259,7 +259,7 @@ describe('rescale, killed', () => {
   )
 
   onEveryStore('among writers', (world) => {
-    it('G4 B4: what was acknowledged is there, whatever others write and whoever dies while it is rescaled', async () => {
+    it('G4 B4: acknowledged writes exist, despite concurrent writes and kills during the rescale', async () => {
       const w = await world()
       let turn = 0
       await fc.assert(

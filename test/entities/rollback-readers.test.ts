@@ -93,7 +93,7 @@ onEveryStore('rollbacks and readers', (world) => {
     expect((await rp.verify()).faults).toEqual([])
   })
 
-  it('G19: also a projection that did not run during the rollback, and one that has to be asked for its status', async () => {
+  it('G19: also a projection that did not run during the rollback, and one whose status must be requested', async () => {
     const w = await world()
     const rp = await w.engine()
     await deposited(rp)
@@ -137,7 +137,7 @@ onEveryStore('rollbacks and readers', (world) => {
     expect(await sumOf(p)).toEqual({ sum: 10 })
   })
 
-  it('G19, A6.7: a process manager is named: what it sent is not taken back', async () => {
+  it('G19, A6.7: a process manager is named: its sent commands are not undone', async () => {
     const rp = await (await world()).engine()
     await deposited(rp)
     const manager = processManager('thanks', {
@@ -176,7 +176,7 @@ onEveryStore('rollbacks and readers', (world) => {
     expect((await rp.rollback({ to: place, consumed: 'force' })).consumed).toMatchObject(consumers)
   })
 
-  it('G19: a session and a run refuse it as well, and the store is told who it was when it is forced', async () => {
+  it('G19: a session and a run refuse it as well, and a forced rollback records the readers in the store', async () => {
     const rp = await (await world()).engine()
     const reports: { kind: string; data?: unknown }[] = []
     rp.events.on('report', (report) => reports.push(report))
@@ -237,7 +237,7 @@ onEveryStore('rollbacks and readers', (world) => {
     await mergeBranch(rp, echo, 'main', 'gentle', { consumed: 'force' })
   })
 
-  it('G19, A6.7: a forced rollback of a run stands in its history, with those who had acted on it', async () => {
+  it('G19, A6.7: a forced rollback of a run is in its history, with the readers that had acted on it', async () => {
     const rp = await (await world()).engine()
     const run = await started(rp)
     await rp.fork({ timeline: run.timeline, seq: (await rp.head(run.timeline))!.seq }, 'trial-3')
@@ -250,7 +250,7 @@ onEveryStore('rollbacks and readers', (world) => {
     expect(entryRow(entry!)).toMatchObject({ note: expect.stringMatching(/^forced: .*trial-3 was forked at/) })
   })
 
-  it('G19, A6.7: a group goes back by force only where others outside of it have acted on what is undone', async () => {
+  it('G19, A6.7: a group needs force only if readers outside of it have acted on undone entries', async () => {
     const rp = await (await world()).engine()
     const reports: { kind: string; timeline: string | null }[] = []
     rp.events.on('report', (report) => reports.push(report))

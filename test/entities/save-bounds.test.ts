@@ -9,7 +9,7 @@ import { type Bend, bentEngine, flipped, noise, soon } from './support.ts'
 const megabyte = 1024 * 1024
 
 onEveryStore('save bounds', (world) => {
-  it('A8.3: a long stream is never held: what was read and not yet stored, and what is read back, stays a few megabytes', async () => {
+  it('A8.3: a long stream is never in memory: unread and unwritten parts stay a few megabytes', async () => {
     const w = await world()
     const bend: Bend = {}
     const { rp, store } = await bentEngine(w, bend)

@@ -64,7 +64,7 @@ async function rot(rp: Reprise, pick: (bytes: number) => boolean): Promise<numbe
 }
 
 onEveryStore('save', (world) => {
-  it('C7: puts, finds the latest, lists, keeps the last N, and is there again after the engine is gone', async () => {
+  it('C7: puts, finds the latest, lists, keeps the last N, and is restored after the engine is gone', async () => {
     const w = await world()
     const rp = await w.engine()
     const s = await rp.open(training)
@@ -146,7 +146,7 @@ onEveryStore('save', (world) => {
     expect((await (await rp.open(save<string>('branched'), 'b')).latest()).value).toBe('undone')
   })
 
-  it('A1.2: falls back to the previous save when the newest is damaged, and says so', async () => {
+  it('A1.2: falls back to the previous save when the newest is damaged, and reports it', async () => {
     const w = await world()
     const rp = await w.engine()
     const s = await rp.open(save<Uint8Array>('rotten'))
@@ -171,7 +171,7 @@ onEveryStore('save', (world) => {
     await expect(s.latest()).rejects.toEqual(code('UNRECOVERABLE'))
   })
 
-  it('B2: format breaks on deploy: old formats are brought up, gaps and the future are refused by name', async () => {
+  it('B2: format breaks on deploy: old formats are upgraded, gaps and newer ones are refused by name', async () => {
     const w = await world()
     const rp = await w.engine()
     const s = await rp.open(save<unknown>('formats'))

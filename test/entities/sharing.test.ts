@@ -44,7 +44,7 @@ const counter = timeline('counter', {
 })
 
 onEveryStore('sharing a timeline', (world) => {
-  it('appends of several processes go through, and what is made from a state is made from the one before it', async () => {
+  it('appends of several processes succeed, and an append made from a state uses the latest state', async () => {
     const w = await world()
     const engines = [await w.engine(), await w.engine(), await w.engine()]
     const handles = await Promise.all(engines.map((rp) => rp.open(counter, 'x', { shared: true })))
@@ -90,7 +90,7 @@ onEveryStore('sharing a timeline', (world) => {
     expect((await engines[0]!.drill()).ok).toBe(true)
   })
 
-  it('says no where one process has to be alone, and CONFLICT to who expected another sequence', async () => {
+  it('refuses exclusive use beside others, and returns CONFLICT for another expected sequence', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     const a = await one.open(counter, 'x', { shared: true })
@@ -110,7 +110,7 @@ onEveryStore('sharing a timeline', (world) => {
 })
 
 onEveryStore('sharing an aggregate', (world) => {
-  it('reading takes nothing, makes nothing, and says how old it is', async () => {
+  it('reading takes nothing, creates nothing, and reports its age', async () => {
     const w = await world()
     const [writer, reader] = [await w.engine(), await w.engine()]
     const b = await reader.open(account, 'x')
@@ -132,7 +132,7 @@ onEveryStore('sharing an aggregate', (world) => {
     await expect(reader.open(account, 'y', { mustExist: true })).rejects.toEqual(code('NOT_FOUND'))
   })
 
-  it('a refusal rests on the state of now, whoever wrote it', async () => {
+  it('a refusal is based on the current state, of any writer', async () => {
     const w = await world()
     const a = await (await w.engine()).open(account, 'x')
     await a.do('deposit', { amount: 1 })
@@ -197,7 +197,7 @@ onEveryStore('sharing an aggregate', (world) => {
     expect(await other.refresh()).toEqual({ balance: 2 })
   })
 
-  it('gives up within its time, with a code that says what to do, and at once when it is told to', async () => {
+  it('gives up within its timeout, with a code and a remedy, and at once on request', async () => {
     const w = await world()
     const bend: { commit?: Store['commit'] } = {}
     const { rp, store } = await bentEngine(w, bend)
@@ -223,7 +223,7 @@ onEveryStore('sharing an aggregate', (world) => {
     expect(events.filter((type) => type === 'withdrawn')).toHaveLength(1)
   })
 
-  it('goes on after a rollback, a removal and a rewrite by another process', async () => {
+  it('continues after a rollback, a removal and a rewrite by another process', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     const [a, b] = [await one.open(account, 'x'), await two.open(account, 'x')]
@@ -245,7 +245,7 @@ onEveryStore('sharing an aggregate', (world) => {
     expect((await c.do('deposit', { amount: 7 })).state).toEqual({ balance: 7 })
   })
 
-  it('checkpoints are made once for all of them, and what another made counts', async () => {
+  it('checkpoints are made once for all of them, and those of another process count', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     const [a, b] = [await one.open(account, 'x'), await two.open(account, 'x')]

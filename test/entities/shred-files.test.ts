@@ -71,7 +71,7 @@ describe('shred', () => {
     for (const id of gone) expect(filesWith(folder, keys.get(id)!)).toEqual([])
   })
 
-  it('finishes what a process that was killed in between has begun', async () => {
+  it('finishes the work of a process that was killed in between', async () => {
     const folder = temporaryFolder('shred')
     folders.push(folder)
     const rp = await open(`sqlite:${join(folder, 'a.db')}`, { housekeeping: false })

@@ -129,7 +129,7 @@ onEveryStore('state store', (world) => {
     expect([...cold.entries()]).toEqual([...t.entries()])
   })
 
-  it('B4: changelog retention too short: what a standing reader needs is pinned, or it starts over, never with a gap', async () => {
+  it('B4: changelog retention too short: entries that a slow reader needs are pinned, or it starts over, never with a gap', async () => {
     const w = await world()
     const one = await w.engine()
     const t = await one.open(rows)

@@ -14,7 +14,7 @@ const sessions = table<{ user: string; age?: number }>('sessions', {
 const numbers = table<number>('numbers')
 
 onEveryStore('table', (world) => {
-  it('C7: sets, gets, deletes and ranges in key order, and is there again after the engine is gone', async () => {
+  it('C7: sets, gets, deletes and ranges in key order, and is restored after the engine is gone', async () => {
     const w = await world()
     const rp = await w.engine()
     const t = await rp.open(numbers)
@@ -107,7 +107,7 @@ onEveryStore('table', (world) => {
     expect(() => [...again.by('nope', 'x')]).toThrow(code('INVALID_ARGUMENT'))
   })
 
-  it('tells watchers of a key or a range after it is durable', async () => {
+  it('notifies watchers of a key or a range after it is durable', async () => {
     const rp = await (await world()).engine()
     const t = await rp.open(numbers)
     const one: unknown[] = []
@@ -161,7 +161,7 @@ onEveryStore('table', (world) => {
     expect((await (await w.engine()).open(numbers)).size).toBe(10_000)
   })
 
-  it('B3: undoes a transaction whose commit is missing, once, and goes on', async () => {
+  it('B3: undoes a transaction whose commit is missing, once, and continues', async () => {
     const w = await world()
     const rp = await w.engine()
     const t = await rp.open(numbers)

@@ -58,7 +58,7 @@ async function given(rp: Reprise) {
 }
 
 onEveryStore('unreadable events', (world) => {
-  it('are dead letters of a consumer, which goes on, and are done when they are sent back', async () => {
+  it('are dead letters of a consumer, which continues, and are done when redriven', async () => {
     const rp = await (await world()).engine()
     await given(rp)
     const seen: number[] = []
@@ -88,7 +88,7 @@ onEveryStore('unreadable events', (world) => {
     expect([...seen].sort()).toEqual([100, 1300, 200, 400])
   })
 
-  it('are dead letters of a pipeline, which goes on, and flow when they are sent back', async () => {
+  it('are dead letters of a pipeline, which continues, and flow when redriven', async () => {
     const w = await world()
     const rp = await w.engine()
     await given(rp)
@@ -139,7 +139,7 @@ onEveryStore('unreadable events', (world) => {
     expect(await strict.catchUp()).toEqual({ sum: 2000 })
   })
 
-  it('of another shape are letters too, and a version without a path stops the reader as a whole', async () => {
+  it('of another shape are letters too, and a version without a path stops the whole reader', async () => {
     const rp = await (await world()).engine()
     await given(rp)
     isMended = true

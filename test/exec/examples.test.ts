@@ -52,7 +52,7 @@ async function runExample(
   return ''
 }
 
-it('C12: a shell loop that says when its files are complete', async () => {
+it('C12: a shell loop that reports when its files are complete', async () => {
   const command = ['sh', join(examples, 'loop.sh'), '60']
   expect(await runExample('loop', command, 'word', 'SIGKILL')).toBe('the sum is 1830')
 })

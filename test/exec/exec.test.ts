@@ -71,7 +71,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-it('C12: the exit code is the program’s, and it is told what was restored', async () => {
+it('C12: the exit code is the program’s, and the program learns what was restored', async () => {
   const first = await run('echo "[$REPRISE_EXEC_RESTORED] $REPRISE_EXEC_RUN" > said; exit 7')
   expect([first.exitCode, first.status, readFileSync(join(state, 'said'), 'utf8')]).toEqual([7, 'failed', '[] 1\n'])
   const second = await run('echo "[$REPRISE_EXEC_RESTORED] $REPRISE_EXEC_RUN" > new.tmp; mv new.tmp said')
@@ -136,13 +136,13 @@ it('C12: files that were finished and could not be captured are captured by the 
   expect(last(join(folder, aside, 'a'))).toBe('six')
 })
 
-it('C12: what cannot be captured is told once', async () => {
+it('C12: an impossible capture is reported once', async () => {
   const { events } = await run('mkfifo pipe; : > "$(printf \'bad\\377\')"; echo x > a.tmp; mv a.tmp a; sleep 0.3')
   const notes = events.filter(({ kind }) => kind === 'note').map((event) => JSON.stringify(event))
   for (const name of ['pipe', '\u{FFFD}']) expect(notes.filter((text) => text.includes(`\\"${name}\\"`)).length).toBe(1)
 })
 
-it('C12: a damaged capture is skipped, said and marked; the one before it is restored', async () => {
+it('C12: a damaged capture is skipped, reported and marked; the previous one is restored', async () => {
   const write = (text: string) => `echo ${text} > a.tmp; mv a.tmp a`
   await run(write('one'))
   await run(write('two'))
@@ -158,7 +158,7 @@ it('C12: a damaged capture is skipped, said and marked; the one before it is res
   expect((await rp.checkpoints('exec/p')).find(({ id }) => id === newest!.id)?.invalid ?? 'gone').not.toBeNull()
 })
 
-it('C12: SIGTERM is passed on, the grace time is used, and what the program wrote in it is captured', async () => {
+it('C12: SIGTERM is forwarded, the grace time is used, and files written during it are captured', async () => {
   const script = `trap 'echo last > a.tmp; mv a.tmp a; exit 3' TERM; echo on > up.tmp; mv up.tmp up; while :; do sleep 0.05; done`
   let ready = () => {}
   const isReady = new Promise<void>((resolve) => {
@@ -188,7 +188,7 @@ it('C12: what ignores the notice is killed when the grace time is over, with all
   expect(isAlive(pid)).toBe(false)
 })
 
-it('C12: what a program leaves behind when it ends is ended', async () => {
+it('C12: descendants of an ended program are ended', async () => {
   await run('sleep 100 & echo $! > pid.tmp; mv pid.tmp pid; exit 0')
   expect(isAlive(Number(readFileSync(join(state, 'pid'), 'utf8')))).toBe(false)
 })
@@ -221,7 +221,7 @@ it('C12: a failure is retried from the newest capture, and a capture in between 
   expect([failing.exitCode, failing.runs.length]).toEqual([5, 3])
 })
 
-it('C12: what was being written when it died is not captured, unless it writes aside', async () => {
+it('C12: a file that was being written at the kill is not captured, unless it is renamed into place', async () => {
   const cut = await run('echo whole > a; echo half > b; kill -9 $$', { when: 'quiet', quiet: '10s' })
   expect(cut.events).toContainEqual(expect.objectContaining({ kind: 'not-captured' }))
   expect(cut.captures).toBe(1)

@@ -105,11 +105,11 @@ async function check(url: string, answers: Answers): Promise<void> {
 const keyInFlight = 'workflow/trip/waiting:flight'
 
 describe.each(kept)('G16 %s', (name) => {
-  it('opens from SQLite, answers as it did, and goes on', async () => {
+  it('opens from SQLite, gives the same answers, and continues', async () => {
     await check(`sqlite:${copyOf(name)}`, answersOf(name, 'sqlite'))
   })
 
-  it('opens from a dump of PostgreSQL, answers as it did, and goes on', async () => {
+  it('opens from a dump of PostgreSQL, gives the same answers, and continues', async () => {
     await check((await restored(name)).url, answersOf(name, 'postgres'))
   })
 
@@ -178,7 +178,7 @@ function contentOf(path: string): string[] {
     .map((name) => `${name} ${hashOf(join(at, name))}`)
 }
 
-describe('G16 what a newer version has made', () => {
+describe('G16 a store of a newer version', () => {
   it('is refused before any write where the schema is newer (SQLite)', async () => {
     const path = copyOf('store-1')
     const driver = await loadDriver()

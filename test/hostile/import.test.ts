@@ -125,7 +125,7 @@ describe('an import of anybody', () => {
     }
   })
 
-  it('with a thousand checkpoints is refused before the store is asked', async () => {
+  it('with a thousand checkpoints is refused before the store is called', async () => {
     const rp = await open('memory:')
     const frames = await exported(rp)
     const at = frames.findIndex(({ kind }) => kind === 'checkpoint')

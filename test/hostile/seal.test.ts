@@ -34,7 +34,7 @@ describe('G15 hostile envelopes', () => {
     expect(code(() => sealers.plain.open(claims(2 ** 50, bomb), context))).toBe('LIMIT_EXCEEDED')
   })
 
-  test('a bomb that lies about its size is cut off at what it said', () => {
+  test('a bomb with a false size is cut off at the declared size', () => {
     const bomb = deflateRawSync(Buffer.alloc(100 * 1024 * 1024))
     expect(code(() => sealers.plain.open(claims(5000, bomb), context))).toBe('LIMIT_EXCEEDED')
     expect(code(() => sealers.plain.open(claims(0, bomb), context))).toBe('MALFORMED')

@@ -40,7 +40,7 @@ onEveryStore(
       expect(calls).toBe(1)
     })
 
-    it('ends an attempt that takes too long, and tells it by its signal', async () => {
+    it('ends an attempt that takes too long, and aborts its signal', async () => {
       const engine = await (await world()).engine()
       let wasTold = false
       const work = job('slow', {
@@ -59,7 +59,7 @@ onEveryStore(
       expect((await readLetters(engine, 'job/slow'))[0]!.error.code).toBe('TIMEOUT')
     })
 
-    it('pauses after failures in a row, probes with one item, and goes on (circuit breaker)', async () => {
+    it('pauses after failures in a row, probes with one item, and continues (circuit breaker)', async () => {
       const engine = await (await world()).engine()
       let calls = 0
       let isDown = true
@@ -119,7 +119,7 @@ onEveryStore(
       expect((await readLetters(engine, 'job/batches')).map((letter) => letter.key)).toEqual(['13'])
     })
 
-    it('lets a batch say which of its items failed', async () => {
+    it('accepts a batch that reports which of its items failed', async () => {
       const engine = await (await world()).engine()
       const work = job('partial', {
         source: ['a', 'b', 'c'],

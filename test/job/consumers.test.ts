@@ -60,7 +60,7 @@ onEveryStore(
       await expect.poll(() => seen).toEqual([1])
     })
 
-    it('a consumer that follows sees what comes later', async () => {
+    it('a following consumer sees later entries', async () => {
       const engine = await (await world()).engine()
       const log = timeline('log', { initial: () => 0, apply: (state, _entry: { type: 'line' }) => state + 1 })
       const lines = await engine.open(log, 'a')

@@ -110,7 +110,7 @@ onEveryStore('keys of a consumer', (world) => {
     expect(keys[1]).toBe(keys[0])
   })
 
-  it('stay as they are in a consumer that began with keys of the place, and what it did is not done again', async () => {
+  it('stay unchanged in a consumer that started with position keys, and done work is not repeated', async () => {
     const rp = await (await world()).engine()
     await add(rp, 'x', 1)
     await add(rp, 'y', 1)

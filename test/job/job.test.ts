@@ -23,7 +23,7 @@ onEveryStore('a job', (world) => {
     expect(seen).toEqual(['a', 'b', 'c'])
   })
 
-  it('A2.1: goes on after a stop in the middle, from the cursor of its source', async () => {
+  it('A2.1: resumes after a stop in the middle, from the cursor of its source', async () => {
     const starts: unknown[] = []
     const seen: number[] = []
     const pagesOf = 10

@@ -11,7 +11,7 @@ import { onEveryStore } from '../support/worlds.ts'
 const numbers = (count: number) => Array.from({ length: count }, (_, i) => i)
 
 onEveryStore('a job', (world) => {
-  it('does not pause for items that say themselves that trying again is of no use', async () => {
+  it('does not pause for items whose errors are final', async () => {
     const engine = await (await world()).engine()
     const work = job('missing', {
       source: numbers(40),
@@ -51,7 +51,7 @@ onEveryStore('a job', (world) => {
     await open.close()
   })
 
-  it('lets the next item probe when the probe says nothing about the service', async () => {
+  it('uses the next item as a probe if a probe proves nothing about the service', async () => {
     const engine = await (await world()).engine()
     let isUp = false
     const work = job('probes', {
@@ -98,7 +98,7 @@ onEveryStore('a job', (world) => {
     expect(failures).toEqual(['retry 1', 'retry 2'])
   })
 
-  it('opens a generator again at its last cursor when it throws, and skips quietly what it has given already', async () => {
+  it('opens a generator again at its last cursor when it throws, and silently skips items it has already yielded', async () => {
     const engine = await (await world()).engine()
     const begun: unknown[] = []
     const seen: number[] = []
@@ -150,7 +150,7 @@ onEveryStore('a job', (world) => {
     expect(seen).toEqual(numbers(20))
   })
 
-  it('does not try again what the source says is final, nor an iterator that cannot be read twice', async () => {
+  it('does not retry a final error of the source, nor an iterator that cannot be read twice', async () => {
     const engine = await (await world()).engine()
     let pages = 0
     const final = job('final', {

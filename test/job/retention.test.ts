@@ -84,7 +84,7 @@ onEveryStore(
       ])
     })
 
-    it('G10: a collection trims up to what a cursor has passed, and the store itself refuses more', async () => {
+    it('G10: a collection trims up to the cursor, and the store itself refuses more', async () => {
       const engine = await (await world()).engine()
       const bob = await engine.open(account, 'bob')
       for (let i = 0; i < 4; i++) await bob.append({ type: 'added', by: 1 })

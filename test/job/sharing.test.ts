@@ -12,7 +12,7 @@ const numbers = (count: number) => Array.from({ length: count }, (_, i) => i)
 onEveryStore(
   'a job',
   (world) => {
-    it('stops on a message, and goes on with the next run', async () => {
+    it('stops on a message, and continues with the next run', async () => {
       const at = await world()
       const engine = await at.engine()
       const other = await at.engine()
@@ -57,7 +57,7 @@ onEveryStore(
       for (const report of reports) expect(report.status).toBe('completed')
     })
 
-    it('after a rollback it is not finished any more, and does again what came after', async () => {
+    it('after a rollback it is no longer finished, and repeats the later items', async () => {
       const at = await world()
       const engine = await at.engine()
       const done: string[] = []

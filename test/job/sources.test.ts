@@ -9,7 +9,7 @@ const numbers = (count: number) => Array.from({ length: count }, (_, i) => i)
 onEveryStore(
   'a job',
   (world) => {
-    it('tells a source where to go on: cursors set by a generator cover what was yielded before them', async () => {
+    it('resumes a source: cursors set by a generator cover the items yielded before them', async () => {
       const engine = await (await world()).engine()
       const starts: unknown[] = []
       const make = (stopAt: number) =>
@@ -34,7 +34,7 @@ onEveryStore(
       expect(starts[1]).toBe(2)
     })
 
-    it('goes on behind the last row of a key range, and finds new rows in the next round', async () => {
+    it('continues after the last row of a key range, and finds new rows in the next round', async () => {
       const engine = await (await world()).engine()
       const rows = numbers(10).map((id) => ({ id }))
       const asked: unknown[] = []
@@ -101,7 +101,7 @@ onEveryStore(
       expect(keys.sort()).toEqual(['0', '1', '2', '3', '4', '5'])
     })
 
-    it('keeps results in history if asked, and exports them as JSON Lines', async () => {
+    it('keeps results in history on request, and exports them as JSON Lines', async () => {
       const engine = await (await world()).engine()
       const work = job('results', { source: [1, 2, 3], results: true, each: (item: number) => item * item })
       await (await engine.run(work)).result()

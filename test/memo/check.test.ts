@@ -137,7 +137,7 @@ describe.runIf(canTrace)('outside of its directory', () => {
     expect(await checkHermetic(declared)).toMatchObject({ isHermetic: true, outside: [], advice: [] })
   })
 
-  it('what is declared above the directory, and the version of a tool, is part of the key', async () => {
+  it('inputs declared above the directory, and the version of a tool, are part of the key', async () => {
     const { root, directory } = workspace()
     const rp = await open('memory:', { housekeeping: false })
     const inputs = ['src/**', '../../base.json', '../../package-lock.json', '../neighbour/**', '!../neighbour/tmp/**']
@@ -167,7 +167,7 @@ describe.runIf(canTrace)('outside of its directory', () => {
   })
 })
 
-it('in a copy, inputs above the directory are there too', async () => {
+it('in a copy, inputs above the directory exist too', async () => {
   const root = mkdtempSync(join(home, 'above-'))
   mkdirSync(join(root, 'packages/app'), { recursive: true })
   writeFileSync(join(root, 'base.json'), 'base')

@@ -63,7 +63,7 @@ const text = (said: readonly { readonly to: string; readonly bytes: Uint8Array }
   said.map(({ to, bytes }) => `${to}: ${Buffer.from(bytes)}`).sort()
 
 onEveryStore('commands', (world) => {
-  it('B9: a hit puts outputs in place with modes, links and deletions, and says again what was said', async () => {
+  it('B9: a hit restores outputs with modes, links and deletions, and repeats the printed output', async () => {
     const rp = await (await world()).engine()
     const folder = project()
     const handle = await rp.open(build(folder))
@@ -113,7 +113,7 @@ onEveryStore('commands', (world) => {
     })
   })
 
-  it('B9: a failure is not kept, and touches no output; asked for, it is given again', async () => {
+  it('B9: a failure is not stored, and changes no output; on request, it is stored and returned', async () => {
     const rp = await (await world()).engine()
     const folder = project()
     mkdirSync(join(folder, 'dist'))
@@ -129,7 +129,7 @@ onEveryStore('commands', (world) => {
     expect(readFileSync(join(folder, 'dist/old.txt'), 'utf8')).toBe('old')
   })
 
-  it('B9: what is changed while it runs leaves no entry, and says so', async () => {
+  it('B9: an input that changes during the run prevents an entry, and is reported', async () => {
     const rp = await (await world()).engine()
     const folder = project()
     const restless = await rp.open(build(folder, { cmd: 'mkdir -p dist; date +%N >> src/a.txt; cp src/a.txt dist/' }))
@@ -205,7 +205,7 @@ it('B9: an input that changes and changes back, a file that comes and goes: no e
   await rp.close()
 })
 
-it('B9: what this run did not write, what nothing matches, and what is an input as well is not kept', async () => {
+it('B9: files that this run did not write, unmatched patterns, and inputs are not stored as outputs', async () => {
   const rp = await open('memory:')
   const folder = project()
   mkdirSync(join(folder, 'dist'))
@@ -222,7 +222,7 @@ it('B9: what this run did not write, what nothing matches, and what is an input 
   await rp.close()
 })
 
-it('what is never an output stays when a folder comes back', async () => {
+it('files that are never outputs stay when a folder is restored', async () => {
   const rp = await open('memory:')
   const folder = project()
   const handle = await rp.open(build(folder))
@@ -235,7 +235,7 @@ it('what is never an output stays when a folder comes back', async () => {
   await rp.close()
 })
 
-it('B9: links count with what they lead to, and directories behind links are refused; nobody reads our input', async () => {
+it('B9: links count with their targets, and directories behind links are refused; our input is not read', async () => {
   const { symlinkSync } = await import('node:fs')
   const rp = await open('memory:')
   const folder = project()
@@ -276,7 +276,7 @@ function start(
   }
 }
 
-it('B9: whoever waits takes over when the one that computes is killed, in each phase', async () => {
+it('B9: a waiting process takes over when the computing one is killed, in each phase', async () => {
   const folder = project()
   const store = join(folder, 'store.db')
   // It waits for a file, so that the test decides when it continues.
@@ -296,7 +296,7 @@ it('B9: whoever waits takes over when the one that computes is killed, in each p
   expect(existsSync(join(folder, 'dist/all.txt'))).toBe(true)
 })
 
-it('B9: what a killed process started is waited for, and never mixed into the next run', async () => {
+it('B9: descendants of a killed process are waited for, and never mixed into the next run', async () => {
   const folder = project()
   const store = join(folder, 'store.db')
   const cmd = (mode: string) =>

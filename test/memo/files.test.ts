@@ -103,7 +103,7 @@ describe('digests of files', () => {
     expect(fourth.read).toBe(2)
   })
 
-  it('whatever happens to a tree, a look with what was known is a look with nothing known', async () => {
+  it('after any change of a tree, a scan with a cache equals a scan without one', async () => {
     const path = fc.constantFrom('a', 'b', 'd/a', 'd/b', 'd/e/a', 'd/e/b')
     const act = fc.oneof(
       fc.record({ do: fc.constant('write' as const), path }),
@@ -151,7 +151,7 @@ describe('digests of files', () => {
     )
   })
 
-  it('reads again what it knows only in brief, if the rest cannot be had', async () => {
+  it('reads summarised files again, if the rest is unavailable', async () => {
     const root = mkdtempSync(join(folder, 'brief-'))
     for (const name of ['a', 'b']) writeFileSync(join(root, name), name)
     const first = later(root)
@@ -186,7 +186,7 @@ describe('digests of files', () => {
     expect(Object.entries(await files.of(['**']))[0]).not.toEqual(Object.entries(first)[0])
   })
 
-  it('takes whole folders, wildcards at any depth, and leaves out what is taken back', async () => {
+  it('takes whole folders, wildcards at any depth, and omits excluded files', async () => {
     const root = mkdtempSync(join(folder, 'deep-'))
     for (const path of ['src/x', 'node_modules/m', 'other']) mkdirSync(join(root, path), { recursive: true })
     for (const path of ['src/a.ts', 'src/x/b.ts', 'src/x/c.md', 'node_modules/m/i.ts', 'other/d.ts', 'e.ts']) {

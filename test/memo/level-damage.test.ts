@@ -16,7 +16,7 @@ import { isOutput } from '../../src/layers/memo/output-rules.ts'
 import { pause, temporaryFolder } from '../support/fixture.ts'
 import { filled, machine, pieces, Shelf, squaring } from './level-support.ts'
 
-describe('what comes from a level', () => {
+describe('entries from a level', () => {
   it('B9: changed, cut off or prolonged, it is a miss, never a wrong answer', async () => {
     const shelf = await filled()
     const [[at, sound]] = [...shelf.kept] as [[string, Buffer]]

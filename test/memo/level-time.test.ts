@@ -20,7 +20,7 @@ describe('a level that fails', () => {
     return { guarded, problems, pass }
   }
 
-  it('is asked twice, then left alone for a while, and told of once', async () => {
+  it('gets two requests, then none for a while, and is reported once', async () => {
     const shelf = new Shelf()
     shelf.kept.set('k', Buffer.from('x'))
     shelf.onGet = () => Promise.reject(new LevelError('fault', 'broken'))
@@ -41,7 +41,7 @@ describe('a level that fails', () => {
     expect([shelf.asked.length, problems.length]).toEqual([5, 1])
   })
 
-  it('one that never answers, or stands still half-way, is given up when its time is over', async () => {
+  it('one that never answers, or stalls half-way, is given up after its timeout', async () => {
     const shelf = new Shelf()
     shelf.kept.set('k', Buffer.alloc(5000))
     const { guarded, problems, pass } = build(shelf, 5000)
@@ -68,7 +68,7 @@ describe('a level that fails', () => {
     expect([shelf.asked.length, problems.length]).toEqual([2, 1])
   })
 
-  it('one that never answers costs one wait: not a second one, and none for what would be sent', async () => {
+  it('one that never answers costs one wait: no second one, and none for uploads', async () => {
     const waits: string[] = []
     const hang = (what: string) => () => {
       waits.push(what)
@@ -98,7 +98,7 @@ describe('a level that fails', () => {
     expect([await guarded.fetch('k'), waits.length]).toEqual([null, 2])
   })
 
-  it('one that sends much at once is not taken for one that stands still', async () => {
+  it('one that sends much at once is not mistaken for a stalled one', async () => {
     for (const pieceBytes of [1 << 20, 0]) {
       let isTaken = false
       const { opened: gate, open: go } = newGate()
@@ -145,7 +145,7 @@ describe('a level that fails', () => {
     expect(problems).toEqual([expect.stringContaining('wait to be sent')])
   })
 
-  it('an upload that fails is told once and hurts nobody; one that cannot be read here is not its fault', async () => {
+  it('a failed upload is reported once and affects no caller; one that cannot be read here is not its fault', async () => {
     const shelf = new Shelf()
     shelf.onPut = () => Promise.reject(new Error('full'))
     const rp = await machine()

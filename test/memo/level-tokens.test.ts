@@ -7,7 +7,7 @@ import { memo } from '../../src/layers/memo/index.ts'
 import { cleanups, machine, served, squaring } from './level-support.ts'
 
 describe('a server as the second level', () => {
-  it('what one machine computed, another fetches once; the entry says from where', async () => {
+  it('a result of one machine is fetched once by another; the entry names its origin', async () => {
     const { at, asked } = await served()
     const calls: number[] = []
     const one = await machine()
@@ -41,7 +41,7 @@ describe('a server as the second level', () => {
     expect(rp.problems).toEqual([])
   })
 
-  it('a wrong token is told once, and the work goes on without it', async () => {
+  it('a wrong token is reported once, and the work continues without it', async () => {
     const { at, asked } = await served()
     const rp = await machine()
     const here = await rp.open(squaring(at('nobody')))
@@ -52,7 +52,7 @@ describe('a server as the second level', () => {
     expect(asked).toEqual(['GET status'])
   })
 
-  it('B9: what a pull request sends, main does not read; nor is it sent with a token of main', async () => {
+  it('B9: main does not read the entries of a pull request; nor are they sent with a token of main', async () => {
     const { at } = await served()
     const make = async (token: string, scope: string | undefined, result: string) => {
       const rp = await machine()

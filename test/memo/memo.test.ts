@@ -29,7 +29,7 @@ function counting<Result>(result: (n: number) => Result) {
 }
 
 onEveryStore('memo', (world) => {
-  it('B9: computes once for equal keys, in this process and in others, and says who did', async () => {
+  it('B9: computes once for equal keys, in this process and in others, and names the process', async () => {
     const w = await world()
     const { calls, run } = counting((n) => ({ square: n * n }))
     const square = memo('square', { version: 1, run })
@@ -180,7 +180,7 @@ onEveryStore('memo', (world) => {
     expect([await same(), calls.length]).toEqual(['computed', 4])
   })
 
-  it('keeps no errors, unless it is asked to', async () => {
+  it('stores no errors, unless requested', async () => {
     const engine = await (await world()).engine()
     let fails = 0
     const run = () => {
@@ -213,7 +213,7 @@ onEveryStore('memo', (world) => {
     }
   })
 
-  it('B9: what is damaged is a miss, never a wrong answer', async () => {
+  it('B9: damaged data is a miss, never a wrong answer', async () => {
     const w = await world()
     const engine = await w.engine({ redundancy: false })
     const { calls, run } = counting((n) => 'x'.repeat(50_000 + n))
@@ -229,7 +229,7 @@ onEveryStore('memo', (world) => {
     expect(calls).toEqual([1, 1])
   })
 
-  it('what another scope computes is never read by main; main is read by all', async () => {
+  it('main never reads results of another scope; all scopes read those of main', async () => {
     const w = await world()
     const engine = await w.engine()
     const scoped = (scope?: string) =>
@@ -241,7 +241,7 @@ onEveryStore('memo', (world) => {
     expect(await pull.call(2)).toBe('main')
   })
 
-  it('forgets what was used longest ago, and what is asked for; keeps what is pinned', async () => {
+  it('forgets the least recently used results, and requested ones; keeps pinned ones', async () => {
     const engine = await (await world()).engine()
     const host = hostOf(engine)
     const noise = await engine.open(memo('noise', { version: 1, cacheBytes: 0, run: (n: number) => noiseOf(n) }))
@@ -322,7 +322,7 @@ describe('keys', () => {
     )
   })
 
-  it('B9: what is hashed of one is never the beginning of what is hashed of another: there is nothing to prolong', () => {
+  it("B9: the hashed bytes of one key are never a prefix of another's: there is no length extension", () => {
     const { codec } = coding
     fc.assert(
       fc.property(fc.jsonValue(), fc.jsonValue(), (a, b) => {

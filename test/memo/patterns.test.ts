@@ -67,7 +67,7 @@ describe('inputs of a command', () => {
     },
   )
 
-  it('that match nothing are told: by the result of a command, by an event of a function', async () => {
+  it('that match nothing are reported: by the result of a command, by an event of a function', async () => {
     const folder = project({ 'src/a.ts': 'one' })
     const rp = await open('memory:')
     const problems: string[] = []
@@ -82,7 +82,7 @@ describe('inputs of a command', () => {
   })
 })
 
-it('what a killed process left of putting outputs in place goes with the next run; what a live one uses stays', async () => {
+it('temporary outputs of a killed process are removed by the next run; those of a live one stay', async () => {
   const folder = project({ 'src/a': 'a' })
   const rp = await open('memory:')
   const options = {

@@ -75,7 +75,7 @@ async function halving(port: number): Promise<{ readonly port: number; readonly 
 }
 
 describe.each(['sqlite', 'postgres'])('a server on %s', (kind) => {
-  it('B9: what one built, another fetches, though it was killed half-way; with the server killed, each goes on', async () => {
+  it('B9: a result of one is fetched by another, despite a kill half-way; without the server, each continues', async () => {
     const { port, running } = await serverOn(kind)
     const [one, other, third] = [machine(), machine(), machine()]
     const built = await cli(argsOf(port), { cwd: one, env })

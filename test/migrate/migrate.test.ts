@@ -75,7 +75,7 @@ onEveryStore(
       expect((await run([one, three, { id: '004-d', sql: `INSERT INTO ${name} VALUES (2)` }])).applied).toHaveLength(1)
     })
 
-    it('say what they would do without doing it (dry run)', async () => {
+    it('report their work without doing it (dry run)', async () => {
       const engine = await (await world()).engine()
       const name = table()
       const make = () =>
@@ -90,7 +90,7 @@ onEveryStore(
       expect((await (await engine.run(make())).result()).applied).toHaveLength(1)
     })
 
-    it('let a long step go on from what it saved', async () => {
+    it('allow a long step to resume from its saved progress', async () => {
       const engine = await (await world()).engine()
       const seen: unknown[] = []
       const make = () =>

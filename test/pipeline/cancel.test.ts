@@ -100,7 +100,7 @@ describe('cancel', () => {
     expect(await again.stop()).toMatchObject({ status: 'stopped' })
   })
 
-  it('ends a run that waits for what it sends, and what was not sent is sent by the next one', async () => {
+  it('ends a run that waits for its sends, and the next run sends the rest', async () => {
     const rp = await engine()
     const keys: string[] = []
     let isHung = true
@@ -135,7 +135,7 @@ describe('cancel', () => {
     expect((await stopped).status).toBe('cancelled')
   })
 
-  it('ends a run that is asked by mail while it sends letters back', async () => {
+  it('ends a run that gets a request by mail while it redrives letters', async () => {
     const rp = await engine()
     const { seen, sink } = hanging('prepare', 1, 1)
     let isMended = false
@@ -189,7 +189,7 @@ it('calls that answer at once leave the event loop to others', async () => {
 })
 
 describe('checkpointTimeout', () => {
-  it('is how long a stop waits for its savepoint: then the run ends, and the next goes on from the one before', async () => {
+  it('is the time that a stop waits for its savepoint: then the run ends, and the next resumes from the previous one', async () => {
     const rp = await engine()
     const { seen, sink } = hanging('prepare')
     const options = { checkpoint: { every: 1_000_000 }, checkpointTimeout: '50ms' } as const

@@ -110,7 +110,7 @@ describe('the check', () => {
     await rp.close()
   })
 
-  it('names the first record that differs, and what was given for it', async () => {
+  it('names the first record that differs, and its results', async () => {
     const rp = await open('memory:')
     const definition = drawn((all) =>
       all
@@ -237,7 +237,7 @@ describe('the check', () => {
     await rp.close()
   })
 
-  it('says what it cannot check: calls, sources with one reader, no input', async () => {
+  it('lists the parts it cannot check: calls, sources with one reader, no input', async () => {
     const rp = await open('memory:')
     const called = (all: lib.Stream<Visit>) =>
       all.call('geo', async (v) => v.n * Math.random()).map((n) => ({ n, chance: Math.random() }))
@@ -260,7 +260,7 @@ describe('the check', () => {
     await rp.close()
   })
 
-  it('says that code does not fit its checkpoint, and looks at each task of a shared pipeline', async () => {
+  it('reports code that does not match its checkpoint, and checks each task of a shared pipeline', async () => {
     const rp = await open('memory:')
     await rp.run(drawn((all) => all.keyBy((v) => v.user).aggregate('counts', count()))).result()
     const renamed = drawn((all) => all.keyBy((v) => v.user).aggregate('tallies', count()))

@@ -103,7 +103,7 @@ describe('files as sources', () => {
     await expect(again).rejects.toMatchObject({ code: 'POSITION_GONE' })
   })
 
-  it('of CSV name their columns once, also when they are read from the middle', async () => {
+  it('with CSV name their columns once, also when they are read from the middle', async () => {
     const path = join(folder, 'orders.csv')
     writeFileSync(path, 'name,note\nann,"a, ""b""\nc"\nbob,\n')
     const out = collectSink<Readonly<Record<string, string>>>()
@@ -124,7 +124,7 @@ describe('files as sources', () => {
 })
 
 describe('other sources', () => {
-  it('that can be gone through again go on behind what was read', async () => {
+  it('that are repeatable resume after the last read item', async () => {
     const out = collectSink<number>()
     const numbers = (last: number, wait: boolean) =>
       iterableSource(async function* () {
@@ -137,7 +137,7 @@ describe('other sources', () => {
     expect(out.values).toEqual([1, 2, 3, 4, 5])
   })
 
-  it('of pages ask for a page again and give the rest of it', async () => {
+  it('with pages request a page again and emit the rest of it', async () => {
     const all = Array.from({ length: 1300 }, (_, i) => i)
     const asked: (number | null)[] = []
     const source = pageSource<number, number>(async (cursor) => {
@@ -151,7 +151,7 @@ describe('other sources', () => {
     expect(asked).toEqual([null, 600, 1200])
   })
 
-  it('of the store read timelines, and hold their history', async () => {
+  it('over the store read timelines, and hold their history', async () => {
     const notes = timeline('notes', {
       initial: () => 0,
       apply: (sum: number, _: { type: 'noted'; text: string }) => sum + 1,
@@ -182,7 +182,7 @@ describe('other sources', () => {
 })
 
 describe('files as a sink', () => {
-  it('are whole when they are there, and hold each result once over a restart', async () => {
+  it('are complete when visible, and contain each result once over a restart', async () => {
     const path = join(folder, 'out')
     const first = await rp.run(copying(valueSource([1, 2, 3]), fileSink<number>({ folder: path }))).result()
     expect(first.status).toBe('completed')
@@ -243,7 +243,7 @@ describe('sending', () => {
     for (const [key] of sent) expect(key).toMatch(/^out-[0-9a-f]{32}$/)
   })
 
-  it('that nobody takes ends the run, and the next one sends it again', async () => {
+  it('that is not acknowledged ends the run, and the next one sends it again', async () => {
     const keys: string[] = []
     const define = (isDown: boolean) =>
       copying(

@@ -59,7 +59,7 @@ onEveryStore('a displaced run', (world) => {
     await taking.cancel()
   })
 
-  it('an error of a run that nobody replaced is told as it is', async () => {
+  it('an error of a run that was not replaced is reported unchanged', async () => {
     const rp = await (await world()).engine()
     const error = new RepriseError('TRANSACTION_EXPIRED', 'the broker no longer has it')
     const flow = pipeline(

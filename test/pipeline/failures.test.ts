@@ -167,7 +167,7 @@ onEveryStore('wishes from another process', (world) => {
 })
 
 onEveryStore('a pipeline that is done', (world) => {
-  it('takes no letters back, forgets none, and says so', async () => {
+  it('redrives no letters, forgets none, and reports it', async () => {
     const rp = await (await world()).engine()
     await declareKinds(rp)
     const done = pipeline('over', (p) => {
@@ -190,7 +190,7 @@ onEveryStore('a pipeline that is done', (world) => {
 })
 
 onEveryStore('a pipeline that was stopped', (world) => {
-  it('takes letters back in the run that goes on, not in the one that ended', async () => {
+  it('redrives letters in the continuing run, not in the ended one', async () => {
     const rp = await (await world()).engine()
     await declareKinds(rp)
     const out = collectSink<number>()
@@ -246,7 +246,7 @@ onEveryStore('an owner', (world) => {
 })
 
 describe('a newest checkpoint that is damaged', () => {
-  it('A1.3: is an error that names the choices, and an older one is taken if asked', async () => {
+  it('A1.3: is an error that names the choices, and an older one is used on request', async () => {
     const rp = await open('memory:')
     const define = (out: Sink<number>) =>
       pipeline('hurt', (p) => {
@@ -351,7 +351,7 @@ describe('code that changed', () => {
 })
 
 describe('options', () => {
-  it('that nobody knows, or that mean nothing, are refused', async () => {
+  it('that are unknown or meaningless are refused', async () => {
     const rp = await open('memory:')
     const drawn = pipeline('options', (p) => {
       p.from('numbers', valueSource([1])).to('out', collectSink())

@@ -63,7 +63,7 @@ async function ask(rp: Reprise, verb: 'stop' | 'cancel' | 'terminate', timeline 
 const statusOf = async (rp: Reprise) => (await rp.list({ prefix: 'pipeline/flow' }))[0]!.status
 
 onEveryStore('asked from another process', (world) => {
-  it('stop leaves a savepoint, cancel and terminate leave none, and the next run goes on after each of them', async () => {
+  it('stop leaves a savepoint, cancel and terminate leave none, and the next run resumes after each of them', async () => {
     const w = await world()
     const [here, there] = [await w.engine(), await other(w)]
     for (const [verb, status] of [
@@ -105,7 +105,7 @@ onEveryStore('asked from another process', (world) => {
     }
   }, 60_000)
 
-  it('one that nobody runs is cancelled where it stands, and may then be deleted', async () => {
+  it('one without an owner is cancelled at its position, and may then be deleted', async () => {
     const w = await world()
     const [here, there] = [await w.engine(), await other(w)]
     const run = await here.run(drawn(), {}).started()

@@ -63,7 +63,7 @@ describe('posts as a source', () => {
     expect((await rp.list({ prefix: 'posts/' })).map(({ seq }) => seq)).toEqual([1])
   })
 
-  it('are told to come again while the store cannot take them', async () => {
+  it('get a retry answer while the store cannot accept them', async () => {
     let isAway = false
     const store = openMemory({ namespace: 'n', hash: sha256, world: createWorld() })
     const away = createEngine({

@@ -79,7 +79,7 @@ describe('a Kafka source and sink', () => {
     }
   })
 
-  it('end with a code where nobody is there, and at once where an address is none', async () => {
+  it('end with a code for an unreachable broker, and at once for an invalid address', async () => {
     port = undefined
     const { address } = broker
     await broker.close()

@@ -104,7 +104,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
         )
     })
 
-  it('is waited for: the run goes on with its open transaction', async () => {
+  it('is waited for: the run continues with its open transaction', async () => {
     await createTopic(brokers, 'waited-in')
     await createTopic(brokers, 'waited-out')
     const rp = await open('memory:')
@@ -135,7 +135,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
     await rp.close()
   })
 
-  it('ends a run that it leaves alone for longer than awayFor; the next one commits what was prepared', async () => {
+  it('ends a run that it leaves alone for longer than awayFor; the next one commits the prepared transactions', async () => {
     await createTopic(brokers, 'left-in')
     await createTopic(brokers, 'left-out')
     await put('left-in', 0, 100)

@@ -230,7 +230,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await rp.close()
   })
 
-  it('refuses positions that the broker let go, and goes on where the user says', async () => {
+  it("refuses positions that the broker deleted, and resumes at the user's choice", async () => {
     const topic = await newTopic()
     await put(topic, 0, [1, 2, 3])
     const rp = await open('memory:')
@@ -282,7 +282,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await rp.close()
   })
 
-  it('tells a group the offsets of its checkpoints, and never reads them', async () => {
+  it('commits the offsets of its checkpoints to a group, and never reads them', async () => {
     const topic = await newTopic(2)
     await put(topic, 0, [1, 2, 3])
     await put(topic, 1, [4])

@@ -271,7 +271,7 @@ async function play(world: () => Promise<World>, script: readonly Op[], ...plant
 const runs: Record<string, number> = { memory: 15, sqlite: 6, postgres: 2 }
 
 onEveryStore('keys of pipelines at random', (world) => {
-  it('G5: a key stands for one record, and a record keeps its key', async () => {
+  it('G5: a key identifies one record, and a record keeps its key', async () => {
     const { kind } = await world()
     await fc.assert(
       fc.asyncProperty(scripts, async (script) => {

@@ -132,7 +132,7 @@ describe('a function that throws RetryLater', () => {
   onEveryStore(
     'a pause',
     (world) => {
-      it('outlives its process: whoever goes on calls it when it is time', async () => {
+      it('outlives its process: the next one calls it at that time', async () => {
         const w = await world()
         const rp = await w.engine()
         const out = collectSink<Visit>()
@@ -179,7 +179,7 @@ describe('a function that throws RetryLater', () => {
 })
 
 describe('a dead letter goes back to where it came from', () => {
-  it('to the stream that is told, not to the records that meet it', async () => {
+  it('to the broadcast stream, not to the records that meet it', async () => {
     const rp = await open('memory:')
     let isMended = false
     const { opened, open: release } = newGate()

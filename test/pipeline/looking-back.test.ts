@@ -25,7 +25,7 @@ function numbers(gate: { until: number }): Source<number> {
   }
 }
 
-it('begins from the newest checkpoint that was made at a time or before, and says what differs between two', async () => {
+it('starts from the newest checkpoint at or before a time, and lists the differences between two', async () => {
   const rp = await open('memory:')
   const gate = { until: 3 }
   const out = collectSink<string>()

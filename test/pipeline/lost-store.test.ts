@@ -70,7 +70,7 @@ async function found(rp: Reprise, table: string): Promise<number> {
 onEveryStore(
   'a store that was away for too long',
   (world) => {
-    it('tasks of a shared pipeline go on in the same process, also if they could not let go of it at first', async () => {
+    it('tasks of a shared pipeline continue in the same process, also if their release failed at first', async () => {
       const w = await world()
       const table = `ticks_${newSchemaName()}`
       const outage: Outage = {
@@ -89,7 +89,7 @@ onEveryStore(
       expect(await found(rp, table)).toBe(partitions * records)
     }, 60_000)
 
-    it('a run ends with what is unknown, and the next one in the same process goes on', async () => {
+    it('a run ends with an unknown outcome, and the next one in the same process continues', async () => {
       const w = await world()
       const table = `ticks_${newSchemaName()}`
       const outage: Outage = { hides: ({ publish }) => (publish ?? []).length > 0, hidden: 0 }

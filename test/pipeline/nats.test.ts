@@ -167,7 +167,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     expect(new Set(await numbersIn(to.name)).size).toBe(2500)
   })
 
-  it('goes on after the server was away', async () => {
+  it('continues after an outage of the server', async () => {
     let own = await startNats(binary!)
     const servers = `127.0.0.1:${own.port}`
     const publish = async (numbers: readonly number[], isFirst = false) => {
@@ -195,7 +195,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     await own.stop()
   })
 
-  it('ends with a code when a server is away for longer than awayFor, at the beginning and later, and the next run goes on', async () => {
+  it('ends with a code when a server is away for longer than awayFor, at the start and later, and the next run resumes', async () => {
     let own = await startNats(binary!)
     const servers = `127.0.0.1:${own.port}`
     const other = await connect({ servers })
@@ -231,7 +231,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     await own.stop()
   }, 60_000)
 
-  it('reads on from the oldest or the newest where the user says so', async () => {
+  it('reads on from the oldest or the newest message on request', async () => {
     const rp = await open('memory:')
     for (const [gone, expected] of [
       ['oldest', [8, 9, 10]],
@@ -264,7 +264,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     await rp.close()
   })
 
-  it('refuses streams that cannot tell what is in them, and results that they have let go', async () => {
+  it('refuses streams that do not list their messages, and results that they have deleted', async () => {
     const plain = await newStream({ config: { allow_atomic: false } })
     const queue = await newStream({ config: { retention: RetentionPolicy.Workqueue } })
     const rp = await open('memory:')

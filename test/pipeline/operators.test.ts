@@ -103,7 +103,7 @@ describe('windows', () => {
     },
   })
 
-  it('give a result again for a late record, and send what is later still aside', async () => {
+  it('emit a result again for a late record, and send later ones to a side output', async () => {
     const items = [item('a', 10), item('a', 1005), item('a', 20), item('a', 1600), item('a', 30)]
     const late: Item[] = []
     const { out, status } = await run<unknown>((p, sink) => {
@@ -146,7 +146,7 @@ describe('windows', () => {
     expect(out).toEqual([[0, 250, 3]])
   })
 
-  it('need times, and say so', async () => {
+  it('need times, and are refused without', async () => {
     const drawn = run((p, out) => {
       const keyed = p.from('items', valueSource([item('a', 1)])).keyBy(({ key }) => key)
       keyed.window('w', tumbling('1s')).aggregate(list()).to('out', out)
@@ -276,7 +276,7 @@ describe('process', () => {
     ])
   })
 
-  it('calls timers of the clock, and forgets what has outlived its time', async () => {
+  it('calls timers of the clock, and forgets expired state', async () => {
     const rp = await open('memory:')
     const out = collectSink<unknown>()
     let isOver = false
@@ -322,7 +322,7 @@ describe('joins', () => {
   const left = [item('a', 10, 1), item('a', 1500, 2), item('b', 20, 3)]
   const right = [item('a', 30, 10), item('a', 1400, 20), item('c', 40, 30)]
 
-  it('of windows give every pair of a key', async () => {
+  it('of windows emit every pair of a key', async () => {
     const { out } = await run<unknown>((p, sink) => {
       const other = p.from('right', valueSource(right), timed).keyBy(({ key }) => key)
       p.from('left', valueSource(left), { ...timed, outOfOrder: '10s' })
@@ -336,7 +336,7 @@ describe('joins', () => {
     ])
   })
 
-  it('of intervals give what lies near, in both directions', async () => {
+  it('of intervals emit near records, in both directions', async () => {
     const { out } = await run<unknown>((p, sink) => {
       const other = p.from('right', valueSource(right), { ...timed, outOfOrder: '10s' }).keyBy(({ key }) => key)
       p.from('left', valueSource(left), { ...timed, outOfOrder: '10s' })
@@ -350,7 +350,7 @@ describe('joins', () => {
     ])
   })
 
-  it('with the newest give what is known by then', async () => {
+  it('with the newest emit the value known by then', async () => {
     const { out } = await run<unknown>((p, sink) => {
       const names = p.from('names', valueSource([{ key: 'a', name: 'Ann' }])).keyBy(({ key }) => key)
       // Sources take turns, batch by batch: the names, drawn first, are read first.
@@ -400,7 +400,7 @@ describe('dedupe', () => {
 })
 
 describe('calls', () => {
-  it('are made a few at a time, are tried again, and keep the order if asked', async () => {
+  it('run a few at a time, are retried, and keep the order on request', async () => {
     let running = 0
     let most = 0
     const attempts = new Map<string, number>()

@@ -53,7 +53,7 @@ it.each([
   await expect(drawn((keyed) => keyed.window('w', windows as never))()).rejects.toThrow(why)
 })
 
-it('joins name what is wrong: the windows, the side of the interval, the stream without times', async () => {
+it('joins name the fault: the windows, the side of the interval, the stream without times', async () => {
   const refused = (draw: Parameters<typeof drawn>[0], why: RegExp) => expect(drawn(draw)()).rejects.toThrow(why)
   await refused((a) => a.joinWindow('j', a, session(5) as never, (n) => n), /joinWindow j needs .*\(got session\)/)
   await refused(

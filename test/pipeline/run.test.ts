@@ -52,7 +52,7 @@ onEveryStore('a pipeline', (world) => {
     expect(totals.values).toHaveLength(3)
   })
 
-  it('is drained also when that is asked before records flow, and says why it did not start', async () => {
+  it('is drained also on a request before records flow, and reports why it did not start', async () => {
     const rp = await (await world()).engine()
     const define = (name: string) => {
       const out = collectSink<WindowResult<number>>()
@@ -82,7 +82,7 @@ onEveryStore('a pipeline', (world) => {
     expect(drained.out.values).toHaveLength(1)
   })
 
-  it('A9.3: stops with a savepoint, and another process goes on with the state it had', async () => {
+  it('A9.3: stops with a savepoint, and another process continues with its state', async () => {
     const w = await world()
     const rp = await w.engine()
     const seen: number[] = []
@@ -122,7 +122,7 @@ onEveryStore('a pipeline', (world) => {
     expect(await kept()).toBe(1)
   })
 
-  it('A8.4: leaves no savepoint behind that nobody asked for', async () => {
+  it('A8.4: leaves no unrequested savepoint behind', async () => {
     const rp = await (await world()).engine()
     const endless = pipeline('endless', (p) => {
       p.from(
@@ -140,7 +140,7 @@ onEveryStore('a pipeline', (world) => {
     expect(['cancelled', 'stopped']).toContain(ended.status)
   })
 
-  it('A7.1: one that stands by goes on when the other lets go, and can be stopped while it waits', async () => {
+  it('A7.1: a standby continues when the other releases it, and can be stopped while it waits', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     const define = () =>

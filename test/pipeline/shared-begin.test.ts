@@ -32,7 +32,7 @@ function gated(gate: Gate): Source<number> {
 }
 
 onEveryStore('shared work', (world) => {
-  it('goes back to a time once, and another process goes on from there', async () => {
+  it('goes back to a time once, and another process continues from there', async () => {
     const w = await world()
     const gate: Gate = { limit: 3 }
     const out = collectSink<number>()

@@ -12,7 +12,7 @@ const seed = amount('REPRISE_CRASH_SEED', 7)
 const partitions = 4
 const records = 200 + 100 * kills
 
-it('B7: tasks of processes that are killed are taken over, and every record is there exactly once', async () => {
+it('B7: tasks of killed processes are taken over, and every record counts exactly once', async () => {
   const folder = newFolder()
   try {
     const file = join(folder, 'shared.db')

@@ -249,7 +249,7 @@ it('a pipeline is shared or run whole, never both', async () => {
   await rp.close()
 })
 
-it('a pipeline whose keys cross partitions is refused with what stands against it', async () => {
+it('a pipeline whose keys cross partitions is refused with the reasons', async () => {
   const rp = await open('memory:')
   const refusal = (build: Parameters<typeof pipeline>[1]) => {
     try {

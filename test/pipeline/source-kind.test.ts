@@ -15,7 +15,7 @@ afterAll(() => removeFolder(folder))
 onEveryStore(
   'a source of another kind under the same name',
   (world) => {
-    it('is refused, and begins anew where the run says so', async () => {
+    it('is refused, and starts over on request', async () => {
       const rp = await (await world()).engine()
       const path = join(folder, 'read.txt')
       writeFileSync(path, 'one\ntwo\nthree\n')

@@ -186,7 +186,7 @@ it('comes back as it was at the barrier, whatever happens while it is written', 
   await rp.close()
 })
 
-it('is not published if it lacks what was there at the barrier, or stands on something else', async () => {
+it('is not published without the state at its barrier, or on another base', async () => {
   const rp = await open('memory:')
   const { kernel } = hostOf(rp)
   const [named] = instances(1)

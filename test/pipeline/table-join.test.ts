@@ -110,7 +110,7 @@ it('reads one of several tables, in every instance, and sets poison aside', asyn
   await rp.close()
 })
 
-it('is refused what is no table, and checked against rows that stand still', async () => {
+it('refuses other definitions, and is checked against unchanging rows', async () => {
   const rp = await open('memory:')
   const prices = table<number>('prices')
   const drawn = pipeline('checked', (p) => {
@@ -134,7 +134,7 @@ it('is refused what is no table, and checked against rows that stand still', asy
   await rp.close()
 })
 
-it('over kills, every record is joined once, with versions that never go back and never miss what was committed', async () => {
+it('over kills, every record is joined once, with versions that never go back and never miss a commit', async () => {
   const folder = newFolder()
   const file = join(folder, 'joined.db')
   const query = <R>(text: string): R[] => {

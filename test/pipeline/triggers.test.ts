@@ -83,7 +83,7 @@ it.each([
   },
 )
 
-it('a window of so many records ends with what it has when its first one is too old, also over a restart', async () => {
+it('a window by count ends early when its first record is too old, also over a restart', async () => {
   const rp = await open('memory:')
   const source = new Pushed<number>()
   const out = collectSink<{ readonly key: unknown; readonly value: number }>()
@@ -112,7 +112,7 @@ it('a window of so many records ends with what it has when its first one is too 
   await rp.close()
 })
 
-it('every record meets what another stream has told, whatever its key, also over a restart and divided anew', async () => {
+it('every record meets the broadcast values, whatever its key, also over a restart and a new division', async () => {
   const rp = await open('memory:')
   const orders = new Pushed<{ readonly currency: string; readonly cents: number }>()
   const rates = new Pushed<Readonly<Record<string, number>>>()

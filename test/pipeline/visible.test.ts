@@ -69,7 +69,7 @@ it.each([{ every: '20ms' as const }, { every: 100 }])(
   },
 )
 
-it('A3.4: checkpoints that fail are told with the heartbeat, as doctor reads it, until one is made', async () => {
+it('A3.4: failing checkpoints are reported with the heartbeat, as doctor reads it, until one is made', async () => {
   const rp = await open('memory:')
   let isBroken = true
   const out: Sink<number> = {
@@ -105,7 +105,7 @@ it('A3.4: checkpoints that fail are told with the heartbeat, as doctor reads it,
   await rp.close()
 })
 
-it('A3.4: who holds records up is told by name', async () => {
+it('A3.4: the part that holds records up is reported by name', async () => {
   const rp = await open('memory:')
   const slow: Sink<number> = {
     open: async () => ({

@@ -41,7 +41,7 @@ async function scale({ name, object, of, report }: ReconcileContext<Deployment, 
 }
 
 onEveryStore('controllers', (world) => {
-  it('make what is desired true, notice what they own, and say which generation they have seen', async () => {
+  it('reach the desired state, notice their dependents, and report the generation they have seen', async () => {
     const rp = await (await world()).engine()
     const wanted = await rp.open(deployments)
     const owned = await rp.open(pods)
@@ -110,7 +110,7 @@ onEveryStore('controllers', (world) => {
     await watcher.close()
   })
 
-  it('find what has drifted, and give up for good only when they are told to', async () => {
+  it('find drift, and give up for good only on request', async () => {
     const rp = await (await world()).engine()
     const wanted = await rp.open(deployments)
     await wanted.create({ name: 'web', spec: { replicas: 1 } })
@@ -164,7 +164,7 @@ onEveryStore('controllers', (world) => {
     await quick.close()
   })
 
-  it('look at what was given up and has gone meanwhile when they start, and its letter goes', async () => {
+  it('check dead letters of deleted objects when they start, and remove them', async () => {
     const rp = await (await world()).engine()
     const wanted = await rp.open(deployments)
     const gone: string[] = []
@@ -224,7 +224,7 @@ onEveryStore('controllers', (world) => {
     await zombie.close()
   })
 
-  it('that die are followed by the next, which goes on from what is there', async () => {
+  it('that die are followed by the next, which continues from the stored state', async () => {
     const here = await world()
     const wanted = await (await here.engine({ worker: 'writer' })).open(deployments)
     for (let i = 0; i < 5; i++) await wanted.create({ name: `d${i}`, spec: { replicas: 2 } })

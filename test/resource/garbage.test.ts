@@ -30,7 +30,7 @@ onEveryStore('garbage', (world) => {
     pods = await rp.open(kinds.pods)
   })
 
-  it('is what all owners have left, down the chain; what one of them still owns stays', async () => {
+  it('deletes objects whose owners are all gone, down the chain; objects with a remaining owner stay', async () => {
     const web = await deployments.create({ name: 'web', spec: 1 })
     const api = await deployments.create({ name: 'api', spec: 1 })
     const set = await sets.create({ name: 'web-1', owners: [ownerOf(deployments, web)], spec: 1 })
@@ -65,7 +65,7 @@ onEveryStore('garbage', (world) => {
     await until(async () => (await pods.list()).items.length === 0)
   })
 
-  it('waits for the finalizers of the owner, and of what it owns', async () => {
+  it('waits for the finalizers of the owner, and of its dependents', async () => {
     const web = await deployments.create({ name: 'web', finalizers: ['disk'], spec: 1 })
     await pods.create({ name: 'a', owners: [ownerOf(deployments, web)], finalizers: ['drain'], spec: 1 })
     await using _garbage = garbageCollector([deployments, pods])

@@ -34,7 +34,7 @@ function noting(seen: string[], fails: (event: InformerEvent<Pod>) => boolean = 
 }
 
 onEveryStore('informers', (world) => {
-  it('call for what is there and for what happens, and after a restart for what has changed meanwhile', async () => {
+  it('are called for existing objects and for events, and after a restart for changes made meanwhile', async () => {
     const here = await world()
     const rp = await here.engine()
     const handle = await rp.open(pods)
@@ -121,7 +121,7 @@ onEveryStore('informers', (world) => {
     expect(seen).not.toContain('modified c=n3')
   })
 
-  it('tell the end of an object that was given up, and its letter goes with it, or says that it is gone', async () => {
+  it("report the deletion of a dead letter's object, and its letter is removed or marked as gone", async () => {
     const here = await world()
     const rp = await here.engine()
     await declareKinds(rp)
@@ -160,7 +160,7 @@ onEveryStore('informers', (world) => {
     expect((await rp.head('informer/cache'))!.attributes.dead).toBe(1)
   })
 
-  it('after a crash, call again for what was not noted as handled, and for nothing else', async () => {
+  it('after a crash, are called again for unrecorded objects, and for nothing else', async () => {
     const here = await world()
     const writer = await (await here.engine({ worker: 'writer' })).open(pods)
     for (let i = 0; i < 6; i++) await writer.create({ name: `p${i}`, spec: { node: 'n' } })

@@ -111,7 +111,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
     await expect(gone).rejects.toMatchObject({ code: 'STORE_UNREACHABLE', data: { path: at('nowhere') } })
   })
 
-  it('with a client certificate, with a password, as somebody else, and by nobody', async () => {
+  it('with a client certificate, with a password, as another user, and anonymously', async () => {
     const ca = { 'certificate-authority': 'ca.crt' }
     const said = { path: '/who', certificate: 'somebody' }
     expect(await ask(kubeconfig(ca, { 'client-certificate': 'client.crt', 'client-key': 'client.key' }))).toEqual(said)
@@ -161,7 +161,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
     }
   })
 
-  it('and a file that is none is refused with what is wrong, and read again', async () => {
+  it('and an invalid file is refused with the reason, and read again', async () => {
     for (const text of ['a: [', 'just a text', '', '- 1', 'clusters: 7', 'users:\n- 1']) {
       writeFileSync(at('broken'), text)
       await expect(ask(at('broken')), text).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', message: /broken/ })
@@ -199,7 +199,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
     proxy.close()
   })
 
-  it('with what a plugin gives, which is told what kubectl would tell it', async () => {
+  it('with the credentials of a plugin, which gets the same input as from kubectl', async () => {
     const ca = { 'certificate-authority-data': data('ca.crt') }
     const program = `
       const { spec } = JSON.parse(process.env.KUBERNETES_EXEC_INFO)
@@ -268,7 +268,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
     expect(await asked('team-b')).toEqual(['/apis/g/v1/namespaces/team-b/notes'])
   })
 
-  it('without the library that reads kubeconfigs, it says what to install', () => {
+  it('without the library that reads kubeconfigs, the error names the package to install', () => {
     const alone = at('alone')
     for (const each of ['core', 'layers/resource/rules', 'adapters/kubernetes'])
       cpSync(join(root, 'dist', each), join(alone, each), { recursive: true })

@@ -97,7 +97,7 @@ onEveryStore('list and watch', (world) => {
     }
   })
 
-  it('a watch gives every change after a revision, in order, whoever wrote it, and goes on where another stopped', async () => {
+  it('a watch returns every change after a revision, in order, of any writer, and resumes where another stopped', async () => {
     await fill(2)
     const { revision } = await a.list()
     const watch = a.watch({ from: revision })
@@ -113,7 +113,7 @@ onEveryStore('list and watch', (world) => {
     expect(await on.next()).toBeNull()
   })
 
-  it('a watch without a revision begins with what is there, and says when that was all', async () => {
+  it('a watch without a revision starts with the existing objects, and reports their end', async () => {
     await fill(3)
     const watch = b.watch()
     const seen = await take(watch, 4)
@@ -160,7 +160,7 @@ onEveryStore('list and watch', (world) => {
     quick.close()
   })
 
-  it('bookmarks tell how far it is although nothing matched', async () => {
+  it('bookmarks report the position although nothing matched', async () => {
     const watch = a.watch({ from: 0, labels: 'none', bookmarks: 1 })
     await b.create({ name: 'x', spec: { n: 1 } })
     let event = await watch.next()
@@ -169,7 +169,7 @@ onEveryStore('list and watch', (world) => {
     watch.close()
   })
 
-  it('a revision whose history was trimmed is told, and list and watch again miss nothing', async () => {
+  it('a revision whose history was trimmed is an error, and list and watch again miss nothing', async () => {
     await fill(30)
     const held = a.watch({ from: start + 5 })
     await a.checkpoint()
@@ -204,7 +204,7 @@ onEveryStore('list and watch', (world) => {
     expect(() => a.watch({ from: -1 })).toThrow(RepriseError)
   })
 
-  it('a kind that is deleted and made again is another history to whoever watched it', async () => {
+  it('a kind that is deleted and created again is another history for its watchers', async () => {
     await fill(5)
     const watch = b.watch({ from: 0 })
     await take(watch, 5)

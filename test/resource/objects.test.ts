@@ -57,7 +57,7 @@ onEveryStore('objects', (world) => {
     await expect(b.create({ name: 'web', spec: { url: 'x' } })).rejects.toMatchObject({ code: 'EXISTS' })
   })
 
-  it('change only from the revision that was read: nobody overwrites what another has written', async () => {
+  it('change only from the revision that was read: no writer overwrites another', async () => {
     const made = await a.create({ name: 'web', spec: { url: 'https://a' } })
     const second = await b.update({ ...made, spec: { url: 'https://b' } })
     expect(second).toMatchObject({ generation: 2, spec: { url: 'https://b' } })
@@ -74,7 +74,7 @@ onEveryStore('objects', (world) => {
     })
   })
 
-  it('of many changes in one moment none is lost, on one object and on many', async () => {
+  it('of many concurrent changes none is lost, on one object and on many', async () => {
     await a.create({ name: 'hot', spec: { url: 'x', replicas: 0 } })
     const more = (handle: typeof a) =>
       handle.change('hot', ({ spec }) => ({ spec: { ...spec, replicas: spec.replicas! + 1 } }))
@@ -90,7 +90,7 @@ onEveryStore('objects', (world) => {
     expect(new Set(items.map((each) => each.uid)).size).toBe(21)
   })
 
-  it('count a generation for a change of what is desired, and for nothing else', async () => {
+  it('count a generation for a change of the desired state, and for nothing else', async () => {
     let web = await a.create({ name: 'web', spec: { url: 'https://a' } })
     web = await a.update({ ...web, labels: { tier: 'front' } })
     expect(web).toMatchObject({ generation: 1, labels: { tier: 'front' } })
@@ -143,7 +143,7 @@ onEveryStore('objects', (world) => {
     ).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  it('are patched on what is there, by either kind of patch', async () => {
+  it('are patched in their current state, by either kind of patch', async () => {
     await a.create({ name: 'web', labels: { old: '1' }, spec: { url: 'https://a', replicas: 1 } })
     const merged = await b.patch('web', { merge: { spec: { replicas: 3 }, labels: { old: null, new: '1' } } })
     expect(merged).toMatchObject({ generation: 2, labels: { new: '1' }, spec: { url: 'https://a', replicas: 3 } })
@@ -170,7 +170,7 @@ onEveryStore('objects', (world) => {
     await expect(a.patch('web', { merge: {} }, { revision: 1 })).rejects.toMatchObject({ code: 'CONFLICT' })
   })
 
-  it('are applied by several parties, each of which owns what it named', async () => {
+  it('are applied by several parties, each of which owns its fields', async () => {
     const made = await a.apply({
       name: 'web',
       by: 'deployer',
@@ -206,7 +206,7 @@ onEveryStore('objects', (world) => {
     })
   })
 
-  it('that several apply in one moment have what each of them wants', async () => {
+  it('that several apply at once have the fields of each of them', async () => {
     const parties = Array.from({ length: 6 }, (_, i) => `p${i}`)
     await Promise.all(
       parties.map((by, i) =>
@@ -270,7 +270,7 @@ onEveryStore('objects', (world) => {
     })
   })
 
-  it('are there after a restart, from a checkpoint and from history', async () => {
+  it('are restored after a restart, from a checkpoint and from history', async () => {
     await a.create({ name: 'web', labels: { app: 'x' }, spec: { url: 'https://a' } })
     await a.checkpoint()
     await a.create({ name: 'api', spec: { url: 'https://b' } })

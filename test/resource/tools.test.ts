@@ -18,7 +18,7 @@ import { onEveryStore } from '../support/worlds.ts'
 const sites = resource<{ n: number }>('sites')
 
 onEveryStore('tools on a kind of resource', (world) => {
-  it('say what is in it, verify and drill it, and refuse what would use revisions twice', async () => {
+  it('show its content, verify and drill it, and refuse actions that would reuse revisions', async () => {
     const here = await world()
     const writer = await (await here.engine()).open(sites)
     await writer.create({ name: 'a', finalizers: ['x'], spec: { n: 1 } })
@@ -59,7 +59,7 @@ onEveryStore('tools on a kind of resource', (world) => {
     expect((await writer.list()).items).toHaveLength(2)
   })
 
-  it('move it with its revisions: who watched it is told, and goes on from the same revision at the new place', async () => {
+  it('move it with its revisions: watchers get an error, and continue from the same revision at the new place', async () => {
     const [from, to] = [await world(), await world()]
     const rp = await from.engine()
     const writer = await rp.open(sites)
@@ -130,7 +130,7 @@ onEveryStore('tools on a kind of resource', (world) => {
   })
 })
 
-it('the command line lists what a controller gave up, sends it back and discards it', async () => {
+it('the command line lists the dead letters of a controller, redrives and discards them', async () => {
   const place = workFolder()
   const env = { REPRISE_URL: `sqlite:${place.path}/x.db` }
   const run = async (...args: string[]) => {

@@ -54,7 +54,7 @@ describe('chunks in an object store', () => {
     expect((await late.blobs.get(chunks.map(({ digest }) => digest))).includes(null)).toBe(false)
   })
 
-  it('what is deleted leaves its pack: no byte of it is there after a final compaction', async () => {
+  it('deleted chunks leave their pack: none of their bytes remains after a final compaction', async () => {
     const bucket = new Bucket()
     const { blobs } = open(bucket, undefined, 60_000)
     const [kept, gone] = [chunk('keep this one'), chunk('SECRET that must go')]
@@ -218,7 +218,7 @@ describe('beside each other', () => {
     return [...named].filter((_, i) => found[i] === null)
   }
 
-  it('A4.5: nothing that a writer was told is there is collected, in any order of requests', async () => {
+  it('A4.5: no chunk that was acknowledged to a writer is collected, in any order of requests', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.nat(9), { minLength: 5, maxLength: 60 }), async (order) => {
         expect(await play(order, new Set(), 0)).toEqual([])

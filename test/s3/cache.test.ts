@@ -69,7 +69,7 @@ describe.skipIf(server === null)(`a bucket as a level (${server?.kind})`, () => 
     expect(await on(patient(url), 4)).toMatchObject({ from: 'computed', square: 16 })
   })
 
-  it('behind a server: asked in order, and filled on the way', async () => {
+  it('behind a server: queried in order, and filled on the way', async () => {
     const { url } = await filled()
     const { at, asked } = await served()
     const levels = [at('owner'), patient(url)]
@@ -116,7 +116,7 @@ describe.skipIf(server === null)(`a bucket as a level (${server?.kind})`, () => 
     expect(await on(patient(url), 4)).toMatchObject({ from: 'computed', codes: [] })
   })
 
-  it('keys that are refused are told once and not used again; those that may only read read', async () => {
+  it('refused keys are reported once and not used again; read-only ones read', async () => {
     const { url } = await filled()
     proxy.fault = () => 403
     const before = proxy.requests.length
@@ -139,7 +139,7 @@ describe.skipIf(server === null)(`a bucket as a level (${server?.kind})`, () => 
     expect([found, reader.codes]).toEqual([['computed', 'computed', 'remote'], ['STORE_DENIED']])
   })
 
-  it('a bucket that is not there is told as that', async () => {
+  it('a missing bucket is reported as such', async () => {
     const gone = patient(bucket.replace('s3://', 's3://not-'))
     const before = proxy.requests.length
     expect(await on(gone, 3)).toMatchObject({ from: 'computed', square: 9, codes: ['NOT_FOUND'] })
@@ -159,7 +159,7 @@ describe.skipIf(server === null)(`a bucket as a level (${server?.kind})`, () => 
     expect([rp.codes, proxy.requests.length]).toEqual([['TIMEOUT'], before])
   })
 
-  it('what is given up is not waited for any more, so that nothing keeps a process from its end', async () => {
+  it('an abandoned request is no longer waited for, so that nothing keeps a process alive', async () => {
     const entries = await S3Entries.open(fresh(), { timeoutMs: 1e9 })
     proxy.fault = () => 'hang'
     const ending = new AbortController()
@@ -214,7 +214,7 @@ describe.skipIf(server === null)(`a bucket as a level (${server?.kind})`, () => 
     expect(await sent()).toEqual({ from: 'remote', size, codes: [] })
   })
 
-  it('what must be new leaves what is there, and a store without conditions takes it all the same', async () => {
+  it('a conditional write keeps an existing object, and a store without conditions accepts it all the same', async () => {
     const url = fresh()
     const entries = await S3Entries.open(url)
     const { signal } = new AbortController()
@@ -275,18 +275,18 @@ describe('an address of a bucket', () => {
     })
   })
 
-  it('is told of, and hurts nobody, where it turns out wrong later', async () => {
+  it('is reported, and affects no caller, where it turns out wrong later', async () => {
     const wrong = await on('s3://bucket/a?colour=red', 3)
     expect(wrong).toMatchObject({ from: 'computed', codes: ['INVALID_ARGUMENT'], calls: [3] })
   })
 })
 
-describe('what lies in a bucket', () => {
+describe('objects in a bucket', () => {
   type Step = { readonly who: number; readonly what: 'get' | 'put' | 'bend' }
   const { signal } = new AbortController()
 
   /** Two that share a bucket. */
-  it('is replaced by whoever saw it, and left by whoever saw none', async () => {
+  it('are replaced by a writer that saw them, and kept by one that saw none', async () => {
     const step = fc.record({ who: fc.nat(1), what: fc.constantFrom('get', 'put', 'bend') }) as fc.Arbitrary<Step>
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {

@@ -62,7 +62,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     await again.close()
   })
 
-  it('whoever opens the store without naming the place is told where the chunks are', async () => {
+  it('a process that opens the store without naming the place gets the place of the chunks', async () => {
     const rp = await start()
     await (await rp.open(states)).put({ n: 1, text: textOf(1) })
     await rp.close()
@@ -93,7 +93,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     await again.close()
   })
 
-  it('A8.6: what was erased has left the object store', async () => {
+  it('A8.6: erased data has left the object store', async () => {
     const rp = await start()
     const saved = await rp.open(save<string>('secret'))
     const other = await rp.open(states)

@@ -72,7 +72,7 @@ describe.skipIf(server === null)(`a real server (${server?.kind})`, () => {
     expect(await late.get('once')).toEqual(new Uint8Array([1]))
   })
 
-  it('a store that ignores conditions is taken for shared: nobody sweeps it unasked', async () => {
+  it('a store that ignores conditions is treated as shared: it is not swept without a request', async () => {
     const url = fresh()
     const plain = await client(url)
     const ignoring = new Proxy(plain, {
@@ -94,7 +94,7 @@ describe.skipIf(server === null)(`a real server (${server?.kind})`, () => {
     expect(await place.owner()).toBeNull()
   })
 
-  it('faults of every kind on every request: what was acknowledged is there, and nothing is damaged', async () => {
+  it('faults of every kind on every request: acknowledged chunks exist, and nothing is damaged', async () => {
     const kinds = ['refuse', 'lost', 'torn', 409, 500, 503] as const
     for (const kind of kinds) {
       const url = fresh()
@@ -149,7 +149,7 @@ describe.skipIf(server === null)(`a real server (${server?.kind})`, () => {
     expect(await objects.get("a b'(c)!", { last: 10 })).toEqual(new Uint8Array([1]))
   })
 
-  it('says who it is to whoever comes to it', async () => {
+  it('identifies itself to its peers', async () => {
     const place = await openS3Place(fresh(), { hash })
     expect([await place.exists(), await place.mark(), await place.owner()]).toEqual([false, null, null])
     await place.make()

@@ -76,7 +76,7 @@ describe.skipIf(server === null)(`objects as files (${server?.kind})`, () => {
     await rp.close()
   })
 
-  it('of two backups to one name at the same moment, one is refused, and the other is whole', async () => {
+  it('of two concurrent backups to one name, one is refused, and the other is whole', async () => {
     const [first, second] = [await filled('a'), await filled('c')]
     const object = joinUrl(bucket, 'backups/race.rpb')
     const both = [first, second].map((rp) => rp.backup(object, { onlyNew: true }))

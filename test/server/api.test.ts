@@ -329,7 +329,7 @@ describe('each route', () => {
     expect(status).toBe(200)
   })
 
-  it('goes through all timelines page by page, and leaves out what the store notes about itself', async () => {
+  it("lists all timelines page by page, without the store's own notes", async () => {
     const seen: string[] = []
     for (let after = ''; ; ) {
       const { value } = await here.ask(`/v1/timelines?limit=2${after && `&after=${encodeURIComponent(after)}`}`)
@@ -346,7 +346,7 @@ describe('each route', () => {
 describe('two tenants', () => {
   const foreign = ['bob/notes', 'bob/none', 'job/bob', 'workflow/bob-flow/1', 'ann']
 
-  it('learn nothing of what the other has: not even whether it is there', async () => {
+  it("learn nothing about the other's data, not even whether it exists", async () => {
     for (const { method, path, body, query = {}, id } of routes) {
       if (!path.includes('{timeline}')) continue
       const answers = []
@@ -368,7 +368,7 @@ describe('two tenants', () => {
     }
   })
 
-  it('see their own part of every list, and nothing of what is the whole store', async () => {
+  it('see their own part of every list, and nothing about the whole store', async () => {
     const idsOf = async (as: string) => {
       const { value } = await here.ask('/v1/timelines', { as })
       return value.timelines.map((head: { timeline: string }) => head.timeline)
@@ -411,7 +411,7 @@ describe('two tenants', () => {
     await rp.delete('ann/of-bob')
   })
 
-  it('fork only into what they reach', async () => {
+  it('fork only into their own scope', async () => {
     const out = await here.ask(`${visits}/fork`, { as: 'ann', body: { to: 'bob/stolen' } })
     expect(out.value.code).toBe('NOT_FOUND')
     expect(await rp.head('bob/stolen')).toBeNull()

@@ -77,7 +77,7 @@ const spoilAll = () =>
 describe.each(clients.filter(({ missing }) => missing === null))('$name', (client) => {
   const clone = () => cloneFor(client)
 
-  it('fills, hits in a clean clone, misses what is damaged, and goes on without a server that lets it in', {
+  it('fills, hits in a clean clone, misses damaged entries, and continues without a server that accepts it', {
     timeout: 300_000,
   }, async () => {
     const refused = await client.build(clone(), server.port, wrong)

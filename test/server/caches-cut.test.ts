@@ -63,7 +63,7 @@ const isTaken = ({ name, missing }: (typeof clients)[number]) =>
   missing === null && (name === 'turbo' || process.env.REPRISE_CLIENTS === 'all')
 
 describe.each(clients.filter(isTaken))('$name', (client) => {
-  it('the server is killed while it sends: nothing half is there, and the next build fills it', {
+  it('the server is killed during an upload: nothing partial exists, and the next build fills it', {
     timeout: 300_000,
   }, async () => {
     const { port, cut, close } = await cutting()

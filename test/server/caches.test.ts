@@ -62,7 +62,7 @@ const put = (here: TestServer, path: string, text: string, as = 'owner', headers
 const get = (here: TestServer, path: string, as = 'owner') => here.ask(path, { as })
 
 describe.each(doors)('$name', ({ at, put: status, isOnce, isPromise }) => {
-  it('gives back what was put, to GET and to HEAD, and says 404 of what was not', async () => {
+  it('returns stored artifacts, to GET and to HEAD, and 404 for others', async () => {
     const here = await served()
     const text = 'x'.repeat(300_000)
     expect((await get(here, at(text))).status).toBe(404)
@@ -85,7 +85,7 @@ describe.each(doors)('$name', ({ at, put: status, isOnce, isPromise }) => {
     expect(await here.rp.list({ prefix: 'artifact/' })).toHaveLength(1)
   })
 
-  it('B9: what a pull request puts, main does not read, nor does another pull request', async () => {
+  it('B9: main does not read artifacts of a pull request, nor does another pull request', async () => {
     const here = await served()
     expect((await put(here, at('bad', 1), 'bad', 'pull')).status).toBe(status)
     for (const as of ['owner', 'reader', 'other', 'alone', 'both']) {
@@ -104,7 +104,7 @@ describe.each(doors)('$name', ({ at, put: status, isOnce, isPromise }) => {
     expect((await get(here, at('good', 2), 'owner')).value).toBe('good')
   })
 
-  it('lets nobody write who may only read, and nobody in without a token that has a cache', async () => {
+  it('refuses writes of read-only tokens, and requests without a token for a cache', async () => {
     const here = await served()
     await put(here, at('mine'), 'mine')
     const asked = async (as: string | null) => [
@@ -165,7 +165,7 @@ describe.each(doors)('$name', ({ at, put: status, isOnce, isPromise }) => {
     expect(texts).toContain((await get(here, at('same'))).value)
   })
 
-  it('B9: says 404 of what is damaged, and takes it again', async () => {
+  it('B9: returns 404 for damaged artifacts, and accepts them again', async () => {
     const here = await served({ rp: await open('memory:', { housekeeping: false, redundancy: false }) })
     const text = Array.from({ length: 400_000 }, (_, i) => String.fromCharCode(33 + ((i * i * 31) % 90))).join('')
     await put(here, at(text), text)
@@ -186,7 +186,7 @@ describe.each(doors)('$name', ({ at, put: status, isOnce, isPromise }) => {
 })
 
 describe('turbo', () => {
-  it('gives duration and signature back as they came, and tells of several at once', async () => {
+  it('returns duration and signature unchanged, and reports several at once', async () => {
     const here = await served()
     const path = '/v8/artifacts/abcdef0123456789'
     const headers = { 'x-artifact-duration': '1234', 'x-artifact-tag': 'c2lnbmF0dXJl' }
@@ -239,7 +239,7 @@ describe('plain paths', () => {
     }
   })
 
-  it('let go of a body that stands still, and leave places to others meanwhile', async () => {
+  it('drop a stalled body, and leave slots to others meanwhile', async () => {
     const here = await served({ limits: { concurrency: 4, requestMs: 3000 } })
     const still = () =>
       here.server(
@@ -270,7 +270,7 @@ describe('plain paths', () => {
     expect((await get(here, '/cache/sc/7/d/x')).status).toBe(404)
   })
 
-  it('say which scopes a token has', async () => {
+  it('report the scopes of a token', async () => {
     const here = await served()
     expect((await here.ask('/cache/status', { as: 'pull' })).value).toEqual({
       scope: 'pull-7',

@@ -80,7 +80,7 @@ it('a client polls at one server and answers at the other', async () => {
   expect([old.status, old.value.code]).toEqual([409, 'STREAM_REPLACED'])
 })
 
-it('a client follows its stream, loses the connection, and goes on at the other server', async () => {
+it('a client follows its stream, loses the connection, and continues at the other server', async () => {
   await put(here, 'edges', { value: 1 })
   const follow = (server: TestServer, headers: Record<string, string> = {}) =>
     server.server(requestOf(at('edges', 'one', 'stream'), { as: 'edge', headers }))
@@ -128,7 +128,7 @@ it('a rollout is set, run, steered and seen', async () => {
   expect((await put(here, 'staged', { value: 1, rollout: { stages: [0.9, 0.1] } })).value.code).toBe('INVALID_ARGUMENT')
 })
 
-it('tokens reach what their scopes and roles say, and nothing tells of the rest', async () => {
+it('tokens reach the data of their scopes and roles, and learn nothing about the rest', async () => {
   expect((await here.ask('/v1/configs')).value.items.map(({ config: name }: { config: string }) => name)).toEqual([
     ...['routes', 'staged', 'edges', 'lost'],
   ])

@@ -238,7 +238,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.picture('causes')
   })
 
-  it('draws what flows through a pipeline as it flows, and says from when it is if it runs elsewhere', async () => {
+  it('draws the live flow of a pipeline, and shows its age if it runs elsewhere', async () => {
     const { page, rp } = board
     const faucet = new Faucet()
     const run = await rp.run(visitsOf('visits', faucet)).started()
@@ -279,7 +279,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await elsewhere.close()
   })
 
-  it('plans a rollback, says what it undoes, and then goes back', async () => {
+  it('plans a rollback, lists the undone entries, and then rolls back', async () => {
     const { page, rp } = board
     await board.show('#/t/counter%2Fwhat-if?tab=travel&seq=4')
     await page.getByRole('button', { name: 'Roll back here…' }).click()
@@ -291,7 +291,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect((await rp.head('counter/what-if'))?.seq).toBe(4)
   })
 
-  it('names those who have acted on what a rollback undoes, and goes back all the same only when told', async () => {
+  it('names readers that have acted on undone entries, and rolls back only when forced', async () => {
     const { page, rp } = board
     await rp.fork({ timeline: 'counter/what-if', seq: 4 }, 'counter/acted')
     await board.show('#/t/counter%2Fwhat-if?tab=travel&seq=3')
@@ -319,7 +319,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect((await rp.head('counter/what-if'))?.seq).toBe(4)
   })
 
-  it('forks a run with the result of a step edited, by keyboard, and the fork says so and goes on with it', async () => {
+  it('forks a run with the result of a step edited, by keyboard, and the fork shows it and continues with it', async () => {
     const { page, rp } = board
     await rp.run(checkout, { cents: 700 }, { id: 'order-3000' })
     await board.show('#/t/workflow%2Fcheckout%2Forder-3000')
@@ -360,7 +360,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect((await rp.head('workflow/checkout/order-3000'))?.status).toBe('waiting')
   })
 
-  it('shows the four ways out of a run whose code has changed, and each does as it says', async () => {
+  it('shows the four ways out of a run whose code has changed, and each works', async () => {
     const { page, rp } = board
     const drifting = (step: string) =>
       workflow('drifting', async (ctx) => {
@@ -500,7 +500,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByText('needs a person').waitFor({ state: 'detached' })
   })
 
-  it('does the same to many runs after a look at each, and only what each of them takes', async () => {
+  it('acts on many runs after a check of each, and only with verbs that each accepts', async () => {
     const { page } = board
     await board.show('#/runs?text=order-100')
     await page.getByLabel('Select workflow/checkout/order-1001').check()
@@ -522,7 +522,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect(await page.getByRole('button', { name: 'Retry…' }).count()).toBe(0)
   })
 
-  it('says that a run is running while a step of it is, also if it waited before', async () => {
+  it('shows a run as running while a step of it is, also if it waited before', async () => {
     const { page, rp } = board
     await rp.run(gated, { id: 'g-1', delay: 1 })
     await board.show('#/runs?text=g-1')
@@ -556,7 +556,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.close()
   })
 
-  it('goes on by itself when the server was away', async () => {
+  it('reconnects by itself after an outage of the server', async () => {
     const { page } = board
     await board.show('#/system')
     await page.getByText('1 worker alive').waitFor()
@@ -603,7 +603,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     proxy.close()
   })
 
-  it('shows a worker killed, another one taking the run over, and the step that goes on, without a reload', async () => {
+  it('shows a worker killed, another one taking the run over, and the step that continues, without a reload', async () => {
     const { page, folder } = board
     const url = `sqlite:${join(folder, 'store.db')}`
     const first = await worker(url, 'first')

@@ -40,7 +40,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await third.close()
   })
 
-  it('shows marks of direction in an id, which would make it look like another, as what they are', async () => {
+  it('makes marks of direction visible in an id, which would make it look like another', async () => {
     const { rp, page } = board
     const turned = await rp.open(counter, 'a\u202eb\u2066c')
     await turned.append({ type: 'added', by: 1 })
@@ -120,7 +120,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await page.getByRole('link', { name: 'workflow/checkout/order-1004' }).waitFor({ state: 'detached' })
   })
 
-  it('shows the status of each run and where it stands on a phone, beside nothing', async () => {
+  it('shows the status and the step of each run on a phone, without other columns', async () => {
     const { page } = board
     await page.setViewportSize({ width: 390, height: 800 })
     await board.show('#/runs?text=order-1003')
@@ -163,7 +163,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await page.locator('.facts > div', { hasText: /^branch1$/ }).waitFor()
   })
 
-  it('has a row for each execution of a step, and tells of a takeover only where there was one', async () => {
+  it('has a row for each execution of a step, and shows a takeover only where there was one', async () => {
     const { page } = board
     await board.show('#/t/workflow%2Ftrip%2Ft-1')
     await page.getByRole('option', { name: /cancelled/ }).waitFor()
@@ -193,7 +193,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await board.picture('system-configs')
   })
 
-  it('shows how often the memos of the serving process found what they were asked for', async () => {
+  it('shows the hit rate of the memos of the serving process', async () => {
     const squares = await board.rp.open(square)
     for (const side of [8, 8]) await squares.call(side)
     await board.show('#/system')
@@ -205,7 +205,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await board.picture('system-memos')
   })
 
-  it('shows the settings of the server with where each came from, what somebody said first', async () => {
+  it('shows the settings of the server with their origins, explicit ones first', async () => {
     await board.show('#/system')
     const settings = board.page.getByRole('table', { name: 'Settings' })
     await settings.getByRole('row', { name: 'access tokens option serve()' }).waitFor()
@@ -227,7 +227,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await reader.close()
   })
 
-  it('asks for nothing that a token may not see or a state that nobody here can fold', async () => {
+  it('requests nothing that a token may not see, and no state that cannot be folded here', async () => {
     const headers = { authorization: `Bearer ${secret('ann')}`, 'content-type': 'application/json' }
     const body = JSON.stringify({ entries: [{ type: 'noted', data: { n: 1 } }] })
     const made = await fetch(`${board.url}${at('ann/notes')}/entries`, { method: 'POST', headers, body })

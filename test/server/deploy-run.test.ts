@@ -71,7 +71,7 @@ describe('the image', () => {
   const steps = instructionsOf(readFileSync(join(app, 'node_modules/reprise/deploy/Dockerfile'), 'utf8'))
   const all = (name: string) => steps.filter((step) => step.name === name).map(({ value }) => value)
 
-  it('leaves out what was installed on this machine, the history and secrets', () => {
+  it("excludes this machine's installed packages, the history and secrets", () => {
     const ignored = readFileSync(join(app, 'node_modules/reprise/deploy/Dockerfile.dockerignore'), 'utf8').split('\n')
     for (const each of ['node_modules', '.git', '.reprise', '.env*']) expect(ignored).toContain(each)
     expect(all('RUN')[0]).toMatch(/^npm ci --omit=dev /)

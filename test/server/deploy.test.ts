@@ -28,7 +28,7 @@ it('A3.4: the first alert is a recovery point that no longer advances', () => {
   expect(/alert: (\w+)/.exec(text('alerts.yaml'))?.[1]).toBe('RepriseRecoveryPointStands')
 })
 
-it('promtool takes the rules and what the server writes', async () => {
+it("promtool accepts the rules and the server's metrics", async () => {
   if (spawnSync('promtool', ['--version']).status !== 0) {
     console.warn('the rules are not checked: there is no promtool here')
     return

@@ -23,7 +23,7 @@ export const greet = workflow('greet', async (ctx, name) => {
 })
 `
 
-it('starts anew when a file changes: runs go on, broken code is not taken, and a divergence is told', async () => {
+it('restarts when a file changes: runs continue, broken code is rejected, and a divergence is reported', async () => {
   const place = await placeOn('sqlite', cleanups)
   const file = join(place.folder, 'flow.mjs')
   writeFileSync(file, flow('one', 'hello'))

@@ -201,7 +201,7 @@ it('time travel of a workflow shows results, messages, waits and queries, and no
   }
 })
 
-it('the command line tells each of them', async () => {
+it('the command line reports each of them', async () => {
   const url = `sqlite:${join(folder.path, 'store.db')}`
   const rp = await open(url)
   for (const [name, values] of Object.entries(plainPairs)) {

@@ -98,7 +98,7 @@ onEveryStore(
       }
     })
 
-    it('begins now unless it is told otherwise, says at once where that is, and shows a tenant its own', async () => {
+    it('starts now by default, returns that position at once, and shows a tenant its own', async () => {
       const here = await start()
       await append(here, 'bob/1', 1)
       await append(here, 'ann/1', 1)
@@ -113,7 +113,7 @@ onEveryStore(
       expect(JSON.stringify(own)).not.toContain('ann/')
     })
 
-    it('lets go of a client that is gone, and has a bound on how many there are', async () => {
+    it('drops a disconnected client, and bounds the number of clients', async () => {
       const here = await startServer({ rp: await (await world()).engine(), limits: { streams: 1 } })
       listening = await listen(here.server, { port: 0, limits: defaultServerLimits })
       const held = new Promise<() => void>((resolve) => {

@@ -10,7 +10,7 @@ const isThere = run('--find').stdout.trim() !== ''
 if (!isThere)
   console.log('skipped: the API is not fuzzed by schemathesis, which is not installed (see CONTRIBUTING.md)')
 
-it.skipIf(!isThere)('answers what schemathesis asks as its document says', () => {
+it.skipIf(!isThere)('answers the requests of schemathesis according to its document', () => {
   const { status, stdout, stderr } = run('--quick', '--examples', '1')
   expect([status, status === 0 ? '' : stdout.slice(-5000) + stderr]).toEqual([0, ''])
 })

@@ -84,7 +84,7 @@ console.log(JSON.stringify({
 }))
 `
 
-it('of openapi-typescript compiles, refuses wrong types and works', { timeout: 600_000 }, async (context) => {
+it('from openapi-typescript compiles, refuses wrong types and works', { timeout: 600_000 }, async (context) => {
   const tools = installed('openapi-typescript', (folder) => {
     writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}')
     return run(
@@ -134,7 +134,7 @@ print(json.dumps({
 }))
 `
 
-it('of openapi-python-client is imported and works', { timeout: 600_000 }, async (context) => {
+it('from openapi-python-client is imported and works', { timeout: 600_000 }, async (context) => {
   const tools = installed('openapi-python-client', (folder) => {
     const made = run('python3', ['-m', 'venv', folder], tmpdir())
     return made.status === 0

@@ -84,7 +84,7 @@ function downStore(store: Store): { readonly store: Store; isDown: boolean } {
   return state
 }
 
-it('tells a client soon that the store does not answer, and its append is there once when it asks again', async () => {
+it('reports an unreachable store to a client soon, and its append exists once after a repetition', async () => {
   const state = downStore(openMemory({ namespace: 'default', hash: sha256, world: createWorld() }))
   const rp = createEngine({ store: state.store }, { worker: 'test' })
   const here = await startServer({ rp, limits: { storeMs: 50, requestMs: 600_000 } })
@@ -121,7 +121,7 @@ it.each(['owner', 'bob'])('ends the stream of %s when it closes, without cutting
 })
 
 describe('an Idempotency-Key', () => {
-  it('of an append is refused for fewer, more or other entries, whatever was appended behind them', async () => {
+  it('of an append is refused for fewer, more or other entries, whatever was appended after them', async () => {
     const here = await startServer()
     cleanups.push(() => here.close())
     const append = (body: object, key?: string) =>
@@ -166,7 +166,7 @@ describe('an Idempotency-Key', () => {
     expect(more.value.code).toBe('KEY_REUSED')
   })
 
-  it('of one entry is refused for two, whoever appended the second at the same time', async () => {
+  it('of one entry is refused for two, whichever client appended the second at the same time', async () => {
     const definition = timeline('counter', { initial: () => 0, apply: (state, _: { type: string }) => state + 1 })
     const here = await startServer({ definitions: [definition] })
     cleanups.push(() => here.close())

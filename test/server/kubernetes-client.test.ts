@@ -95,7 +95,7 @@ it('creates, reads, replaces, patches, reports on and deletes objects', async ()
   await expect(api.getClusterCustomObject({ ...at, name: 'one' })).rejects.toMatchObject({ code: 404 })
 })
 
-it('its informer goes on after the server was killed, and lists again when its revision is too old', async () => {
+it('its informer continues after a kill of the server, and lists again when its revision is too old', async () => {
   const here = await place()
   let server = await startServe(here, cleanups, here.more)
   const { config, api } = clientOf(here)

@@ -64,7 +64,7 @@ async function lines(path: string, count = Number.POSITIVE_INFINITY, as = 'owner
 }
 
 describe('discovery', () => {
-  it('names groups, versions and kinds as clients ask for them', async () => {
+  it('names groups, versions and kinds as clients request them', async () => {
     const { value: groups } = await here.ask('/apis')
     expect(groups).toMatchObject({ kind: 'APIGroupList', apiVersion: 'v1' })
     expect(groups.groups.map(({ name }: { name: string }) => name)).toEqual(['resources.reprise', 'notes.example.com'])
@@ -178,7 +178,7 @@ describe('objects', () => {
     expect((await here.ask(`${base}/held`)).status).toBe(404)
   })
 
-  it('keep the status apart from what is wanted, with the generation that it is about', async () => {
+  it('keep the status apart from the spec, with its generation', async () => {
     const made = await send('POST', base, { ...site('stated'), status: { ready: 9 } })
     expect(made.value.status).toBeUndefined()
     const condition = {
@@ -243,7 +243,7 @@ describe('objects', () => {
     await handle.close()
   })
 
-  it('that are not what they should be are refused, and nothing is done', async () => {
+  it('that are invalid are refused, and nothing is done', async () => {
     const codes: [number, string, unknown][] = [
       [400, 'unknown field', { ...site('bad'), data: {} }],
       [400, 'API version', { ...site('bad'), apiVersion: 'other/v1' }],
@@ -303,7 +303,7 @@ describe('lists', () => {
     for (const name of ['a', 'b', 'c', 'd', 'e']) await send('POST', policies, { metadata: { name }, spec: { n: 1 } })
   })
 
-  it('come in pages of one revision, and say how many are left', async () => {
+  it('are returned in pages of one revision, with the number of the remaining ones', async () => {
     const { value: first } = await here.ask(`${policies}?limit=2`)
     expect(first).toMatchObject({ kind: 'PolicyList', metadata: { remainingItemCount: 3 } })
     await send('POST', policies, { metadata: { name: 'aa' }, spec: { n: 1 } })
@@ -327,7 +327,7 @@ describe('lists', () => {
     expect(statusOf(await here.ask(`${policies}?unheard=of`))).toEqual([400, 'Status', 400, 'BadRequest'])
   })
 
-  it('whose history is gone say so, with a way to go on that may have gaps', async () => {
+  it('whose history is gone report that, with a way to continue that may have gaps', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'reprise-kubernetes-'))
     const url = `sqlite:${join(folder, 'x.db')}`
     const brief = resource('brief', { retain: { checkpoints: 1, history: 'needed' } })
@@ -380,7 +380,7 @@ describe('watches', () => {
     expect(Object.keys(events[4]!.object)).toEqual(['kind', 'apiVersion', 'metadata'])
   })
 
-  it('begin with all that there is, and say when that was all', async () => {
+  it('start with all existing objects, and report their end', async () => {
     const at = '/apis/notes.example.com/v1beta1/namespaces/first/notes'
     await send('POST', at, { metadata: { name: 'n1' }, spec: {} })
     await send('POST', at, { metadata: { name: 'n2' }, spec: {} })

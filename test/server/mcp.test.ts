@@ -50,7 +50,7 @@ async function use(client: Client, name: string, given: Record<string, unknown> 
 const run = 'workflow/ann-flow/one'
 
 describe('over HTTP', () => {
-  it('shows what the token reaches, and changes nothing unless that was asked for', async () => {
+  it("shows the data in the token's scope, and changes nothing unless enabled", async () => {
     const here = await served('read')
     const client = await clientOf(here, 'ann')
     const { tools } = await client.listTools()
@@ -80,7 +80,7 @@ describe('over HTTP', () => {
     expect(isError).toBe(true)
   })
 
-  it('acts where that was asked for, as far as the role goes', async () => {
+  it('acts where enabled, within the role', async () => {
     const here = await served('act')
     const reader = await clientOf(here, 'reader')
     expect(await use(reader, 'signal', { timeline: run, name: 'go' })).toMatchObject({ code: 'FORBIDDEN' })
@@ -93,7 +93,7 @@ describe('over HTTP', () => {
     expect(await use(owner, 'retry', { timeline: run })).toMatchObject({ isError: true, code: 'ENDED' })
   })
 
-  it('is not there unless it was asked for, and needs a token', async () => {
+  it('does not exist unless enabled, and needs a token', async () => {
     const here = await served()
     const message = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
     expect((await here.ask('/mcp', { body: message })).status).toBe(404)

@@ -35,7 +35,7 @@ const half = (n: number) => {
   return n / 2
 }
 
-it('whatever is asked in whatever order: a hit for each that was there, a miss for each that was not', async () => {
+it('after any requests in any order: a hit for each existing entry, a miss for each other', async () => {
   const here = await served()
   const asked = fc.record({ n: fc.integer({ min: -1, max: 2 }), refresh: fc.boolean() })
   let round = 0
@@ -90,7 +90,7 @@ it('counts a failure that is remembered, an old result and a command like any ot
   expect(await figuresOf(here, 'copy')).toEqual({ computed: 1, store: 1 })
 })
 
-it('says of each of the last misses what was another than before', async () => {
+it('explains each of the last misses by the changed part', async () => {
   const here = await served({ rp: await open('memory:', { housekeeping: false, redundancy: false }) })
   const folder = temporaryFolder('lookups')
   cleanups.push(() => delete process.env.LOOKUPS_MODE)

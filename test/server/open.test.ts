@@ -31,7 +31,7 @@ function openerIn({ folder }: Place) {
   }
 }
 
-it('hands the opener a link that works once; no token, and no link in what a log keeps', async () => {
+it('passes a one-time link to the opener; no token, and no link in the log', async () => {
   const place = await placeOn('sqlite', cleanups)
   const opener = openerIn(place)
   const quiet = await startServe(place, cleanups, [], opener.env('quiet'))
@@ -64,7 +64,7 @@ it('hands the opener a link that works once; no token, and no link in what a log
   expect(running.said()).not.toContain(token)
 })
 
-it('says so where there is no opener, and serves all the same', async () => {
+it('reports a missing opener, and serves all the same', async () => {
   const place = await placeOn('sqlite', cleanups)
   const running = await startServe(place, cleanups, ['--open'], { ...process.env, PATH: place.folder })
   await until(() => running.said().includes('--open'))

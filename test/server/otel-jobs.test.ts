@@ -45,7 +45,7 @@ async function asking<T>(call: () => Promise<T>): Promise<{ value: T; span: stri
 const never = () => new Promise<never>(() => undefined)
 
 describe('a run of a job', () => {
-  it('is a span in the trace of whoever started it, with each attempt at an item below', async () => {
+  it('is a span in the trace of its caller, with each attempt at an item below', async () => {
     const { rp } = processes()()
     const tries = new Map<string, number>()
     const papers = job('papers', {
@@ -88,7 +88,7 @@ describe('a run of a job', () => {
     expect(open()).toEqual([])
   })
 
-  it('that goes on elsewhere stays in its trace, linked to the run before and to whoever asked now', async () => {
+  it('that continues elsewhere stays in its trace, linked to the previous run and to the current caller', async () => {
     const start = processes()
     const first = start()
     let held = true
@@ -123,7 +123,7 @@ describe('a run of a job', () => {
     expect([traceOf(round), linksOf(round), round.attributes['reprise.resumed']]).toEqual([third.trace, [], false])
   })
 
-  it('that is resumed where nobody traces keeps its trace for the next', async () => {
+  it('that is resumed without a tracer keeps its trace for the next', async () => {
     const start = processes()
     let heldAt: string | null = 'b'
     const papers = job('papers', {
@@ -148,7 +148,7 @@ describe('a run of a job', () => {
     expect([traceOf(after!), linksOf(after!)[0]]).toEqual([asked.trace, [idOf(before!), 'resume']])
   })
 
-  it('of batches has a span per call, with what failed in it as events', async () => {
+  it('with batches has a span per call, with its failures as events', async () => {
     const { rp } = processes()()
     const traceparents: unknown[] = []
     const papers = job<string>('papers', {
@@ -183,7 +183,7 @@ describe('a run of a job', () => {
     expect(task.traceparent).toBe(`00-${traceOf(item!)}-${idOf(item!)}-01`)
   })
 
-  it('gives no traceparent, and writes none, where nobody traces', async () => {
+  it('returns and stores no traceparent without a tracer', async () => {
     const { rp, off } = processes()()
     off()
     const seen: unknown[] = []
@@ -206,7 +206,7 @@ describe('a run of a job', () => {
 })
 
 describe('a run of a pipeline', () => {
-  it('is a span with a span per checkpoint and per attempt of what it calls and sends', async () => {
+  it('is a span with a span per checkpoint and per attempt of its calls and sends', async () => {
     const { rp } = processes()()
     const sent: unknown[] = []
     const flow = pipeline('flow', (p) => {
@@ -250,7 +250,7 @@ describe('a run of a pipeline', () => {
     expect(open()).toEqual([])
   })
 
-  it('that goes on stays in its trace; from a savepoint it has its own; both are linked', async () => {
+  it('that continues stays in its trace; from a savepoint it has its own; both are linked', async () => {
     const start = processes()
     const out = collectSink<number>()
     const flow = pipeline('flow', (p) => {

@@ -41,7 +41,7 @@ const flow = workflow('traced', async (ctx) => {
 })
 
 describe('a run of a workflow', () => {
-  it('D4: is a span in the trace of whoever started it, with its steps and their attempts below', async () => {
+  it('D4: is a span in the trace of its caller, with its steps and their attempts below', async () => {
     const rp = await open('memory:')
     cleanups.push(() => rp.close(), instrument(rp, { tracer }))
     const asker = tracer.startSpan('asker')

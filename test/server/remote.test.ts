@@ -71,7 +71,7 @@ describe('a step of a workflow', () => {
     expect((await settle(here, 'charge', { task: task!.task, result: { paid: 7 } })).settled).toEqual([task!.task])
   })
 
-  it('fails as the worker says, and is tried again or given up', async () => {
+  it('fails as reported by the worker, and is retried or given up', async () => {
     const here = await served({ definitions: [checkout] })
     const one = await here.rp.run(checkout, { cents: 1 })
     const [first] = await claim(here, 'charge')
@@ -181,7 +181,7 @@ describe('a token', () => {
   })
 })
 
-it('in any order of claims, lost workers, results and failures each task ends once, with what was acknowledged', async () => {
+it('in any order of claims, lost workers, results and failures each task ends once, with the acknowledged result', async () => {
   const here = await served()
   let round = 0
   await fc.assert(

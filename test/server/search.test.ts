@@ -77,7 +77,7 @@ it('gives each match once, the most recently changed first, whatever the size of
   )
 })
 
-it('sees what changed since the last question, and what is new', async () => {
+it('sees changes since the last query, and new timelines', async () => {
   await append(made[5]!.id)
   await append('note/late')
   const { value } = await here.ask('/v1/search?text=note&limit=2')
@@ -110,7 +110,7 @@ it('sees a pipeline that runs and has no checkpoint yet, and one that runs again
   await again.cancel()
 })
 
-it('counts and shows a tenant only what it reaches', async () => {
+it('counts and shows a tenant only its own scope', async () => {
   const { value } = await here.ask('/v1/search?text=red', { as: 'bob' })
   expect(value).toMatchObject({ total: 1, timelines: [{ timeline: 'bob/secret-red' }] })
   expect(Object.values(value.kinds as Record<string, number>).reduce((sum, n) => sum + n, 0)).toBe(1)
@@ -123,7 +123,7 @@ it('refuses a place that it did not give', async () => {
   }
 })
 
-it('says when the store has more than can be searched', async () => {
+it('reports when the store has more than can be searched', async () => {
   const small = await startServer({ rp: here.rp, limits: { indexedTimelines: 10 } })
   const { value } = await small.ask('/v1/search')
   expect(value).toMatchObject({ total: 10, isPartial: true })

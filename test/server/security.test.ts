@@ -24,7 +24,7 @@ describe('tokens', () => {
     }
   })
 
-  it('that is wrong is told from one that is missing', async () => {
+  it('that is wrong is distinguished from a missing one', async () => {
     const detail = async (headers: Record<string, string>) =>
       (await here.ask('/v1', { as: null, headers })).value.detail
     expect(await detail({})).toBe('a token is required')
@@ -49,7 +49,7 @@ describe('tokens', () => {
     expect(() => serve(here.rp, { tokens: [tokens[0]!, tokens[0]!] })).toThrow(/same name/)
   })
 
-  it('each role may do what it names, and not more', async () => {
+  it('each role permits its named actions, and no more', async () => {
     const append = { body: { entries: [{ type: 'a' }] } }
     expect((await here.ask(`${at('x/roles')}/entries`, { ...append, as: 'reader' })).value.code).toBe('FORBIDDEN')
     expect((await here.ask(`${at('x/roles')}/entries`, { ...append, as: 'operator' })).value.code).toBe('FORBIDDEN')
@@ -58,7 +58,7 @@ describe('tokens', () => {
     expect((await here.ask('/v1/verify', { body: {}, as: 'operator' })).value.ok).toBe(true)
   })
 
-  it('a read-only server lets nobody write', async () => {
+  it('a read-only server refuses every write', async () => {
     const readOnly = serve(here.rp, { tokens, readOnly: true })
     const response = await readOnly(requestOf(`${at('x/y')}/entries`, { body: { entries: [{ type: 'a' }] } }))
     expect(response.status).toBe(403)
@@ -156,7 +156,7 @@ describe('a one-time link', () => {
 })
 
 describe('inside another application', () => {
-  it('answers below its path, to whom the application lets in, as what it says they are', async () => {
+  it('answers below its path, to callers that the application accepts, with the identity it assigns', async () => {
     const mounted = serve(here.rp, {
       basePath: '/reprise',
       origins: ['https://app.example.com'],
@@ -206,7 +206,7 @@ describe('every answer', () => {
     expect(value.hint).toContain('reprise ls')
   })
 
-  it('tells nothing of the inside when something unexpected happens', async () => {
+  it('reveals no internals when something unexpected happens', async () => {
     const broken = serve(here.rp, {
       authorize: () => {
         throw new Error('password=hunter2')
@@ -224,7 +224,7 @@ describe('every answer', () => {
 describe('the bounds', () => {
   const body = (bytes: number) => ({ entries: [{ type: 'a', data: { text: 'x'.repeat(bytes) } }] })
 
-  it('on the body hold on both sides, whatever its header says', async () => {
+  it('on the body hold on both sides, whatever its header claims', async () => {
     const small = await startServer({ limits: { bodyBytes: 1000 } })
     const path = `${at('x/bounds')}/entries`
     const frame = JSON.stringify(body(0)).length
@@ -267,7 +267,7 @@ describe('the bounds', () => {
     await narrow.close()
   })
 
-  it('on time tell the client, and keep the place until the work is over', async () => {
+  it('on time are reported to the client, and keep the slot until the work is over', async () => {
     const hasty = await startServer({ limits: { requestMs: 1, concurrency: 1 } })
     const slow = hasty.rp.list.bind(hasty.rp)
     const { opened: gate, open: release } = newGate()
@@ -315,7 +315,7 @@ describe('the bounds', () => {
     expect((await here.ask('/v1/nothing', { method: 'PATCH' })).status).toBe(404)
   })
 
-  it('a body that must be there is asked for, and an unexpected error is reported under the id of its response', async () => {
+  it('a required body is demanded, and an unexpected error is reported under the id of its response', async () => {
     expect((await here.ask('/v8/artifacts/events', { method: 'POST' })).value.code).toBe('INVALID_ARGUMENT')
     const problems: { where: string; error: unknown }[] = []
     const off = here.rp.events.on('problem', (problem) => problems.push(problem))
@@ -331,7 +331,7 @@ describe('the bounds', () => {
     expect(problems).toEqual([{ where: `listTimelines (${value.instance})`, error: broken }])
   })
 
-  it('on what a body may say hold: unknown fields, wrong types, other kinds of content', async () => {
+  it('on the content of a body hold: unknown fields, wrong types, other content types', async () => {
     const path = `${at('x/form')}/entries`
     for (const wrong of [
       {},
@@ -365,7 +365,7 @@ describe('the file with the tokens', () => {
     expect(readOrMakeTokens(file)).toEqual({ tokens: made.tokens, isNew: false })
   })
 
-  it('that others can read, or that holds something else, is refused without a word of what it says', () => {
+  it('that others can read, or with other content, is refused without revealing its content', () => {
     const file = join(folder, 'open.json')
     writeFileSync(file, JSON.stringify({ tokens: [tokens[0]] }))
     chmodSync(file, 0o644)

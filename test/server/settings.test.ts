@@ -26,7 +26,7 @@ function byName(settings: readonly ServerSetting[]): Rows {
 
 const rowsOf = async (here: TestServer) => byName((await here.ask('/v1/settings')).value.settings)
 
-it('tells what is usual from what was given, stored or declared', async () => {
+it('distinguishes defaults from values that were given, stored or declared', async () => {
   const folder = temporaryFolder('settings')
   const url = `sqlite:${join(folder, 'store.db')}`
   const key = randomBytes(32)
@@ -67,7 +67,7 @@ it('tells what is usual from what was given, stored or declared', async () => {
   expect((await here.ask('/v1/settings', { as: 'reader' })).status).toBe(200)
 })
 
-it('the program around it says where it has them from, and a tenant does not hear it', async () => {
+it('the program around it names the origin, and a tenant does not see it', async () => {
   const red = await open('memory:', { housekeeping: false, namespace: 'red' })
   cleanups.push(() => red.close())
   const settings = [{ name: 'readOnly', value: false, from: 'command line', by: '--changes' } as const]
@@ -79,7 +79,7 @@ it('the program around it says where it has them from, and a tenant does not hea
   expect(ofRed).toMatchObject({ readOnly: { value: false, from: 'default' }, namespace: { value: 'red' } })
 })
 
-it('reprise serve says which came from its command line and which from the environment', async () => {
+it('reprise serve distinguishes its command line and the environment', async () => {
   const place = await placeOn('sqlite', cleanups)
   const chunks = join(place.folder, 'chunks')
   const env = { ...process.env, REPRISE_BLOBS: chunks }

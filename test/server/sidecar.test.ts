@@ -58,7 +58,7 @@ onEveryStore(
       expect((await there.ask(`${notes}/history`)).value.coordinate.seq).toBe(2)
     })
 
-    it('edits a fork in two calls: asked again from the start it does what is missing, and one of two who edit is told', async () => {
+    it('edits a fork in two calls: a repetition completes it, and one of two editors gets a conflict', async () => {
       const [here, there] = await twoServers()
       await here.ask(`${notes}/entries`, { body: entries('a', 'b', 'c') })
       const edited = async (server: TestServer, key: string) => {
@@ -194,7 +194,7 @@ onEveryStore(
       expect((await put(1, { total: 2 })).value.code).toBe('KEY_REUSED')
     })
 
-    it('keeps as many checkpoints as it is told, and its timelines pass verify', async () => {
+    it('keeps the configured number of checkpoints, and its timelines pass verify', async () => {
       const [here] = await twoServers()
       for (let seq = 1; seq <= 5; seq++) {
         await here.ask(`${notes}/entries`, { body: entries('a') })
@@ -209,7 +209,7 @@ onEveryStore(
   ['sqlite', 'postgres'],
 )
 
-it('what belongs to a model is not written entry by entry, and what a definition folds is not put', async () => {
+it('timelines of a model are not written entry by entry, and a folded state is not put', async () => {
   const here = await startServer({
     definitions: [timeline('counter', { initial: () => 0, apply: (state, _entry: { type: string }) => state + 1 })],
   })

@@ -144,7 +144,7 @@ it.each([['/v1/feed/stream?from=start'], ['/v1/feed/stream?from=now'], ['/v1/fee
   },
 )
 
-it('G14: a stream of a prefix of the other tenant is as one of a prefix that nobody has', async () => {
+it('G14: a stream with a prefix of the other tenant is like one with an unused prefix', async () => {
   const told = async (prefix: string) => {
     const response = await here.server(requestOf(`/v1/feed/stream?from=start&prefix=${prefix}`, { as: 'ann' }))
     const text = response.status === 200 ? '' : await response.text()
@@ -164,7 +164,7 @@ it('G14: the stream of a configuration of the other tenant is as one that is not
   expect(await told('bob-config')).toEqual(missing)
 })
 
-it('G14: a watch says nothing of objects in the namespace of the other tenant', async () => {
+it('G14: a watch reveals no objects in the namespace of the other tenant', async () => {
   const path = (namespace: string) => `/apis/resources.reprise/v1/namespaces/${namespace}/notes?watch=true`
   const told = async (namespace: string) => {
     const { status, value } = await here.ask(path(namespace), { as: 'ann' })
@@ -183,7 +183,7 @@ it('G14: every route that streams is tried above', () => {
   expect(new Set(routes.flatMap(({ path, mayStream }) => (mayStream ? [path] : []))).size).toBe(2)
 })
 
-it('tells a tenant no path, size, host or pid of the store and its processes, on any route', async () => {
+it('reveals to a tenant no path, size, host or pid of the store and its processes, on any route', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-tenant-'))
   const own = await startServer({ url: `sqlite:${join(folder, 'hidden-store.db')}`, mcp: 'act', tokens })
   try {

@@ -66,7 +66,7 @@ describe('a run of a workflow', () => {
     }
   })
 
-  it('does not take in what is none', async () => {
+  it('refuses other values', async () => {
     const here = await served()
     await here.ask(`${at('plain/x')}/entries`, { body: { entries: [{ type: 'a' }] } })
     const response = await here.server(requestOf(`${at('plain/x')}/export`, { as: 'owner' }))
@@ -100,7 +100,7 @@ describe('the progress of a job', () => {
 })
 
 describe('a namespace', () => {
-  it('is reached by the tokens that name it, and nothing tells another that it is there', async () => {
+  it('is reached by the tokens that name it, and others cannot learn that it exists', async () => {
     const [main, red, blue] = [await open('memory:'), await open('memory:'), await open('memory:')]
     const of = (name: string, ...namespaces: string[]) =>
       ({ name, token: secret(name), role: 'write', ...(namespaces.length > 0 && { namespaces }) }) as const

@@ -86,7 +86,7 @@ it('each verb of the command line has its routes, or a reason why it has none', 
   }
 })
 
-it('each route is a verb of the command line, or stands here', () => {
+it('each route is a verb of the command line, or is listed here', () => {
   const own = [
     ...['health', 'ready', 'metrics', 'about', 'document', 'beginSession', 'append', 'takeLease', 'renewLease'],
     ...['releaseLease', 'putCheckpoint', 'getCheckpoint', 'listRemote', 'startRemoteJob', 'claimRemote'],

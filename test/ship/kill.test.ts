@@ -128,7 +128,7 @@ describe('a machine that is lost', () => {
     120_000,
   )
 
-  it('is shipped by one process at a time, and another is told so', async () => {
+  it('is shipped by one process at a time, and another is refused', async () => {
     const file = join(folder, 'a.db')
     const writer = new Child('crash-writer', {
       where: { kind: 'sqlite', file },

@@ -39,8 +39,8 @@ async function shippingCheck(): Promise<{ state: string; what: string; code: num
   return { ...checks.find(({ name }) => name === 'shipping')!, code: ran.code }
 }
 
-describe('operating what is shipped', () => {
-  it('A4.6: a drill measures what would be lost and how long it takes, and the doctor tells when nobody ships', async () => {
+describe('operating a shipped store', () => {
+  it('A4.6: a drill measures the loss and the duration of a restore, and the doctor reports a missing shipper', async () => {
     await write('first')
     expect((await run('ship', 'place', '--once')).code).toBe(0)
     const drilled = await run('drill', '--shipped', 'place')
@@ -59,7 +59,7 @@ describe('operating what is shipped', () => {
     expect(reports).toContain('would be lost')
   }, 120_000)
 
-  it('A1.3: damage at the place is found by verify and by the drill; a restore goes back to the newest sound record, and says so', async () => {
+  it('A1.3: damage at the place is found by verify and by the drill; a restore uses the newest sound record, and reports it', async () => {
     for (const text of ['first', 'second', 'third']) {
       await write(text)
       await run('ship', 'place', '--once')
@@ -113,7 +113,7 @@ describe('operating what is shipped', () => {
     expect((await run('drill', '--shipped', 'place', '--keys', 'keys.json')).code).toBe(0)
   }, 120_000)
 
-  it('A7.3: what lies in tiers is not shipped, and ship says which place must be kept', async () => {
+  it('A7.3: data in tiers is not shipped, and ship names the places that must be kept', async () => {
     await write('first')
     expect((await cli(['ship', 'place', '--once'], { cwd: folder, env: { REPRISE_URL: url } })).stderr).not.toContain(
       'tier',
@@ -126,7 +126,7 @@ describe('operating what is shipped', () => {
 })
 
 describe('shipping inside the application', () => {
-  it('ends when the engine is closed, and everything that was acknowledged is there', async () => {
+  it('ends when the engine is closed, and everything acknowledged is shipped', async () => {
     const rp = await open(url, { housekeeping: false })
     const place = join(folder, 'place')
     const { opened: begun, open: isThere } = newGate()
@@ -165,7 +165,7 @@ describe('shipping inside the application', () => {
 
 const server = await startS3()
 describe.skipIf(server === null)(`a place that is away (${server?.kind})`, () => {
-  it('the application goes on, the doctor shows it, and everything is there when the place is back', async () => {
+  it('the application continues, the doctor shows it, and everything is shipped when the place is back', async () => {
     const proxy = await startProxy(server!.endpoint)
     const place = (await newBucket(server!.endpoint)).replace(server!.endpoint, proxy.endpoint)
     await write('first')

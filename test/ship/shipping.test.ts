@@ -48,7 +48,7 @@ describe('shipping', () => {
     }
   })
 
-  it('A7.3: killed at any request, before or after it was done, the next shipper goes on, and nothing is lost', async () => {
+  it('A7.3: killed at any request, before or after it was done, the next shipper continues, and nothing is lost', async () => {
     // All of them with SHIP_SWEEP=1; else every fourth, another fourth for each kind.
     const step = Number(process.env.SHIP_SWEEP ?? 4)
     for (const [first, how] of [
@@ -79,7 +79,7 @@ describe('shipping', () => {
     }
   }, 120_000)
 
-  it('a second shipper fences the first, and what they wrote does not mix', async () => {
+  it('a second shipper fences the first, and their records do not mix', async () => {
     world = await World.make()
     const first = await world.shipper()
     await first.round()
@@ -106,7 +106,7 @@ describe('shipping', () => {
     other.end()
   })
 
-  it('A1.3: a damaged or missing record ends a restore, which says what is lost', async () => {
+  it('A1.3: a damaged or missing record ends a restore, which reports the loss', async () => {
     world = await World.make()
     const numbers: number[] = []
     await tell(async (isBase) => {
@@ -209,7 +209,7 @@ describe('shipping', () => {
     expect((await verifyShipped(world.log())).cure).toContain('the newest base is intact')
   })
 
-  it('A8.4: what is older than a restore may go back goes, killed at any request too, and all that is kept restores', async () => {
+  it('A8.4: data older than the retention is removed, despite kills at any request, and all kept data restores', async () => {
     const seen: [number, Buffer, number][] = []
     world = await World.make()
     // A base in every round, an hour apart.
@@ -248,7 +248,7 @@ describe('shipping', () => {
     expect(left.sort()).toEqual([...named].sort())
   }, 120_000)
 
-  it('a store that went back to an older copy of its files is shipped anew, and never goes on from what it lost', async () => {
+  it('a store that went back to an older copy of its files is shipped anew, and never continues from lost records', async () => {
     world = await World.make()
     await (await world.shipper()).round()
     world.insert(2, 100)

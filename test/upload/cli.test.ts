@@ -93,7 +93,7 @@ test('an upload and a download that are killed go on where they stopped', async 
   expect((await cli(['download', sent.url, 'b.bin'], at)).code).toBe(6)
 }, 120_000)
 
-test('a download starts again where the server has other bytes by now, and a refusal is told', async () => {
+test('a download restarts if the server has other bytes by now, and a refusal is reported', async () => {
   const { place, at, json, endpoint } = await served()
   writeFileSync(join(place.folder, 'old.part'), 'not of this file')
   let isFirst = true
@@ -117,7 +117,7 @@ test('a download starts again where the server has other bytes by now, and a ref
   expect((await cli(['upload', 'large.bin', 'ftp://x'], at)).code).toBe(2)
 }, 60_000)
 
-test('a download that is put together from several answers must have the digest that the server says', async () => {
+test("a download assembled from several answers must have the server's digest", async () => {
   const place = await placeOn('sqlite', cleanups)
   const whole = randomBytes(300_000)
   const told = { digest: createHash('sha256').update(whole).digest('base64'), wanted: [] as unknown[], isCut: true }

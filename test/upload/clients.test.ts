@@ -149,7 +149,7 @@ describe.each(['sqlite', 'postgres'])('uploads of tus-js-client (%s)', (kind) =>
     expect([state.attempts >= 1, runs]).toEqual([true, 1])
   }, 120_000)
 
-  test('come in parallel parts, and with a length that is said at the end', async () => {
+  test('are sent in parallel parts, and with a length that is set at the end', async () => {
     const server = await served(kind)
     const bytes = randomBytes(900_000)
     const common = { endpoint: server.endpoint(), headers: server.headers }

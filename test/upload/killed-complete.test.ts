@@ -8,7 +8,7 @@ import { expect, test } from 'vitest'
 import { open } from '../../src/engine/api/open.ts'
 import { upload } from '../../src/layers/upload/index.ts'
 
-test('onComplete counts the calls in which a process died, and gives up as its policy says', async () => {
+test('onComplete counts the calls in which a process died, and gives up by its policy', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-complete-'))
   const program = join(folder, 'killed.mjs')
   const dist = new URL('../../dist/', import.meta.url).href

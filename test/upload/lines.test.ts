@@ -64,7 +64,7 @@ function start(folder: string, ...args: string[]) {
   return { over, term: () => child.kill('SIGTERM') }
 }
 
-test('a request that is never answered is given up, and the upload goes on', async () => {
+test('a request without an answer is given up, and the upload continues', async () => {
   const dead = new Set(['POST', 'HEAD', 'PATCH'])
   const { folder, address, bytes } = await tus(({ method }) => dead.delete(method!))
   const content = randomBytes(2 * mb)
@@ -108,7 +108,7 @@ test('a file that is cut while it is sent is a conflict, and the next upload of 
   expect(existsSync(join(folder, 'a.bin.reprise-upload'))).toBe(false)
 }, 60_000)
 
-test('a download on which nothing comes any more goes on with another request', async () => {
+test('a stalled download continues with another request', async () => {
   const content = randomBytes(3 * mb)
   let requests = 0
   const { folder, address } = await serving((request, response) => {

@@ -54,7 +54,7 @@ async function codeOf(response: Response): Promise<string> {
 onEveryStore(
   'an upload',
   (world) => {
-    test('is made, sent in pieces, asked for, and read back', async () => {
+    test('is created, sent in pieces, queried, and read back', async () => {
       const rp = await (await world()).engine()
       const { create, patch, offset, bytes, ask } = mount(rp)
       const whole = randomBytes(700_000)
@@ -75,7 +75,7 @@ onEveryStore(
       expect((await bytes(path)).equals(whole)).toBe(true)
     })
 
-    test('is refused what it must not take, with a status and a code', async () => {
+    test('refuses invalid requests, with a status and a code', async () => {
       const rp = await (await world()).engine()
       const { ask, create, patch, offset } = mount(rp, {
         maxBytes: 1000,
@@ -214,7 +214,7 @@ onEveryStore(
       expect((await bytes(path)).equals(Buffer.concat(wholes))).toBe(true)
     })
 
-    test('may say its length late, and come with its first bytes', async () => {
+    test('may declare its length late, and contain its first bytes', async () => {
       const rp = await (await world()).engine()
       const { create, patch, ask, bytes } = mount(rp)
       const late = await create(null, { 'content-type': patchType }, 'first ')
@@ -248,7 +248,7 @@ onEveryStore(
       expect(chunks.live).toBe(0)
     })
 
-    test('is read by ranges, by whoever has a part of it already', async () => {
+    test('is read by ranges, by a client that has a part of it already', async () => {
       const rp = await (await world()).engine()
       const { create, patch, handler } = mount(rp)
       const whole = randomBytes(600_000)
@@ -341,7 +341,7 @@ onEveryStore(
 )
 
 describe('a handler', () => {
-  test('lets nobody in whom authorize does not, and tells other sites nothing unless it is told to', async () => {
+  test('admits only callers that authorize accepts, and allows other sites only if configured', async () => {
     const { open } = await import('../../src/engine/api/open.ts')
     const rp = await open('memory:')
     const files = upload('files')

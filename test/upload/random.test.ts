@@ -174,7 +174,7 @@ function checkRuns(bytes: Buffer, sent: readonly Sent[]): void {
 }
 
 describe('an upload with several clients, replicas and crashes', () => {
-  test('keeps every byte that was acknowledged, each where its request said, and no two requests interleave', async () => {
+  test('keeps every acknowledged byte, each at the offset of its request, and no two requests interleave', async () => {
     const first = REPRISE_SEED === 'random' ? Math.floor(Math.random() * 1e9) : Number(REPRISE_SEED)
     for (let seed = first; seed < first + Number(REPRISE_UPLOAD_SEEDS); seed++) {
       await play(seed).catch((error: Error) => {

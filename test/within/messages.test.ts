@@ -103,7 +103,7 @@ describe.each(Object.keys(storeUrls))('messages in a transaction of the applicat
     await other.close()
   })
 
-  it('E3: entries are appended to a timeline that nobody, another process or this process owns', async () => {
+  it('E3: entries are appended to a timeline that no process, another process or this process owns', async () => {
     const owner = await open(store.url)
     owner.work([visits])
     const held = await owner.open(visits, 'held')

@@ -66,7 +66,7 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
     expect(started).toMatchObject({ id: 'o1', timeline: 'workflow/checkout/o1' })
   })
 
-  it('E3: after a rollback nothing was started, and the start says so', async () => {
+  it('E3: after a rollback nothing was started, and the start reports it', async () => {
     await app.run('BEGIN')
     const gone = await within(rp, app.tx).run(note, 'x', { id: 'gone' })
     await app.run('ROLLBACK')
@@ -78,7 +78,7 @@ describe.each(Object.keys(storeUrls))('within a transaction of the application (
     expect(await runs(note)).toEqual(['kept'])
   })
 
-  it('E3: after a rollback the start says so, also if another run took the id', async () => {
+  it('E3: after a rollback the start reports it, also if another run took the id', async () => {
     await app.run('BEGIN')
     const gone = await within(rp, app.tx).run(note, 'x', { id: 'taken' })
     await app.run('ROLLBACK')

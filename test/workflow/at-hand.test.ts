@@ -60,7 +60,7 @@ async function lateReader(world: World, isOver: () => Promise<boolean>) {
 onEveryStore(
   'waiting with a timeout',
   (world) => {
-    it('gives the result that was durable before it, although the store told of it late', async () => {
+    it('returns the result that was durable before it, although the store reported it late', async () => {
       const w = await world()
       const here = await w.engine()
       let finish = () => {}

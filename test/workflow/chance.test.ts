@@ -40,7 +40,7 @@ it('a fork draws what its original drew before the fork point, and other values 
   expect(new Set([original, late, twice].map(({ after }) => after[0])).size).toBe(3)
 })
 
-it('a rollback keeps what was drawn before it, and draws other values after it', async () => {
+it('a rollback keeps values drawn before it, and draws other values after it', async () => {
   const kit = kitWith()
   const run = await kit.run(drawing, { id: 'd' })
   const first = await kit.result(run)

@@ -67,7 +67,7 @@ it('a mix: the first that fires', async () => {
   expect(new Set(found)).toEqual(new Set(['count', 'event']))
 })
 
-it('keeps as many as it is told', async () => {
+it('keeps the configured number', async () => {
   const { triggers: found } = await triggers({ checkpoint: { every: 5 }, retain: { checkpoints: 4, history: 'all' } })
   expect(found.length).toBe(4)
 })

@@ -14,7 +14,7 @@ describe('a step in doubt', () => {
       return await ctx.step('pay', ({ key }) => kit.effect(() => calls.push(key)), { inDoubt })
     })
 
-  it('is held for a person when that is its policy, and goes on as the person says', async () => {
+  it("is held for a person when that is its policy, and continues by the person's decision", async () => {
     const kit = kitWith({ crashAt: [{ effect: 1, when: 'after' }] })
     const calls: string[] = []
     const run = await kit.run(doubtful(kit, calls, 'hold'), { id: 'd' })
@@ -226,7 +226,7 @@ describe('a compensation that keeps failing', () => {
 })
 
 describe('a run', () => {
-  it('is rolled back to a step: later ones are undone, and it goes on from there under new keys', async () => {
+  it('is rolled back to a step: later ones are undone, and it continues from there under new keys', async () => {
     const kit = kitWith()
     const log: string[] = []
     const keys = new Set<string>()
@@ -247,7 +247,7 @@ describe('a run', () => {
     expect(keys.size).toBe(5)
   })
 
-  it('gets what was sent after a rollback when that is done, also if it had to wait for a call in flight', async () => {
+  it('gets mail sent during a rollback when that is done, also if it had to wait for a call in flight', async () => {
     const kit = kitWith()
     const { opened: blocked, open: release } = newGate()
     const trip = workflow('trip', async (ctx, to: string) => {

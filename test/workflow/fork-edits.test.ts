@@ -26,7 +26,7 @@ function world(kit: WorkflowKit) {
   return { pair, calls }
 }
 
-it('G5: is made once, with its edit, and goes on as if that had come of the step', async () => {
+it('G5: is created once, with its edit, and continues as if the step had returned it', async () => {
   const sweep = await crashEverywhere(async (kit) => {
     const { pair, calls } = world(kit)
     const run = await kit.run(pair, 3, { id: 'one' })
@@ -46,7 +46,7 @@ it('G5: is made once, with its edit, and goes on as if that had come of the step
   for (const { at, outcome } of sweep.crashes) expect({ at, ...outcome }).toEqual({ at, ...right })
 })
 
-it('takes one commit, in which the edit is: what a worker could claim is never without it', async () => {
+it('takes one commit, which contains the edit: a claimable run is never without it', async () => {
   let commits = 0
   const kit = new WorkflowKit({
     onCommit: () => {

@@ -64,7 +64,7 @@ describe('G19, A6.6: a fork of a run', () => {
     expect({ charges: charges.length, refunds: ids() }).toEqual({ charges: 1, refunds: ['paid-a-1'] })
   })
 
-  it('undoes what it did itself when it fails, is rolled back or undone, and nothing of its original', async () => {
+  it('undoes its own effects when it fails, is rolled back or undone, and none of its original', async () => {
     const kit = kitWith()
     const { buy, ids } = shop()
     const run = await waiting(kit, buy, 'a')
@@ -87,7 +87,7 @@ describe('G19, A6.6: a fork of a run', () => {
     expect(ids()).toEqual(['shipped-2', 'shipped-3', 'paid-a-4'])
   })
 
-  it('never undoes a step whose result was edited: nobody did it', async () => {
+  it('never undoes a step whose result was edited: it was never done', async () => {
     const kit = kitWith()
     const { buy, ids } = shop()
     const run = await waiting(kit, buy, 'a')
@@ -117,7 +117,7 @@ describe('G19, A6.6: a fork of a run', () => {
 })
 
 describe("G19, A6.6: { undo: 'inherited' }", () => {
-  it('undoes what the original did, under the key of the original, and says so in its history', async () => {
+  it('undoes effects of the original, under the key of the original, and records it in its history', async () => {
     const kit = kitWith()
     const { buy, charges, refunds } = shop()
     const run = await waiting(kit, buy, 'a')

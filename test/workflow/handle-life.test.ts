@@ -14,7 +14,7 @@ const acts = [
 ] as const
 
 onEveryStore('a handle of a run that is gone', (world) => {
-  it('is refused, and the next run under its id goes on', async () => {
+  it('is refused, and the next run under its id continues', async () => {
     const w = await world()
     const rp = await w.engine()
     const first = await rp.run(waits, { id: 'order-1' })

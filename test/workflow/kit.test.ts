@@ -39,7 +39,7 @@ it('a crash in the middle of a step repeats that step with the same key, and no 
   await kit.close()
 })
 
-it('a saga is told as a story: given, when, then (D7)', async () => {
+it('a saga is tested as a story: given, when, then (D7)', async () => {
   const trip = workflow('trip', async (ctx, where: string) => {
     await ctx.step('hotel', () => where, { compensate: () => undefined })
     await ctx.parallel([

@@ -52,7 +52,7 @@ onEveryStore(
 )
 
 // Found by the random programs: the outcome that the cancellation met inside an iteration is gone once the loop continued.
-it('a loop that catches its cancellation and goes on does so in every replay', async () => {
+it('a loop that catches its cancellation and continues does so in every replay', async () => {
   const kit = new WorkflowKit()
   const stubborn = workflow('stubborn', async (ctx) => {
     return await ctx.loop({ n: 0, said: '' }, async ({ n, said }, own) => {

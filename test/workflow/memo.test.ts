@@ -39,7 +39,7 @@ async function doneOf(rp: Reprise, timeline: string): Promise<{ readonly shared?
 }
 
 onEveryStore('ctx.memo', (world) => {
-  it('two runs at once compute once, and each history says where its result came from', async () => {
+  it('two concurrent runs compute once, and each history records the origin of its result', async () => {
     const w = await world()
     const { calls, square } = squares()
     const flow = workflow('flow', async (ctx, n: number) => await ctx.memo(square, n))
@@ -104,7 +104,7 @@ onEveryStore('ctx.memo', (world) => {
   })
 })
 
-it('a replay does not ask again, though the entry was forgotten and the code of the memo changed', async () => {
+it('a replay does not compute again, though the entry was forgotten and the code of the memo changed', async () => {
   const kit = kitWith()
   const { calls, square } = squares()
   const body = (definition: typeof square) => async (ctx: WorkflowContext) => {
@@ -138,7 +138,7 @@ it('other arguments in a replay are a divergence, before any effect (G13)', asyn
   expect(calls).toEqual([2])
 })
 
-it('refuses what remembers nothing, and says so where it is called in a step', async () => {
+it('refuses other definitions, and calls inside a step', async () => {
   const kit = kitWith()
   const { square } = squares()
   const wrong = workflow('wrong', async (ctx) => {

@@ -120,7 +120,7 @@ function violation(waited: readonly Waited[], sent: readonly Sent[]): string | n
 
 const numRuns = Number(process.env.REPRISE_RANDOM_RUNS ?? 60)
 
-it('what was durable first counts first, however slow the store and whoever dies', async () => {
+it('the first durable fact counts first, however slow the store and despite kills', async () => {
   await fc.assert(
     fc.asyncProperty(someCase, async (one) => {
       const { waited, sent } = await simulate(one)

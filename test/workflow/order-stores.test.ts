@@ -38,7 +38,7 @@ onEveryStore('the order of facts', (world) => {
     expect(refunded.filter((id) => inTime.includes(id))).toEqual([])
   })
 
-  it('a signal that came after the deadline, while nobody was there, loses to it', async () => {
+  it('a signal that came after the deadline, while no process was running, loses to it', async () => {
     const w = await world()
     const deadlines = await asleep(w, 10, 200, false)
     await passed(w, Math.max(...deadlines.values()))

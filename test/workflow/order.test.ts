@@ -97,7 +97,7 @@ it('an update before the end of a sleep', async () => {
   expect(await sleptThrough(code, send, 6001)).toEqual([])
 })
 
-it('a cancel before the end of a sleep: what follows the sleep is never called', async () => {
+it('a cancel before the end of a sleep: the step after the sleep is never called', async () => {
   let calls = 0
   const code = async (ctx: WorkflowContext) => {
     await ctx.sleep('6s')

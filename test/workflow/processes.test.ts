@@ -62,7 +62,7 @@ describe('A8.2: workers in processes of their own', () => {
     await rp.close()
   })
 
-  it('a stopped process that comes back is refused, and its run goes on elsewhere', async () => {
+  it('a stopped process that returns is refused, and its run continues elsewhere', async () => {
     writeFileSync(join(folder, 'calls'), '')
     const url = `sqlite:${join(folder, 'test.db')}`
     const rp = await open(url)

@@ -33,7 +33,7 @@ const pay = workflow('pay', async (ctx, money: Money) => {
 })
 
 onEveryStore('a run whose code throws while it is loaded', (world) => {
-  it('is quarantined with the reason, others go on, and it goes on when the code is mended', async () => {
+  it('is quarantined with the reason, others continue, and it continues when the code is fixed', async () => {
     const place = await world()
     const first = await place.engine({ classes: [moneyUpTo(Number.POSITIVE_INFINITY)] })
     for (const cents of [5, 500, 6]) {

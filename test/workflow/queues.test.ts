@@ -29,7 +29,7 @@ function gauge() {
 }
 
 describe('a queue', () => {
-  it('lets in as many as its limits say, of all and of each key, by priority and then in order', async () => {
+  it('admits up to its limits, of all and of each key, by priority and then in order', async () => {
     const kit = kitWith()
     const seen = gauge()
     const gpu = queue('gpu', { concurrency: 3, perKey: 2 })
@@ -146,7 +146,7 @@ describe('a schedule', () => {
     expect((await workflows(kit.rp).of(quick).list()).length).toBeGreaterThan(17)
   })
 
-  it('catches up on none, the last, or all of the times that passed while nobody was there', async () => {
+  it('catches up on none, the last, or all of the times that passed while no process was running', async () => {
     const counts: Record<string, number> = {}
     for (const catchUp of ['none', 'last', 'all'] as const) {
       const kit = kitWith()

@@ -58,7 +58,7 @@ const firstTime = ['plan', 'hotel 1', 'flight 1', 'pay 1', 'cancel flight', 'can
 const secondTime = ['hotel 2', 'flight 2', 'pay 2']
 
 onEveryStore('a saga that cannot be undone', (world) => {
-  it('goes back to before it, says what stands, and goes on when a person says so, in any process', async () => {
+  it("rolls back to before it, reports the remaining steps, and continues on a person's decision, in any process", async () => {
     const w = await world()
     const calls: string[] = []
     const trip = tripWith((text) => calls.push(text))

@@ -41,7 +41,7 @@ onEveryStore('children of runs with the same id', (world) => {
   const refund = workflow<string, string>('refund', (ctx, what) => ctx.child(ship, what))
   const named = workflow<string, string>('named', (ctx, what) => ctx.child(ship, what, { id: 'mine' }))
 
-  it('are told apart by the workflow of their parent', async () => {
+  it('are distinguished by the workflow of their parent', async () => {
     const rp = await (await world()).engine()
     expect(await rp.run(order, 'book', { id: '42' }).result()).toBe('book packed')
     expect(await rp.run(refund, 'lamp', { id: '42' }).result()).toBe('lamp packed')
@@ -65,7 +65,7 @@ onEveryStore('children of runs with the same id', (world) => {
     await expect(rp.run(same, { id: '43' }).result()).rejects.toThrow('a run of its own')
   })
 
-  it('that are given one id fail, since the run of that id tells nobody else how it ends', async () => {
+  it('that share one id fail, since the run of that id reports its end to one parent only', async () => {
     const rp = await (await world()).engine()
     expect(await rp.run(named, 'book', { id: '1' }).result()).toBe('book packed')
     await expect(rp.run(named, 'lamp', { id: '2' }).result()).rejects.toThrow('exists already')

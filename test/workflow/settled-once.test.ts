@@ -59,7 +59,7 @@ onEveryStore(
       return worker
     }
 
-    it('of a held step is the first one, before and after the run took it, in all ways', async () => {
+    it('of a held step is the first one, before and after the run read it, in all orders', async () => {
       const w = await world()
       const tool = await held(w)
       await settle(tool, 'compensated', 'ann')
@@ -84,7 +84,7 @@ onEveryStore(
       await expect(settle(tool, 'done', 'bob')).rejects.toMatchObject(refused)
     })
 
-    it('said by several in the same moment is one of theirs, and the others are told', async () => {
+    it('sent by several at once is one of theirs, and the others are refused', async () => {
       const w = await world()
       const tool = await held(w)
       const results = [1, 2, 1, 2]
@@ -97,7 +97,7 @@ onEveryStore(
       expect(await worker.run(pay, 'held', { id: 'r' }).result()).toBe(String(said[0]))
     })
 
-    it('of a stuck undo is that it was done, or is to be tried again', async () => {
+    it('of a stuck undo is that it was done, or is to be retried', async () => {
       const w = await world()
       const worker = await works(w)
       await worker.run(pay, 'stuck', { id: 'r' })

@@ -142,7 +142,7 @@ it('the doctor and the metrics show how far the clocks are apart', async () => {
 })
 
 describe.each(places)('shard %i of three whose clocks are 2 s apart', (place) => {
-  it('sleeps as long as it was told', async () => {
+  it('sleeps for the requested time', async () => {
     const { ms } = await outcome(place, (ctx) => ctx.sleep('3s'))
     expect(ms).toBeGreaterThanOrEqual(3000)
     expect(ms).toBeLessThan(3100)
@@ -194,7 +194,7 @@ describe.each(places)('shard %i of three whose clocks are 2 s apart', (place) =>
     expect(times).toHaveLength(3)
   })
 
-  it('a rate limit of a queue that is there', async () => {
+  it('an existing rate limit of a queue', async () => {
     const world = await shifted()
     const begun: number[] = []
     const limited = queue(`q-at-${place}`, { rate: { max: 1, per: '3s' } })

@@ -123,7 +123,7 @@ describe('a source that history can give', () => {
     },
   )
 
-  it('agrees with the others: one clock, whoever is asked', async () => {
+  it('agrees with the others: one clock for all APIs', async () => {
     const rp = await engine()
     const clocks = workflow('clocks', async () => {
       const now = Date.now()
@@ -185,7 +185,7 @@ async function echo(): Promise<number> {
 }
 
 describe('a connection that others use too', () => {
-  it('goes on for them, while the run that wrote to it fails with the line', async () => {
+  it('continues for them, while the run that wrote to it fails with the line', async () => {
     const socket = net.connect(await echo())
     cleanups.push(() => socket.destroy())
     await new Promise((resolve) => socket.once('connect', resolve))
@@ -255,13 +255,13 @@ describe('a connection that others use too', () => {
   })
 })
 
-describe('code that goes on without an outcome', () => {
+describe('code that continues without an outcome', () => {
   /** Turns of the event loop, not time: the run must not be released before. */
   async function comesToRest() {
     for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve))
   }
 
-  it('is refused, with the line at which it went on', async () => {
+  it('is refused, with the line at which it continued', async () => {
     const elsewhere: { resolve?: (value: number) => void } = {}
     const rp = await engine()
     const bad = workflow('bad', async (ctx) => {
@@ -292,7 +292,7 @@ describe('code that goes on without an outcome', () => {
     await expect(run.result()).rejects.toMatchObject({ code: 'NON_DETERMINISTIC' })
   })
 
-  it('is refused also when it never goes on: nothing in history would wake it', async () => {
+  it('is refused also when it never continues: nothing in history would wake it', async () => {
     const rp = await engine()
     const bad = workflow('bad', async (ctx) => {
       await ctx.step('before', () => 1)

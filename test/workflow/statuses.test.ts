@@ -80,7 +80,7 @@ onEveryStore(
   (world) => {
     const statusOf = async (rp: Reprise, id: string) => (await rp.head(`workflow/run/${id}`))!.status
 
-    it('do what they say or say why not, whatever its status', async () => {
+    it('act or give the reason, whatever its status', async () => {
       const w = await world()
       const before = await w.engine()
       // Read-only verbs share a run.
@@ -136,7 +136,7 @@ onEveryStore(
       }
     })
 
-    it('count as done when they are asked again with their key', async () => {
+    it('count as done when repeated with their key', async () => {
       const w = await world()
       const rp = await w.engine()
       await rp.run(run, 'waiting', { id: 'a' })
@@ -148,7 +148,7 @@ onEveryStore(
       await expect(ask('cancel', 'other')).rejects.toMatchObject({ code: 'ENDED' })
     })
 
-    it('what a run did outside is listed: what was done, what is held, what failed', async () => {
+    it('outside effects of a run are listed: done, held, failed', async () => {
       const w = await world()
       const before = await w.engine()
       await before.run(run, 'held', { id: 'h' })

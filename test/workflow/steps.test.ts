@@ -61,7 +61,7 @@ describe('steps', () => {
     ])
   })
 
-  it('fail for good with what they threw: name, message, code and data survive', async () => {
+  it('fail for good with the thrown error: name, message, code and data survive', async () => {
     const kit = kitWith()
     let calls = 0
     const bad = workflow('bad', async (ctx) => {
@@ -80,7 +80,7 @@ describe('steps', () => {
     expect(calls).toBe(1)
   })
 
-  it('may give what is only like a promise, as query builders do: it is waited for', async () => {
+  it('may return a thenable, as query builders do: it is awaited', async () => {
     const kit = kitWith()
     const builder = (settle: (resolve: (value: unknown) => void, reject: (error: unknown) => void) => void) => ({
       // biome-ignore lint/suspicious/noThenProperty: that is what is tried.
@@ -105,7 +105,7 @@ describe('steps', () => {
     })
   })
 
-  it('that fail and that nobody ever awaits end the run, not the process', async () => {
+  it('that fail without being awaited end the run, not the process', async () => {
     const kit = kitWith()
     const careless = workflow('careless', async (ctx) => {
       void ctx.step('left alone', () => Promise.reject(new GiveUp('nobody looks')))
@@ -204,7 +204,7 @@ describe('steps', () => {
     expect(error.message).toContain('heartbeat')
   })
 
-  it('whose result cannot be stored fail, and say why', async () => {
+  it('whose result cannot be stored fail, with the reason', async () => {
     const kit = kitWith()
     const bad = workflow('bad', async (ctx) => {
       await ctx.step('call', () => ({ fn: () => 1 }))
@@ -213,7 +213,7 @@ describe('steps', () => {
     expect(isReprise(error, 'UNSERIALIZABLE')).toBe(true)
   })
 
-  it('that fail while nobody waits for them do not end the process, nor the run if they are awaited later', async () => {
+  it('that fail before they are awaited do not end the process, nor the run if they are awaited later', async () => {
     const kit = kitWith()
     const unhandled: unknown[] = []
     const hear = (reason: unknown) => unhandled.push(reason)

@@ -11,7 +11,7 @@ const failed = async (promise: Promise<unknown>): Promise<{ code: string; messag
     (error) => error,
   )
 
-it('the result of a held run is refused and says why; who wants to wait for a person can', async () => {
+it('the result of a held run is refused with the reason; a caller that wants to wait for a person can', async () => {
   const kit = kitWith()
   let calls = 0
   const charge = () => kit.effect(() => ++calls)
@@ -43,7 +43,7 @@ it('the result of a run whose compensation is stuck is refused and names it', as
   expect(error.message).toContain('compensation book (the hotel does not answer)')
 })
 
-it('a run tells what it waits for and until when, in memory, asleep, and from history alone', async () => {
+it('a run shows its waits and deadlines, in memory, asleep, and from history alone', async () => {
   const kit = kitWith()
   const definition = workflow('waiting', async (ctx) => {
     await ctx.parallel([
@@ -104,7 +104,7 @@ it('an update that the run does not know is refused with those that it knows, lo
   expect(await kit.until(run.update('add', 1))).toBe(2)
 })
 
-it('a step that fails while nobody looks fails the run, and undoes it; one that is looked at does not', async () => {
+it('a step that fails unobserved fails the run, and undoes it; an observed one does not', async () => {
   const kit = kitWith()
   const undone: string[] = []
   const fail = () => {

@@ -82,7 +82,7 @@ describe('a process killed around the commit of a transaction', () => {
     })
   }
 
-  it('keeps the result sealed with a secret in history, and goes on with a row that an older release left plain', async () => {
+  it('keeps the result sealed with a secret in history, and continues with a plain row of an older release', async () => {
     const url = `sqlite:${join(folder, 'test.db')}`
     const rp = await open(url, { namespace: 'one' })
     const stranger = await open(url, { namespace: 'two' })

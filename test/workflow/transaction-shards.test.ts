@@ -8,7 +8,7 @@ import { expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 
-it('gives what the SQL gave on each of them, and nothing when it gave nothing', async () => {
+it('returns the result of the SQL on each of them, and nothing without a result', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-transaction-shards-'))
   const shards = ['a', 'b', 'c'].map((name) => `sqlite:${join(folder, `${name}.db`)}`)
   const add = workflow('add', async (ctx, n: number) => {

@@ -13,7 +13,7 @@ onEveryStore(
       await db.run('CREATE TABLE IF NOT EXISTS ledger (id TEXT PRIMARY KEY, cents INTEGER)')
     }
 
-    it('commits with its entry, gives what the SQL gave, and happens once', async () => {
+    it('commits with its entry, returns the result of the SQL, and happens once', async () => {
       const place = await world()
       const rp = await place.engine()
       const pay = workflow('pay', async (ctx, cents: number) => {

@@ -43,7 +43,7 @@ it('declared signals, queries and updates work under their names', async () => {
   expect(await kit.result(run)).toBe(5)
 })
 
-it('branches keep their types, and the winner tells which one it is', async () => {
+it('branches keep their types, and the winner is named', async () => {
   const kit = kitWith()
   const racing = workflow('racing', async (ctx) => {
     const first = await ctx.race([(own) => own.signal(paid), (own) => own.sleep('1h')])

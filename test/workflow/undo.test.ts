@@ -62,7 +62,7 @@ it('an undo is given the result if there is one, and takes its place in the reve
   ])
 })
 
-it('a child that completed is undone with its parent, in its place, if the parent says so', async () => {
+it('a completed child is undone with its parent, in its place, if the parent declares so', async () => {
   const { undisturbed, crashes } = await crashEverywhere(
     async (kit) => {
       const bank = new Bank()
@@ -104,7 +104,7 @@ it('a child that completed is undone with its parent, in its place, if the paren
   for (const { at, outcome } of crashes) expect({ at, ...outcome }).toEqual({ at, ...undisturbed })
 })
 
-it('what a child did stands by default, and a completed run can be undone by hand', async () => {
+it('effects of a child stay by default, and a completed run can be undone on request', async () => {
   const kit = kitWith()
   const log: string[] = []
   const child = workflow('child', (ctx) => ctx.step('inner', () => 1, { compensate: () => void log.push('inner') }))
@@ -121,7 +121,7 @@ it('what a child did stands by default, and a completed run can be undone by han
   expect((await run.status()).status).toBe('cancelled')
 })
 
-it('the losers of a race are undone before it is over, if it says so, also what was still in flight', async () => {
+it('the losers of a race are undone before it is over, if it declares so, also calls in flight', async () => {
   const kit = kitWith()
   const log: string[] = []
   const definition = workflow('racing', async (ctx) => {

@@ -84,7 +84,7 @@ onEveryStore(
       await expect(run.update('ad', 1, { timeout })).rejects.toThrow('it has: add')
     })
 
-    it('is judged by the code at hand where nobody works on the run', async () => {
+    it('is judged by the local code where no process works on the run', async () => {
       const w = await world()
       const worker = await w.engine()
       const { timeline } = await worker.run(cart, { id: 'c' })

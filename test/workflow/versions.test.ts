@@ -55,7 +55,7 @@ describe('a change that history contradicts stops the run before any effect (G13
     expect(check).toMatchObject({ ok: false, checked: 1, diverging: [{ timeline: 'workflow/changing/c', step: at }] })
   })
 
-  it('and once the code is mended, the run goes on', async () => {
+  it('and once the code is fixed, the run continues', async () => {
     const { kit, run } = await change(original, async (ctx, log) => await step(ctx, log, 'A'))
     const log: string[] = []
     kit.deploy(workflow('changing', async (ctx) => await original(ctx, log)))
@@ -124,7 +124,7 @@ describe('ctx.patch', () => {
     return ctx.patch('b is now B')
   }
 
-  it('E6: keeps runs that were there before on the old way', async () => {
+  it('E6: keeps earlier runs on the old path', async () => {
     const { log, result, check } = await change(original, patched)
     expect(check.ok).toBe(true)
     expect(result).toBe(false)

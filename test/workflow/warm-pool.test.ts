@@ -8,7 +8,7 @@ import { expect, inject, it } from 'vitest'
 
 const program = fileURLToPath(new URL('../programs/warm-pool.mjs', import.meta.url))
 
-it('a query of a pool that is warm is refused with the line of the workflow that asked', () => {
+it('a query of a warm pool is refused with the line of the workflow that called it', () => {
   const said = execFileSync(process.execPath, [program, inject('postgresUrl')], { encoding: 'utf8' })
   const told = JSON.parse(said) as Record<string, { call: string; at: string }>
   expect(Object.keys(told)).toEqual(['query', 'inFunction', 'callback'])

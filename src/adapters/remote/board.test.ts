@@ -54,7 +54,7 @@ describe('a board', () => {
     }
   })
 
-  it('gives a claim that waits what comes, also from another process', async () => {
+  it('answers a waiting claim with the next task, also from another process', async () => {
     const [here, there] = boards() as [Board, Board]
     const claiming = there.claim('q', { ...now, waitMs: 60_000 })
     const offered = here.offer(offerOf('a'))
@@ -95,7 +95,7 @@ describe('a board', () => {
     await expect.poll(() => here.list()).toEqual([])
   })
 
-  it('withdraws a task that nobody waits for, and keeps those of a process that ends for the next', async () => {
+  it('withdraws a task without a waiting caller, and keeps those of an ending process for the next', async () => {
     const [here, there] = boards() as [Board, Board]
     for (const isClaimed of [false, true]) {
       const ending = new AbortController()

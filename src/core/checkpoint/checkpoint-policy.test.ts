@@ -61,7 +61,7 @@ test('A4.2: a mix of triggers is due exactly when one of them alone is, in a pro
   )
 })
 
-test('A4.2: what says when it will be due is due then, and not before', () => {
+test('A4.2: a checkpoint with a predicted time is due then, and not before', () => {
   fc.assert(
     fc.property(policies, costs, sinces, (policy, measured, { types: _, ...since }) => {
       const { isDue, dueInMs } = decideCheckpoint(policy, measured, since)
@@ -167,7 +167,7 @@ test('A4.3: load stretches the interval, never beyond the budget and never that 
   expect(faster.ms).toBe(Math.round(faster.entries! / 0.01))
 })
 
-test('A4.3: the pace of now counts once it can be told, and never less than that of before', () => {
+test('A4.3: the current pace counts once it is measured, and never less than the earlier one', () => {
   const measured = only({ checkpointMs: 20, restoreMs: 100, applyMsPerEntry: 0.1, entriesPerMs: 0.5 })
   const at = (since: { entries: number; ms: number }, costs = measured) =>
     chooseInterval({ recoverWithin: '2s' }, costs, since).entries
@@ -181,7 +181,7 @@ test('A4.3: the pace of now counts once it can be told, and never less than that
   expect(at({ entries: 0, ms: 0 }, none)).toBe(11_000)
 })
 
-test('A4.3: what was picked is said in words, with the numbers, measured or assumed', () => {
+test('A4.3: the choice is explained in words, with the numbers, measured or assumed', () => {
   const measured = only({ checkpointMs: 20, restoreMs: 100, applyMsPerEntry: 0.1, entriesPerMs: 0.5 })
   const { entries, because } = chooseInterval({ recoverWithin: '2s' }, measured)
   expect(entries).toBe(Math.floor((2000 * 0.6 - 100) / 0.1 - 10))
@@ -191,7 +191,7 @@ test('A4.3: what was picked is said in words, with the numbers, measured or assu
   expect(chooseInterval({ recoverWithin: '2s' }, noCosts).because[0]).toContain('50ms (assumed)')
 })
 
-test('a budget that cannot be kept is said to be so, and checkpoints still do not run back to back', () => {
+test('a budget that cannot be met is reported, and checkpoints still do not run back to back', () => {
   const measured = only({ checkpointMs: 400, restoreMs: 3000, applyMsPerEntry: 1 })
   const early = decideCheckpoint({ recoverWithin: '1s' }, measured, { entries: 50, ms: 399 })
   expect(early).toMatchObject({ isDue: false, dueInMs: 1 })

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { decodeCosts, encodeCosts, estimate, isAssumed, type MeasuredCosts, noCosts, observe } from './costs.ts'
 
-test('costs settle on what keeps being measured, and one outlier moves them by a quarter', () => {
+test('costs converge to the measured value, and one outlier moves them by a quarter', () => {
   fc.assert(
     fc.property(
       fc.double({ min: 0, max: 1e6, noNaN: true }),
@@ -20,7 +20,7 @@ test('costs settle on what keeps being measured, and one outlier moves them by a
   )
 })
 
-test('A4.3: the fold is timed live, and a replay tells what reading takes beyond it', () => {
+test('A4.3: the fold is timed live, and a replay measures the additional cost of reading', () => {
   const live = observe(noCosts, { kind: 'apply', ms: 0.5 })
   expect(estimate(live).replayMsPerEntry).toBeGreaterThan(0.5)
   const replayed = observe(live, { kind: 'replay', ms: 60, entries: 100 })
@@ -33,7 +33,7 @@ test('A4.3: the fold is timed live, and a replay tells what reading takes beyond
   expect(observe(live, { kind: 'replay', ms: 60, entries: 3 })).toBe(live)
 })
 
-test('A4.3: before anything is measured a restore is taken to grow with the checkpoint, and afterwards by what was measured', () => {
+test('A4.3: before any measurement the cost of a restore is assumed to grow with the checkpoint, afterwards it is measured', () => {
   const captured = (bytes: number) => observe(noCosts, { kind: 'checkpoint', ms: 10, bytes })
   expect(estimate(captured(50_000_000)).restoreMs).toBeGreaterThan(1000)
   expect(estimate(captured(0)).restoreMs).toBeLessThan(10)
@@ -62,7 +62,7 @@ test('samples that make no sense change nothing', () => {
   }
 })
 
-test('kept as text they come back to four digits, and what is no such text is nothing', () => {
+test('stored as text they keep four digits, and other text is ignored', () => {
   const cost = fc.option(fc.double({ min: 0, max: 1e9, noNaN: true }))
   const all = fc.record(Object.fromEntries(Object.keys(noCosts).map((name) => [name, cost])))
   fc.assert(

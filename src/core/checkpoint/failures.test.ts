@@ -11,7 +11,7 @@ import {
 
 const day = 86_400_000
 
-test('an owner that let go is no failure, one that died is, one that was overruled is not', () => {
+test('a release is no failure, a death is, a takeover of a live owner is not', () => {
   let seen = beginObserving(0)
   seen = observeTaking(observeReleasing(seen, 1), { epoch: 1, isOwnerAlive: false }, 1)
   expect(seen.failures).toBe(0)
@@ -22,7 +22,7 @@ test('an owner that let go is no failure, one that died is, one that was overrul
   expect(observeTaking(beginObserving(0), { epoch: 0, isOwnerAlive: false }, 1).failures).toBe(0)
 })
 
-test('the mean settles on what is observed, starting from one failure in a day', () => {
+test('the mean converges to the observed value, starting from one failure per day', () => {
   expect(failureEveryMs(beginObserving(5), 5)).toBe(day)
   for (const everyMs of [60_000, 3_600_000, 2 * day]) {
     let seen = beginObserving(0)
@@ -48,7 +48,7 @@ test('a machine that became better is believed within months', () => {
   expect(failureEveryMs(seen, now)).toBeGreaterThan(day)
 })
 
-test('kept as text it comes back, and what is no such text is nothing', () => {
+test('stored as text it is restored, and other text is ignored', () => {
   fc.assert(
     fc.property(fc.nat(5000), fc.nat(), fc.option(fc.nat()), (failures, since, releasedEpoch) => {
       const seen = { failures, since, releasedEpoch }

@@ -116,7 +116,7 @@ describe('the manifest', () => {
     )
   })
 
-  test('says which chunks it names and which of them name more', () => {
+  test('lists the chunks that it names, and those that name more', () => {
     const one: ChunkRef = { digest: new Uint8Array(32).fill(1), bytes: 5 }
     const two: ChunkRef = { digest: new Uint8Array(32).fill(2), bytes: 6 }
     const inline = { kind: 'inline' as const, size: 1, sealed: Uint8Array.of(1) }

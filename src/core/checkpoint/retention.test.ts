@@ -194,7 +194,7 @@ test.each(['floor-too-high', 'unverified-counted', 'ignore-forks', 'ignore-curso
   },
 )
 
-test('by default the last three stay, all history stays, and the reasons say so', () => {
+test('by default the last three stay, all history stays, and the reasons are given', () => {
   const plan = planRetention(
     input(
       [100, 200, 300, 400].map((seq) => checkpoint(seq)),
@@ -207,13 +207,13 @@ test('by default the last three stay, all history stays, and the reasons say so'
   expect(plan.floor).toEqual({ seq: 0, because: 'all history is kept', heldBy: [] })
 })
 
-test('A6.4: with history as needed the floor rises to the oldest checkpoint that stays, and says who holds it', () => {
+test('A6.4: with history as needed the floor rises to the oldest kept checkpoint, and the reason names it', () => {
   const plan = planRetention(input([100, 200, 300, 400].map((seq) => checkpoint(seq))))
   expect(plan.floor).toMatchObject({ seq: 200, heldBy: [{ what: 'checkpoint m200', seq: 200 }] })
   expect(plan.restsOn).toEqual(['m400', 'm300'])
 })
 
-test('two verified ones stay even when the policy says one, and the floor is not above the second', () => {
+test('two verified ones stay even if the policy keeps one, and the floor is not above the second', () => {
   const plan = planRetention(
     input([checkpoint(100), checkpoint(200), checkpoint(300)], { policy: { checkpoints: 1, history: 'needed' } }),
   )
@@ -326,7 +326,7 @@ test('A8.4: keep for a time', () => {
   expect(kept(plan)).toEqual(['m3', 'm4', 'm5'])
 })
 
-test('a window of history keeps what is needed to read it from its start, and no more than an eighth beyond', () => {
+test('a window of history keeps the entries from its start on, and at most an eighth more', () => {
   let catalog: readonly RetentionCandidate[] = []
   let floor = 0
   for (let seq = 1; seq <= 500; seq++) {

@@ -85,7 +85,7 @@ describe('A8.6 values come back whole', () => {
     )
   })
 
-  test('encoding what was decoded gives the same bytes', () => {
+  test('encoding a decoded value gives the same bytes', () => {
     fc.assert(
       fc.property(anything, (value) => {
         const bytes = codec.encode(value)
@@ -95,7 +95,7 @@ describe('A8.6 values come back whole', () => {
     )
   })
 
-  test("a copy is what decoding its bytes gives, in the order of its keys too, and is nobody else's", () => {
+  test('a copy equals its decoded bytes, in the order of its keys too, and is independent', () => {
     const flat = fc.dictionary(
       fc.oneof(text, fc.constantFrom('__proto__', 'constructor', '10', '9')),
       fc.oneof(text, fc.double(), fc.constant(-0), fc.bigInt(), fc.constantFrom(null, undefined, true)),
@@ -142,7 +142,7 @@ describe('A8.6 values come back whole', () => {
     }
   })
 
-  test('a sparse array of 4,294,967,295 costs what it holds', () => {
+  test('the cost of a sparse array of 4,294,967,295 depends on its elements', () => {
     const sparse: unknown[] = []
     sparse[4_294_967_293] = 'last'
     sparse.length = 4_294_967_295
@@ -237,7 +237,7 @@ describe('equal values give equal bytes', () => {
     )
   })
 
-  test('what a codec has seen before does not change its bytes', () => {
+  test('values that a codec encoded before do not change its bytes', () => {
     const warm = new Codec()
     fc.assert(
       fc.property(anything, (value) => {
@@ -265,7 +265,7 @@ describe('equal values give equal bytes', () => {
   })
 })
 
-describe('what is not plain data is refused, with its path', () => {
+describe('values that are not plain data are refused, with their path', () => {
   class Money {
     readonly cents: number
     constructor(cents: number) {

@@ -29,14 +29,14 @@ describe('bisect', () => {
     )
   })
 
-  it('asks about a single state once', () => {
+  it('tests a single state once', () => {
     expect([search([false]), search([true])]).toEqual([
       { found: -1, asked: 1 },
       { found: 0, asked: 1 },
     ])
   })
 
-  it('finds the only change where there is one, and asks about few', () => {
+  it('finds the only change, and tests few states', () => {
     fc.assert(
       fc.property(fc.nat(5000), fc.nat(5000), (good, bad) => {
         const states = [...Array(good).fill(true), ...Array(bad).fill(false)] as boolean[]

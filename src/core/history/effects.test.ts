@@ -172,7 +172,7 @@ test('the order of compensation is that of completion, not of intent', () => {
   expect(ids(compensationPlan(ledger, 0).compensate)).toEqual(['a', 'c', 'b'])
 })
 
-test('what cannot be undone, what is in doubt, and what the branch must be told are listed apart', () => {
+test('effects that cannot be undone, that are in doubt, and that the branch must know are listed separately', () => {
   const ledger = ledgerFrom([
     intended('before'),
     intended('straddling'),
@@ -267,7 +267,7 @@ test('G5: the key of a compensation is another than that of its effect, and fits
   expect(compensationKey('o'.repeat(513), sha256)).not.toBe(long)
 })
 
-test('forgets what is settled at or below a sequence, never what is in doubt or being undone', () => {
+test('forgets settled effects at or below a sequence, never effects in doubt or being undone', () => {
   const marks = [
     { seq: 1, type: '$effect.intended', data: { id: 'done', name: 'a', key: 'k1' } },
     { seq: 2, type: '$effect.done', data: { id: 'done' } },

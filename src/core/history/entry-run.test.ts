@@ -284,7 +284,7 @@ test('packing costs few bytes an entry beyond its data and type', () => {
   expect(run.bytes.length / 256 - 200).toBeLessThanOrEqual(12)
 })
 
-test('an entry says whether its head is sealed with its data, and whether it was erased', () => {
+test('an entry shows whether its head is sealed with its data, and whether it was erased', () => {
   const plain = { type: 'added', version: 1, time: 5, data: new Uint8Array([1]) }
   const marks = [{}, { isHeadInside: true }, { isErased: true }, { isHeadInside: true, isErased: true }]
   const run = packEntries(

@@ -67,7 +67,7 @@ test('an entry that is up to date comes back as the same object', () => {
   expect(upcast(unlisted, {})).toBe(unlisted)
 })
 
-test('a renamed type goes on under its new name, also when it is retired altogether', () => {
+test('a renamed type continues under its new name, also when it is retired altogether', () => {
   const upcasters: Upcasters = {
     plus: {
       version: 2,

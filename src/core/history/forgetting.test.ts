@@ -63,7 +63,7 @@ test('forgets no effect that is in doubt, being undone, above the floor or among
   fc.assert(fc.property(story, fc.integer({ min: 0, max: 4 }), (steps, last) => void play(steps, last, new Set())))
 })
 
-test('the ledger stays bounded: the last N with some slack, and what must not be forgotten', () => {
+test('the ledger stays bounded: the last N with some slack, and effects that must be kept', () => {
   fc.assert(
     fc.property(story, fc.integer({ min: 0, max: 4 }), (steps, last) => {
       const { ledger, floor } = play([...steps, { id: '', what: 'keep' }], last, new Set())

@@ -40,7 +40,7 @@ test('A8.7: a segment comes back as it went, and its chain leads from end to end
   )
 })
 
-test('G9: whichever byte is changed, or cut off, is found: nothing else than what was written gets through', () => {
+test('G9: a change or truncation at any byte is detected: only the written bytes are accepted', () => {
   fc.assert(
     fc.property(sizes, fc.nat(), fc.integer({ min: 1, max: 255 }), fc.boolean(), (given, place, mask, isCut) => {
       const segment = segmentOf(given)

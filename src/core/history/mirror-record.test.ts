@@ -31,7 +31,7 @@ function written(records: readonly MirrorRecord[]) {
 const given = (bytes: Uint8Array) => scanRecords(sha256, bytes).records.map(({ record }) => record)
 
 describe('the file of a mirror', () => {
-  it('gives back what was written, with nothing lost', () => {
+  it('returns the written records, with nothing lost', () => {
     fc.assert(
       fc.property(fc.array(anyRecord, { maxLength: 8 }), (records) => {
         const { bytes } = written(records)

@@ -91,7 +91,7 @@ test('requests of one moment are joined as if they had been one', () => {
   expect(joinPacked(packed)).toBe(null)
 })
 
-test('what is picked, and what is taken out, is as it was given in', () => {
+test('selected and extracted entries are unchanged', () => {
   fc.assert(
     fc.property(
       fc.array(given, { minLength: 1, maxLength: 6 }),

@@ -79,7 +79,7 @@ describe('A3.5 the recovery line', () => {
     )
   })
 
-  it('is out of reach exactly when no consistent line lies above what is left of every history', () => {
+  it('is unreachable exactly when no consistent line exists above the remaining part of every history', () => {
     fc.assert(
       fc.property(trimmedWorlds, fc.array(fc.nat(3)), ({ processes, exchanges }, failedNumbers) => {
         const failed = failedNumbers.map((n) => `p${n % processes.length}`)
@@ -118,7 +118,7 @@ describe('A3.5 the recovery line', () => {
     )
   })
 
-  it('tells each step back with the message that caused it, and what has to be delivered again', () => {
+  it('reports each step back with the message that caused it, and the messages to deliver again', () => {
     fc.assert(
       fc.property(worlds, ({ processes, exchanges }) => {
         const line = recoveryLine(processes, exchanges)

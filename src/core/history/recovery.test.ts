@@ -53,7 +53,7 @@ test('A1.3: every checkpoint is either tried or skipped with a reason, and the n
   )
 })
 
-test('A1.1, G8: each attempt can reach the target with the history that is there', () => {
+test('A1.1, G8: each attempt can reach the target with the existing history', () => {
   fc.assert(
     fc.property(situation, (input) => {
       const plan = planRecovery(input)
@@ -77,7 +77,7 @@ test('A1.1, G8: each attempt can reach the target with the history that is there
   )
 })
 
-test('G8: no usable checkpoint is left out, by an independent reading of the rule', () => {
+test('G8: no usable checkpoint is omitted, by an independent reading of the rule', () => {
   fc.assert(
     fc.property(situation, (input) => {
       const target = input.to ?? input.head.seq
@@ -101,7 +101,7 @@ test('G8: no usable checkpoint is left out, by an independent reading of the rul
   )
 })
 
-test('A1.3: newest first, then older ones, then the origin, with what each should cost', () => {
+test('A1.3: newest first, then older ones, then the origin, with the expected cost of each', () => {
   const plan = planRecovery({
     head: { seq: 1000, floor: 0 },
     catalog: [checkpoint(500), checkpoint(900, { invalid: 'chunk ab is missing' }), checkpoint(800)],
@@ -120,7 +120,7 @@ test('A1.3: newest first, then older ones, then the origin, with what each shoul
   )
 })
 
-test('A1.3: when nothing can work the plan names exactly what is missing', () => {
+test('A1.3: when nothing can work the plan names exactly the missing parts', () => {
   const plan = planRecovery({
     head: { seq: 900, floor: 500 },
     catalog: [checkpoint(800, { invalid: 'damaged' }), checkpoint(700, { foldVersion: '0' }), checkpoint(400)],
@@ -173,7 +173,7 @@ test('a timeline without history starts from the origin, whatever its authority'
   }
 })
 
-test('A1.2: where state is the truth, a damaged newest save falls back to the previous one and says what is lost', () => {
+test('A1.2: where state is the authority, a damaged newest save falls back to the previous one and reports the loss', () => {
   const plan = planRecovery({
     head: { seq: 7, floor: 0 },
     catalog: [checkpoint(7, { invalid: 'torn' }), checkpoint(6), checkpoint(5)],

@@ -19,7 +19,7 @@ const draft: fc.Arbitrary<EntryDraft> = fc.record({
 
 const instead = (time: number) => ({ type: erasedType, version: 1, time, data: new Uint8Array() })
 
-test('every prefix keeps its digest, what is left keeps its bytes, and erasing twice is erasing more', () => {
+test('every prefix keeps its digest, the remaining entries keep their bytes, and a second erasure erases more', () => {
   fc.assert(
     fc.property(
       fc.array(draft, { minLength: 1, maxLength: 12 }),

@@ -33,7 +33,7 @@ function isWithinBySegments(given: string, of: string): boolean {
 const byBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b))
 
 describe('a scope', () => {
-  it('holds whole segments only: itself, what is below, and its archives', () => {
+  it('contains whole segments only: itself, everything below, and its archives', () => {
     const ids = ['save/a', 'save/a/x', 'save/a/x~1', 'save/a~1', 'save/a~12', 'save/a~1~2', 'save/ab', 'save/ab/x']
     const more = ['save/a@1', 'save/a~', 'save/a~x', 'save/a~1x', 'save/a~1/x', 'save/a-b', 'save', 'sav', 'save~1/a']
     const within = (given: string) => [...ids, ...more].filter((each) => isWithin(given, each))
@@ -45,7 +45,7 @@ describe('a scope', () => {
     expect(within('')).toEqual([...ids, ...more])
   })
 
-  it('means for any ids what it means segment by segment', () => {
+  it('has the same meaning as a comparison by segments, for any ids', () => {
     const related = fc.oneof(
       fc.tuple(scope, id),
       fc.tuple(id, segment).map(([text, tail]): [string, string] => [text, text + tail]),
@@ -110,7 +110,7 @@ describe('an archive', () => {
   })
 })
 
-describe('what an id says below a scope', () => {
+describe('the part of an id below a scope', () => {
   it('is the rest of it, by whole segments', () => {
     expect(idBelow('agent/guide/', 'agent/guide/ann')).toBe('ann')
     expect(idBelow('agent/guide', 'agent/guide/ann/x')).toBe('ann/x')

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { badMark, isBadMark, whyInvalid } from './validity.ts'
 
-it('a state is valid if its predicate says so or says nothing; else there is a reason', () => {
+it('a state is valid if its predicate returns true or nothing; otherwise there is a reason', () => {
   expect(whyInvalid(undefined, 1)).toBeNull()
   expect(whyInvalid(() => true, 1)).toBeNull()
   expect(whyInvalid(() => undefined, 1)).toBeNull()
@@ -14,7 +14,7 @@ it('a state is valid if its predicate says so or says nothing; else there is a r
   expect(whyInvalid(broken, 1)).toMatch(/threw: oh/)
 })
 
-it('the mark of a person is told apart from what a reading found', () => {
+it("a person's mark is distinguished from a reader's finding", () => {
   expect(isBadMark(badMark('ann', 'written by [the] bug'))).toBe(true)
   expect(isBadMark('chunk is missing [CHUNK_MISSING]')).toBe(false)
   expect(isBadMark(null)).toBe(false)

@@ -109,7 +109,7 @@ describe('Keyed', () => {
     ])
   })
 
-  test('an undefined value is there, a missing key is not', () => {
+  test('an undefined value exists, a missing key does not', () => {
     const map = keyed<undefined>([['here', undefined]])
     expect([map.has('here'), map.has('gone')]).toEqual([true, false])
   })

@@ -78,7 +78,7 @@ it('starts nothing without an allowance', () => {
   expect(new RateLimiter(250).tryStart(0)).toBe(250)
 })
 
-it('stays within the limit though whoever gives a share up hears of it late', () => {
+it('stays within the limit although a process learns late that its share shrank', () => {
   fc.assert(
     fc.property(max, fc.integer({ min: 0, max: 900 }), fc.integer({ min: 10, max: 2000 }), (most, lateMs, per) => {
       const pair = [new RateLimiter(per), new RateLimiter(per)] as const

@@ -36,7 +36,7 @@ it('pauses grow by the factor, stay within the jitter and below the longest, and
   )
 })
 
-it('is tried three times in all, after one and two seconds, if nothing is said', () => {
+it('is tried three times in all, after one and two seconds, by default', () => {
   expect([1, 2, 3].map((failed) => decide({}, failed, new Error('x')))).toEqual([
     { again: true, delayMs: 1000, counts: true },
     { again: true, delayMs: 2000, counts: true },
@@ -45,12 +45,12 @@ it('is tried three times in all, after one and two seconds, if nothing is said',
 })
 
 describe('RetryLater and GiveUp', () => {
-  it('say when without using up an attempt, and that it is of no use', () => {
+  it('set the time without using up an attempt, and end the attempts', () => {
     expect(decide({ attempts: 2 }, 9, new RetryLater('3s'))).toEqual({ again: true, delayMs: 3000, counts: false })
     expect(decide({ attempts: 5 }, 1, new GiveUp('gone'))).toEqual(no)
   })
 
-  it('of another copy of the package mean the same', () => {
+  it('from another copy of the package have the same meaning', () => {
     const later = Object.assign(new Error('later'), { [Symbol.for('reprise.RetryLater')]: true, retryAfter: '2s' })
     const giveUp = Object.assign(new Error('no'), { [Symbol.for('reprise.GiveUp')]: true })
     expect([isRetryLater(later), isGiveUp(giveUp), isRetryLater(giveUp), isGiveUp(null)]).toEqual([
@@ -63,7 +63,7 @@ describe('RetryLater and GiveUp', () => {
     expect(decide({ attempts: 5 }, 1, giveUp)).toEqual(no)
   })
 
-  it('tell a breaker nothing about the other side', () => {
+  it('do not count for a breaker', () => {
     const policy = resolveRetry({ giveUpOn: ['Mine'] })
     const mine = Object.assign(new Error('x'), { name: 'Mine' })
     const faults = [new RetryLater(1), new GiveUp(), mine, http({ status: 404 }), new Error('x'), http({ status: 503 })]
@@ -75,7 +75,7 @@ describe('RetryLater and GiveUp', () => {
   })
 })
 
-describe('what the other side says about trying again', () => {
+describe("the other side's advice about retries", () => {
   const headers = { 'Retry-After': '7' }
   it.each([
     ['a thrown Response', new Response(null, { status: 429, headers: { 'retry-after': '7' } })],
@@ -94,7 +94,7 @@ describe('what the other side says about trying again', () => {
     expect(decide({ backoff: 10 }, 3, error)).toEqual(no)
   })
 
-  it('ends it if it asks for more than is allowed', () => {
+  it('ends the attempts if it requests a longer wait than allowed', () => {
     expect(decide({}, 1, http({ retryAfter: '1h' })).delayMs).toBe(3_600_000)
     expect(decide({}, 1, http({ retryAfter: '61m' }))).toEqual(no)
     expect(decide({ retryAfterMax: '5s' }, 1, http({ retryAfter: '6s' }))).toEqual(no)

@@ -127,7 +127,7 @@ it('a store that is only read refuses what writes, and lets the rest through', a
   }
 })
 
-it('what a port may lack stays away, and a method that is replaced later is the one that is called', async () => {
+it('an optional member of a port stays absent, and a method that is replaced later is the called one', async () => {
   const { has: _, mend: __, ...methods } = blobMethods
   const blobs = Noting.of(methods)
   const wrapped: Blobs = forwardBlobs(blobs as unknown as Blobs, {})

@@ -64,7 +64,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('checkpoint'), at, isPaged: fc.boolean() }) },
 )
 
-describe('pages that are read when they are asked for', () => {
+describe('pages that are read on demand', () => {
   test('behave like a Map, whatever is read, changed, captured and restored again', async () => {
     await fc.assert(
       fc.asyncProperty(
@@ -122,7 +122,7 @@ describe('pages that are read when they are asked for', () => {
     }
   })
 
-  test('pages that are needed together come in one request, and a long walk asks for more each time', async () => {
+  test('pages that are needed together are read in one request, and a long walk reads more each time', async () => {
     const { shelf, map, io } = await captured(2000)
     let requests = 0
     const get = shelf.get.bind(shelf)
@@ -152,7 +152,7 @@ describe('pages that are read when they are asked for', () => {
     expect([...((await restoreState(full, io)).state as Keyed<unknown>)]).toEqual([...(state as Keyed<unknown>)])
   })
 
-  test('G7: a page that is lost or swapped is told to whoever asks for it; the others are read all the same', async () => {
+  test('G7: a lost or swapped page is an error for its reader; the others are still readable', async () => {
     const { shelf, map } = await captured(500)
     shelf.asked = []
     await see(() => map.get(name(300)))

@@ -83,7 +83,7 @@ describe('restore', () => {
     )
   })
 
-  test('only the chunks asked for are read again', async () => {
+  test('only the requested chunks are read again', async () => {
     shelf.damage = { name: names[3]!, as: () => null }
     try {
       const sound = names.filter((name) => name !== names[3]).slice(0, 5)

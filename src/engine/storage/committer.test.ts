@@ -108,7 +108,7 @@ test.each([undefined, 1, 2, 3])(
   },
 )
 
-test('two lanes are used: what is ready is cut, and the second part goes while the first is under way', async () => {
+test('two lanes are used: ready commits are split, and the second part is sent while the first is in flight', async () => {
   const sizes: number[] = []
   const committer = committerOver({
     lanes: 2,

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { identifyPid, identifyProcess } from '../base/platform.ts'
 import { removeLeftovers } from './object-file.ts'
 
-test('what a dead process left goes, and nothing else', async () => {
+test('leftovers of a dead process are removed, and nothing else', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'reprise-leftovers-'))
   const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'])
   const gone = { ...identifyProcess(), process: identifyPid(child.pid!) }

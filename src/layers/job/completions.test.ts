@@ -66,7 +66,7 @@ describe('items that completed', () => {
     expect(refused).toEqual([['bad', 'constraint']])
   })
 
-  it('of a shard that is lost are not told as anything, and nobody waits for them', async () => {
+  it('of a lost shard have no outcome, and no caller waits for them', async () => {
     const { completions, owner, shard, add, done, refused } = setUp(() => {
       shard.lost = new Error('fenced')
       return new Error('fenced')

@@ -22,7 +22,7 @@ it('finds each of many fingerprints at its place, and none that is not there', (
   for (let i = 0; i < 60_000; i++) expect(places.find(fingerprint(`other ${i}`))).toBe(-1)
 })
 
-it('tells fingerprints apart that share their table, their home and their tag', () => {
+it('distinguishes fingerprints that share their table, their home and their tag', () => {
   const segments = [new Uint8Array(segmentKeys * fingerprintBytes)]
   const places = new FingerprintIndex(segments, segmentKeys, fingerprintBytes)
   const print = (last: number) => `${'\x07'.repeat(fingerprintBytes - 1)}${String.fromCharCode(last)}`

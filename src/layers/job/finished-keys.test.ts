@@ -33,7 +33,7 @@ describe('the set of finished keys', () => {
     )
   })
 
-  it('is made ready in slices, and answers whoever asks before', async () => {
+  it('is prepared in slices, and answers earlier queries', async () => {
     const held = parts()
     const first = new FinishedSet(held)
     for (let i = 0; i < 5000; i++) first.add(fingerprint(`k${i}`), '')
@@ -92,7 +92,7 @@ describe('the set of finished keys', () => {
     expect(set.has(fingerprint('a'), versionPrint('3'))).toBe(true)
   })
 
-  it('tells keys with half a surrogate pair apart', () => {
+  it('distinguishes keys with half a surrogate pair', () => {
     expect(fingerprint('\ud800')).not.toBe(fingerprint('\ud801'))
     expect(fingerprint('\ud800')).not.toBe(fingerprint('\ufffd'))
   })

@@ -14,7 +14,7 @@ class Item implements InFlight {
   }
 }
 
-it('holds what a Map would, whatever comes and goes, and over its growth', () => {
+it('behaves like a Map under any changes, and while it grows', () => {
   const step = fc.tuple(fc.nat(400), fc.boolean())
   fc.assert(
     fc.property(fc.array(step, { minLength: 300, maxLength: 1200 }), (steps) => {

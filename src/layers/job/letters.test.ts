@@ -35,7 +35,7 @@ afterEach(async () => {
   for (const engine of engines.splice(0)) await engine.close()
 })
 
-it('are read, sent back with an edit, and discarded, of a shard that nobody works on', async () => {
+it('are read, redriven with an edit, and discarded, for a shard without a worker', async () => {
   const { engine, shard } = await shardWith(['a', 'b', 'c'])
   await leaveShard(engine.kernel, shard, 'asked to')
   await shard.open.close()
@@ -62,7 +62,7 @@ it('wait as mail for a shard that somebody works on, and so does the wish to sto
   await shard.open.close()
 })
 
-it('a shard that is left or finished says so in history, in its head, and with a checkpoint', async () => {
+it('a left or finished shard records that in history, in its head, and with a checkpoint', async () => {
   const { engine, shard } = await shardWith(['a'])
   await leaveShard(engine.kernel, shard, 'a reason')
   expect(shard.state.status).toBe('stopped')

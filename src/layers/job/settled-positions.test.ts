@@ -43,7 +43,7 @@ describe('the marks of a source', () => {
     )
   })
 
-  it('say nothing new twice, and settle an item once', () => {
+  it('report nothing twice, and settle an item once', () => {
     const marks = new Marks(null)
     const item = { mark: marks.tip }
     marks.take(item)

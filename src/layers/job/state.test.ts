@@ -50,7 +50,7 @@ describe('the fold of a job', () => {
     )
   })
 
-  it('begins a new round with new counts, and goes on with the same', () => {
+  it('starts a new round with new counts, and continues the same one', () => {
     const fold = jobFold()
     const state = fold.initial()
     const apply = (type: string, data: object, time: number) =>

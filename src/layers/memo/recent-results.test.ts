@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Recent } from './recent-results.ts'
 
-it('gives what was put last, for a moment, and forgets what it is told to', () => {
+it('returns the last put value, for a moment, and forgets on request', () => {
   const recent = new Recent<string>(100, 1000)
   recent.put('a', 'first', 10, 0)
   recent.put('a', 'second', 10, 500)
@@ -15,7 +15,7 @@ it('gives what was put last, for a moment, and forgets what it is told to', () =
   expect(recent.get('b', 0)).toBe(null)
 })
 
-it('holds no more bytes than it may, and lets go of what was used longest ago', () => {
+it('stays within its bytes, and drops the least recently used result', () => {
   const recent = new Recent<string>(100, 1000)
   for (const key of ['a', 'b', 'c', 'd']) recent.put(key, key, 25, 0)
   expect(recent.get('a', 0)).toBe('a')

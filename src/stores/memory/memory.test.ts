@@ -14,7 +14,7 @@ const id = 'a' as TimelineId
 const open = (world: MemoryWorld, namespace = 'n') => openMemory({ namespace, hash, world, clock: () => 1000 })
 
 describe('a world', () => {
-  it('goes back to a snapshot: what was done after it is gone, and both go on apart', async () => {
+  it('goes back to a snapshot: later changes are gone, and both continue separately', async () => {
     const world = createWorld()
     const store = open(world)
     await append(store, 'one')
@@ -46,7 +46,7 @@ describe('a world', () => {
     expect(await texts(open(image))).toEqual(['one'])
   })
 
-  it('G7: shows its bytes as cells, so that a flipped bit is there to be found', async () => {
+  it('G7: exposes its bytes as cells, so that a flipped bit can be found', async () => {
     const world = createWorld()
     const store = open(world)
     const digest = await append(store, 'one')
@@ -60,7 +60,7 @@ describe('a world', () => {
     expect((await store.upkeep.inspect()).map((fault) => fault.what)).toEqual(['it does not match its digest'])
   })
 
-  it('lets go of most of the feed once most of it was trimmed, and keeps its order', async () => {
+  it('frees most of the feed once most of it was trimmed, and keeps its order', async () => {
     const world = createWorld()
     const store = open(world)
     let digest = new Uint8Array() as EntryRun['digest']

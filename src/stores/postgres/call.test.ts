@@ -105,7 +105,7 @@ describe('a batch of appends', () => {
     expect((await wholeFeed(store)).map((item) => item.timeline)).toEqual(ids)
   })
 
-  it('leaves to the general commit what does not fit, each in its place', async () => {
+  it('leaves unsuitable commits to the general path, each in its place', async () => {
     const store = await openStore('batch-mixed')
     const ids = ['m/z', 'm/a', 'm/m', 'm/b']
     await store.commit(ids.map(taking))

@@ -114,7 +114,7 @@ async function noteCount(note: string): Promise<number> {
   return rows[0]!.count as number
 }
 
-describe('a rider on PostgreSQL', () => {
+describe('user SQL in a commit on PostgreSQL', () => {
   it.each([...endings, ...leaks])('G2: cannot break its commit or leave anything behind: %s', async (text) => {
     const kit = await openKit(`n${hash(new TextEncoder().encode(text)).slice(0, 6).join('')}`)
     const clean = await look(kit, 'before')
@@ -150,7 +150,7 @@ describe('a rider on PostgreSQL', () => {
     expect(await kit.store.upkeep.inspect()).toEqual([])
   })
 
-  it('is told which statement is refused, before it is sent: the rest of it can go on', async () => {
+  it('gets the refused statement before it is sent: the rest can continue', async () => {
     const kit = await openKit('told')
     const writer = await kit.create('a')
     const outcome = await writer.commit({
@@ -206,7 +206,7 @@ describe('a rider on PostgreSQL', () => {
     })
   })
 
-  it('says where a statement is wrong, as the server counts it in the text that was given', async () => {
+  it('locates a faulty statement, as the server counts it in the given text', async () => {
     const kit = await openKit('where')
     const writer = await kit.create('a')
     const refused = await writer.commit({ userSql: (sql) => sql.run('SELECT nothing_here FROM nowhere') })

@@ -191,7 +191,7 @@ describe('many writers', () => {
     expect(await textsOf(a, 'fence/x')).toEqual(['one', 'two'])
   })
 
-  it('a rider that swallows the failure of its statement is RIDER_FAILED, never a silent roll back', async () => {
+  it('SQL that swallows the failure of its statement is RIDER_FAILED, never a silent rollback', async () => {
     const store = await openStore('swallow')
     const owner = new Owner(store, 'swallow/x')
     await owner.take()
@@ -233,7 +233,7 @@ describe('many writers', () => {
     }
   })
 
-  it('crossing messages between two timelines from two stores all arrive, whoever locks first', async () => {
+  it('crossing messages between two timelines from two stores all arrive, whichever locks first', async () => {
     const [a, b] = [await openStore('cross'), await openStore('cross')]
     const [x, y] = [new Owner(a, 'cross/x'), new Owner(b, 'cross/y')]
     await x.take()
@@ -325,7 +325,7 @@ describe('faults', () => {
     }
   })
 
-  it('a server without fsync is refused unless the URL says that it may lose commits', async (context) => {
+  it('a server without fsync is refused unless the URL accepts the loss of commits', async (context) => {
     const server = await startPostgres({ fsync: 'off' })
     if (!server.isOurs) return context.skip('a given server keeps its settings')
     try {

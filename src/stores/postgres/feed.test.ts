@@ -50,7 +50,7 @@ afterAll(async () => {
 
 const prefixes = ['few/', 'few/3', 'few', 'many/', 'many/17', 'nobody/', 'many/1', 'few/0']
 
-it('P: gives by prefixes what a filter over the whole feed gives', async () => {
+it('P: returns by prefixes the same as a filter over the whole feed', async () => {
   expect(all.length).toBeGreaterThan(300)
   const cases = fc.record({
     asked: fc.subarray(prefixes, { minLength: 1, maxLength: 3 }),
@@ -77,7 +77,7 @@ it('P: gives by prefixes what a filter over the whole feed gives', async () => {
   )
 })
 
-it('passes all that is not asked for in one page where few timelines match', async () => {
+it('skips all other timelines in one page where few match', async () => {
   const last = all.at(-1)!.position
   expect(await store.feed(feedStart, { prefixes: ['nobody/'] }, 10)).toEqual({ items: [], next: last, isEnd: true })
   const page = await store.feed(feedStart, { prefixes: ['many/0'] }, 10)

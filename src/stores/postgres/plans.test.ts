@@ -323,6 +323,14 @@ describe('tables of a million rows, with statistics', () => {
   })
   afterAll(() => fresh?.close())
 
-  it.each(order)('%s touches what it needs, planned before', async (name, work) => check(early, name, work), 120_000)
-  it.each(order)('%s touches what it needs, planned now', async (name, work) => check(fresh, name, work), 120_000)
+  it.each(order)(
+    '%s touches only the needed rows, planned before',
+    async (name, work) => check(early, name, work),
+    120_000,
+  )
+  it.each(order)(
+    '%s touches only the needed rows, planned now',
+    async (name, work) => check(fresh, name, work),
+    120_000,
+  )
 })

@@ -123,7 +123,7 @@ describe('settings of the server', () => {
 })
 
 describe('absence', () => {
-  it('G7: a timeline whose row is gone is missed by verify, by what is left of it', async () => {
+  it('G7: a missing row of a timeline is detected by verify, from its remains', async () => {
     const lost = newSchemaName()
     const store = await openPostgres(shared, { namespace: 'a', schema: lost, hash, poolSize: 2 })
     try {
@@ -147,7 +147,7 @@ describe('absence', () => {
     }
   })
 
-  it('G7: the facts say whether the server keeps checksums of its pages', async () => {
+  it('G7: the facts include whether the server keeps checksums of its pages', async () => {
     const store = await open(shared)
     const [row] = await query(shared, 'SHOW data_checksums')
     expect(row!.data_checksums).toMatch(/^(on|off)$/)

@@ -41,7 +41,7 @@ test('who comes while all lanes are busy gathers, and goes when one is done', as
   expect(await Promise.all(answers)).toEqual([10, 20, 30, 40, 50, 60, 70])
 })
 
-test('a statement that fails fails for those it was for, and nobody else', async () => {
+test('a failing statement fails only for its own callers', async () => {
   const { together, pending } = asker()
   const lost = together.answer(1)
   const other = soon().then(() => together.answer(2))

@@ -113,7 +113,7 @@ it('reads go on beside commits whose SQL takes long, as many as there are', asyn
   for (const outcome of await Promise.all(slow)) expect(outcome).toMatchObject({ ok: true })
 }, 60_000)
 
-it('a rider has the time limit of the store, and gives it back', async () => {
+it('user SQL has the time limit of the store, and resets it', async () => {
   const kit = await openKit('long', 300)
   const writer = await kit.create('a')
   const slow = await writer.commit({ userSql: (sql) => sql.get('SELECT 1 AS n') })
@@ -166,7 +166,7 @@ function errorMessage(code: string, text: string): Buffer {
   return Buffer.concat([head, fields])
 }
 
-it('a crowd waits for a free connection, however long its line is, and is not told that the server is gone', async () => {
+it('many callers wait for a free connection, however long the line is, and do not get a connection error', async () => {
   // Each takes 30 ms, two at a time: the last one waits many times longer than a server may take to answer.
   const store = await openPostgres(shared, { namespace: 'crowd', schema, hash, poolSize: 2, connectTimeoutMs: 100 })
   opened.push(store)
@@ -175,7 +175,7 @@ it('a crowd waits for a free connection, however long its line is, and is not to
   expect(answers.map(([row]) => row!.n)).toEqual(answers.map(() => 1))
 })
 
-it('where no connection becomes free for longer than a statement may take, whoever waits is told that the store is busy', async () => {
+it('where no connection becomes free within the statement timeout, waiting callers get STORE_BUSY', async () => {
   const limits = { poolSize: 1, connectTimeoutMs: 100, statementTimeoutMs: 300 }
   const store = await openPostgres(shared, { namespace: 'stalled', schema, hash, ...limits })
   opened.push(store)

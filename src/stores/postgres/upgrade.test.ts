@@ -44,7 +44,7 @@ describe('a schema of version 1', () => {
     await dropSchema(shared, schema)
   })
 
-  it('G16: is brought up to date once, by whoever comes first, and leaves no function of the old version', async () => {
+  it('G16: is upgraded once, by the first process, and leaves no function of the old version', async () => {
     const opened = await Promise.all([open(), open(), open()])
     for (const store of opened) expect((await store.upkeep.facts()).schemaVersion).toBe(schemaVersion)
     expect(await query(shared, `SELECT version FROM "${schema}".meta`)).toEqual([{ version: schemaVersion }])
@@ -109,7 +109,7 @@ describe('a schema of version 1', () => {
     expect(await store.upkeep.inspect()).toEqual([])
   })
 
-  it('goes on where it was: appends, takeovers, and lost answers that are asked for again', async () => {
+  it('continues: appends, takeovers, and repetitions after lost answers', async () => {
     const store = await open()
     const [cursor] = await store.cursors()
     let { digest } = (await store.head([a]))[0]!

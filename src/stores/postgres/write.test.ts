@@ -259,7 +259,7 @@ describe('appends', () => {
     ])
   })
 
-  it('of which one in a batch does not fit leave the others be', async () => {
+  it('with one unsuitable commit in a batch leave the others unaffected', async () => {
     const store = await openStore('misfit')
     for (const id of ['m/a', 'm/b', 'm/c']) await take(store, id)
     const outcomes = await store.commit([appending('m/c', 0, 1), appending('m/b', 7, 1), appending('m/a', 0, 2)])
@@ -340,7 +340,7 @@ describe('appends', () => {
 describe('the memory of last runs', () => {
   const run = (first: number, count: number) => ({ ...appending('x', 0, 1).run, first, count })
 
-  it('says where the run before begins, and guesses where it does not know', () => {
+  it('returns the start of the previous run, and guesses where it does not know', () => {
     const runs = new LastRuns(10)
     runs.note(asTimeline('a'), run(5, 3))
     expect(runs.before(asTimeline('a'), 7)).toBe(5)

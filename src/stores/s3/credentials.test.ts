@@ -67,7 +67,7 @@ describe('keys are found', () => {
     expect(await locate('s3://bucket/a', env)).toMatchObject({ region: 'eu-west-1', base: `${base}/bucket` })
   })
 
-  it('of a web identity, of a container with its token, and of a machine with a session of its own', async () => {
+  it('from a web identity, from a container with its token, and from a machine with a session of its own', async () => {
     answers.set(
       '/',
       '<X><AccessKeyId>web</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken></X>',
@@ -106,7 +106,7 @@ describe('keys are found', () => {
     expect(await keys.keys()).toMatchObject({ accessKeyId: 'new' })
   })
 
-  it('or the error says what to do', async () => {
+  it('or the error names the remedy', async () => {
     await expect(new Credentials(none()).keys()).rejects.toMatchObject({ code: 'STORE_DENIED' })
     const env = { ...none(), AWS_CONFIG_FILE: file('config', '[default]\nsso_session = corp\n') }
     await expect(new Credentials(env).keys()).rejects.toThrow('export-credentials')

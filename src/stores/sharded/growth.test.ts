@@ -43,7 +43,7 @@ describe('a set that grows', () => {
   // Seed 7: a copy whose original was deleted before the move ended kept its parent from being forgotten.
   const all = new Set([...Array.from({ length: seeds }, (_, i) => i + 1), 7])
   for (const seed of only ? [Number(only)] : all) {
-    it(`goes on as one store would, seed ${seed} (REPRISE_TEST_GROWTH_SEED=${seed})`, async () => {
+    it(`continues like one store, seed ${seed} (REPRISE_TEST_GROWTH_SEED=${seed})`, async () => {
       const world = new World(seed)
       await world.play()
       await world.check()

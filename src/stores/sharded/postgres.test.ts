@@ -93,7 +93,7 @@ describe('connections of a process', () => {
 })
 
 describe('a set of shards on PostgreSQL', () => {
-  it('refuses an empty schema in the place of a shard, also to whoever only reads', async () => {
+  it('refuses an empty schema in the place of a shard, also for read-only access', async () => {
     const names = [newSchemaName(), newSchemaName(), newSchemaName()]
     const at = (name: string) => `${url}?schema=${name}`
     const [first, second, empty] = names as [string, string, string]

@@ -36,7 +36,7 @@ async function openKit(options: Partial<SqliteOptions> = {}): Promise<Kit> {
 }
 
 describe('a state of the file that was read before', () => {
-  it('is believed only while nobody has written', async () => {
+  it('is trusted only until the next write', async () => {
     const kit = await openKit()
     const writer = await kit.create('one')
     const other = await kit.open()
@@ -141,7 +141,7 @@ describe('while another process gives rows back', () => {
 })
 
 describe('rows that are where no row may be', () => {
-  it('an older release left one before the start of the log: verify tells of it, and tidy does not take it away', async () => {
+  it('an older release left one before the start of the log: verify reports it, and tidy does not remove it', async () => {
     const kit = await openKit()
     const a = await kit.create('a')
     for (const id of ['b', 'c', 'd']) await kit.create(id)
@@ -159,7 +159,7 @@ describe('rows that are where no row may be', () => {
     connection.close()
   })
 
-  it('whose entries are in such a row is told', async () => {
+  it('entries in such a row are reported', async () => {
     const kit = await openKit()
     const a = await kit.create('a')
     await a.append('one')

@@ -21,7 +21,7 @@ const open = (readOnly = false) =>
   openSqlite(file, { namespace: 'a', hash, busyMs: 60, readOnly, refusesDamage: readOnly })
 
 describe('a write lock that somebody keeps', () => {
-  it('refuses writes by name, says that nothing was written, and lets reads and new readers go on', async () => {
+  it('refuses writes by name, reports that nothing was written, and allows reads and new readers', async () => {
     const store = await open()
     const kit = new Kit(store, () => open(), {})
     const writer = await kit.create('a')

@@ -77,7 +77,7 @@ describe('several processes on one file', () => {
     expect(await kits[1]!.store.upkeep.inspect()).toEqual([])
   })
 
-  it('G3: what one of them keeps in memory is dropped when another has written', async () => {
+  it('G3: the caches of a process are dropped when another has written', async () => {
     const kit = await openKit()
     const a = await kit.create('a')
     await a.append('one')
@@ -87,7 +87,7 @@ describe('several processes on one file', () => {
     expect(refused).toMatchObject({ ok: false, code: 'FENCED', head: { owner: 'thief', epoch: 2 } })
   })
 
-  it('STORE_BUSY after the time given, and it goes on once the lock is free', async () => {
+  it('STORE_BUSY after the timeout, and it continues once the lock is free', async () => {
     const kit = await openKit({ busyMs: 60 })
     const a = await kit.create('a')
     const holder = await connect()
@@ -100,7 +100,7 @@ describe('several processes on one file', () => {
     expectOk(await a.commit({ run }))
   })
 
-  it('listeners hear of what another process wrote', async () => {
+  it('listeners are notified of writes of another process', async () => {
     const listening = await open()
     const heard = new Promise<void>((resolve) => listening.listen(() => resolve()))
     await (await openKit()).create('a')
@@ -264,7 +264,7 @@ describe('riders', () => {
 })
 
 describe('space', () => {
-  it('A8.4: trimmed history is given back, what others share a row with stays, and nothing looks damaged', async () => {
+  it('A8.4: trimmed history is freed, runs that share a row stay, and nothing looks damaged', async () => {
     const kit = await openKit()
     const a = await kit.create('a')
     const b = await kit.create('b')
@@ -326,7 +326,7 @@ describe('space', () => {
   }
 })
 
-describe('what SQLite says of a damaged file', () => {
+describe('errors of SQLite about a damaged file', () => {
   it.each([
     [{ errcode: 2067, message: 'UNIQUE constraint failed: reprise_space.name' }],
     [{ errcode: 1, message: 'no such table: reprise_log' }],
@@ -337,7 +337,7 @@ describe('what SQLite says of a damaged file', () => {
     expect(toStoreError(error, 'read', file)).toMatchObject({ code: 'STORE_DAMAGED' })
   })
 
-  it('what is not of the file passes as it is', () => {
+  it('other errors pass unchanged', () => {
     const error = new Error('of the program')
     expect(toStoreError(error, 'read', file)).toBe(error)
   })

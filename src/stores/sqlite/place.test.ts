@@ -75,7 +75,7 @@ describe('a store behind a link', () => {
     expect(readFileSync(`${file}-wal`).equals(log)).toBe(true)
   })
 
-  it('G1: what was acknowledged is noted beside the file itself, and looked for there', async () => {
+  it('G1: the acknowledged position is stored beside the file itself, and looked up there', async () => {
     const file = join(directory, 'inside', 'store.db')
     mkdirSync(join(directory, 'inside'))
     symlinkSync('inside/store.db', join(directory, 'link.db'))
@@ -96,7 +96,7 @@ describe('a store behind a link', () => {
 })
 
 describe('a store that is opened to read', () => {
-  it('verify tells of an end that is missing, though it was opened in spite of it', async () => {
+  it('verify reports a missing end, although the store was opened in spite of it', async () => {
     const file = join(directory, 'store.db')
     await leaveStore(file)
     const log = readFileSync(`${file}-wal`)
@@ -146,7 +146,7 @@ describe('a store that is moved, removed or replaced while it is open', () => {
   }
 
   for (const [name, change] of Object.entries(changes)) {
-    it(`G1: nothing is acknowledged after ${name}, asked once or again`, async () => {
+    it(`G1: nothing is acknowledged after ${name}, also on repetition`, async () => {
       const kit = await openKit(file())
       const a = await kit.create('a')
       await a.append('kept')

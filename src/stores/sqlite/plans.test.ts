@@ -130,7 +130,7 @@ describe('no statement of a SQLite store goes through a whole table', () => {
 
   it('without statistics', check)
 
-  it('with the statistics of what is there', () => {
+  it('with the statistics of the existing rows', () => {
     raw.exec('ANALYZE')
     check()
   })

@@ -41,7 +41,7 @@ describe('patterns of .gitignore', () => {
     // "**" next to other characters is one star; a segment of its own at the start or in the middle matches folders.
     .filter((each) => !each.split('/').some((one) => one.includes('**') && one !== '**') && each !== '**')
 
-  it('match as the definition says', () => {
+  it('match according to the definition', () => {
     fc.assert(
       fc.property(pattern, path, (one, each) => {
         expect(isMatchedBy(parsePatterns(one), each, false) ?? false).toBe(isIgnoredByDefinition(one, each))

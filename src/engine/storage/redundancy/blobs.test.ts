@@ -83,7 +83,7 @@ async function play(script: readonly Step[], planted: ReadonlySet<string> = new 
 }
 
 describe('chunks with parity', () => {
-  test('whatever was put, swept and tended: each chunk that is there comes back from the others', async () => {
+  test('after any puts, sweeps and upkeep, each existing chunk can be rebuilt from the others', async () => {
     const whole = fc.asyncProperty(steps, async (script) => {
       expect(await play(script)).toEqual([])
     })
@@ -136,7 +136,7 @@ describe('chunks with parity', () => {
     expect(told).toEqual([toHex(chunks[7]!.digest)])
   })
 
-  test('scrubbing goes round all chunks, a part at a time, and puts right what is damaged', async () => {
+  test('scrubbing visits all chunks, a part at a time, and repairs damaged ones', async () => {
     const inner = world()
     const told: string[] = []
     const blobs = new RedundantBlobs(inner, sha256, ({ digest }) => told.push(digest))
@@ -158,7 +158,7 @@ describe('chunks with parity', () => {
     for (const { digest, bytes } of many) expect((await inner.get([digest]))[0]).toEqual(bytes)
   })
 
-  test('many small puts cost no parity each: what is left of them is below a fifth', async () => {
+  test('many small puts do not each pay for parity: the overhead is below a fifth', async () => {
     const inner = world()
     const blobs = new RedundantBlobs(inner, sha256, () => undefined)
     const chunks = Array.from({ length: 60 }, (_, n) => chunkOf(n))

@@ -133,7 +133,7 @@ function gate(): { readonly promise: Promise<void>; readonly resolve: () => void
   return { promise, resolve }
 }
 
-describe('what is swept', () => {
+describe('sweeping', () => {
   test('is in no parity and in no copy', async () => {
     const inner = world()
     const blobs = redundant(inner)
@@ -264,7 +264,7 @@ describe('what is swept', () => {
     }
   })
 
-  test('is in none if no redundancy is wanted any more, and what was there goes with the next tending', async () => {
+  test('is in no group once redundancy is disabled, and existing parity is removed by the next upkeep', async () => {
     const inner = world()
     await redundant(inner).put(chunks)
     const off = redundant(inner)

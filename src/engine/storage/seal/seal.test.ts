@@ -32,7 +32,7 @@ const someBytes = fc.oneof(
 )
 
 describe('sealing', () => {
-  test('A8.6 what is sealed opens to the same bytes, with and without keys, compressed or not', () => {
+  test('A8.6 sealed bytes open to the same bytes, with and without keys, compressed or not', () => {
     fc.assert(
       fc.property(someBytes, fc.uint8Array({ maxLength: 40 }), (plain, context) => {
         for (const sealer of everySealer) {
@@ -61,7 +61,7 @@ describe('sealing', () => {
     expect(plainSealer.sealChunk(compressible.subarray(0, 257)).length).toBeLessThan(257)
   })
 
-  test('what would exceed the limits on the way back is not compressed', () => {
+  test('data that would exceed the limits on the way back is not compressed', () => {
     const strict = new Sealer({ limits: { inflateRatio: 5, inflateBytes: 20_000 } })
     const zeros = Buffer.alloc(10_000)
     expect(Buffer.compare(strict.open(strict.seal(zeros, here), here), zeros)).toBe(0)

@@ -153,7 +153,7 @@ describe('rollouts', () => {
     expect(found.failed).toBe(true)
   })
 
-  it('a withdrawn version goes to nobody, and those who had it go back to the last good one', () => {
+  it('a withdrawn version is offered to no client, and clients with it return to the last good one', () => {
     const world = new World(20, [3], new Set())
     world.set(2, planOf({ stages: [0.5], withdrawAbove: 1 }))
     world.look()
@@ -208,7 +208,7 @@ test('a client that was away for too long does not count', () => {
   })
 })
 
-test('a plan says what is wrong with it', () => {
+test('an invalid plan is refused with the reason', () => {
   expect(planOf({}).stages).toEqual([0.01, 0.1, 0.5, 1])
   expect(planOf({ stages: [0.2] }).stages).toEqual([0.2, 1])
   for (const stages of [[0], [0.5, 0.4], [1.1], ['x'], 'x'])

@@ -177,7 +177,7 @@ function play(steps: readonly Step[], planted: ReadonlySet<string> = new Set()):
 
 const story = fc.array(step, { maxLength: 60 })
 
-describe('B10: what records say of clients is what the clients did', () => {
+describe('B10: the records of clients match the behaviour of the clients', () => {
   it('whatever is late, lost, repeated or broken off', () => {
     fc.assert(
       fc.property(story, (steps) => play(steps)),

@@ -10,7 +10,7 @@ const progress = (status: JobProgress['status'], done: number): JobProgress => {
   return { name: 'papers', status, done, total: 200, elapsedMs: 1000, resumedFrom: null, pausedBecause: null, ...none }
 }
 
-it('a process whose job another one finished says that it did a part', () => {
+it('a process whose job another one finished reports its part', () => {
   expect(progressLine(progress('completed', 86))).toContain('86 of 200 in this run, the rest before it or by another')
   expect(draw(progress('completed', 86), 200)).toContain('completed: 86 in this run, the rest before it or by another')
 })

@@ -30,7 +30,7 @@ async function readAll<T>(source: JobSource<T>, position?: unknown): Promise<Rea
   return read
 }
 
-it('reads every line, of any length and with any text, and goes on at any position, plain and gzipped', async () => {
+it('reads every line, of any length and with any text, and resumes at any position, plain and gzipped', async () => {
   const line = fc.string({ unit: 'grapheme', maxLength: 30 }).map((text) => text.replace(/[\r\n]/g, ' '))
   await fc.assert(
     fc.asyncProperty(fc.array(line, { maxLength: 600 }), fc.boolean(), fc.boolean(), async (texts, isGzip, isDos) => {
@@ -67,14 +67,14 @@ it('reads a file that was replaced by another from its start', async () => {
   expect((await readAll(lines(path), position)).items).toEqual(['new'])
 })
 
-it('reads JSON lines, passes empty ones over, and says where a broken one is', async () => {
+it('reads JSON lines, skips empty ones, and locates a broken one', async () => {
   const path = join(folder, 'a.jsonl')
   writeFileSync(path, '{"a":1}\n\n{"a":2}\n{"a":\n')
   await expect(readAll(jsonLines(path))).rejects.toMatchObject({ code: 'MALFORMED', data: { offset: 17 } })
   expect((await readAll(jsonLines(path, { malformed: 'skip' }))).items).toEqual([{ a: 1 }, { a: 2 }])
 })
 
-it('reads CSV with quotes and line breaks in cells, with the header also when it goes on in the middle', async () => {
+it('reads CSV with quotes and line breaks in cells, with the header also when it resumes in the middle', async () => {
   const path = join(folder, 'a.csv')
   writeFileSync(path, 'id,text\n1,"a ""quoted"", cell"\n2,"two\nlines"\n3,plain\n')
   const all = await readAll(csv(path))
@@ -89,6 +89,6 @@ it('reads CSV with quotes and line breaks in cells, with the header also when it
   await expect(readAll(csv(path), all.position)).rejects.toMatchObject({ code: 'MALFORMED' })
 })
 
-it('says that a file is missing', async () => {
+it('reports a missing file', async () => {
   await expect(readAll(lines(join(folder, 'none')))).rejects.toMatchObject({ code: 'NOT_FOUND' })
 })

@@ -12,7 +12,7 @@ describe('alignment', () => {
     expect([alignment.isWaiting(0), alignment.isWaiting(1)]).toEqual([false, false])
   })
 
-  it('gives a pending checkpoint up for a newer one, and tells it', () => {
+  it('aborts a pending checkpoint for a newer one, and reports it', () => {
     const alignment = new Alignment(2)
     alignment.barrier(0, 1)
     expect(alignment.barrier(1, 2)).toEqual({ cancel: 1, capture: null })

@@ -7,7 +7,7 @@ import { packBlock, unpackBlock } from './state-block.ts'
 const key = fc.oneof(fc.string(), fc.double({ noNaN: true }))
 const cell = fc.tuple(key, fc.oneof(fc.anything(), fc.double()))
 
-it('gives back what was packed, columns of numbers and others', () => {
+it('returns the packed values, columns of numbers and others', () => {
   const block = fc.record({
     dropped: fc.array(fc.integer()),
     space: fc.integer(),
@@ -27,6 +27,6 @@ it('packs a column of numbers into one array of eight bytes each', () => {
   expect(packBlock({ dropped: [], space: 0, keys, values: keys, deleted: [] })[2]).toBeInstanceOf(Float64Array)
 })
 
-it('refuses what is no block', () => {
+it('refuses other bytes', () => {
   for (const wrong of [null, [], [[], 0, [1], [], []], ['x', 0, [], [], []]]) expect(() => unpackBlock(wrong)).toThrow()
 })

@@ -143,7 +143,7 @@ it('gives a value to be changed in place, and the capture under way keeps the ol
   expect(table.changed).toBe(1)
 })
 
-it('loads keys that are each stored once without looking for them, and is short of keys if one is there twice', () => {
+it('loads keys that are each stored once without a lookup, and detects a duplicate by the number of keys', () => {
   const block = { dropped: [], space: 0, keys: ['a', 2], values: [1, 2], deleted: [] }
   const table = new StateTable<number>()
   table.load(block, true)

@@ -7,7 +7,7 @@ import { type Sample, sharesOf } from './flow-rates.ts'
 const nothing: Output = { batch() {}, watermark() {}, idle() {} }
 const batch = { values: [1, 2], times: null, keys: null }
 
-it('a part spends what its call takes, without what it calls, also if that fails', () => {
+it('a part is charged for its call without the calls it makes, also if they fail', () => {
   let now = 0
   const busy = new Busy(() => now)
   const [first, second] = [newCounts(), newCounts()]
@@ -63,7 +63,7 @@ function sample(elapsedMs: number, figures: readonly (readonly [number, number, 
   return { elapsedMs, parts, checkpointsMs: 0, waitedMs }
 }
 
-it('who is waited for is busy, and what comes before it is held back', () => {
+it('the awaited part is busy, and the parts before it are held back', () => {
   const before = sample(
     1000,
     [

@@ -40,7 +40,7 @@ describe('letters', () => {
     expect([letters.waiting, letters.takeDue(9999)]).toEqual([0, []])
   })
 
-  it('are what they were after a restore: who waits still waits, and ids go on', () => {
+  it('are the same after a restore: waiting records still wait, and ids continue', () => {
     const before = new Letters(10)
     before.add('map', record(1), new Error('dead'), 1)
     before.add('map', record(2), new RetryLater(100), 1)

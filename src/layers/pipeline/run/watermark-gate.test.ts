@@ -30,7 +30,7 @@ it('lets records through at any time, and watermarks only while it is open', () 
   expect(seen.slice(2)).toEqual(['in @3', 'in idle'])
 })
 
-it('gives what it withheld behind the operator before what it withheld in front of it', () => {
+it('emits the records withheld behind the operator before those withheld in front of it', () => {
   const seen: string[] = []
   let isClosed = false
   const gate = new WatermarkGate(() => isClosed)

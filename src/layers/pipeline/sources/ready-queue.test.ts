@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { ReadyQueue } from './ready-queue.ts'
 
 describe('what partitions have ready', () => {
-  it('is given in turns, and in the order of each partition, with the position behind what was given', async () => {
+  it('is emitted in turns, and in the order of each partition, with the position after it', async () => {
     const step = fc.record({
       partition: fc.constantFrom('a', 'b', 'c'),
       count: fc.nat(5),
@@ -50,7 +50,7 @@ describe('what partitions have ready', () => {
     )
   })
 
-  it('wakes a reader, tells it of a failure, and ends', async () => {
+  it('wakes a reader, reports a failure to it, and ends', async () => {
     const queue = new ReadyQueue<number>()
     const first = queue.take(10)
     void queue.push({ partition: '', values: [1, 2], position: 2 })

@@ -4,7 +4,7 @@ import { generatedSource } from './values.ts'
 
 const context = { engine: {} as Engine, pipeline: 'pipeline/p', name: 'n', signal: new AbortController().signal }
 
-it('a generated source gives a task only the partitions that it asks for, with the numbers they have among all', async () => {
+it('a generated source emits only the requested partitions of a task, with their numbers among all', async () => {
   const source = generatedSource((n, partition) => `${partition}/${n}`, { count: 2, partitions: 4 })
   expect(await source.partitions!(context)).toEqual(['0', '1', '2', '3'])
   const reader = await source.open(new Map([['3', 1]]), { ...context, partitions: ['1', '3'] })

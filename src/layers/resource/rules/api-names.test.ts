@@ -18,7 +18,7 @@ it.each([
   expect(apiNames(name)).toMatchObject({ group: 'resources.reprise', version: 'v1', plural, kind, namespaced: false })
 })
 
-it('takes what is given, and refuses what no client could ask for', () => {
+it('accepts valid values, and refuses values that no client could send', () => {
   const given = { group: 'shop.example.com', version: 'v2beta1', kind: 'Thing', plural: 'things', namespaced: true }
   expect(apiNames('x', given)).toEqual({ ...given, singular: 'thing', shortNames: [] })
   expect(apiNames('pods', { group: '' }).group).toBe('')

@@ -7,7 +7,7 @@ import type { Change } from './state.ts'
 const object = { name: 'a', spec: 'x'.repeat(100) } as unknown as ResourceObject
 const change = (revision: number): Change => ({ revision, type: 'modified', object, before: object })
 
-it('gives what a list of all changes would give, or says that it does not know', () => {
+it('returns the same as a list of all changes, or reports that it does not know', () => {
   const steps = fc.array(fc.tuple(fc.integer({ min: 1, max: 3 }), fc.boolean()), { maxLength: 60 })
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 5 }), (moves, changes, limit) => {

@@ -58,7 +58,7 @@ function play(base: Json, steps: readonly { by: string; wanted: Json; force: boo
   return null
 }
 
-it('leaves what each owner last wanted, and what nobody applied, whatever came before', () => {
+it('keeps the last applied fields of each owner, and unowned fields, after any sequence', () => {
   fc.assert(
     fc.property(part, fc.array(step, { maxLength: 8 }), (base, steps) => {
       expect(play(base, steps)).toBeNull()
@@ -67,7 +67,7 @@ it('leaves what each owner last wanted, and what nobody applied, whatever came b
   )
 })
 
-it('tells a conflict with the owner and the field, and takes the field over when forced', () => {
+it('reports a conflict with the owner and the field, and takes the field over when forced', () => {
   const first = applyFields({}, {}, { spec: { replicas: 3, image: 'a' } }, 'deployer', false)
   const scaled = { spec: { replicas: 5 } }
   expect(() => applyFields(first.value, first.owners, scaled, 'scaler', false)).toThrow(
@@ -87,7 +87,7 @@ it('tells a conflict with the owner and the field, and takes the field over when
   expect(left.value).toEqual({ spec: { replicas: 5, image: 'a' } })
 })
 
-it('owns a field together with whoever wants the same; it goes when the last one leaves it out', () => {
+it('owns a field together with others that apply the same; it is removed when the last one omits it', () => {
   const one = applyFields({}, {}, { spec: { mode: { dry: true } } }, 'a', false)
   const two = applyFields(one.value, one.owners, { spec: { mode: { dry: true } } }, 'b', false)
   const three = applyFields(two.value, two.owners, { spec: {} }, 'a', false)
@@ -95,7 +95,7 @@ it('owns a field together with whoever wants the same; it goes when the last one
   expect(applyFields(three.value, three.owners, { labels: {} }, 'b', false).value).toEqual({ spec: {}, labels: {} })
 })
 
-it('forgets the owners of what was changed in another way', () => {
+it('forgets the owners of fields that were changed in another way', () => {
   const { value, owners } = applyFields({}, {}, { spec: { a: 1, b: { c: 2 } } }, 'x', false)
   expect(stillOwned(owners, value, { spec: { a: 1, b: { c: 3 } } })).toEqual({ x: ['/spec/a'] })
   expect(stillOwned(owners, value, { spec: 7 })).toEqual({})

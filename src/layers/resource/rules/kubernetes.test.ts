@@ -78,7 +78,7 @@ it('comes back as it was', () => {
   )
 })
 
-it('of all namespaces has the namespace in its name and in those of its owners', () => {
+it('over all namespaces has the namespace in its name and in those of its owners', () => {
   const at: Collection = { api: kinds.get('notes')!, namespace: undefined, kinds }
   const owners = [{ apiVersion: 'resources.reprise/v1', kind: 'Note', name: 'o', uid: 'u' }]
   const metadata = { name: 'n', namespace: 'there', uid: 'x', resourceVersion: '7', ownerReferences: owners }
@@ -86,7 +86,7 @@ it('of all namespaces has the namespace in its name and in those of its owners',
   expect([read.name, read.owners]).toEqual(['there/n', [{ kind: 'notes', name: 'there/o', uid: 'u' }]])
 })
 
-it('that has no spec is shown by what it has', () => {
+it('without a spec is shown by its other fields', () => {
   const at: Collection = { api: apiNames('config-maps', { group: '' }), namespace: undefined, kinds }
   const metadata = { name: 'n', uid: 'x', resourceVersion: '7' }
   expect(decodeObject({ metadata, data: { a: 'b' } }, at)).toMatchObject({ spec: { data: { a: 'b' } }, generation: 1 })

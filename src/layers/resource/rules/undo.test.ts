@@ -5,7 +5,7 @@ import { undone, undoOf } from './undo.ts'
 
 const json = fc.jsonValue({ maxDepth: 4 }).map((value) => copyJson(value, 'a value'))
 
-it('brings any value back from any other', () => {
+it('converts any value back from any other', () => {
   fc.assert(
     fc.property(json, json, (before, after) => {
       const undo = undoOf(after, before)
@@ -21,7 +21,7 @@ it('is small where little changed', () => {
   expect(undoOf(after, before)).toEqual({ d: ['extra'], n: { status: { s: { ready: 1 } } } })
 })
 
-it('says what is not JSON, and where', () => {
+it('locates values that are not JSON', () => {
   const refused = (value: unknown) => () => copyJson(value, 'spec')
   expect(refused({ a: [1, new Date(0)] })).toThrow(/spec\.a\[1\] must be JSON \(got Date\)/)
   expect(refused(Number.NaN)).toThrow(/must be JSON/)

@@ -23,7 +23,7 @@ describe('headers of tus', () => {
     expect(Object.getPrototypeOf(read)).toBe(Object.prototype)
   })
 
-  test('what is not well-formed, or too much, is refused', () => {
+  test('malformed or excessive values are refused', () => {
     const refused = (read: () => unknown, code: 'INVALID_ARGUMENT' | 'LIMIT_EXCEEDED') => {
       try {
         read()

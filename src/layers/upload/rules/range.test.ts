@@ -31,7 +31,7 @@ describe('a range of a download', () => {
     }
   })
 
-  test('lies inside the bytes, whatever is asked', () => {
+  test('lies inside the bytes, for any request', () => {
     fc.assert(
       fc.property(fc.string(), fc.nat(), fc.nat(), fc.nat({ max: 50 }), (noise, a, b, size) => {
         for (const range of [noise, `bytes=${noise}`, `bytes=${a}-${b}`, `bytes=${a}-`, `bytes=-${b}`]) {
@@ -45,7 +45,7 @@ describe('a range of a download', () => {
     )
   })
 
-  test('is not needed by whoever has the bytes', () => {
+  test('is not needed by a client that has the bytes', () => {
     expect([null, '"x"', etag, `"x", W/${etag}`, '*'].map((tag) => hasTag(tag, etag))).toEqual([
       ...[false, false, true, true, true],
     ])

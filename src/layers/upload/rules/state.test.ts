@@ -27,7 +27,7 @@ function received(state: UploadState, offset: number, length = state.length): Up
 }
 
 describe('the life of an upload', () => {
-  test('whatever is asked of it, bytes are only added, within its length, and it is whole once', () => {
+  test('after any requests, bytes are only added, within its length, and it is complete once', () => {
     const asked = fc.record({
       from: fc.nat({ max: 1200 }),
       bytes: fc.option(fc.nat({ max: 1200 }), { nil: null }),

@@ -103,7 +103,7 @@ describe('a saga', () => {
     expect(run.types).toEqual(['undo.retry', 'stuck', 'resumed', 'undo.retry'])
   })
 
-  it('that cannot be undone goes back before itself if the workflow says so, and says what stands', async () => {
+  it('that cannot be undone rolls back to before itself if the workflow declares so, and reports the remaining steps', async () => {
     const run = new FakeRun({ whenUndoFails: 'restore' })
     for (const id of ['a', 'b', 'c']) await run.recorder.record('done', { id, result: 1 })
     const saga = run.saga(['b', 'c'], (id) => {
@@ -121,7 +121,7 @@ describe('a saga', () => {
     })
   })
 
-  it('undoes only what is asked for, below the paths it is given', async () => {
+  it('undoes only the requested steps, below the given paths', async () => {
     const run = new FakeRun()
     const undone: string[] = []
     const saga = run.saga(['a', '~race.0/b', '~race.1/c'], (id) => undone.push(id))

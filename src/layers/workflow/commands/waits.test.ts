@@ -92,7 +92,7 @@ it('a wait that ran out takes no signal, and its time is no longer kept', () => 
   expect(run.set.size).toBe(0)
 })
 
-it('what waits below a path took is told once', () => {
+it('the time spent waiting below a path is reported once', () => {
   const signals = new Signals(new FakeRun() as unknown as SignalsRun)
   for (const [seq, path] of ['~loop.1', '~loop.1/~all.0', '~loop.10', 'other'].entries()) {
     signals.deliver({ kind: 'signal', name: path, value: 0, at: 0, seq })

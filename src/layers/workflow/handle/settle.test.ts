@@ -34,7 +34,7 @@ it('lets a held step and a stuck undo be settled', async () => {
   await checkSettleable(engine, id, 'ship')
 })
 
-it('refuses anything else, and says what does wait', async () => {
+it('refuses anything else, and names the waiting steps', async () => {
   const engine = await engineWith([
     { type: 'held', data: { id: 'a%2fb' } },
     { type: 'held', data: { id: 'over' } },

@@ -6,7 +6,7 @@ import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journ
 const timer = (seq: number): Item => ({ kind: 'timer', id: `t${seq}`, at: seq, seq })
 
 describe('a journal', () => {
-  it('is a value: whoever appends to an older one leaves all others as they were', () => {
+  it('is a value: an append to an older one leaves all others unchanged', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(), { maxLength: 60 }), (picks) => {
         const journals: { readonly journal: Journal; readonly expected: readonly Item[] }[] = [

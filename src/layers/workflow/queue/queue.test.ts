@@ -83,7 +83,7 @@ class PlainQueue {
 }
 
 describe('a queue', () => {
-  it('never lets in more than it may, and whoever waits does so for a reason', () => {
+  it('never admits more than its limit, and every waiting run has a reason', () => {
     fc.assert(
       fc.property(options, moves, (options: QueueOptions, moves) => {
         const state = queueFold.initial()
@@ -156,7 +156,7 @@ describe('a queue', () => {
     expect(nextTurns(state, {}, 0).runs).toEqual(['high', 'first', 'second', 'low'])
   })
 
-  it('says when to look again if the rate alone stands in the way', () => {
+  it('returns the time of the next check if only the rate blocks', () => {
     const state = queueFold.initial()
     for (const seq of [1, 2]) apply(state, 'entered', { run: `r${seq}`, key: '', priority: 0 }, seq, 0)
     apply(state, 'granted', { run: 'r1' }, 3, 100)

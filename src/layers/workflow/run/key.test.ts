@@ -55,7 +55,7 @@ it('equal keys stand for equal intents', () => {
   )
 })
 
-it('what a scope observed counts whatever its order; what another observed, or comes later, does not', () => {
+it('the observations of a scope count in any order; those of another scope, or later ones, do not', () => {
   const digestOf = (add: (scope: Observed) => void) => {
     const scope = new Observed(digester)
     add(scope)

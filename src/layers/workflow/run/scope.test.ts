@@ -35,7 +35,7 @@ describe('a scope', () => {
     )
   })
 
-  it('keeps names readable: what is escaped in an id comes back', () => {
+  it('keeps names readable: escaped characters in an id are restored', () => {
     fc.assert(
       fc.property(fc.string({ minLength: 1, maxLength: 60 }), (name) => {
         const id = rootOf('s').next(commandName(name))

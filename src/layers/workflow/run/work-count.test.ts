@@ -4,7 +4,7 @@ import { Latch } from '../../../lib/waiting.ts'
 import { reportedLater, Work } from './work-count.ts'
 
 describe('work', () => {
-  it('is idle exactly when nothing is under way, and tells each time it becomes so', async () => {
+  it('is idle exactly when no work is under way, and reports each change to idle', async () => {
     const kind = fc.constantFrom('nothing', 'promise', 'told')
     await fc.assert(
       fc.asyncProperty(fc.array(kind, { minLength: 1, maxLength: 12 }), async (kinds) => {
@@ -36,7 +36,7 @@ describe('work', () => {
     )
   })
 
-  it('that fails, at once or later, is told as failed and not as done', async () => {
+  it('that fails, at once or later, is reported as failed and not as done', async () => {
     const errors: unknown[] = []
     const work = new Work(
       () => expect.unreachable(),
@@ -61,7 +61,7 @@ describe('work', () => {
 })
 
 describe('a latch', () => {
-  it('tells those who wait before and after, and the first value counts', async () => {
+  it('resolves earlier and later waits, and the first value counts', async () => {
     const latch = new Latch<number>()
     const before = latch.wait()
     expect(latch.isSet).toBe(false)

@@ -128,7 +128,7 @@ describe('a store of an older schema version', () => {
     },
   )
 
-  it('has its requests, before and after it is brought up to date', async () => {
+  it('has its requests, before and after the upgrade', async () => {
     const write = `INSERT INTO reprise_request (namespace, verb, target, id, data) VALUES ('a', 'send', 'mail', 'many/1', '5')`
     await edit((connection) => {
       asVersion8(connection)

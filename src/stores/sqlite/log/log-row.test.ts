@@ -41,7 +41,7 @@ function encode(given: readonly FrameDraft[], time: number | null, hasDigests = 
 }
 
 describe('a row of the log', () => {
-  it('that stands for others says for how many, holds nothing, and no changed byte of it goes unseen', () => {
+  it('that replaces others counts them, holds nothing, and every changed byte of it is detected', () => {
     const places = fc
       .integer({ min: 2, max: 2 ** 45 })
       .chain((at) => fc.tuple(fc.constant(at), fc.integer({ min: 1, max: at - 1 })))
@@ -64,7 +64,7 @@ describe('a row of the log', () => {
     )
   })
 
-  it('gives back what was put in, digests where they were spelled out', () => {
+  it('returns the stored values, with explicit digests where they were written', () => {
     fc.assert(
       fc.property(drafts, fc.boolean(), unsettledAt, (given, hasDigests, time) => {
         const body = encode(given, time, hasDigests)

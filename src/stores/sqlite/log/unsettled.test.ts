@@ -94,7 +94,7 @@ describe('loose rows', () => {
     expect(await heads()).toBe(0)
   })
 
-  it('G4: the operation of a loose append is known to the next process: asked again, it was applied', async () => {
+  it('G4: the operation of a loose append is known to the next process: a repetition was applied', async () => {
     const kit = await openKit()
     const a = await kit.create('a')
     await a.append('one')
@@ -110,7 +110,7 @@ describe('loose rows', () => {
     expect((await other.head('a')).operation).toBe(commit.operation)
   })
 
-  it('G3: who takes a timeline over goes on from what was appended loosely', async () => {
+  it('G3: a takeover continues from loosely appended entries', async () => {
     const kit = await openKit()
     const a = await kit.create('a')
     for (const text of ['one', 'two', 'three']) await a.append(text)
@@ -122,7 +122,7 @@ describe('loose rows', () => {
     expect(refused).toMatchObject({ ok: false, code: 'FENCED' })
   })
 
-  it('G7: a damaged row at the end stops every writer, and whoever owns something cannot be read; the rest can', async () => {
+  it('G7: a damaged row at the end stops every writer, and owned timelines cannot be read; the rest can', async () => {
     const kit = await openKit()
     const free = await kit.create('free')
     await free.append('one')
@@ -145,7 +145,7 @@ describe('loose rows', () => {
     expect((await reading.head('free')).seq).toBe(1)
   })
 
-  it('G7: a row that is missing just above what a process knows is noticed, and mended it is read again', async () => {
+  it('G7: a row that is missing just above the known end is noticed, and read again after a repair', async () => {
     const kit = await openKit()
     const a = await kit.create('a')
     await a.append('one')
@@ -179,7 +179,7 @@ describe('loose rows', () => {
     await late.create('b')
   })
 
-  it('G4: an append whose mark cannot be written is durable, and asked again it was applied', async () => {
+  it('G4: an append whose mark cannot be written is durable, and a repetition was applied', async () => {
     const a = await (await openKit()).create('a')
     for (const store of stores.splice(0)) await store.close()
     rmSync(`${file}-ack`)

@@ -67,7 +67,7 @@ describe('a claim on SQLite', () => {
     await kit.store.close()
   })
 
-  it('finds what is due with a dead worker among the others, in order', async () => {
+  it('finds due timelines of a dead worker among the others, in order', async () => {
     const kit = await kitWith(8, (i) => ({ wakeup: i, ...(i % 2 === 0 && { release: false }) }))
     await kit.store.beat({ ...worker('gone'), leaseMs: 10 })
     now += 100
@@ -76,7 +76,7 @@ describe('a claim on SQLite', () => {
     await kit.store.close()
   })
 
-  it.each([5, 250])('G7: notices a timeline that is missing from the index of what is due, among %i', async (count) => {
+  it.each([5, 250])('G7: notices a timeline that is missing from the index of due ones, among %i', async (count) => {
     const kit = await kitWith(count, (i) => ({ wakeup: i + 1 }))
     await kit.store.close()
     const connection = new Connection(await loadDriver(), file, false)

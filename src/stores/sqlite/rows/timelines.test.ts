@@ -16,7 +16,7 @@ beforeEach(() => {
   folder = temporaryFolder('timelines')
 })
 
-it('an open timeline is kept, however many there are; one that nobody has is not', async () => {
+it('an open timeline stays cached, however many there are; others do not', async () => {
   const file = join(folder, 'store.db')
   const open = () => openSqlite(file, { namespace: 'a', hash })
   const store = await open()

@@ -59,7 +59,7 @@ const hostile = [
   'CREATE TRIGGER temp.mine AFTER INSERT ON main.notes BEGIN DELETE FROM notes; END',
 ]
 
-describe('a rider on SQLite', () => {
+describe('user SQL in a commit on SQLite', () => {
   for (const method of ['run', 'all', 'get'] as const) {
     it.each(hostile)(`G2: cannot break its commit or leave anything behind, by ${method}: %s`, async (text) => {
       for (const isCaught of [false, true]) {
@@ -150,14 +150,14 @@ describe('a rider on SQLite', () => {
     expect(await userSql((sql) => sql.all('SELECT * FROM parts'))).toEqual([])
   })
 
-  it('takes one statement for each call, and says so where there are two', async () => {
+  it('accepts one statement per call, and refuses two', async () => {
     const two = "INSERT INTO notes (note) VALUES ('one'); INSERT INTO notes (note) VALUES ('two')"
     await expect(userSql((sql) => sql.run(two))).rejects.toMatchObject({ code: 'SQL_REFUSED' })
     expect(await userSql((sql) => sql.get('SELECT count(*) AS n FROM notes'))).toEqual({ n: 1 })
   })
 })
 
-describe('the text of a rider', () => {
+describe('the text of user SQL', () => {
   it.each([
     'SELECT 1',
     'SELECT 1;',

@@ -225,7 +225,12 @@ class Place {
       await (await this.rp.open(till, 'x', { takeover: true })).close()
     }
     const manager = await this.rp.open(doubles)
-    await manager.catchUp()
+    // PostgreSQL shows an entry to readers once every older transaction of the server has ended.
+    await until(async () => {
+      await manager.catchUp()
+      const { mail = 0 } = (await this.rp.head('events/copies/x')) ?? {}
+      return mail > 0 || [...((await copies.read(this.rp, 'x').catch(() => null))?.state ?? [])].includes(id)
+    })
     await manager.close()
     const host = hostOf(this.rp)
     for (const message of (await host.kernel.store.inbox(timelineId('events/copies/x'), 100)).messages) {

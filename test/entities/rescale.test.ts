@@ -170,6 +170,24 @@ onEveryStore('rescale', (world) => {
     expect((await rp.list({ prefix: 'table/none/' })).length).toBe(0)
   })
 
+  it('B4: removes a partition that a process created again and was killed, and no table beside it', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    await fill(rp, 2, 10)
+    await counts(3).rescale(rp)
+    await (await hostOf(rp).openTimeline('table/counts/p0' as never, counts(2).fold)).close()
+    await (await rp.open(table<number>('counts'), 'p7')).close()
+    expect(await timelinesOf(rp)).toHaveLength(6)
+    await counts(3).rescale(rp)
+    expect((await timelinesOf(rp)).sort()).toEqual([
+      'table/counts/generations',
+      'table/counts/generations/2/p0',
+      'table/counts/generations/2/p1',
+      'table/counts/generations/2/p2',
+      'table/counts/p7',
+    ])
+  })
+
   it('B4: a process that opens the old number between the look and the opening is refused too', async () => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]

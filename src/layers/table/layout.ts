@@ -132,6 +132,18 @@ export async function retire(engine: Host, name: string, builds: Builds): Promis
   await note(engine, catalogOf(name), { [`retiring.${layoutVersion}`]: null })
 }
 
+/**
+ * Removes empty partitions of generations before the live one: a process that was killed while it opened a partition of a
+ * removed generation has created it again.
+ */
+export async function removeStrays(engine: Host, { name, generation }: Layout): Promise<void> {
+  for (const { timeline, seq, attributes } of await engine.list({ prefix: `${tablePrefix}${name}/` })) {
+    const of = generationOf(name, timeline)
+    const isTable = storedPolicyOf(attributes)?.kind === 'table'
+    if (of !== null && of < generation && seq === 0 && !isTable) await forgetGeneration(engine, timeline)
+  }
+}
+
 /** Removes all partitions of an unused generation. */
 export async function forget(engine: Host, name: string, generation: number, builds: Builds): Promise<void> {
   const partitions = builds.partitionsOf(generation) ?? 0

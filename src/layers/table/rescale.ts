@@ -34,6 +34,7 @@ import {
   partitionOf,
   partitionTimeline,
   readLayout,
+  removeStrays,
   retire,
   timelinesOf,
 } from './layout.ts'
@@ -75,6 +76,7 @@ export async function rescale<V>(engine: Host, store: Rescalable<V>, options: Re
   const { name, partitions } = store
   const layout = await readLayout(engine, name)
   await retire(engine, name, layout.builds)
+  await removeStrays(engine, layout)
   // The store does not exist yet: it can be opened with any number.
   if (layout.partitions === null) return
   if (layout.partitions === partitions && !(await isEnding(engine, layout))) {

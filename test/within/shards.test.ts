@@ -17,7 +17,13 @@ import { storeUrls } from '../support/store-urls.ts'
 import { type Application, application } from './database.ts'
 
 const paid = signal<number>('paid')
-const order = workflow('order', async (ctx, cents: number) => [cents, await ctx.signal(paid)])
+const shipped = signal('shipped')
+/** Ends only after `shipped`: a repeated signal to an ended run would be refused. */
+const order = workflow('order', async (ctx, cents: number) => {
+  const amount = await ctx.signal(paid)
+  await ctx.signal(shipped)
+  return [cents, amount]
+})
 const account = aggregate('account', {
   initial: () => 0,
   evolve: { deposited: (s: number, e: { amount: number }) => s + e.amount },
@@ -102,7 +108,9 @@ describe.each(Object.keys(kinds))('a transaction on a shard (%s)', (kind) => {
     const runs = (await host.list({ prefix: order.prefix })).map(({ timeline }) => timeline.slice(order.prefix.length))
     expect(runs.sort()).toEqual(names.map((name) => `${name}-5`))
     for (const name of names) {
-      expect(await (await rp.run(order, 5, { id: `${name}-5` })).result()).toEqual([5, 5])
+      const run = await rp.run(order, 5, { id: `${name}-5` })
+      await run.signal(shipped)
+      expect(await run.result()).toEqual([5, 5])
     }
   })
 
@@ -116,6 +124,7 @@ describe.each(Object.keys(kinds))('a transaction on a shard (%s)', (kind) => {
         await app.run('COMMIT')
         const run = await enlisted.started()
         if (n === 0) await run.signal(paid, 9)
+        if (n === 0) await run.signal(shipped)
         expect(await run.result()).toEqual([3, 9])
       }
     }

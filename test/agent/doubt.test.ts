@@ -1,6 +1,6 @@
 // Sessions whose process is killed, with a service in another process that counts outside calls: a sweep over the commits of a
 // session with tools of every kind, calls held in doubt for a person, and streams whose writer dies while a client reads.
-// REPRISE_AGENT_KILL_EVERY: the interval between tested commits (default 11).
+// REPRISE_AGENT_KILL_EVERY: the interval between tested commits (default 17).
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,7 +11,7 @@ import { agent, readTurn, type StreamPosition, sendDecision } from '../../src/la
 import { until } from '../support/fixture.ts'
 import { type Report, runProgram, type Service, startService } from './service.ts'
 
-const killEvery = Number(process.env.REPRISE_AGENT_KILL_EVERY ?? 11)
+const killEvery = Number(process.env.REPRISE_AGENT_KILL_EVERY ?? 17)
 let service: Service
 let runCount = 0
 const folders: string[] = []

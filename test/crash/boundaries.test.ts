@@ -85,7 +85,7 @@ function whereIn(place: string, hasChunks: boolean): Where {
 
 const reason = whyNoStrace()
 if (reason) console.log(`kills at every boundary: skipped, ${reason}`)
-// REPRISE_BOUNDARY_STEP=1 looks at every single one; CI takes every 30th write and every 9th of the others.
+// REPRISE_BOUNDARY_STEP=1 looks at every single one; CI takes every 45th write and every 9th of the others.
 const step = amount('REPRISE_BOUNDARY_STEP', 0)
 
 describe.skipIf(reason)('SIGKILL at system call boundaries', () => {
@@ -95,7 +95,7 @@ describe.skipIf(reason)('SIGKILL at system call boundaries', () => {
     'G1, G2: in a store that is being made',
     async () => {
       const [a, b] = await Promise.all([
-        sweep('new-writes', writes, step || 30, null, false),
+        sweep('new-writes', writes, step || 45, null, false),
         sweep('new-others', others, step || 9, null, false),
       ])
       console.log(`new store: killed at ${a} writes and ${b} syncs, truncations and changes of names`)
@@ -113,7 +113,7 @@ describe.skipIf(reason)('SIGKILL at system call boundaries', () => {
       await live(where, null)
       await live(where, { calls: 'fsync', number: 25 })
       const [a, b] = await Promise.all([
-        sweep('old-writes', writes, step || 30, prepared, false),
+        sweep('old-writes', writes, step || 45, prepared, false),
         sweep('old-others', others, step || 9, prepared, false),
       ])
       console.log(`old store: killed at ${a} writes and ${b} syncs, truncations and changes of names`)
@@ -126,7 +126,7 @@ describe.skipIf(reason)('SIGKILL at system call boundaries', () => {
     'G2: with chunks in a directory',
     async () => {
       const [a, b] = await Promise.all([
-        sweep('chunk-writes', writes, step || 30, null, true),
+        sweep('chunk-writes', writes, step || 45, null, true),
         sweep('chunk-others', others, step || 9, null, true),
       ])
       console.log(`chunks in a directory: killed at ${a} writes and ${b} syncs, truncations and changes of names`)

@@ -58,7 +58,7 @@ const none = { a: null, b: null, c: null }
 const writes = new Set(['commit', 'blobs.put', 'blobs.rewrite', 'rewrite', 'tidy', 'scrub', 'beat'])
 
 /** On PostgreSQL a point costs ten times as much, and the logic under test is above the store. */
-const stepOn = ({ kind }: World) => (kind === 'postgres' ? 15 : 3)
+const stepOn = ({ kind }: World) => (kind === 'postgres' ? 25 : 5)
 
 interface Change {
   readonly before: Record<string, unknown>

@@ -74,6 +74,9 @@ it('the sweep has every public verb that takes an argument, or names the reason'
   expect(left, 'give each valid arguments in the targets, or a reason in leftOut').toEqual([])
 })
 
+/** CI passes every second wrong value, beginning with the first or the second one by the length of the verb's name. */
+const sweepsAll = process.env.REPRISE_SWEEP === 'all'
+
 async function faultsOf(target: Target, verb: string): Promise<string[]> {
   const folder = temporaryFolder('arguments')
   const args = target.calls[verb]!
@@ -96,7 +99,9 @@ async function faultsOf(target: Target, verb: string): Promise<string[]> {
     }, note)
     await rp.close({ grace: 1 })
   }
-  const wrongOnes = args.flatMap((_, at) => wrong.map((value) => ({ at, value })))
+  const wrongOnes = args
+    .flatMap((_, at) => wrong.map((value) => ({ at, value })))
+    .filter((_, i) => sweepsAll || (i + verb.length) % 2 === 0)
   await Promise.all([{ at: -1, value: undefined }, ...wrongOnes].map(({ at, value }, n) => call(at, value, n)))
   return faults
 }

@@ -6,8 +6,8 @@ import { expect, test } from 'vitest'
 import { runCampaign } from './campaign.mjs'
 import { simulate } from './simulate.mjs'
 
-const seeds = Number(process.env.REPRISE_SEEDS ?? 900)
-const failoverSeeds = Number(process.env.REPRISE_FAILOVER_SEEDS ?? 150)
+const seeds = Number(process.env.REPRISE_SEEDS ?? 600)
+const failoverSeeds = Number(process.env.REPRISE_FAILOVER_SEEDS ?? 100)
 const hourMs = 3_600_000
 
 test(

@@ -7,8 +7,8 @@ import type { Output } from './output.ts'
 /** Problems that are remembered: their words may differ each time. */
 const problemsMax = 1000
 
-/** @example return tell(output, await act(engine, head, 'cancel', { reason })) */
-export function tell(output: Output, { text, facts }: ActionReport): number {
+/** @example return printReport(output, await act(engine, head, 'cancel', { reason })) */
+export function printReport(output: Output, { text, facts }: ActionReport): number {
   output.result(facts, () => output.line(text))
   return exit.ok
 }

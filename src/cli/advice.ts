@@ -101,7 +101,7 @@ await rp.close()
     code: `import { open } from 'reprise'
 import { workflow } from 'reprise/workflow'
 
-// Stands for the other system: it knows by key what it has done.
+// Stands for the other system: it remembers its calls by key.
 const bank = new Map()
 export const pay = workflow('pay', async (ctx, cents) => {
   return await ctx.step('charge', ({ key }) => void bank.set(key, cents) ?? { charged: cents }, {
@@ -121,7 +121,7 @@ await rp.close()
     why: 'The other system holds the state; the entries record how far the work there went. The definition declares how the state is rebuilt from there and compared with the progress, and `reprise drill` executes both.',
     watch: [
       'write to the other system first and append afterwards: the progress never claims more than the other system has',
-      'schedule drills: between two of them, nobody compares the two systems',
+      'schedule drills: between two of them, the two systems are not compared',
     ],
     code: `import { open, timeline } from 'reprise'
 
@@ -145,7 +145,7 @@ await rp.close()
   },
   {
     id: 'B1-external',
-    title: 'a job over what another system has',
+    title: 'a job over the data of another system',
     when: { truth: 'external' },
     why: 'The other system is the authority on what there is; here is only which of it was done, and in which version. Reading it again costs a page, doing it again is skipped.',
     watch: [
@@ -177,7 +177,7 @@ await rp.close()
     when: { truth: 'state' },
     why: 'The state is authoritative and can be written as a whole: keep the last few, verify each, fall back when the newest is damaged. Only changed parts are written.',
     watch: [
-      'what happens after the last save is lost: save as often as you can bear to lose',
+      'changes after the last save are lost: choose the interval by the loss you accept',
       'a changed format needs a version',
     ],
     code: `import { open } from 'reprise'
@@ -268,7 +268,7 @@ await rp.close()
     id: 'B6-aggregate',
     title: 'aggregates (event sourcing)',
     when: { about: 'entities' },
-    why: 'Things that take commands and must never be in a wrong state: a command is decided on the state, what happened is appended, and everything that is shown elsewhere follows the events.',
+    why: 'Things that take commands and must never be in a wrong state: a command is decided on the state, its events are appended, and every other view follows the events.',
     watch: [
       'a bad event stays forever: correct it with another',
       'personal data in events needs personal(), or it cannot be erased',

@@ -40,8 +40,8 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
   const { waitsFor = () => [], beforeExit } = options
   let isAsked = false
   let isExiting = false
-  let telling: NodeJS.Timeout | undefined
-  const tell = () => {
+  let reporting: NodeJS.Timeout | undefined
+  const report = () => {
     const what = waitsFor().slice(0, shownMax).join('; ') || 'the work in flight'
     output.note(`still waiting for ${what}; press Ctrl-C again to stop at once`)
   }
@@ -59,8 +59,8 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
       return
     }
     isAsked = true
-    telling = setInterval(tell, reportEveryMs)
-    telling.unref()
+    reporting = setInterval(report, reportEveryMs)
+    reporting.unref()
     if (words !== null) output.notes(`\n${words}; press Ctrl-C again to stop at once`)
     ask('interrupted')
   }
@@ -71,7 +71,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
       return isAsked
     },
     off() {
-      clearInterval(telling)
+      clearInterval(reporting)
       for (const signal of signals) process.off(signal, listener)
     },
   }

@@ -73,7 +73,7 @@ export class ServeLog {
   }
 }
 
-const whatToDo = `  The code no longer asks for what this run did before. Nothing was done, and the run waits:
-  - take the edit back: with the code as it was, the run goes on where it was
-  - or keep both ways: if (ctx.patch('what-changed')) { the new way } else { the old way }
+const whatToDo = `  The code no longer matches the recorded history of this run. Nothing was executed, and the run waits:
+  - undo the edit: with the old code, the run continues
+  - or keep both: if (ctx.patch('name-of-change')) { the new code } else { the old code }
   - or send a copy of it the new way from an earlier place: reprise fork RUN@SEQ NAME`

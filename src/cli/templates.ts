@@ -29,7 +29,7 @@ export const templates: readonly Template[] = [
     files: (name, language) => [
       {
         path: `${name}.${extension(language)}`,
-        content: `// A resumable job: kill it whenever you like and run it again. What is done is never done twice.
+        content: `// A resumable job: kill it whenever you like and run it again. Finished items are never repeated.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { job } from 'reprise/job'
 
@@ -53,7 +53,7 @@ export const work = job('${name}', {
     files: (name, language) => [
       {
         path: `${name}.${extension(language)}`,
-        content: `// Resumable ingestion of a paged API: after a crash it goes on with the page it was at, and skips what it has.
+        content: `// Resumable ingestion of a paged API: after a crash it resumes at its last page, and skips finished records.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { job, pages } from 'reprise/job'
 
@@ -87,7 +87,7 @@ export const work = job('${name}', {
     files: (name, language) => [
       {
         path: `${name}.${extension(language)}`,
-        content: `// Migrations: each step is recorded with its checksum; a run goes on with the step that failed.
+        content: `// Migrations: each step is recorded with its checksum; a run resumes with the failed step.
 import { migrations } from 'reprise/migrate'
 
 export const work = migrations('${name}', {
@@ -152,7 +152,7 @@ export const work = workflow('${name}', async (ctx, order${language === 'ts' ? '
     files: (name, language) => [
       {
         path: `count-${name}.${extension(language)}`,
-        content: `// Run it several times: it goes on counting where it was, however it ended.
+        content: `// Run it several times: it continues counting, however it ended.
 import { open } from 'reprise'
 import { work } from './${name}.${extension(language)}'
 

@@ -21,8 +21,8 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   engine.events.on('problem', ({ where, error }) => send({ problem: problemWords(where, error) }))
   const definition = pick(await loadModule(file), name, file) as unknown as PipelineDefinition
   const tasks = definition[shares](hostOf(engine), options)
-  const tell = () => send({ status: tasks.status, waits: inHand(engine, shownAfterMs) })
-  const telling = setInterval(tell, reportEveryMs)
+  const reportProgress = () => send({ status: tasks.status, waits: inHand(engine, shownAfterMs) })
+  const reporting = setInterval(reportProgress, reportEveryMs)
   // On a stop request, or when all is done: each task that runs here ends with a savepoint.
   const stopRequested = new Promise<void>((resolve) => {
     parentPort!.on('message', (command: ThreadCommand) => {
@@ -32,8 +32,8 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   })
   await Promise.race([tasks.ended.wait(), stopRequested])
   await engine.close({ grace })
-  clearInterval(telling)
-  tell()
+  clearInterval(reporting)
+  reportProgress()
   // A source that still lists its partitions, or connects to brokers that are away, would keep the thread alive.
   process.exit()
 }

@@ -24,7 +24,7 @@ export async function initialize(data) {
   const loaded = await import(data.esbuild)
   transform = (loaded.default ?? loaded).transform
 }
-// The file that is there goes first; then the source that the compiler would make it of.
+// The existing file is tried first; then the source that the compiler would make it of.
 export async function resolve(specifier, context, next) {
   try {
     return await next(specifier, context)

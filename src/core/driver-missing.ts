@@ -1,5 +1,5 @@
-// The error for an optional package that does not load. A package that is absent is to be installed; a package that is there and
-// fails (a bundler left a part out, a native file does not fit) has a cause that an installation would not cure.
+// The error for an optional package that does not load. A missing package is to be installed; an installed package that fails
+// (a bundler omitted a part, a native file does not fit) has a cause that an installation would not fix.
 
 import { RepriseError } from './errors.ts'
 

@@ -29,7 +29,7 @@ export function isEqual(a: unknown, b: unknown, options: Pick<DifferenceOptions,
   return differences(a, b, { ...options, most: 1 }).length === 0
 }
 
-/** What a value is, for people: `Date`, `bigint`, `-0`. */
+/** The type of a value, for people: `Date`, `bigint`, `-0`. */
 export function kindOf(value: unknown): string {
   if (value === null) return 'null'
   if (typeof value !== 'object') return Object.is(value, -0) ? '-0' : typeof value
@@ -151,7 +151,7 @@ class Walk {
     }
   }
 
-  /** The equal key of the other side. Objects are keys by identity there, and are looked for by what they hold. */
+  /** The equal key of the other side. Objects are keys by identity there, and are searched by their content. */
   #twin(key: unknown, others: ReadonlyMap<unknown, unknown>, objects: Set<object>): { readonly key: unknown } | null {
     if (typeof key !== 'object' || key === null) return others.has(key) ? { key } : null
     for (const other of objects) {
@@ -185,7 +185,7 @@ function hasEntries(value: object): value is Entries {
 function isSameType(a: object, b: object): boolean {
   if (kindOf(a) !== kindOf(b)) return false
   if (!isInstance(a) && !isInstance(b)) return true
-  // Views and errors of a subclass are stored as what they extend.
+  // Views and errors of a subclass are stored as their base class.
   if (ArrayBuffer.isView(a) || a instanceof Error) return true
   return Object.getPrototypeOf(a) === Object.getPrototypeOf(b)
 }

@@ -41,7 +41,7 @@ export async function describeTimeline(engine: Reprise, head: Head, { brief = fa
       isRun: model?.unfinished !== undefined,
       isUnfinished: model?.unfinished?.includes(status) ?? false,
       needsPerson: needsPerson(head, status, model),
-      /** What repairs lost of it, and nobody has given up. */
+      /** Its losses by repairs that were not given up. */
       lost: lossesOf(losses, [head.timeline]).flatMap(({ id, at, lost }) => {
         return lost.flatMap((loss) => (loss.timeline === head.timeline ? [{ id, at, ...loss }] : []))
       }),

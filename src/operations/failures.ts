@@ -32,7 +32,7 @@ const halts: Readonly<Record<string, Halt>> = {
   held: {
     name: 'held runs',
     words: 'held: a person decides',
-    cure: 'find out what happened outside, then: reprise settle TIMELINE STEP done|failed|retry; for a run that was rolled back: reprise resume TIMELINE',
+    cure: 'check the outcome outside, then: reprise settle TIMELINE STEP done|failed|retry; for a run that was rolled back: reprise resume TIMELINE',
   },
   diverged: {
     name: 'diverged runs',
@@ -98,7 +98,7 @@ async function haltWords(engine: Reprise, head: Head): Promise<string> {
   return line?.text ?? String(head.attributes.problem ?? halts[head.status]!.words)
 }
 
-/** Null: it is no error as histories keep them. @example 'EDECLINED: card refused' */
+/** Null: the value is not a recorded error. @example 'EDECLINED: card refused' */
 export function errorWords(error: unknown): string | null {
   const { code, name, message } = (error ?? {}) as Readonly<Record<string, unknown>>
   if (typeof message !== 'string') return null

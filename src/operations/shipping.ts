@@ -74,7 +74,7 @@ export async function drillShipped(
         ...{ timelines: verified.timelines, entries: verified.entries },
         ...{ lost: restored.lost, skipped: restored.skipped, faults },
       }
-      tell(engine, report)
+      emitDrill(engine, report)
       return report
     } finally {
       await copy.close()
@@ -96,7 +96,7 @@ async function differences(engine: Reprise, copy: Reprise): Promise<string[]> {
   return found
 }
 
-function tell(engine: Reprise, report: ShippedDrill): void {
+function emitDrill(engine: Reprise, report: ShippedDrill): void {
   const { ok, place, rpoMs, rtoMs, positionsBehind, faults } = report
   const what = ok
     ? `restored to a separate place from ${place} in ${formatMs(Math.round(rtoMs))}; ${positionsBehind} positions (${formatMs(rpoMs)}) would be lost`
@@ -120,7 +120,7 @@ export async function shippingHealth(engine: Reprise, now: number): Promise<Chec
   if (!status) return []
   const name = 'shipping'
   const { place, failing, safeAt, behind, endedAt, updatedAt, record } = status
-  const safe = safeAt === null ? 'nothing is there yet' : `all of it up to ${relative(safeAt, now)} is there`
+  const safe = safeAt === null ? 'nothing is shipped yet' : `all of it up to ${relative(safeAt, now)} is there`
   const cure = 'run reprise ship again, beside the application, under a supervisor'
   if (failing) {
     const state = now - failing.since > silentMs ? 'bad' : 'warning'

@@ -67,7 +67,7 @@ const families = {
   reprise_tier_requests_total: { kind: 'counter', help: 'Requests to object stores by this process, by tier and kind' },
   reprise_tier_bytes_total: { kind: 'counter', help: 'Bytes to and from object stores, by tier and direction' },
   reprise_http_streams: { from: [{}], kind: 'gauge', help: 'Clients that follow the feed' },
-  reprise_store_up: { kind: 'gauge', help: '1: the store answered the last time it was asked; 0: it did not' },
+  reprise_store_up: { kind: 'gauge', help: '1: the store answered its last request; 0: it did not' },
   reprise_failing_timelines: { kind: 'gauge', help: 'Timelines whose work does not advance, by kind' },
   reprise_workers: { kind: 'gauge', help: 'Workers, by state' },
   reprise_queue_timelines: { kind: 'gauge', help: 'Timelines of a queue, by state' },

@@ -81,7 +81,7 @@ export interface Refusal {
   readonly type: string
   readonly schema: Schema
   /** The body, in that type. */
-  tell(problem: Problem): string
+  format(problem: Problem): string
 }
 
 /** One checked request: of an authorized principal, with valid parameters and body. */

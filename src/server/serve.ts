@@ -485,7 +485,7 @@ class RunningServer {
 function refusalOf({ refusal }: Route, problem: Problem): Reply {
   if (!refusal) return problemReply(problem)
   const wait = problem.status === 503 && { 'retry-after': '1' }
-  return new Reply(refusal.tell(problem), { 'content-type': refusal.type, ...wait }, problem.status)
+  return new Reply(refusal.format(problem), { 'content-type': refusal.type, ...wait }, problem.status)
 }
 
 function jsonReply(json: string, status: number, more: Readonly<Record<string, string>> | null): Reply {

@@ -158,9 +158,9 @@ class Follower implements ByteSource {
     if (this.#place || this.#options.scopes?.length === 0) return
     const place = this.#feed.join(this.#options, this.#position)
     this.#place = place
-    const guarded = (tell: () => void) => {
+    const guarded = (notify: () => void) => {
       if (this.#place !== place) return
-      tell()
+      notify()
       this.#alarm.ring()
     }
     place.page.then(

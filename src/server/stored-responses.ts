@@ -59,7 +59,7 @@ export class Answers {
     if (kept) return { json: checked(kept, print).json, isAgain: true }
     const raced = this.#pending.get(id)
     if (raced) return { json: await checked(raced, print).answer, isAgain: true }
-    assert(!this.#pending.has(id), 'what a key asks for is done once at a time')
+    assert(!this.#pending.has(id), 'requests with one key are executed one at a time')
     const answer = this.#act(id, print, act)
     this.#pending.set(id, { print, answer })
     try {

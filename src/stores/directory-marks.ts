@@ -12,7 +12,7 @@ const markName = 'reprise-chunks'
 const emptyMarkMs = 200
 /** The owner of the chunks; exists only if they belong to one store. */
 const ownerName = 'reprise-owner'
-/** Two stores keep chunks here, or once did: neither knows what the other needs. */
+/** Two stores keep chunks here, or once did: neither knows the chunks that the other needs. */
 const sharedName = 'reprise-shared'
 
 /** The mark by which a store recognises its chunks; null if there is none. */

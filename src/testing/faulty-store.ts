@@ -18,7 +18,7 @@ export function faultyStore(store: Store, decide: Decide): Store {
     calls += 1
     const callNumber = calls
     const fate = decide(method, callNumber)
-    if (fate === 'fail-before') throw lost(method, callNumber, 'it was not asked for')
+    if (fate === 'fail-before') throw lost(method, callNumber, 'it was not executed')
     const result = await work()
     if (fate === 'fail-after') throw lost(method, callNumber, 'its answer was lost')
     return result

@@ -1,5 +1,5 @@
 // Crash tests: runs a program once undisturbed, then once for each point at which its process can die; each time it must end
-// the same way. The program decides what is compared: it returns the value.
+// the same way. The program returns the value to compare.
 
 import { type CrashPoint, type KitOptions, WorkflowKit } from './workflow.ts'
 

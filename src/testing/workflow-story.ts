@@ -65,7 +65,11 @@ export class Story<Input, Output> {
     const happened: string[] = []
     const kit = new WorkflowKit(options)
     const { name, options: own, run: code } = this.#definition
-    const scripted = workflow<Input, Output>(name, (ctx, input) => code(tell(ctx, this.#answers, happened), input), own)
+    const scripted = workflow<Input, Output>(
+      name,
+      (ctx, input) => code(scriptedContext(ctx, this.#answers, happened), input),
+      own,
+    )
     try {
       const run = await kit.run(scripted, ...([this.#input, { id: 'story' }] as unknown as KitArguments<Input>))
       for (const [i, { after, act, name: what, value }] of this.#events.entries()) {
@@ -87,12 +91,12 @@ export class Story<Input, Output> {
   }
 }
 
-/** The context of the run, with steps that answer from the story and record what happens. */
-function tell(ctx: WorkflowContext, answers: Answers, happened: string[]): WorkflowContext {
+/** The context of the run, with steps that answer from the story and record the events. */
+function scriptedContext(ctx: WorkflowContext, answers: Answers, happened: string[]): WorkflowContext {
   const wrap =
     (branch: Branch<unknown>): Branch<unknown> =>
     (own) =>
-      branch(tell(own, answers, happened))
+      branch(scriptedContext(own, answers, happened))
   const wrapAll = (branches: readonly Branch<unknown>[] | Readonly<Record<string, Branch<unknown>>>) =>
     Array.isArray(branches)
       ? branches.map(wrap)
@@ -113,7 +117,7 @@ function tell(ctx: WorkflowContext, answers: Answers, happened: string[]): Workf
     parallel: (branches: never) => ctx.parallel(wrapAll(branches) as never),
     race: (branches: never) => ctx.race(wrapAll(branches) as never),
     loop: (state: unknown, body: (state: unknown, own: LoopContext) => unknown) =>
-      ctx.loop(state, (now, own) => body(now, tell(own, answers, happened) as LoopContext) as never),
+      ctx.loop(state, (now, own) => body(now, scriptedContext(own, answers, happened) as LoopContext) as never),
   }) as WorkflowContext
 }
 

@@ -148,7 +148,7 @@ export class WorkflowKit {
       await this.#quiet(() => isSettled)
       if (isSettled) break
       if (await this.#leap()) idle = 0
-      else if (++idle > 200) throw new Error('nothing is left to happen, and what is waited for has not happened')
+      else if (++idle > 200) throw new Error('no event is left, and the awaited one has not happened')
     }
     return await promise
   }

@@ -16,7 +16,7 @@ const series = save<{ n: number; bytes: Uint8Array }>('noise', { keep: 20 })
 
 async function collectBeside(collector: Reprise): Promise<number> {
   try {
-    await hostOf(collector).kernel.worker.tell()
+    await hostOf(collector).kernel.worker.beatNow()
     return (await collector.collect()).chunks.swept
   } catch (error) {
     if (isReprise(error, 'STORE_BUSY')) return 0

@@ -38,7 +38,7 @@ onEveryStore(
   (world) => {
     it.each([
       ['another epoch', { epoch: 99 }, 'the epoch of its writer'],
-      ['another sequence', { seq: 99 }, 'the head moves by what was appended'],
+      ['another sequence', { seq: 99 }, 'the head moves by the appended entries'],
     ])('a writer stops when the store tells it of %s', async (_, lie, what) => {
       const w = await world()
       const { store, lie: begin } = lying(await w.store(), lie)

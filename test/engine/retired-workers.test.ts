@@ -96,7 +96,7 @@ for (const [name, world] of Object.entries(worlds)) {
         await worker.register()
         expect(await worker.retireGone()).toEqual([])
         await pass(2 * 3_600_000)
-        await worker.tell()
+        await worker.beatNow()
         expect(await worker.retireGone()).toEqual(['silent'])
         const rows = await store.workers()
         expect(rows.find(({ id }) => id === 'silent')).toMatchObject({ isRetired: true })

@@ -199,7 +199,7 @@ it('an incremental tool that does not write all outputs again keeps nothing with
   writeFileSync(join(directory, 'src/b'), 'changed')
   expect(await build.run()).toMatchObject({
     from: 'computed',
-    notKept: expect.stringMatching(/^dist\/a and 1 more was there before and was not written again/),
+    notKept: expect.stringMatching(/^dist\/a and 1 more existed before and was not written again/),
   })
   writeFileSync(join(directory, 'src/b'), 'changed again')
   expect((await build.run()).notKept).toContain('was not written again')

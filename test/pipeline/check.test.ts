@@ -242,7 +242,7 @@ describe('the check', () => {
     const called = (all: lib.Stream<Visit>) =>
       all.call('geo', async (v) => v.n * Math.random()).map((n) => ({ n, chance: Math.random() }))
     const [unmade] = (await checkPipelines(rp, [drawn(called)])).checked
-    expect(unmade).toMatchObject({ ok: true, notes: [expect.stringContaining('what follows geo')] })
+    expect(unmade).toMatchObject({ ok: true, notes: [expect.stringContaining('the operators after geo')] })
     const stood = await checkPipelines(rp, [drawn(called)], { calls: { geo: (v: Visit) => v.n } })
     expect(stood.checked).toMatchObject([{ ok: false, step: 'map#1' }])
 

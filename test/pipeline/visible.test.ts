@@ -41,7 +41,7 @@ function silentAfter<T>(all: readonly T[]): Source<T> {
 
 async function workerRow(rp: Reprise) {
   const { store, worker } = hostOf(rp).kernel
-  await worker.tell()
+  await worker.beatNow()
   return (await store.workers()).find(({ id }) => id === worker.id)!
 }
 

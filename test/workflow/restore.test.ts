@@ -15,7 +15,7 @@ import { onEveryStore } from '../support/worlds.ts'
 
 const stands = [
   { step: 'hotel', why: 'the hotel does not answer' },
-  { step: 'pay', why: 'it says of no way to undo it' },
+  { step: 'pay', why: 'it has no compensation' },
 ]
 
 /** `outside` gets each call; from the second time on there is money. */

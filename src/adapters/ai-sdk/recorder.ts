@@ -27,7 +27,7 @@ export type CompensateCall = (
   context: { readonly key: string },
 ) => Promise<unknown> | unknown
 
-/** How a tool can be undone, and what happens if a crash left its outcome unknown. */
+/** How a tool can be undone, and its handling if a crash left the outcome unknown. */
 export type EffectTool = {
   /** For an unknown outcome after a crash. Default: 'hold', and 'retry' for read-only and idempotent tools. */
   readonly inDoubt?: 'retry' | 'hold'
@@ -46,7 +46,7 @@ const known = namesOf<RecorderOptions>()('similarCalls')
 
 interface RunState {
   readonly calls: number
-  /** Number of rollbacks: after each, the program calls models and tools anew. */
+  /** Number of rollbacks: after each, the program repeats its calls of models and tools. */
   readonly rollbacks?: number
   /** A rollback was started and is not finished. */
   readonly isRollingBack?: boolean

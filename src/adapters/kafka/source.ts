@@ -109,7 +109,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   readonly #unwatch: () => void
   /** Positions of the newest published checkpoint that are not committed to the group yet. */
   #untold: Positions | null = null
-  #telling: Promise<void> | null = null
+  #committing: Promise<void> | null = null
 
   constructor(
     port: KafkaPort,
@@ -157,10 +157,10 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   async published(positions: Positions): Promise<void> {
     if (this.#options.group === undefined) return
     this.#untold = positions
-    this.#telling ??= this.#tell(this.#options.group)
+    this.#committing ??= this.#commitOffsets(this.#options.group)
   }
 
-  async #tell(group: string): Promise<void> {
+  async #commitOffsets(group: string): Promise<void> {
     try {
       while (this.#untold) {
         const offsets = new Map([...this.#untold].map(([name, next]) => [Number(name), next as number]))
@@ -170,7 +170,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     } catch (error) {
       if (!this.#isClosed) this.#onProblem(error)
     } finally {
-      this.#telling = null
+      this.#committing = null
     }
   }
 
@@ -181,7 +181,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#signal.removeEventListener('abort', this.#onAbort)
     this.#ready.close()
     this.#wake()
-    if (this.#telling) await Promise.race([this.#telling, sleep(realTime, reportWithinMs, { isAwaited: false })])
+    if (this.#committing) await Promise.race([this.#committing, sleep(realTime, reportWithinMs, { isAwaited: false })])
     await this.#port.close()
     await this.#running
   }

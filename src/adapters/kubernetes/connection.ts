@@ -39,7 +39,7 @@ export function connectTo(
   if (given || !host) return byKubeconfig(given ?? {}, env)
   const server = `https://${host.includes(':') ? `[${host}]` : host}:${port}`
   return async () => {
-    const ca = await readSecret('what a pod knows of its cluster', `${account}/ca.crt`)
+    const ca = await readSecret('the files of a pod', `${account}/ca.crt`)
     return await byHand({ server, ca, tokenFile: `${account}/token` })()
   }
 }

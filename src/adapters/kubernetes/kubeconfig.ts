@@ -64,7 +64,7 @@ async function credentialsOf({ config, chosen: { cluster, user } }: Loaded): Pro
   const made: Fields = {}
   await config.applyToHTTPSOptions(made).catch((error: unknown) => {
     const { command } = (user.exec ?? {}) as { readonly command?: unknown }
-    const who = command === undefined ? 'what the kubeconfig names' : `the plugin ${String(command)}`
+    const who = command === undefined ? 'the entries of the kubeconfig' : `the plugin ${String(command)}`
     const what = `kubernetes: ${who} gave no credentials: ${(error as Error).message.trim()}`
     throw new RepriseError('STORE_UNREACHABLE', what, {}, error)
   })

@@ -21,7 +21,7 @@ const rememberedMax = 4096
 const lookedUpMax = 256
 
 export function placeOf(seq: number, n: number): number {
-  assert(n < entryLeavesMax, 'an entry brings fewer than a million leaves')
+  assert(n < entryLeavesMax, 'an entry adds fewer than a million leaves')
   return seq * entryLeavesMax + n
 }
 

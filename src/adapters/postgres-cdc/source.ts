@@ -34,7 +34,7 @@ export function postgresCdcSource(options: PostgresCdcOptions): Source<PostgresC
   if (typeof options.url !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'postgresCdc needs { url }')
   return {
     kind: 'postgresCdc',
-    // A slot has one reader, and what it has passed does not come again.
+    // A slot has one reader, and does not repeat changes that it has passed.
     isExclusive: true,
     async open(from, context) {
       const { Client } = await loadPg()

@@ -164,7 +164,7 @@ export class Board {
     return alive.flat()
   }
 
-  /** Stores the outcome of a task that a worker has. False: the task was taken back, ended, or never was. */
+  /** Stores the outcome of a task that a worker has. False: the task was withdrawn, has ended, or never existed. */
   async settle(queue: string, task: string, outcome: Outcome): Promise<boolean> {
     const at = parsed(queue, task)
     if (!at) return false

@@ -56,7 +56,7 @@ export function isEqual(a: string, b: string): boolean {
 }
 
 async function mac(secret: string, time: number, nonce: string, body: string): Promise<string> {
-  // An unset variable would sign with a secret that everybody knows.
+  // An unset variable would sign with a publicly known secret.
   checkText('the secret of a wake-up request', secret)
   const how = { name: 'HMAC', hash: 'SHA-256' }
   const key = await crypto.subtle.importKey('raw', encoder.encode(secret), how, false, ['sign'])

@@ -20,7 +20,7 @@ const command: Command = async ({ engine, args, options, output }) => {
   }
   const plan = await engine.delete(timeline, { ...means, dryRun: true })
   if (!flag(options, 'yes')) {
-    output.result(plan, () => tell(plan, output))
+    output.result(plan, () => printPlan(plan, output))
     output.note(plan.refusals.length > 0 ? 'nothing was deleted' : 'nothing was deleted; with --yes it is')
     return plan.refusals.length > 0 ? exit.conflict : exit.ok
   }
@@ -36,7 +36,7 @@ const command: Command = async ({ engine, args, options, output }) => {
 
 export default command
 
-export function tell({ timelines, refusals }: DeleteReport, output: Output): void {
+export function printPlan({ timelines, refusals }: DeleteReport, output: Output): void {
   output.table(
     ['TIMELINE', 'BECAUSE', 'ENTRIES', 'CHECKPOINTS', 'SAVEPOINTS', 'MAIL', 'CURSORS'],
     timelines.map((each) => [

@@ -43,7 +43,7 @@ const demo: Command = async ({ options, output }) => {
   }
   const seconds = performance.now() - startedAt
   const result = summarize(traces(folder), items, killedAt.length, report, seconds)
-  output.result(result, () => tell(result, output))
+  output.result(result, () => printSummary(result, output))
   if (flag(options, 'keep')) output.note(`inspect it: reprise ls --url sqlite:${join(folder, 'demo.db')}`)
   else rmSync(folder, { recursive: true, force: true })
   output.note(result.lost === 0 ? green('Nothing was lost.') : red('Something was lost: please report this.'))
@@ -71,7 +71,7 @@ function summarize(done: readonly string[], items: number, kills: number, report
   }
 }
 
-function tell(result: ReturnType<typeof summarize>, output: Output): void {
+function printSummary(result: ReturnType<typeof summarize>, output: Output): void {
   output.line()
   output.facts([
     ['items', String(result.items)],

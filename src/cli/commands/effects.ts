@@ -5,7 +5,7 @@ import type { Effect } from '../../core/history/effects.ts'
 import { checkAbout } from '../../engine/history/conflicting-decision.ts'
 import { act } from '../../operations/act.ts'
 import { effectsOf, type ShownEffect } from '../../operations/effects.ts'
-import { tell } from '../action-report.ts'
+import { printReport } from '../action-report.ts'
 import { type Command, flag, point, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -58,7 +58,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
     // An effect of the model itself is settled by the model.
     if (!isKernels(known)) {
       const decision = { step: effect, outcome, by, ...(json !== undefined && { result }) }
-      return tell(output, await act(engine, head, 'settle', decision))
+      return printReport(output, await act(engine, head, 'settle', decision))
     }
     await engine.settleEffect(timeline, effect, outcome, by, result)
     output.result({ timeline, settled: effect, outcome, by }, () =>

@@ -6,7 +6,7 @@ import { type Command, flag, type Invocation, type Options, text } from '../comm
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { count } from '../format.ts'
-import { tell } from './delete.ts'
+import { printPlan } from './delete.ts'
 
 const command: Command = async (invocation) => {
   const { engine, args, options, output } = invocation
@@ -23,7 +23,7 @@ const command: Command = async (invocation) => {
   if (!flag(options, 'yes')) {
     const plan = await engine.erase(found?.timeline ?? args[0]!, { ...means, dryRun: true })
     output.result(plan, () => {
-      tell(plan, output)
+      printPlan(plan, output)
       for (const where of plan.remains) output.line(`may be left: ${where}`)
     })
     output.note(plan.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; with --yes it is')

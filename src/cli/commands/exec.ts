@@ -30,7 +30,7 @@ const run: Command = async (invocation) => {
     fresh: flag(options, 'fresh'),
     replace: flag(options, 'replace'),
     output: output.isJson ? 'stderr' : 'inherit',
-    onEvent: (event) => report.tell(event),
+    onEvent: (event) => report.printEvent(event),
     ...(wait !== undefined && { wait }),
     ...(takeover && { takeover }),
   })
@@ -170,7 +170,7 @@ class ExecReport {
     this.#line = kind === 'bar' && process.stderr.isTTY ? new LiveLine(() => this.#now()) : null
   }
 
-  tell(event: ExecEvent): void {
+  printEvent(event: ExecEvent): void {
     if (event.kind === 'started') {
       this.#run = event.run
       this.#startedAt = Date.now()

@@ -1,6 +1,6 @@
-// reprise give-up: damaged history that no copy has is declared lost, and the timeline goes on without it. Says what would be
-// lost first; what is done is recorded with who decided it and why. With the id of a loss, which a repair recorded, a person
-// accepts that loss: it is named no longer.
+// reprise give-up: damaged history without a copy is declared lost, and the timeline continues without it. Lists the loss
+// first; the decision is recorded with its author and reason. With the id of a loss, which a repair recorded, a person accepts
+// that loss: it is no longer listed.
 
 import type { LossRecord } from '../../core/store/ports.ts'
 import { lossWords } from '../../engine/storage/losses.ts'

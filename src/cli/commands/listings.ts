@@ -148,7 +148,8 @@ export const keys: Command = async ({ engine, output }) => {
           : 'opens old records'
       output.line(`${id}  ${state}`)
     }
-    if (noted.length > 1 && lacking.length === 0) output.note('reprise rekey brings everything under the current key')
+    if (noted.length > 1 && lacking.length === 0)
+      output.note('reprise rekey re-encrypts everything with the current key')
   })
   return lacking.length > 0 ? exit.usage : exit.ok
 }

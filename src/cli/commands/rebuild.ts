@@ -1,4 +1,4 @@
-// reprise rebuild: builds a projection anew beside the live one, and swaps when it has caught up.
+// reprise rebuild: builds a second generation of a projection beside the live one, and swaps when it has caught up.
 
 import type { ProjectionDefinition } from '../../layers/events/index.ts'
 import { type Command, text } from '../command.ts'

@@ -105,7 +105,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
   }
 }
 
-/** The timelines by the definition that runs them. Those that `reprise run` did not start are left out. */
+/** The timelines by the definition that runs them, without those that `reprise run` did not start. */
 function groupsOf(engine: Reprise, heads: readonly Head[], options: Options): Map<string, Started> {
   const groups = new Map<string, Started>()
   for (const head of heads) {
@@ -186,7 +186,7 @@ async function parked(engine: Reprise, { timeline }: Head, signal: AbortSignal):
   }
 }
 
-/** True if its model can bring one timeline to its end; a job is run as a whole instead. */
+/** True if its model can run one timeline to its end; a job is run as a whole instead. */
 function hasResume(engine: Reprise, head: Head): boolean {
   return typeof hostOf(engine).models.find(head.timeline)?.actions?.resume === 'function'
 }

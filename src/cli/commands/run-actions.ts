@@ -1,7 +1,7 @@
 // Commands that act on one run: each sends one request, and reports the outcome.
 
 import { act, mayAct } from '../../operations/act.ts'
-import { tell } from '../action-report.ts'
+import { printReport } from '../action-report.ts'
 import { type Command, duration, flag, point, text } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
 import { findJob, findTimeline } from '../find.ts'
@@ -14,7 +14,7 @@ export const signal: Command = async ({ engine, args, output }) => {
   const [given, name, json] = args as [string, string, string | undefined]
   const head = await findTimeline(engine, given)
   const value = json === undefined ? {} : { value: parseJson(json, 'the value') }
-  return tell(output, await act(engine, head, 'signal', { name, ...value }))
+  return printReport(output, await act(engine, head, 'signal', { name, ...value }))
 }
 
 /** Calls a query handler of a run. The run itself is not affected. */
@@ -54,7 +54,7 @@ export const decide: Command = async ({ engine, args, options, output }) => {
   const reason = text(options, 'reason')
   const about = point(options, 'about')
   const decision = { verdict, by, ...(reason !== undefined && { reason }), ...(about && { about }) }
-  return tell(output, await act(engine, await findTimeline(engine, given), 'decide', decision))
+  return printReport(output, await act(engine, await findTimeline(engine, given), 'decide', decision))
 }
 
 /** A person settles the outcome of a held step, or of a stuck compensation. */
@@ -65,7 +65,7 @@ export const settle: Command = async ({ engine, args, options, output }) => {
   const by = text(options, 'by') ?? process.env.USER ?? 'somebody'
   const about = point(options, 'about')
   const decision = { step, outcome, by, ...result, ...(about && { about }) }
-  return tell(output, await act(engine, await findTimeline(engine, given), 'settle', decision))
+  return printReport(output, await act(engine, await findTimeline(engine, given), 'settle', decision))
 }
 
 /** Cancels a run. A workflow compensates, a job finishes the items in flight, a pipeline ends at once. */
@@ -73,14 +73,14 @@ export const cancel: Command = async ({ engine, args, options, output }) => {
   const reason = text(options, 'reason') ?? 'cancelled by hand'
   const head = await findTimeline(engine, args[0]!).catch(async () => (await findJob(engine, args[0]!))[0]!)
   const undo = flag(options, 'undo-inherited') ? { undo: 'inherited' } : {}
-  return tell(output, await act(engine, head, 'cancel', { reason, ...undo }))
+  return printReport(output, await act(engine, head, 'cancel', { reason, ...undo }))
 }
 
 /** Stops a pipeline or a job so that it can be resumed: with a savepoint, or after the work in flight is finished. */
 export const stop: Command = async ({ engine, args, options, output }) => {
   const reason = text(options, 'reason') ?? 'stopped by hand'
   const head = await findTimeline(engine, args[0]!).catch(async () => (await findJob(engine, args[0]!))[0]!)
-  return tell(output, await act(engine, head, 'stop', { reason }))
+  return printReport(output, await act(engine, head, 'stop', { reason }))
 }
 
 /** Ends a run at once, without compensation. */
@@ -93,9 +93,12 @@ export const terminate: Command = async ({ engine, args, options, output, stdin 
     output.note('nothing was changed; --yes does it without asking')
     return exit.usage
   }
-  return tell(output, await act(engine, head, 'terminate', { reason: text(options, 'reason') ?? 'terminated by hand' }))
+  return printReport(
+    output,
+    await act(engine, head, 'terminate', { reason: text(options, 'reason') ?? 'terminated by hand' }),
+  )
 }
 
 /** Takes back the last failure of a run, so that it continues. */
 export const retry: Command = async ({ engine, args, output }) =>
-  tell(output, await act(engine, await findTimeline(engine, args[0]!), 'retry', {}))
+  printReport(output, await act(engine, await findTimeline(engine, args[0]!), 'retry', {}))

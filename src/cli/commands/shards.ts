@@ -39,7 +39,7 @@ async function add({ engine, options, output }: Parameters<Command>[0], url: str
   const stop = new AbortController()
   void interruption.requested.then(() => stop.abort())
   try {
-    const onProgress = teller(output)
+    const onProgress = progressPrinter(output)
     const how = { onProgress, signal: stop.signal, ...(wait !== undefined && { wait }) }
     const grown = await engine.addShard(url, how)
     output.result(grown, () => {
@@ -56,7 +56,7 @@ async function add({ engine, options, output }: Parameters<Command>[0], url: str
   }
 }
 
-function teller(output: Output): (progress: GrowProgress) => void {
+function progressPrinter(output: Output): (progress: GrowProgress) => void {
   let lastNote = ''
   return ({ stage, moved, waitsFor }) => {
     const names = waitsFor.map(({ name, host }) => `${name} on ${host}`).join(', ')

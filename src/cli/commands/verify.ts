@@ -113,7 +113,7 @@ function printReport(report: VerifyReport, losses: number, steps: readonly strin
     )
 }
 
-/** All that is there is sound, and no change is unfinished: only what repairs lost is missing. */
+/** All existing data is sound, and no change is unfinished: only data lost by earlier repairs is missing. */
 function isOtherwiseSound({ faults, healed, cannotTell, unfinished }: VerifyReport): boolean {
   const isWhole = faults.length === 0 && cannotTell.length === 0 && healed.every(({ isPutRight }) => isPutRight)
   return isWhole && unfinished.every(({ blocks, isRunning }) => isRunning && !blocks)

@@ -35,7 +35,7 @@ export const usualPolicy: CheckpointPolicy = { every: 10_000 }
 
 const knownTriggers = namesOf<CheckpointPolicy>()('every first each recoverWithin failureEvery on')
 
-/** What happened since the last checkpoint. */
+/** The work since the last checkpoint. */
 export interface SinceCheckpoint {
   readonly entries: number
   readonly ms: number

@@ -224,7 +224,7 @@ function keepEvidence(
   keep: Keep,
 ): void {
   for (const one of catalog) {
-    if (isBadMark(one.invalid)) keep(one, 'marked bad by a person: evidence until the mark is taken back')
+    if (isBadMark(one.invalid)) keep(one, 'marked bad by a person: evidence until the mark is removed')
   }
   const broken = catalog.filter((one) => !isWhole(one, input))
   const isOnlyHope = !proven.some((one) => one.seq >= input.head.floor)

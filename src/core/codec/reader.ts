@@ -102,7 +102,7 @@ export class ValueReader {
     return count <= asciiTextMax ? this.shortText(count) : this.#utf8(count)
   }
 
-  /** Building short ASCII text by hand is several times faster than a call of the decoder. */
+  /** Building short ASCII text in a loop is several times faster than a call of the decoder. */
   shortText(count: number): string {
     this.#need(count)
     const bytes = this.bytes

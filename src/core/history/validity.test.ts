@@ -5,7 +5,7 @@ it('a state is valid if its predicate returns true or nothing; otherwise there i
   expect(whyInvalid(undefined, 1)).toBeNull()
   expect(whyInvalid(() => true, 1)).toBeNull()
   expect(whyInvalid(() => undefined, 1)).toBeNull()
-  expect(whyInvalid(() => false, 1)).toMatch(/says no/)
+  expect(whyInvalid(() => false, 1)).toMatch(/returned false/)
   expect(whyInvalid((n) => (n > 0 ? 'too many' : true), 1)).toBe('too many')
   expect(whyInvalid(() => 7 as never, 1)).toMatch(/neither/)
   const broken = () => {

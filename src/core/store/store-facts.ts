@@ -65,7 +65,7 @@ export interface StoreLoss {
   readonly timeline: string | null
   readonly where: string
   readonly what: string
-  /** Entries above this sequence were acknowledged, and may be among what is lost. */
+  /** Entries above this sequence were acknowledged, and may be among the lost ones. */
   readonly after?: number
   /** The row of the timeline is marked (lost-head.ts): until its model has made its head again, verify names it. */
   readonly isUntilHead?: true
@@ -80,7 +80,7 @@ export interface Renewal {
   readonly lost: readonly StoreLoss[]
 }
 
-/** What one repair could not have. The store keeps it until a person gives it up, so that no later verify passes over it. */
+/** The loss of one repair. The store keeps it until a person gives it up, so that no later verify omits it. */
 export interface LossRecord {
   /** For `rp.acceptLoss`. */
   readonly id: string

@@ -46,7 +46,7 @@ export interface EngineOptions {
    * Drills always do so. Default: true unless NODE_ENV is production.
    */
   readonly guardFolds?: boolean
-  /** How long a store that does not answer is asked again by commits, and by jobs and pipelines at work. Default: 30 seconds. */
+  /** How long commits, jobs and pipelines retry while a store does not answer. Default: 30 seconds. */
   readonly patience?: Duration
   /**
    * Parity for chunks and second copies of catalog entries; unnecessary on a disk with its own redundancy. Stored with

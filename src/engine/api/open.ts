@@ -131,7 +131,7 @@ function locationOf(url: string | undefined, shards: Options['shards']): string 
   throw new RepriseError('INVALID_ARGUMENT', 'open takes an address or shards, not both', {})
 }
 
-/** For tools that open a store by hand: keeps later events in the store's log. */
+/** For tools that open a store directly: keeps later events in the store's log. */
 export function keepLog(engine: Reprise): void {
   const log = new ReportLog(hostOf(engine).kernel)
   hostOf(engine).onClosed(() => log.close())
@@ -251,14 +251,14 @@ function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
 }
 
 function reportOf(events: Events): RedundancyListener {
-  const tell = (timeline: string | null, what: string, from: string, isPutBack: boolean) => {
+  const report = (timeline: string | null, what: string, from: string, isPutBack: boolean) => {
     events.emit('healed', { what, from, isPutBack })
     const words = `${what} was damaged or missing, and was read from its ${from}${isPutBack ? ' and put back' : ''}`
     events.emit('report', { kind: 'repair', timeline, what: words, data: { what, from, isPutBack } })
   }
   return {
-    chunk: ({ digest, from, isPutBack }) => tell(null, `chunk ${digest}`, from, isPutBack),
-    line: ({ timeline, id, from }) => tell(timeline, `checkpoint ${id} of ${timeline}`, from, from !== 'copy'),
+    chunk: ({ digest, from, isPutBack }) => report(null, `chunk ${digest}`, from, isPutBack),
+    line: ({ timeline, id, from }) => report(timeline, `checkpoint ${id} of ${timeline}`, from, from !== 'copy'),
   }
 }
 

@@ -1,5 +1,5 @@
-// Reprise, the user's handle of the engine: two verbs (open an entity, run a process), and the tools that work for
-// every model because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
+// Reprise, the user's handle of the engine: two verbs (open an entity, run a process), and the tools that work for every model
+// because they are written against the kernel. It knows no layer; definitions contain their own behaviour.
 
 import { type Coordinate, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'

@@ -134,7 +134,7 @@ function noTransaction(what: string): RepriseError {
 
 /** Locks of a file belong to a process: two copies of SQLite in one process do not see each other's, and can damage the file. */
 function secondLibrary(name: string): RepriseError {
-  const what = `${name} brings a second copy of SQLite into the process of the store, whose locks it does not see`
+  const what = `${name} loads a second copy of SQLite into the process of the store, whose locks it does not see`
   return new RepriseError(
     'INVALID_ARGUMENT',
     `${what}: use the driver of the store (node:sqlite), or write SQL from another process`,

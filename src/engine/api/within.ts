@@ -86,7 +86,7 @@ export class Within {
     this.#client = client
   }
 
-  /** Starts a run if the transaction commits. Await what it returns only after the commit. */
+  /** Starts a run if the transaction commits. Await the returned handle only after the commit. */
   async run<Input, Handle, Options>(
     definition: Enlistable<Input, Handle, Options> & TakesInput,
     ...given: RunArguments<NoInfer<Input>, Options>

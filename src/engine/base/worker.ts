@@ -225,7 +225,7 @@ export class Worker {
   }
 
   /** Sends a heartbeat now, so that other processes see changes at once. */
-  async tell(): Promise<void> {
+  async beatNow(): Promise<void> {
     if (this.#isRegistered && !this.#isClosed) await this.#beat()
   }
 

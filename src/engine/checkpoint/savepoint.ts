@@ -43,7 +43,7 @@ export async function savepointAside(
   return await pinState(kernel, where, fold, options)
 }
 
-/** The same without a pin, where nobody asked for it: retention removes it like any other checkpoint. */
+/** The same without a pin, for an unrequested savepoint: retention removes it like any other checkpoint. */
 export async function checkpointAside(
   kernel: Kernel,
   where: TimelinePoint,

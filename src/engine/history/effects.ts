@@ -157,8 +157,7 @@ export class Effects {
   }
 
   /**
-   * Records the outcome of an effect in doubt, decided by a person or a program, or that a done effect was undone by
-   * hand.
+   * Records the outcome of an effect in doubt, decided by a person or a program, or that a done effect was undone manually.
    * Repeating a recorded outcome is accepted; anything else is refused with CONFLICT.
    */
   async settle(id: string, outcome: 'done' | 'failed' | 'compensated', by: string, result?: unknown): Promise<void> {

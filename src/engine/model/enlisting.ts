@@ -1,5 +1,5 @@
-// The part of a definition in requests in a transaction of the application: the request of a start or a message, and the
-// handle of what it started once the transaction has committed. The engine writes the request.
+// The part of a definition in requests in a transaction of the application: the request of a start or a message, and the handle
+// of the started run once the transaction has committed. The engine writes the request.
 
 import type { NewRequest } from '../../core/store/ports.ts'
 import type { LayerHost } from './definition.ts'
@@ -17,7 +17,7 @@ export interface Enlistment<Handle> {
   readonly draft: RequestDraft
   readonly id: string
   readonly timeline: string
-  /** Called once the start was carried out. Throws what the same call outside of a transaction throws. */
+  /** Called once the start was carried out. Throws the same errors as the call outside of a transaction. */
   handle(): Promise<Handle>
 }
 

@@ -52,7 +52,7 @@ export interface StatusLine {
   readonly needsPerson?: boolean
 }
 
-/** @example told('charge', 'step', 'ends', { title: 'charge' }) */
+/** @example journalRow('charge', 'step', 'ends', { title: 'charge' }) */
 export function journalRow(
   about: string,
   sort: RowSort,

@@ -249,7 +249,7 @@ export interface Actions {
       readonly takeover?: boolean
       /** For a fork: also undoes the work of its original. */
       readonly undo?: 'inherited'
-      /** The caller has decided about these consumers: the model records them in its history. Left out: forced. */
+      /** The caller has decided about these consumers: the model records them in its history. Default: forced. */
       readonly consumed?: readonly Consumer[]
       /**
        * A repeated request with the same key is done once. With a key, the rollback targets exactly this sequence: mail

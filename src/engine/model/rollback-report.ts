@@ -12,13 +12,13 @@ export interface Consumer {
   readonly what: string
 }
 
-/** The first entry of a branch, where readers of the feed have to be told of the rollback that made it. */
+/** The first entry of a branch, if it must report its rollback to readers of the feed. */
 export const rolledBackType = '$rolled-back'
 
 export interface RolledBack {
   readonly archive: string
   readonly to: number
-  /** Who had acted on what was undone: the rollback was forced. */
+  /** The consumers of undone entries: the rollback was forced. */
   readonly consumed?: readonly Consumer[]
 }
 

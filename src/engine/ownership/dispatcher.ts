@@ -206,7 +206,7 @@ export class Dispatcher {
       const heads = await store.claim({ worker: id, queues, limit, except: [...this.#inHand, ...this.#postponed()] })
       this.#mayHaveLost = store.shards?.hasLostClaims() ?? false
       for (const head of heads) {
-        assert(!this.#inHand.has(head.timeline), 'what is in hand is not claimed a second time')
+        assert(!this.#inHand.has(head.timeline), 'a timeline in progress is not claimed a second time')
         const served = head.queue === null ? undefined : this.#queues.get(head.queue)
         // A process suspended between the claim and its answer may be declared dead: another owner then has a newer
         // epoch.

@@ -28,7 +28,7 @@ export async function madeAgain(kernel: Kernel, lost: Head): Promise<Head> {
       ...again,
       attributes: { ...again.attributes, [lostAttribute]: null },
     })
-    if (outcome.ok) tell(kernel, head, again)
+    if (outcome.ok) report(kernel, head, again)
     else if (attempt === attemptsMax) throw headLost(head, outcome.reason)
     ;[head] = await kernel.store.head([lost.timeline])
   }
@@ -68,8 +68,8 @@ const lookAfterMs = 1000
 const lookedAtMax = 2000
 
 /**
- * Soon after a store was opened: timelines that cannot be read, and damage that it reads around, are told. Returns how to
- * stop.
+ * Soon after a store was opened, reports unreadable timelines and damage that reads work around. Returns a function that
+ * stops it.
  */
 export function watchQuarantine(kernel: Kernel): () => void {
   if (!kernel.store.upkeep.salvage) return () => undefined
@@ -119,7 +119,7 @@ async function askModel(kernel: Kernel, model: Model, head: Head): Promise<HeadA
   return fold?.summary?.(state) ?? {}
 }
 
-function tell(kernel: Kernel, { timeline }: Head, { status }: HeadAgain): void {
+function report(kernel: Kernel, { timeline }: Head, { status }: HeadAgain): void {
   kernel.events.emit('healed', { what: `head of ${timeline}`, from: 'history', isPutBack: true })
   const what = `its head was lost with a damaged page, and was made again from its history: ${status || 'no status'}`
   kernel.events.emit('report', { kind: 'repair', timeline, what, data: { status, was: lostStatus } })

@@ -26,7 +26,7 @@ export class Loading {
     if (!this.#isHeard || this.#kernel.clock.elapsed() - this.#reportedAt < everyMs) return
     this.#reportedAt = this.#kernel.clock.elapsed()
     this.#hasReported = true
-    this.#tell(part, Math.min(done, total), total)
+    this.#report(part, Math.min(done, total), total)
   }
 
   /** Reports the bytes read from a checkpoint of this size. */
@@ -45,10 +45,10 @@ export class Loading {
 
   /** The state is loaded. */
   end(): void {
-    if (this.#hasReported) this.#tell('ready', 1, 1)
+    if (this.#hasReported) this.#report('ready', 1, 1)
   }
 
-  #tell(part: string, done: number, total: number): void {
+  #report(part: string, done: number, total: number): void {
     const { events } = this.#kernel
     events.emit('progress', { work: 'load', timeline: this.#timeline, part, done, total, at: null })
   }

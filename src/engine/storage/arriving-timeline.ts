@@ -1,6 +1,6 @@
-// A timeline that an import or a move is bringing here (the `coming` of its note, store-change.ts) is made by that change and by
-// nobody else: an empty one in its place would look like the real one, and would refuse it when it arrives. Every way to make
-// a timeline, and every message sent by itself, passes this one place on its way to the store. Mail in the commit of another
+// A timeline that an import or a move is bringing here (the `coming` of its note, store-change.ts) is created by that change
+// only: an empty one in its place would look like the real one, and would refuse it on arrival. Every call that creates a
+// timeline, and every message outside of a commit, passes this one place on its way to the store. Mail in the commit of another
 // timeline is accepted: it waits for the arrival, whichever way the change ends (change-actions.ts).
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
@@ -35,7 +35,7 @@ async function readComing(store: Store): Promise<Coming> {
   return head ? comingIn(head) : []
 }
 
-/** The id of the unfinished change that brings this timeline; null: there is none. */
+/** The id of the unfinished change that creates this timeline; null: there is none. */
 export async function arrivingAt({ store }: { readonly store: Store }, id: TimelineId): Promise<string | null> {
   const coming = await readComing(store)
   return coming.find(({ scopes }) => scopes.some((scope) => isWithin(scope, id)))?.change ?? null
@@ -52,7 +52,7 @@ function mayMake({ guard, take, send }: Commit): boolean {
   return guard ? take?.create !== undefined : send !== undefined
 }
 
-/** The ids that it would make, or send mail to by itself. The change's own commits say that they import. */
+/** The ids that it would create or send mail to. The change's own commits are marked as imports. */
 function madeBy({ guard, take, send, status }: Commit): TimelineId[] {
   const made = guard && take?.create && status !== importingStatus ? [guard.timeline] : []
   const mailed = guard ? [] : (send ?? []).map(({ to }) => to as TimelineId)

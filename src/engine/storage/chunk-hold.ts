@@ -101,6 +101,6 @@ export class ChunkHold {
   /** A failed announcement costs only time: the publication is checked anyway. */
   async #announce(): Promise<void> {
     this.#isAnnounced = true
-    await this.#kernel.worker.tell().catch(() => undefined)
+    await this.#kernel.worker.beatNow().catch(() => undefined)
   }
 }

@@ -172,7 +172,7 @@ export class Committer {
 
   #settle(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], started: number): void {
     if (this.#options.events.has('committed')) {
-      this.#tell(batch, outcomes, this.#options.clock.elapsed() - started)
+      this.#report(batch, outcomes, this.#options.clock.elapsed() - started)
     }
     for (let i = 0; i < batch.length; i++) {
       const outcome = outcomes[i]
@@ -196,8 +196,8 @@ export class Committer {
   }
 
   /**
-   * Reads again while the store does not answer, for as long as a commit is asked for again: work that only looks at the store
-   * now and then must not end before its commits would. `isOver`: nobody waits for the answer any more.
+   * Repeats a read while the store does not answer, for as long as a commit is repeated: work with occasional reads must not
+   * end before its commits would. `isOver`: the answer is no longer needed.
    * @example const [head] = await committer.patiently(() => store.head([id]), () => isStopped)
    */
   async patiently<T>(read: () => Promise<T>, isOver: () => boolean): Promise<T> {
@@ -295,7 +295,7 @@ export class Committer {
     return isTrimmed ? 'trimmed' : 'nowhere'
   }
 
-  #tell(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], ms: number): void {
+  #report(batch: readonly PreparedCommit[], outcomes: readonly (Outcome | RepriseError)[], ms: number): void {
     let entries = 0
     let bytes = 0
     batch.forEach((prepared, i) => {

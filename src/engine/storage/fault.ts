@@ -58,7 +58,7 @@ export interface VerifyReport {
   readonly edited: readonly { readonly timeline: string; readonly what: string }[]
   /** Long changes of the store that have not finished. `ok` is false while one is interrupted, or a restore is running. */
   readonly unfinished: readonly StoreChange[]
-  /** What repairs lost, this one included, and nobody has given up (`rp.acceptLoss`). `ok` is false while there is one. */
+  /** The losses of repairs, including this one, that were not given up (`rp.acceptLoss`). `ok` is false while there is one. */
   readonly losses: readonly LossRecord[]
   /** Null: all of it was verified by this call. */
   readonly earlier: EarlierVerify | null

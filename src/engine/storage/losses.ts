@@ -1,5 +1,5 @@
-// Losses: what a repair could not have. Each is recorded in the store until a person gives it up, and verify, doctor, `changes`
-// and the events of an application that opens the store name it until then. A store that writes its files anew records a
+// Losses: data that a repair could not restore. Each is recorded in the store until a person gives it up, and verify, doctor, `changes`
+// and the events of an application that opens the store name it until then. A store that rewrites its files records a
 // loss in the new file (Salvage.losses); the notes here are a second copy of it, and the only one where there are no files.
 //
 //   $loss:ID, an attribute of `reprise/store` = JSON of { at, kept, lost, left }
@@ -23,7 +23,7 @@ const storeTimeline = timelineId('reprise/store')
 const noteLengthMax = 1500
 const saidAfterMs = 1000
 
-/** Those that nobody has given up, oldest first. */
+/** Losses that were not given up, oldest first. */
 export async function storeLosses(kernel: Pick<Kernel, 'store'>): Promise<LossRecord[]> {
   const all = new Map((await orNone(notedLosses(kernel))).map((loss) => [loss.id, loss]))
   for (const loss of await orNone(kernel.store.upkeep.salvage?.losses() ?? [])) {
@@ -57,7 +57,7 @@ function more(left: number): StoreLoss {
   return { timeline: null, where: 'store', what: `${left} more losses, which are not named here` }
 }
 
-/** At the end of a repair: what it lost, and what the store recorded of it, is noted. */
+/** At the end of a repair: records its losses, and those that the store recorded. */
 export async function noteLosses(kernel: Kernel, lost: readonly StoreLoss[]): Promise<void> {
   const own = { id: `loss-${newId(kernel.random).slice(0, 8)}`, at: kernel.worker.now(), kept: null, lost }
   await copyLosses(kernel, [...(await storeLosses(kernel)), ...(lost.length > 0 ? [own] : [])])
@@ -72,7 +72,7 @@ export async function copyLosses(kernel: Kernel, losses: readonly LossRecord[]):
   await changeNotes(kernel, Object.fromEntries(missing.map((loss) => [prefix + loss.id, noteOf(loss)])))
 }
 
-/** Removes the notes of losses that an abandoned restore brought: all except `kept`. */
+/** Removes the notes of losses from an abandoned restore: all except `kept`. */
 export async function dropLosses(kernel: Kernel, kept: ReadonlySet<string>): Promise<void> {
   const brought = (await notedLosses(kernel)).filter(({ id }) => !kept.has(id))
   if (brought.length === 0) return
@@ -103,7 +103,7 @@ export async function acceptLoss(kernel: Kernel, id: string, { by, reason }: Acc
   return loss
 }
 
-/** Those that concern one of these timelines. A loss of which nobody knows whose it was may concern each. */
+/** The losses of these timelines. A loss of an unknown timeline may concern each. */
 export function lossesOf(losses: readonly LossRecord[], timelines: readonly string[] | undefined): LossRecord[] {
   if (timelines === undefined) return [...losses]
   return losses.filter(({ lost }) => lost.some(({ timeline }) => timeline !== null && timelines.includes(timeline)))
@@ -125,8 +125,8 @@ export function lossError(loss: LossRecord, timeline: string | null = null): Rep
 }
 
 /**
- * For open(): an application is told soon after, and again when it opens a timeline that lost something. The store opens all the
- * same. Returns how to stop.
+ * For open(): reports losses soon after, and again when the application opens an affected timeline. The store opens all the
+ * same. Returns a function that stops it.
  */
 export async function watchLosses(kernel: Kernel): Promise<() => void> {
   const losses = await storeLosses(kernel)

@@ -176,7 +176,7 @@ export class Identity {
     const identity = this.of(timeline, life)
     if (isBeside) return carriedText({ identity, isOwn: true, generation: 0, offset: 0 }, identity)
     if (!carried) return null
-    // A restore also brings the archives of earlier rollbacks, and numbers the next one after them.
+    // A restore also includes the archives of earlier rollbacks, and numbers the next one after them.
     const offset = isRestored ? carried.offset : carried.generation
     return carriedText({ ...carried, offset }, identity)
   }

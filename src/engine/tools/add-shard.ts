@@ -32,19 +32,19 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
     { kind: 'shards', of: withoutSecrets(url), detail: { shards: String((await shards.list()).length) } },
     async (note) => {
       let written: Promise<unknown> = Promise.resolve()
-      const tell = (progress: GrowProgress) => {
+      const recordProgress = (progress: GrowProgress) => {
         const writing = note.progress(note.doneBefore + progress.moved).catch(() => undefined)
         written = Promise.all([written, writing])
         warnOnReject(onProgress?.(progress), 'onProgress')
       }
       return await shards
-        .grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: tell })
+        .grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: recordProgress })
         .catch((error) => {
           // The store refused before anything was done, unless the error has another remedy.
           if (!isReprise(error) || error.remedy !== 'fix') note.began()
           throw error
         })
-        // A write of the note after its removal would bring it back.
+        // A write of the note after its removal would restore it.
         .finally(() => written)
     },
   )

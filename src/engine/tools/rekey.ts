@@ -1,4 +1,4 @@
-// Rekey: brings everything in a store under the current key, so that older keys can leave the ring. It reads all runs,
+// Rekey: re-encrypts everything in a store with the current key, so that older keys can leave the ring. It reads all runs,
 // manifests, unread messages and chunks, and wraps records under another key or in plain text (wrap.ts). Other processes keep
 // reading and writing meanwhile. Finished records are recognised, so a killed rekey is simply called again.
 

@@ -136,8 +136,8 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Brings everything under the current key of the ring, so that other keys can leave it. Other processes continue meanwhile;
-   * after a kill, call it again. See docs/guides/encryption.md.
+   * Re-encrypts everything with the current key of the ring, so that other keys can leave it. Other processes continue
+   * meanwhile; after a kill, call it again. See docs/guides/encryption.md.
    */
   async rekey(options: RekeyOptions = {}): Promise<RekeyReport> {
     checkCall('rekey', options)
@@ -253,7 +253,10 @@ export class StoreTools implements Engine {
     return withOwners(listEffects(state.ledger), inheritedBy(lineage))
   }
 
-  /** Finds the sequence before a logical error, and what a rollback to it would undo. It changes nothing: `rollback` acts. */
+  /**
+   * Finds the sequence before a logical error, and the entries that a rollback to it would undo. It changes nothing:
+   * `rollback` acts.
+   */
   async planRollback(timeline: string, before: Before): Promise<RollbackPlan> {
     const id = timelineId(timeline)
     checkObject('the second argument of planRollback()', before)

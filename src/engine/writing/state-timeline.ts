@@ -218,7 +218,7 @@ export class StateTimeline {
         ...(run && { run }),
       })
       if (!outcome.ok) throw refusalError(this.id, outcome)
-      assert(outcome.seq === seq + (run?.count ?? 0), 'the head moves by what was appended')
+      assert(outcome.seq === seq + (run?.count ?? 0), 'the head moves by the appended entries')
       this.#creation = null
       if (run) this.#head = { seq: outcome.seq, epoch, digest: run.digest }
     } catch (error) {

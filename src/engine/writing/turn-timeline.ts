@@ -285,7 +285,7 @@ export class TurnTimeline<State> {
     this.#open = this.#make(recovered)
     this.#isTorn = false
     if (taken !== undefined && taken === head?.epoch) this.#open.renew(taken, true)
-    this.#tell([])
+    this.#notify([])
     // Stops its timers.
     if (!old.closing) {
       if (!old.broken) old.break(new RepriseError('FENCED', `${this.id} was read again`, { timeline: this.id }))
@@ -296,11 +296,11 @@ export class TurnTimeline<State> {
   #make(recovered: Recovered<State>): OpenTimeline<State> {
     const head = this.#head ?? { timeline: this.id, life: this.#before.life + 1, epoch: this.#before.epoch, base: null }
     const open = this.#openTimelines.share(head, this.#fold, recovered)
-    open.watch((entries) => this.#tell(entries))
+    open.watch((entries) => this.#notify(entries))
     return open
   }
 
-  #tell(entries: readonly Entry[]): void {
+  #notify(entries: readonly Entry[]): void {
     for (const call of this.#watchers) warnOnReject(call(entries), 'watch()')
   }
 }

@@ -390,8 +390,8 @@ export class Writer implements CommitSource {
     this.#isOwner = true
     if (run) {
       try {
-        assert(outcome.seq === this.#head.seq + run.count, 'the head moves by what was appended')
-        assert(outcome.epoch === epoch, 'what was appended lies under the epoch of its writer')
+        assert(outcome.seq === this.#head.seq + run.count, 'the head moves by the appended entries')
+        assert(outcome.epoch === epoch, 'appended entries have the epoch of their writer')
       } catch (error) {
         this.#breakOver(error, taken)
         this.#capture()
@@ -403,7 +403,7 @@ export class Writer implements CommitSource {
     const isFollowed = this.#follow(taken, entries)
     this.#capture()
     if (isFollowed) {
-      this.#tell(entries, bytes)
+      this.#notify(entries, bytes)
       this.#resolveAll(taken, outcome.sqlResult)
     }
     if (this.#queued && !this.#broken) this.#kernel.committer.ready(this)
@@ -426,7 +426,7 @@ export class Writer implements CommitSource {
     }
   }
 
-  #tell(entries: readonly Entry[], bytes: number): void {
+  #notify(entries: readonly Entry[], bytes: number): void {
     try {
       this.#onWritten(entries, bytes)
     } catch (error) {

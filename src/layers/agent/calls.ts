@@ -176,7 +176,7 @@ async function resolveDoubt(
 async function settleUnknown(host: CallHost, wanted: Wanted, tool: AnyTool): Promise<CallOutcome | null> {
   const { key } = getEffect(host.open.ledger, wanted.id)!
   if (tool.probe) {
-    const trace = tell(host, `probe of tool ${wanted.name}`, null)
+    const trace = showCall(host, `probe of tool ${wanted.name}`, null)
     const probed = await Promise.resolve(tool.probe(key, wanted.args)).finally(() => trace.end())
     if (!probed.happened) return null
     await host.open.write([
@@ -248,7 +248,7 @@ async function attempt(
   const { key } = getEffect(host.open.ledger, wanted.id)!
   const attempt = host.open.state.calls.get(wanted.id)?.attempt ?? 1
   const watch = new CallWatch(host.engine.clock, timeoutMs, signal)
-  const trace = tell(host, `tool ${wanted.name}`, timeoutMs)
+  const trace = showCall(host, `tool ${wanted.name}`, timeoutMs)
   try {
     const place = { [logPlace]: toolPlace, session: host.open.id, turn: wanted.turn, tool: wanted.name }
     const until = timeoutMs === null ? signal : watch.signal
@@ -260,7 +260,7 @@ async function attempt(
 }
 
 /** Shows the call in the worker's activity while it lasts, so that a stalled call is visible. */
-export function tell(
+export function showCall(
   { engine, open }: Pick<CallHost, 'engine' | 'open'>,
   what: string,
   limitMs: number | null,

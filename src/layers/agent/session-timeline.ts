@@ -1,6 +1,6 @@
-// The open timeline of a session, which a rollback replaces by a branch. The decision for a rollback is durable first,
-// then its compensations run, then the branch is created and records what it left behind. After a crash, the next
-// process that opens the session continues from that point.
+// The open timeline of a session, which a rollback replaces by a branch. The decision for a rollback is durable first, then its
+// compensations run, then the branch is created and records the undone part. After a crash, the next process that opens the
+// session continues from that point.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

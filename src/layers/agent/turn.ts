@@ -14,7 +14,7 @@ import {
   intend,
   messageOf,
   postpone,
-  tell,
+  showCall,
   throwIfAborted,
   untilDue,
 } from './calls.ts'
@@ -194,7 +194,7 @@ async function askModel<Data>(
   const state = host.open.state as SessionState<Data>
   const names = allowedTools(host.tools, host.settings)
   const { timeoutMs } = host.guards.model
-  const trace = tell(host, 'model call', timeoutMs)
+  const trace = showCall(host, 'model call', timeoutMs)
   const watch = new CallWatch(host.engine.clock, timeoutMs, host.signal, () => trace.alive())
   try {
     const made = model({

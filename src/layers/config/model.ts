@@ -93,7 +93,7 @@ function statusText({ latest, clients, rollout }: ConfigState): string {
 }
 
 function joinedWith({ has, isOther }: { readonly has: number | null; readonly isOther?: true }): string {
-  if (isOther) return 'with what it has of another history'
+  if (isOther) return 'with a position of another history'
   return has === null ? 'with nothing' : `with version ${has}`
 }
 

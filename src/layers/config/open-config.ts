@@ -299,7 +299,7 @@ export class OpenConfig {
     for (const call of [...this.#waiters]) call()
   }
 
-  /** Without entries the state was read anew, and any client may have changed. */
+  /** Without entries the state was reloaded, and any client may have changed. */
   #ringClients(entries: readonly Entry[]): void {
     if (entries.length === 0) {
       this.#ringAll()

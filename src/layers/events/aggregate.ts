@@ -53,7 +53,7 @@ export interface AggregateOptions<State, Evolve, Decide> {
   readonly erased?: (state: State, gone: Erased) => State
   /** Change it when `evolve` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
-  /** When to checkpoint; an empty policy means only by hand. Default: every 10,000 events. */
+  /** When to checkpoint; an empty policy means only on request. Default: every 10,000 events. */
   readonly checkpoint?: CheckpointPolicy
   /**
    * `evolve` never changes the state it receives, at any depth: a large state is then captured in slices while commands

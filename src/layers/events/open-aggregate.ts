@@ -337,7 +337,7 @@ export class OpenAggregate<State> {
       }
     }
     for (const { request, entries, events } of decided) {
-      if (entries.length === 0 && !request.along) verdicts.push(() => this.#tell(request, events))
+      if (entries.length === 0 && !request.along) verdicts.push(() => this.#notify(request, events))
     }
     return {
       decided: decided.filter(({ entries, request }) => entries.length > 0 || request.along),
@@ -369,11 +369,11 @@ export class OpenAggregate<State> {
   }
 
   #answer({ decided, verdicts }: Round<State>): void {
-    for (const { request, events } of decided) this.#tell(request, events)
+    for (const { request, events } of decided) this.#notify(request, events)
     for (const verdict of verdicts) verdict()
   }
 
-  #tell(request: Request<State>, events: readonly unknown[]): void {
+  #notify(request: Request<State>, events: readonly unknown[]): void {
     const { seq, state } = this.open
     request.resolve({ events: events as readonly never[], seq, state, isDuplicate: false })
   }

@@ -385,7 +385,7 @@ async function partitionsOf<State>(
 
 async function watchProgress(engine: Host, next: Running<unknown>, options: RebuildOptions): Promise<void> {
   const { clock } = engine
-  const tell = () => {
+  const notify = () => {
     const statuses = next.runners.map((runner) => runner.status())
     options.onProgress?.({
       applied: statuses.reduce((sum, status) => sum + status.applied, 0),
@@ -394,7 +394,7 @@ async function watchProgress(engine: Host, next: Running<unknown>, options: Rebu
   }
   let cancel = () => {}
   const again = () => {
-    tell()
+    notify()
     cancel = clock.after(progressMs, again)
   }
   if (options.onProgress) again()
@@ -404,7 +404,7 @@ async function watchProgress(engine: Host, next: Running<unknown>, options: Rebu
   } finally {
     cancel()
   }
-  tell()
+  notify()
 }
 
 async function run<State>(

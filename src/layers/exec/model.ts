@@ -38,7 +38,7 @@ export const execKind: Model = {
     resume: { instead },
     retry: { instead },
     cancel: {
-      instead: 'send SIGTERM to the `reprise exec` that runs it: it passes it on, and captures what is complete',
+      instead: 'send SIGTERM to the `reprise exec` that runs it: it forwards the signal, and captures complete files',
     },
   },
 }

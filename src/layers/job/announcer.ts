@@ -30,10 +30,10 @@ export class Announcer {
     const now = this.#clock.elapsed()
     if (now - this.#progressAt < progressEveryMs) return
     this.#progressAt = now
-    this.tell({ type: 'progress', progress: this.#progress() })
+    this.announce({ type: 'progress', progress: this.#progress() })
   }
 
-  tell(event: JobEvent): void {
+  announce(event: JobEvent): void {
     for (const listener of this.#listeners) {
       try {
         warnOnReject(listener(event), 'watch()')

@@ -114,10 +114,16 @@ export class JobRun<T = unknown> {
         this.#announcer.changed()
       },
       onFailure: (task, error, next) =>
-        this.#announcer.tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),
+        this.#announcer.announce({
+          type: 'failure',
+          key: task.key,
+          attempt: task.attempts,
+          error: toFailure(error),
+          next,
+        }),
       onSourceFailure: (error, attempt, next) => {
         void this.#noteFailure(error)
-        this.#announcer.tell({ type: 'source-failure', attempt, error: toFailure(error), next })
+        this.#announcer.announce({ type: 'source-failure', attempt, error: toFailure(error), next })
         this.#trace.note('reprise.source-failure', { 'reprise.because': toFailure(error).message })
       },
       onFatal: (error) => this.#fail(error),
@@ -290,7 +296,7 @@ export class JobRun<T = unknown> {
     this.#endedMs = this.#engine.clock.elapsed() - this.#startedAt
     this.#status = report?.status ?? 'stopped'
     this.#trace.left(report?.status ?? 'failed', report ? undefined : (error ?? 'failed'))
-    this.#announcer.tell({ type: 'ended', progress: this.status(), report, error })
+    this.#announcer.announce({ type: 'ended', progress: this.status(), report, error })
   }
 
   #report(status: JobReport['status'], dead: number): JobReport {
@@ -446,7 +452,7 @@ export class JobRun<T = unknown> {
         this.#alarm.ring()
       })
     this.#passes.set(pass, over)
-    this.#announcer.tell({ type: 'started', progress: this.status() })
+    this.#announcer.announce({ type: 'started', progress: this.status() })
   }
 
   async #runPass(pass: Pass<T>): Promise<void> {

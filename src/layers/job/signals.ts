@@ -8,12 +8,12 @@ const signals = ['SIGINT', 'SIGTERM'] as const
 const interruptedCode = 130
 
 /** Returns a function that removes the handlers; they are also removed when the run ends. */
-export function stopOnSignals<T>(run: JobRun<T>, tell: (text: string) => void = () => undefined): () => void {
+export function stopOnSignals<T>(run: JobRun<T>, print: (text: string) => void = () => undefined): () => void {
   let count = 0
   const listener = () => {
     count += 1
     if (count > 1) process.exit(interruptedCode)
-    tell('finishing the items in flight; press Ctrl-C again to stop at once')
+    print('finishing the items in flight; press Ctrl-C again to stop at once')
     void run.stop({ reason: 'interrupted' }).catch(() => undefined)
   }
   const off = () => {

@@ -37,7 +37,7 @@ export interface ReadContext {
   readonly entryKeys?: boolean
 }
 
-/** A source with positions. Make one with lines(), jsonLines(), csv(), pages(), keyRange() or by hand. */
+/** A source with positions. Make one with lines(), jsonLines(), csv(), pages(), keyRange(), or implement this interface. */
 export interface JobSource<T> {
   readonly kind: string
   open(position: unknown, context: ReadContext): Promise<Reader<T>> | Reader<T>

@@ -104,7 +104,7 @@ interface Seen {
 }
 
 export function overWords({ outcome }: Envelope): string {
-  return outcome.kind === 'error' ? 'an error is there, which does not count any more' : 'too old'
+  return outcome.kind === 'error' ? 'a stored error exists, which no longer counts' : 'too old'
 }
 
 export function comparisonOf({ timeline, envelope, usedAt }: Seen): NonNullable<Explanation['comparedWith']> {

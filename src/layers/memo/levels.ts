@@ -99,7 +99,7 @@ export class Levels {
       if (this.#scope === mainScope && fetched.scope !== mainScope) {
         fetched.settle(null)
         const why = `it returns results of ${fetched.scope}, which ${mainScope} does not read: set scope: '${fetched.scope}'`
-        level.tell('scope', 'FORBIDDEN', why)
+        level.report('scope', 'FORBIDDEN', why)
         continue
       }
       let frame: Frame
@@ -125,7 +125,7 @@ export class Levels {
       if (level.name === from) return
       const mayPut = ({ scope }: { readonly scope: string }) => {
         if (scope !== this.#scope) {
-          level.tell('other-scope', 'FORBIDDEN', `nothing of ${this.#scope} is sent: its token writes to ${scope}`)
+          level.report('other-scope', 'FORBIDDEN', `nothing of ${this.#scope} is sent: its token writes to ${scope}`)
         }
         return scope === this.#scope
       }

@@ -47,6 +47,9 @@ export class Recent<T> {
   forget(key: string): void {
     this.#bytes -= this.#kept.get(key)?.bytes ?? 0
     this.#kept.delete(key)
-    assert(this.#kept.size > 0 || this.#bytes === 0, 'what is held in memory is counted as it comes and goes')
+    assert(
+      this.#kept.size > 0 || this.#bytes === 0,
+      'the bytes in memory are counted when results are added and removed',
+    )
   }
 }

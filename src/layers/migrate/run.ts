@@ -261,7 +261,7 @@ export class MigrateRun {
   async #attempt(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
     const { clock, random, worker } = this.#engine
     const startedAt = clock.elapsed()
-    this.#tell(step.id, 'began')
+    this.#report(step.id, 'began')
     const letEnd = stayAlive()
     const underWay = { timeline: this.timeline, what: `step ${step.id}`, since: startedAt }
     const offWatch = this.#engine.worker.watch(() => [underWay])
@@ -273,7 +273,7 @@ export class MigrateRun {
         for (const each of userSqls) await each(sql)
       }
       await open.write([entry], userSqls.length > 0 ? { userSql } : {})
-      this.#tell(step.id, 'applied')
+      this.#report(step.id, 'applied')
       return ms
     } catch (error) {
       const cause = error instanceof RepriseError && error.code === 'RIDER_FAILED' ? (error.cause ?? error) : error
@@ -286,10 +286,10 @@ export class MigrateRun {
       if (again && !open.broken && !this.#calls.signal.aborted) {
         const n = counts ? failures + 1 : failures
         await open.write([{ type: 'retry', data: { ...data, n, at: worker.now(open.id) + delayMs } }])
-        this.#tell(step.id, 'retry')
+        this.#report(step.id, 'retry')
         return null
       }
-      this.#tell(step.id, 'failed')
+      this.#report(step.id, 'failed')
       if (!open.broken) await open.write([{ type: 'failed', data }])
       throw new RepriseError(
         'RUN_FAILED',
@@ -322,7 +322,7 @@ export class MigrateRun {
     return userSqls
   }
 
-  #tell(step: string, state: MigrateEvent['state']): void {
+  #report(step: string, state: MigrateEvent['state']): void {
     this.#step = step
     if (state === 'applied') this.#applied += 1
     for (const listener of this.#watchers) warnOnReject(listener({ step, state }), 'watch()')

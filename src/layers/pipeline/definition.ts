@@ -49,7 +49,7 @@ export interface PipelineDefinition
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<PipelineState>
-  /** @internal Draws the graph anew on each call. */
+  /** @internal Draws a new graph on each call. */
   [draws](): Graph
   /** @internal Same as `rp.work`. Throws INVALID_ARGUMENT if the pipeline cannot be shared. */
   [shares](engine: Host, options?: PipelineWorkOptions): PipelineTasks

@@ -88,7 +88,7 @@ export class Waiting<T> {
 
   /** Only one checkpoint is under way at a time. */
   cut(): readonly T[] {
-    assert(this.#cut.length === 0, 'what was cut for a checkpoint is settled or rejoined before the next cut')
+    assert(this.#cut.length === 0, 'the cut of a checkpoint is settled or rejoined before the next cut')
     this.#cut = this.#written
     this.#written = []
     return this.#cut

@@ -79,7 +79,7 @@ export class Leading {
 
   async stop(): Promise<void> {
     this.#stopping.abort()
-    this.#tell()
+    this.#notify()
     this.#unclose()
     await this.#loop
   }
@@ -125,7 +125,7 @@ export class Leading {
     const session = await this.#begin(open, lose)
     this.#open = open
     this.#session = session
-    this.#tell()
+    this.#notify()
     // A redrive may already be applied by its sender in this process: the entries of the history count, not the mail.
     const unwatch = open.watch((entries) => {
       for (const { type, data } of entries) if (type === 'redriven') session.redriven((data as { keys: string[] }).keys)
@@ -144,7 +144,7 @@ export class Leading {
     }
   }
 
-  #tell(): void {
+  #notify(): void {
     for (const resolve of [...this.#waiters]) resolve()
     this.#waiters.clear()
   }

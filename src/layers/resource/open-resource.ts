@@ -53,7 +53,7 @@ export class OpenResource implements SharedResource {
   #queue: Request[] = []
   #isWriting = false
   #window: ChangeWindow
-  /** The last point of history that was read, and a point that must be confirmed because the state was read anew. */
+  /** The last point of history that was read, and a point that must be confirmed because the state was reloaded. */
   #seen: Point
   #suspect: Point | null = null
   /** Incremented when history turned out to be a different one. */
@@ -120,8 +120,8 @@ export class OpenResource implements SharedResource {
   }
 
   /**
-   * From here on, writes of an earlier owner of the controller are refused. Objects imported from another store bring that
-   * store's fences along, which may be higher: then this owner receives the next one.
+   * From here on, writes of an earlier owner of the controller are refused. Objects imported from another store keep that
+   * store's fences, which may be higher: then this owner receives the next one.
    */
   async raiseFence({ by, epoch: owned }: Fence): Promise<Fence> {
     for (let epoch = owned; ; ) {
@@ -286,7 +286,7 @@ export class OpenResource implements SharedResource {
       const { type, data } = entries[index]!
       request.resolve(changeOf({ timeline, seq: first + index, type, data }))
     }
-    for (const tell of verdicts) tell()
+    for (const notify of verdicts) notify()
     return rest
   }
 
@@ -347,8 +347,7 @@ export class OpenResource implements SharedResource {
 
   #onEntries(entries: readonly Entry[]): void {
     if (entries.length === 0) {
-      // The state was read anew: history may only have been trimmed beyond this process's position, or may be a different
-      // one.
+      // The state was reloaded: history may only have been trimmed beyond this process's position, or may be a different one.
       this.#suspect ??= this.#seen
       this.#window = this.#newWindow()
     }

@@ -48,7 +48,7 @@ export class TableHandle<V> {
     this.#writer = new TableWriter(open, this.#view())
     this.#endings = new Endings(kernel, open as OpenTimeline<unknown>, open.state.expiry)
     open.state[observer] = this.#observer()
-    this.#unwatch = open.watch(() => this.#watchers.tell())
+    this.#unwatch = open.watch(() => this.#watchers.notify())
     this.#endings.start(() => this.sweep())
   }
 

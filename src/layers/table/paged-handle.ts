@@ -69,7 +69,7 @@ export class PagedTable<V> {
       changed: (key, after) => this.#changed(key, after as V | undefined),
       expires: (key, before, after) => this.#endings.expires(key, before, after),
     }
-    opened.open.watch(() => this.#watchers.tell())
+    opened.open.watch(() => this.#watchers.notify())
     opened.rows.onDamage = (error) => this.#foundDamage(error)
     this.#endings.start(() => this.sweep())
   }

@@ -40,7 +40,7 @@ export class Watchers<V> {
     this.#changes.push(change)
   }
 
-  tell(): void {
+  notify(): void {
     if (this.#changes.length === 0) return
     const changes = this.#changes
     this.#changes = []

@@ -30,7 +30,7 @@ interface Announcement extends Pick<WorkflowOptions, 'timeout' | 'durability'> {
   readonly input?: Readonly<Record<string, unknown>> | null
 }
 
-/** A worker sends its announcements with every heartbeat: a larger schema is left out. */
+/** A worker sends its announcements with every heartbeat: a larger schema is omitted. */
 const announcedMax = 4000
 const fieldPrefix = 'starts '
 

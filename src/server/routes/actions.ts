@@ -32,7 +32,7 @@ const report = shapes.named(
 const undo: Schema = {
   type: 'string',
   enum: ['inherited'],
-  description: 'of a fork: also undo what its original did; ALREADY_UNDONE if somebody has',
+  description: 'of a fork: also undo effects of its original; ALREADY_UNDONE if they were undone',
 }
 const consumed: Schema = {
   type: 'string',
@@ -136,7 +136,7 @@ export const actionRoutes: readonly Route[] = [
   ),
   verb(
     'decide',
-    'Decide what a session waits for',
+    'Decide a waiting call of a session',
     shapes.object(
       {
         verdict: { type: 'string', enum: ['approve', 'refuse', 'replay', 'done', 'retry'] },

@@ -70,7 +70,7 @@ export const runRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/result',
     id: 'awaitResult',
     tag: 'runs',
-    summary: 'What became of a run, once it has ended; `waitMs`: wait for that',
+    summary: 'The outcome of an ended run; `waitMs`: wait for its end',
     role: 'read',
     query: { waitMs: { type: 'integer', minimum: 0, maximum: longestWaitMs, default: 0 } },
     answer: shapes.answer({ timeline: shapes.text, status: shapes.text, isEnded: { type: 'boolean' } }),

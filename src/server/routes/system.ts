@@ -299,7 +299,7 @@ export const systemRoutes: readonly Route[] = [
     id: 'readLog',
     tag: 'system',
     summary:
-      'What happened to the store: recoveries, drills, failed checkpoints, repairs; the newest that match, oldest first',
+      'Events of the store: recoveries, drills, failed checkpoints, repairs; the newest that match, oldest first',
     role: 'read',
     isWhole: true,
     query: {

@@ -50,7 +50,7 @@ export const transferRoutes: readonly Route[] = [
     path: '/v1/import',
     id: 'importTimeline',
     tag: 'transfer',
-    summary: 'Bring an exported file in; one that is there already with the same history is taken for imported',
+    summary: 'Import an exported file; an existing timeline with the same history counts as imported',
     role: 'write',
     isLong: true,
     status: 201,

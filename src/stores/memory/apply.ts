@@ -27,7 +27,7 @@ export function apply(space: Space, hash: Hash, changes: Changes, now: number): 
     return
   }
   let row = changes.made ? makeRow(space, timeline, changes.made) : found
-  assert(row, 'a timeline that a commit changes is there, or made by it')
+  assert(row, 'a timeline that a commit changes exists, or is created by it')
   if (changes.archived) row = archive(space, row, changes.archived, now)
   if (changes.run) row = append(space, row, changes.run)
   if (changes.published.length > 0) row = publish(space, row, changes.published)

@@ -1,6 +1,6 @@
-// A call of one of our functions: values in, one value out, as text. It is sent as a query of its own kind (the driver
-// calls that submittable), which omits what a call does not need: no description of the result, no rows, no copies. A
-// commit is one such call, so this is most of the client's cost of an append.
+// A call of one of our functions: values in, one value out, as text. It is sent as a query of its own kind (the driver calls
+// that submittable), without the parts that a call does not need: no description of the result, no rows, no copies. A commit is
+// one such call, so this is most of the client's cost of an append.
 
 import { createHash } from 'node:crypto'
 import type { DriverConnection, Submittable } from './driver.ts'

@@ -253,8 +253,8 @@ export class PostgresStore implements Store {
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#connections.checkOpen()
     const { ok, now, ...settings } = await beat(this.#connections, this.#s, this.#ns, worker)
-    // Settings change while a server runs, and a failover brings another server: writes are refused until they are
-    // right again.
+    // Settings change while a server runs, and a failover connects to another server: writes are refused until the settings are
+    // correct again.
     this.#notDurable = settingsFailure(settings, this.#isRelaxed)
     if (ok) this.#presence.hold(worker.id)
     else this.#presence.release([worker.id])

@@ -1,5 +1,5 @@
-// Claims over several shards: each contributes its share, and the others fill what one lacks. Priority applies within a
-// shard; the shards take turns, so that a full shard does not hide the others.
+// Claims over several shards: each contributes its share, and the others fill a gap. Priority applies within a shard; the
+// shards take turns, so that a full shard does not hide the others.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'

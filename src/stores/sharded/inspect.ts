@@ -11,7 +11,7 @@ export async function inspectShards(
 ): Promise<StoreFault[]> {
   const marks = marksOf(after, shards.length)
   const at: (Inspected | null)[] = shards.map(() => null)
-  const tell = (part: string) => {
+  const report = (part: string) => {
     const known = at.filter((each) => each !== null)
     const isTotalKnown = known.length === shards.length && known.every(({ total }) => total !== null)
     onProgress?.({
@@ -32,7 +32,7 @@ export async function inspectShards(
         onProgress: (now) => {
           at[index] = now
           marks[index] = now.mark
-          tell(`shard ${shard.index}: ${now.part}`)
+          report(`shard ${shard.index}: ${now.part}`)
         },
       }
       const faults = await shard.ask((store) => store.upkeep.inspect(own))

@@ -64,7 +64,7 @@ export function blobTests(test: Test): void {
       return (await ageOf(touched.digest)) > first
     }, 'time passes')
     assert.equal(await blobs.delete(digests, await ageOf(touched.digest)), 1)
-    assertSame(await blobs.get(digests), [null, touched.bytes, null], 'what is left')
+    assertSame(await blobs.get(digests), [null, touched.bytes, null], 'the remaining chunks')
     assert.equal(await blobs.delete([], Number.MAX_SAFE_INTEGER), 0)
     assert.equal(await blobs.delete(digests, (await ageOf(touched.digest)) + 1000), 1)
     assert.deepEqual(await blobs.list(null, 10), [])

@@ -183,7 +183,7 @@ function trimming(test: Test): void {
     const head = await kit.head('a')
     assert.deepEqual([head.floor, head.seq], [2, 3])
     assertSame(head.floorDigest, digests[2], 'the floor’s digest')
-    assertSame(await kit.store.read(writer.id, 0, 10_000), runs.slice(2), 'what is left')
+    assertSame(await kit.store.read(writer.id, 0, 10_000), runs.slice(2), 'the remaining checkpoints')
     assert.deepEqual(
       (await kit.readFeed()).map((item) => item.run.first),
       [3],

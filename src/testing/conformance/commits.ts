@@ -267,7 +267,7 @@ function guarding(test: Test): void {
     assert.deepEqual(
       runs.map((run) => run.first),
       [1, 2],
-      'the run is there once, however often it was refused before',
+      'the run is stored once, however often it was refused before',
     )
   })
 

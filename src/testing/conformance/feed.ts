@@ -127,7 +127,7 @@ function ordering(test: Test): void {
     for (const text of ['1', '2', '3']) await writer.append(text)
     await kit.readFeed()
     const { next, isEnd } = await kit.store.feed(feedStart, {}, 10)
-    assert.deepEqual([isEnd, (await kit.store.feed(next, {}, 10)).items], [true, []], 'the end itself is there')
+    assert.deepEqual([isEnd, (await kit.store.feed(next, {}, 10)).items], [true, []], 'the end itself is included')
     const beyond = next.replaceAll(/\d(?=\d{12}(?!\d))/g, '9')
     assert.ok(beyond > next)
     for (const filter of [{}, { prefixes: ['a'] }, { prefixes: ['nothing'] }, { prefixes: [] }]) {

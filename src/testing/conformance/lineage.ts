@@ -179,7 +179,7 @@ function branching(test: Test): void {
         attributes: {},
         mail: 0,
       },
-      'the archive is what was there',
+      'the archive has the earlier history',
     )
     assertSame(await kit.store.read(asTimeline('a~1'), 0, 10_000), [first, second], 'history is whole in the archive')
     assert.deepEqual(await kit.store.read(writer.id, 0, 10_000), [])

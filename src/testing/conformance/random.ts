@@ -97,7 +97,7 @@ async function randomCommit(random: Dice, model: Store, name: string, isSharded:
   if (random.chance(0.08)) return { operation, guard: null, send: randomMail(random) }
   const timeline = random.pick(random.chance(0.9) ? timelines : archives)
   const [head] = await model.head([timeline])
-  // In a sharded store an archive is with its family; created anew it may be on another shard, in another order.
+  // In a sharded store an archive is with its family; a new one may be on another shard, in another order.
   if (!head && isSharded && archives.includes(timeline)) return { operation, guard: null, send: randomMail(random) }
   if (!head) return { operation, ...(await creation(random, model, timeline)) }
   const epoch = Math.max(0, head.epoch + (random.chance(0.06) ? random.below(3) - 1 : 0))

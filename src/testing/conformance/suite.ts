@@ -1,5 +1,5 @@
-// The conformance suite: the store port as tests, for every store; the harness's capabilities declare what a store lacks.
-// It needs no particular test runner: pass it describe and it.
+// The conformance suite: the store port as tests, for every store; the harness's capabilities declare the missing features of a
+// store. It needs no particular test runner: pass it describe and it.
 
 import { blobTests } from './blobs.ts'
 import { closingTests, namespaceTests } from './borders.ts'

@@ -37,7 +37,7 @@ export function workerTests(test: Test): void {
     assert.equal(rows.length, 1)
     assert.equal(rows[0]!.startedAt, first!.startedAt)
     assert.ok(rows[0]!.beatAt > first!.beatAt)
-    assertSame([rows[0]!.info, rows[0]!.leaseMs], [{ b: 2 }, 1234], 'what it said last')
+    assertSame([rows[0]!.info, rows[0]!.leaseMs], [{ b: 2 }, 1234], 'its last report')
   })
 
   test('A7.2: progress has the time of the heartbeat that reported it; heartbeats without progress are visible', async (kit) => {
@@ -107,7 +107,7 @@ export function workerTests(test: Test): void {
       ['w', true, false, true],
     ])
     await kit.beat('w')
-    await until(async () => (await goneIds(kit)).length === 0, 'it is there again in another process')
+    await until(async () => (await goneIds(kit)).length === 0, 'it is registered again in another process')
     await kit.store.retire([asWorker('w')])
     assert.deepEqual(await goneIds(kit), [], 'a retired worker is retired, not gone')
   })

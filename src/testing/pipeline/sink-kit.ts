@@ -36,10 +36,10 @@ export function sinkConformance<T>(runner: Runner, harness: SinkHarness<T>): voi
     runner.it(title, () => inWorld(harness, (world, engine) => new SinkKit<T>(world, engine), body))
   runner.describe(`the sink ${harness.name}`, () => {
     test('shows records when their checkpoint is committed, and no others', (kit) => kit.commits())
-    test('shows records once when a commit is asked for again', (kit) => kit.commitsAgain())
+    test('shows records once when a commit is repeated', (kit) => kit.commitsAgain())
     test('gives the records of a failed checkpoint to the next one', (kit) => kit.rejoins())
-    test('commits after a kill what a published checkpoint lists', (kit) => kit.recovers())
-    test('gives up after a kill what no published checkpoint lists', (kit) => kit.givesUp())
+    test('commits, after a kill, the transactions of a published checkpoint', (kit) => kit.recovers())
+    test('aborts, after a kill, transactions that no published checkpoint lists', (kit) => kit.givesUp())
     test('takes checkpoints without records', (kit) => kit.takesNothing())
     test('is not disturbed by an owner that was replaced', (kit) => kit.fences())
     for (const seed of harness.seeds ?? [1, 2, 3]) {
@@ -154,7 +154,7 @@ class SinkKit<T> {
     const last = await this.#start()
     await this.#write(last, cut.numbers)
     await this.#checkpointOf(last)
-    await this.#assertVisible('after the checkpoint of whoever came next')
+    await this.#assertVisible('after the checkpoint of the next run')
   }
 
   async takesNothing(): Promise<void> {

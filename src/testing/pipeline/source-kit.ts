@@ -53,10 +53,10 @@ export function sourceConformance<T>(runner: Runner, harness: SourceHarness<T>):
     runner.it(title, () => inWorld(harness, (world, engine) => new SourceKit<T>(world, engine), body))
   runner.describe(`the source ${harness.name}`, () => {
     test('gives every record once, in the order of its partition', (kit) => kit.everything())
-    test('goes on behind any position, with no gap and no repeat', (kit) => kit.resumes())
+    test('continues after any position, without gap or repetition', (kit) => kit.resumes())
     test('has positions that are plain data, and names its partitions before they speak', (kit) => kit.plain())
     test('ends, or waits until it is aborted; closed twice, nothing happens', (kit) => kit.ends())
-    test('gives what is added while it is read', (kit) => kit.grows())
+    test('returns records that are added while it is read', (kit) => kit.grows())
     test('finds a partition that appears', (kit) => kit.finds())
     test('reads only the partitions it is given', (kit) => kit.shares())
     test('stays where it is when checkpoints are published', (kit) => kit.acknowledges())

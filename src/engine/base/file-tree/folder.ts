@@ -78,7 +78,7 @@ const noBlock = constants.O_NONBLOCK ?? 0
 export async function openRoot(directory: string, options: FolderOptions = {}): Promise<Folder> {
   const { create = false, isHeld = canHold(), planted } = options
   checkText('the directory of a tree', directory)
-  return await telling(directory, async () => {
+  return await withPlace(directory, async () => {
     if (create) makeFolders(directory)
     // The root itself may be reached through links, because the caller named it. It is resolved once.
     const path = await realpath(directory)
@@ -111,7 +111,7 @@ export class Folder {
 
   /** Null: the name is missing, is not a directory, or is a link to one. */
   async enter(name: string): Promise<Folder | null> {
-    return await telling(name, async () =>
+    return await withPlace(name, async () =>
       enterPath(await this.#at(name), this, join(this.path, name), this.#access, false),
     )
   }
@@ -122,14 +122,14 @@ export class Folder {
       const folder = await this.enter(name)
       if (folder) return folder
       await this.remove(name)
-      await telling(name, async () => mkdir(await this.#at(name)).catch(unlessExists))
+      await withPlace(name, async () => mkdir(await this.#at(name)).catch(unlessExists))
     }
     throw blocked(join(this.path, name), 'another process keeps replacing it')
   }
 
   /** Returns null if there are more than `namesMax` names. Names that are not valid text count as `unreadable`. */
   async list(namesMax: number): Promise<{ readonly children: Child[]; readonly unreadable: number } | null> {
-    return await telling(this.path, async () => {
+    return await withPlace(this.path, async () => {
       const children: Child[] = []
       let unreadable = 0
       const directory = await opendir(await this.#self(), { encoding: 'buffer' as BufferEncoding })
@@ -149,7 +149,7 @@ export class Folder {
   async look(
     name: string,
   ): Promise<{ readonly kind: Child['kind']; readonly mode: number; readonly bytes: number } | null> {
-    return await telling(name, async () => {
+    return await withPlace(name, async () => {
       const stats = await lstat(await this.#at(name)).catch(ifMissing)
       return stats && { kind: kindOf(stats), mode: stats.mode & permissions, bytes: stats.size }
     })
@@ -157,7 +157,7 @@ export class Folder {
 
   /** Null: there is no link of that name any more, or its target is not valid text. */
   async linkTarget(name: string): Promise<string | null> {
-    return await telling(name, async () => {
+    return await withPlace(name, async () => {
       const target = await readlink(await this.#at(name), { encoding: 'buffer' }).catch(ifMissing)
       return target && isUtf8(target) ? target.toString('utf8') : null
     })
@@ -169,7 +169,7 @@ export class Folder {
     if (!file) return null
     try {
       const { size } = await file.stat()
-      return size <= bytesMax ? await telling(name, () => readUpTo(file, size, bytesMax)) : null
+      return size <= bytesMax ? await withPlace(name, () => readUpTo(file, size, bytesMax)) : null
     } finally {
       await file.close()
     }
@@ -177,7 +177,7 @@ export class Folder {
 
   /** Opens a file for reading in pieces; the caller closes it. Null: there is no regular file of that name any more. */
   async openFile(name: string): Promise<FileHandle | null> {
-    return await telling(name, async () => {
+    return await withPlace(name, async () => {
       // Non-blocking: a pipe may have taken the name.
       const flags = constants.O_RDONLY | noBlock | this.#noFollow
       const file = await open(await this.#at(name), flags).catch(ifMissing)
@@ -191,7 +191,7 @@ export class Folder {
 
   /** Inode and times of a name, as exactly as the system knows them. Null: the name does not exist. */
   async stamp(name: string): Promise<BigIntStats | null> {
-    return await telling(name, async () => lstat(await this.#at(name), { bigint: true }).catch(ifMissing))
+    return await withPlace(name, async () => lstat(await this.#at(name), { bigint: true }).catch(ifMissing))
   }
 
   /** Writes a temporary file and renames it, so that a link or hard link of that name is replaced, not written through. */
@@ -223,7 +223,7 @@ export class Folder {
 
   /** Moves a file, link or directory here from another directory of the same file system. False: it does not exist. */
   async takeFrom(other: Folder, otherName: string, name: string): Promise<boolean> {
-    return await telling(name, async () => {
+    return await withPlace(name, async () => {
       return (await rename(await other.#at(otherName), await this.#at(name)).catch(ifMissing)) !== null
     })
   }
@@ -235,7 +235,7 @@ export class Folder {
 
   /** Removes a file, a link or a special file. False: there is none; a directory is kept. */
   async remove(name: string): Promise<boolean> {
-    return await telling(name, async () => {
+    return await withPlace(name, async () => {
       const path = await this.#at(name)
       const stats = await lstat(path).catch(ifMissing)
       if (!stats || stats.isDirectory()) return false
@@ -256,7 +256,7 @@ export class Folder {
     } finally {
       await folder.close()
     }
-    await telling(name, async () => rmdir(await this.#at(name)).catch(ifMissing))
+    await withPlace(name, async () => rmdir(await this.#at(name)).catch(ifMissing))
   }
 
   /** True if names that differ only in case are different files here. */
@@ -288,7 +288,7 @@ export class Folder {
   }
 
   async #replace(name: string, write: (aside: string) => Promise<void>): Promise<void> {
-    await telling(name, async () => {
+    await withPlace(name, async () => {
       const asideName = temporaryName(randomBytes(16).toString('hex'))
       const aside = await this.#at(asideName)
       try {
@@ -426,7 +426,7 @@ function unlessExists(error: unknown): void {
   if (codeOf(error) !== 'EEXIST') throw error
 }
 
-async function telling<T>(where: string, work: () => Promise<T>): Promise<T> {
+async function withPlace<T>(where: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {

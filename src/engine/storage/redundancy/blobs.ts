@@ -46,7 +46,7 @@ export class RedundantBlobs implements Blobs {
   readonly #blobs: Blobs
   readonly #hash: Hash
   readonly #mender: Mender
-  readonly #tell: (mended: MendedChunk) => void
+  readonly #report: (mended: MendedChunk) => void
   readonly #planted: ReadonlySet<string>
   /** False: new chunks get no parity, and tending removes the existing parity. */
   isOn = true
@@ -54,11 +54,16 @@ export class RedundantBlobs implements Blobs {
   #open: OpenGroup[] = []
   #superseded: Digest[] = []
 
-  constructor(blobs: Blobs, hash: Hash, tell: (mended: MendedChunk) => void, planted: ReadonlySet<string> = new Set()) {
+  constructor(
+    blobs: Blobs,
+    hash: Hash,
+    report: (mended: MendedChunk) => void,
+    planted: ReadonlySet<string> = new Set(),
+  ) {
     this.#planted = planted
     this.#blobs = blobs
     this.#hash = hash
-    this.#tell = tell
+    this.#report = report
     this.#mender = new Mender(blobs, hash)
   }
 
@@ -111,14 +116,14 @@ export class RedundantBlobs implements Blobs {
   async mend(digest: Digest, putsBack = true): Promise<Uint8Array | null> {
     const mended = await this.#mender.mend(digest, putsBack)
     if (!mended) return null
-    this.#tell({ digest: toHex(digest), from: mended.from, isPutBack: mended.isPutBack })
+    this.#report({ digest: toHex(digest), from: mended.from, isPutBack: mended.isPutBack })
     return mended.bytes
   }
 
   /** Like `mend`, from a copy found elsewhere. */
   async restore(digest: Digest, bytes: Uint8Array, from: string): Promise<boolean> {
     const isPutBack = await this.#mender.restore(digest, bytes)
-    if (isPutBack) this.#tell({ digest: toHex(digest), from, isPutBack })
+    if (isPutBack) this.#report({ digest: toHex(digest), from, isPutBack })
     return isPutBack
   }
 

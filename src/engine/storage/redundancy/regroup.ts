@@ -125,7 +125,7 @@ async function takeOut(
       return
     }
   }
-  // A chunk damaged beyond repair before the sweep is left out; verify reports it.
+  // A chunk damaged beyond repair before the sweep is omitted; verify reports it.
   const laneOf = new Map(staying.map((member) => [nameOf(member), member.lane]))
   for (const [digest, bytes] of await mender.readAll(staying.map(({ digest }) => digest))) {
     await pool.add(digest, bytes, laneOf.get(toHex(digest)))

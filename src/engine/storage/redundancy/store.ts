@@ -84,16 +84,16 @@ class RedundantCatalog {
   readonly #store: Store
   readonly #hash: Hash
   readonly #lines: CatalogLines
-  readonly #tell: (mended: MendedLine) => void
+  readonly #report: (mended: MendedLine) => void
   readonly #damageReported = new Set<string>()
   #queue: { readonly timeline: TimelineId; readonly records: readonly ManifestRecord[] }[] = []
   isOn = true
   #putting: Promise<void> = Promise.resolve()
 
-  constructor(store: Store, hash: Hash, tell: (mended: MendedLine) => void) {
+  constructor(store: Store, hash: Hash, report: (mended: MendedLine) => void) {
     this.#store = store
     this.#hash = hash
-    this.#tell = tell
+    this.#report = report
     this.#lines = new CatalogLines(store.blobs, hash)
   }
 
@@ -271,7 +271,7 @@ class RedundantCatalog {
     const name = `${timeline} ${id} ${from}`
     if (this.#damageReported.has(name)) return
     this.#damageReported.add(name)
-    this.#tell({ timeline, id, from })
+    this.#report({ timeline, id, from })
   }
 }
 

@@ -1,5 +1,5 @@
-// The store as the engine sees it: records wrapped under a newer key (wrap.ts) are unwrapped to the form that their
-// digests cover, and records brought from elsewhere under an older key are wrapped. Everything else is forwarded.
+// The store as the engine sees it: records wrapped under a newer key (wrap.ts) are unwrapped to the form that their digests
+// cover, and records from elsewhere under an older key are wrapped. Everything else is forwarded.
 
 import { isReprise } from '../../../core/errors.ts'
 import { isWrapped } from '../../../core/history/wrapped-record.ts'
@@ -76,7 +76,7 @@ function openRecord(record: ManifestRecord, sealer: Sealer): ManifestRecord {
   }
 }
 
-/** A branch brings manifests, an import manifests and mail: sealed with the key that was current at their origin. */
+/** A branch contains manifests, an import manifests and mail: sealed with the key that was current at their origin. */
 function wrapCarried(commits: readonly Commit[], sealer: Sealer): readonly Commit[] {
   const { hasher } = sealer
   const isTouched = ({ publish, send, attributes }: Commit) => publish || send || (hasher && attributes)

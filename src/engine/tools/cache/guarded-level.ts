@@ -82,7 +82,7 @@ export class GuardedLevel {
   upload(upload: Upload): void {
     if (this.#isOff || this.#isReadOnly) return
     if (this.#waiting.length >= uploadsMax) {
-      this.tell('full', 'OVERLOADED', `more than ${uploadsMax} results wait to be sent: some are not`)
+      this.report('full', 'OVERLOADED', `more than ${uploadsMax} results wait to be sent: some are not`)
       return
     }
     this.#waiting.push(upload)
@@ -95,7 +95,7 @@ export class GuardedLevel {
   }
 
   /** Reported once per reason, until the level works again. */
-  tell(reason: string, code: ErrorCode, why: string, cause?: unknown): void {
+  report(reason: string, code: ErrorCode, why: string, cause?: unknown): void {
     if (this.#reasonsReported.has(reason)) return
     this.#reasonsReported.add(reason)
     this.#ports.problem(new RepriseError(code, `the cache ${this.name}: ${why}`, { cache: this.name }, cause))
@@ -136,7 +136,7 @@ export class GuardedLevel {
       else if (error instanceof LevelError && error.kind === 'refused') {
         this.#isReadOnly = true
         this.#writes.left(call)
-        this.tell('read-only', error.code, `nothing is sent: ${error.message}`, error)
+        this.report('read-only', error.code, `nothing is sent: ${error.message}`, error)
       } else settle(error)
     } finally {
       watch.end()
@@ -168,10 +168,10 @@ export class GuardedLevel {
       breaker.succeeded()
       this.#reasonsReported.delete(what)
     } else if (error instanceof LevelError && error.kind === 'unfit') {
-      this.tell('unfit', error.code, error.message, error)
+      this.report('unfit', error.code, error.message, error)
     } else if (error instanceof LevelError && error.kind === 'refused') {
       this.#isOff = true
-      this.tell('off', error.code, `${error.message}: continuing without it`, error)
+      this.report('off', error.code, `${error.message}: continuing without it`, error)
     } else {
       const why = error instanceof Error ? error.message : String(error)
       const code = codeOf(error)
@@ -180,7 +180,7 @@ export class GuardedLevel {
       // The failure of reads was reported already, which implies that nothing is sent.
       const isKnown = what === 'write' && this.#reasonsReported.has('read')
       const so = what === 'read' ? 'continuing without it' : 'some results are not sent'
-      if (!isKnown) this.tell(what, code, `${why}: ${so}`, error)
+      if (!isKnown) this.report(what, code, `${why}: ${so}`, error)
     }
     breaker.left(call)
   }
@@ -256,7 +256,7 @@ class Watch {
   /** Aborts a transfer that was not read to its end. */
   end(): void {
     this.#arrived()
-    this.#ending.abort(new LevelError('fault', 'it was let go'))
+    this.#ending.abort(new LevelError('fault', 'it was abandoned'))
   }
 
   #wait(moreMs = 0): void {

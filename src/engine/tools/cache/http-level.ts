@@ -104,7 +104,7 @@ async function faultOf(answer: Response): Promise<LevelError> {
   }
 }
 
-/** Read on demand: nothing is read ahead of what the connection accepts. */
+/** Read on demand: nothing is read before the connection accepts it. */
 function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
   const pieces = body[Symbol.asyncIterator]()
   return new ReadableStream<Uint8Array>(

@@ -51,7 +51,7 @@ export interface DrillResult {
   readonly ok: boolean
   /** This process could not read it: it neither passed nor failed, and nothing was recorded. */
   readonly isUnknown: boolean
-  /** Why it failed, or what it was compared with. */
+  /** The reason of a failure, or the other side of the comparison. */
   readonly note: string
   readonly stateDigest: string | null
   readonly recoveryMs: number

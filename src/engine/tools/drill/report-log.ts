@@ -62,8 +62,8 @@ export class ReportLog {
   constructor(kernel: Kernel) {
     this.#kernel = kernel
     const { events } = kernel
-    const on = <Name extends keyof EngineEvents>(name: Name, tell: (event: EngineEvents[Name]) => void) =>
-      this.#off.push(events.on(name, tell))
+    const on = <Name extends keyof EngineEvents>(name: Name, listener: (event: EngineEvents[Name]) => void) =>
+      this.#off.push(events.on(name, listener))
     on('report', ({ kind, timeline, what, data }) => this.#note(kind, timeline, what, data))
     on('recovered', ({ timeline, report }) => this.#recovered(timeline, report))
     on('drilled', ({ timeline, ok, ms, note }) => {

@@ -34,7 +34,7 @@ export interface EraseEntriesReport {
   readonly types: Readonly<Record<string, number>>
   /** Sequences of the range that were erased before. */
   readonly already: number
-  /** All timelines that read them, and what they lose. */
+  /** All timelines that read them, with their losses. */
   readonly timelines: readonly AffectedTimeline[]
   /** Why it would be refused. Empty: it would not. */
   readonly refusals: ErasePlan['refusals']
@@ -48,7 +48,7 @@ export interface EraseEntriesReport {
 const attemptsMax = 10
 const replacesMax = 50
 
-/** @example await eraseEntries(kernel, 'notes/ann', { entries: { from: 5, to: 9 }, dryRun: true }) // only says what would go */
+/** @example await eraseEntries(kernel, 'notes/ann', { entries: { from: 5, to: 9 }, dryRun: true }) // only reports */
 export async function eraseEntries(
   kernel: Kernel,
   id: string,

@@ -30,7 +30,7 @@ const replacesMax = 50
 /** Copies that no store can reach. */
 const elsewhere = 'backups, exports and savepoint files made before: erase those too'
 
-/** @example await eraseTimeline(kernel, 'agent/support/ann', { dryRun: true }) // only says what would go */
+/** @example await eraseTimeline(kernel, 'agent/support/ann', { dryRun: true }) // only reports */
 export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteOptions = {}): Promise<EraseReport> {
   const deleted = await deleteTimeline(kernel, id, { ...options, erase: true }).catch((error) => {
     // An earlier attempt may have deleted it.

@@ -50,7 +50,7 @@ export interface TiersReport {
   readonly tiers: readonly TierReport[]
   /** History in a colder tier. */
   readonly history: HistoryReport
-  /** Timelines that are damaged: what is theirs alone stays where it is, and the others had their turn. */
+  /** Damaged timelines: chunks that only they use stay in place, and the others had their turn. */
   readonly unreadable: readonly { readonly timeline: string; readonly because: string }[]
 }
 
@@ -127,7 +127,7 @@ async function moveBatch(kernel: Kernel, from: Blobs, to: Blobs, digests: readon
   let sound = new Set((await soundIn(to, all, hash)).map(({ digest }) => toHex(digest)))
   const wrong = chunks.filter(({ digest }) => !sound.has(toHex(digest)))
   if (wrong.length > 0) {
-    // A damaged chunk was there before: it is replaced.
+    // A damaged chunk was in its place: it is replaced.
     await to.delete(
       wrong.map(({ digest }) => digest),
       Number.MAX_SAFE_INTEGER,

@@ -22,7 +22,7 @@ export interface ExpiredForks {
 /** Per round and timeline. */
 const forksMax = 200
 
-/** @example await expireForks(kernel, head, { forks: '30d' }, now, true) // only says which */
+/** @example await expireForks(kernel, head, { forks: '30d' }, now, true) // only lists them */
 export async function expireForks(
   kernel: Kernel,
   head: Head,

@@ -1,6 +1,6 @@
 // Verifies the catalog of a timeline and restores its damaged lines. A damaged line with a copy is read from the copy; with
-// `repair` it is written back. A missing line without a copy is lost: with `repair` the others are counted anew, so that they
-// can be read again.
+// `repair` it is written back. A missing line without a copy is lost: with `repair` the others are counted again, so that they
+// can be read.
 
 import type { ManifestId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -13,7 +13,7 @@ export interface ReadCatalog {
   readonly mended: readonly { readonly id: ManifestId; readonly isPutRight: boolean }[]
   /** Lines without a copy. */
   readonly lost: string | null
-  /** True: lines are lost for good, and the others were counted anew, so that later checks do not miss them. */
+  /** True: lines are lost for good, and the others were counted again, so that later checks do not miss them. */
   readonly isCounted: boolean
 }
 

@@ -102,17 +102,17 @@ interface Reached {
 class FileState {
   readonly #handle: FileHandle
   readonly #log: ShipLog
-  readonly #tell: NonNullable<ShippedRestoreOptions['onProgress']>
+  readonly #onProgress: NonNullable<ShippedRestoreOptions['onProgress']>
   records = 0
   bytes = 0
   bytesAll = 0
   /** Why it stopped. */
   why = ''
 
-  constructor(handle: FileHandle, log: ShipLog, tell: ShippedRestoreOptions['onProgress']) {
+  constructor(handle: FileHandle, log: ShipLog, onProgress: ShippedRestoreOptions['onProgress']) {
     this.#handle = handle
     this.#log = log
-    this.#tell = tell ?? (() => undefined)
+    this.#onProgress = onProgress ?? (() => undefined)
   }
 
   async bring(base: FoundRecord, target: number): Promise<Reached> {
@@ -152,7 +152,7 @@ class FileState {
       await this.#handle.write(pages, 0, pages.length, index * partBytes)
     }
     this.bytes += row.bytes
-    this.#tell({ bytes: this.bytes, bytesAll: this.bytesAll })
+    this.#onProgress({ bytes: this.bytes, bytesAll: this.bytesAll })
   }
 
   async #apply(start: Reached, digest: Uint8Array, target: number): Promise<{ reached: Reached; isEnd: boolean }> {
@@ -190,7 +190,7 @@ class FileState {
       this.records += 1
       this.bytes += found.bytes
       this.bytesAll += found.bytes
-      this.#tell({ bytes: this.bytes, bytesAll: this.bytesAll })
+      this.#onProgress({ bytes: this.bytes, bytesAll: this.bytesAll })
       isEnd = found.head.isWhole
       if (isEnd) reached = { number, head: found.head }
     }

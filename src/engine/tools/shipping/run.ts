@@ -60,7 +60,7 @@ class Loop {
 
   async run(): Promise<ShipStatus> {
     const { signal, once = false, policy } = this.#run
-    await this.#tell({}, true)
+    await this.#update({}, true)
     let busyAt = Date.now()
     for (let tries = 0; ; ) {
       const isLast = once || signal.aborted
@@ -88,11 +88,11 @@ class Loop {
     const { tip, base } = this.#shipper
     const sums = { records: this.#status.records + records, bytes: this.#status.bytes + bytes }
     const bases = this.#status.bases + (hasBase ? 1 : 0)
-    // Nothing to ship: everything acknowledged before this round is there.
+    // Nothing to ship: everything acknowledged before this round is shipped.
     const safeAt = records > 0 ? Math.min(before, tip?.head?.at ?? before) : before
     const position = tip?.head?.position ?? 0
     const now = { record: tip?.number ?? 0, base, safeAt, position, failing: null, ...sums, bases }
-    await this.#tell(now, records > 0 || this.#status.failing !== null)
+    await this.#update(now, records > 0 || this.#status.failing !== null)
     if (hasBase && tip) await dropOld(log, tip.number, base, policy.keepMs)
     return records
   }
@@ -103,7 +103,7 @@ class Loop {
     source.release()
     while (place && !signal.aborted && !source.isBehind(place)) {
       await sleep(realTime, idleLookMs, { signal })
-      await this.#tell({ safeAt: Date.now() - idleLookMs }, false)
+      await this.#update({ safeAt: Date.now() - idleLookMs }, false)
     }
   }
 
@@ -111,10 +111,10 @@ class Loop {
     const { source, policy } = this.#run
     const since = this.#status.failing?.since ?? Date.now()
     if (source.logBytes() > policy.logBytesMax) source.release()
-    await this.#tell({ failing: { since, tries, error: error.message } }, true)
+    await this.#update({ failing: { since, tries, error: error.message } }, true)
   }
 
-  async #tell(change: Partial<ShipStatus>, isNews: boolean): Promise<void> {
+  async #update(change: Partial<ShipStatus>, isNews: boolean): Promise<void> {
     this.#status = { ...this.#status, ...change, updatedAt: Date.now() }
     if (!isNews && Date.now() - this.#reportedAt < reportEveryMs) return
     this.#reportedAt = Date.now()
@@ -124,7 +124,7 @@ class Loop {
   }
 
   async end(): Promise<void> {
-    await this.#tell({ endedAt: Date.now() }, true)
+    await this.#update({ endedAt: Date.now() }, true)
     this.#run.source.close()
   }
 }

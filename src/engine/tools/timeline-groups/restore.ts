@@ -67,7 +67,7 @@ export async function restoreGroup(
   // The record is created with its first entry: a kill here leaves a restore that can be resumed, or none.
   const begun = [{ type: 'begun', data: { target, members, ...(options.consumed && { consumed: options.consumed }) } }]
   const record = await engine.create(timelineId(restoreScope + id), restoreFold, begun, { status: 'restoring' })
-  assert(record !== null && record !== 'released', 'a restore of this id is there already')
+  assert(record !== null && record !== 'released', 'a restore with this id exists already')
   try {
     return await carryOut(engine, record, id, options)
   } finally {

@@ -293,7 +293,7 @@ async function stateBefore(kernel: Kernel): Promise<string> {
 }
 
 /**
- * Removes everything that a restore brought besides timelines: the identity of the original, which may still be in use, and its
+ * Removes everything that a restore added besides timelines: the identity of the original, which may still be in use, and its
  * losses. Without a text (a note of an older version) the store gets an identity of its own.
  */
 export async function putBack(kernel: Kernel, text: string | undefined): Promise<void> {

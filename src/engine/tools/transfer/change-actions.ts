@@ -115,7 +115,7 @@ async function undoRestore(host: Host, { startedAt, detail }: NotedChange): Prom
     ;(createdAt < startedAt ? before : restored).push(timeline)
   }
   if (before.length > 0) {
-    const what = `${before[0]} was there before the restore began: delete it, or move it to another store, before the restore is abandoned`
+    const what = `${before[0]} existed before the restore: delete it, or move it to another store, before the restore is abandoned`
     throw new RepriseError('CONFLICT', what, { timelines: before.slice(0, 100) })
   }
   for (const timeline of restored) {

@@ -103,7 +103,7 @@ export class VerifyWatch {
     return new VerifyWatch(kernel, options, location, isOurs ? mark : null)
   }
 
-  tell(progress: VerifyProgress): void {
+  report(progress: VerifyProgress): void {
     warnOnReject(this.#options.onProgress?.(progress), 'onProgress')
     const { events } = this.#kernel
     if (events.has('progress')) events.emit('progress', { work: 'verify', timeline: null, ...progress })
@@ -126,7 +126,7 @@ export class VerifyWatch {
         if (faults === 0) this.#structures = mark
         if (faults === 0 && this.#isDue) void this.#keep()
         if (part.endsWith('timelines')) this.#total = total
-        this.tell({ part: 'structures', done, total, at: part })
+        this.report({ part: 'structures', done, total, at: part })
       },
     }
   }
@@ -143,7 +143,7 @@ export class VerifyWatch {
   /** Call it before a timeline is verified: those before it are done. Throws ABORTED. */
   async at({ timeline }: Head, tally: Tally): Promise<void> {
     const { signal } = this.#options
-    this.tell({ part: 'timelines', done: tally.timelines, total: this.#total, at: timeline })
+    this.report({ part: 'timelines', done: tally.timelines, total: this.#total, at: timeline })
     const isSound = tally.faults.length + tally.healed.length + tally.cannotTell.length === 0
     this.#done = tally.timelines
     if (isSound && (this.#isDue || signal?.aborted)) await this.#keep()
@@ -235,7 +235,7 @@ export async function unfinishedVerify(kernel: Pick<Kernel, 'store'>): Promise<U
   return { from, at, part: structuresAt === null ? 'structures' : 'timelines', upTo, done, total }
 }
 
-/** Removes the name of an erased timeline from the mark: if the mark was there, the verify restarts from the beginning. */
+/** Removes the name of an erased timeline from the mark: if it was in the mark, the verify restarts from the beginning. */
 export async function forgetInMark(kernel: Kernel, timelines: readonly string[]): Promise<void> {
   const mark = toMark(await readNote(kernel, name))
   if (mark?.upTo != null && timelines.includes(mark.upTo)) await changeNotes(kernel, { [name]: null })

@@ -135,7 +135,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
         list.push({ timeline: null, seq: null, where: `${location}: chunks`, what: message, code })
         return { chunks: 0, orphans: 0 }
       })
-  watch.tell({ part: 'copies', done: 0, total: null, at: null })
+  watch.report({ part: 'copies', done: 0, total: null, at: null })
   if (mirror && !options.timelines) await verifyMirror(kernel, mirror, tally, repair)
   if (!options.timelines) await verifyRedundancy(kernel, tally, location, repair)
   await watch.end()
@@ -309,7 +309,7 @@ async function countChunks(
   const { blobs } = kernel.store
   for await (const page of eachPage<ChunkRow>((last, limit) => blobs.list(last?.digest ?? null, limit), 1000)) {
     await yielder.take()
-    watch.tell({ part: 'chunks', done: chunks, total: null, at: null })
+    watch.report({ part: 'chunks', done: chunks, total: null, at: null })
     for (const { digest } of page) {
       chunks += 1
       if (!live.has(toHex(digest))) orphans += 1

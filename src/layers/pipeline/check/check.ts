@@ -209,7 +209,7 @@ async function replayThrice(of: ReplayOf, outsides: readonly [Outside, Outside, 
 function notesOf(graph: Graph, outside: Outside, { calls = {} }: PipelineCheckOptions): string[] {
   const unmade = graph.operators.filter(({ name, state }) => state === 'calls' && !Object.hasOwn(calls, name))
   return [
-    ...unmade.map(({ name }) => `not checked: what follows ${name}, a call that is not made again (calls)`),
+    ...unmade.map(({ name }) => `not checked: the operators after ${name}, a call that is not made again (calls)`),
     ...outside.askers.map((name) => `${name} asks ${outside.askedBy(name).join(', ')}`),
   ]
 }

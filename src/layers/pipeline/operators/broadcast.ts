@@ -16,7 +16,7 @@ export function broadcast<T, B, A, V, R>(
   return keepsOrder(([next], context) => {
     const state = new StateTable<A>()
     const { initial, add, result, copy } = aggregation
-    const tell = (batch: Batch) => {
+    const fold = (batch: Batch) => {
       const space = state.space(0)
       for (let i = 0; i < batch.values.length; i++) {
         try {
@@ -49,7 +49,7 @@ export function broadcast<T, B, A, V, R>(
       // Event time is that of the records: the broadcast stream holds no window back.
       inputs: [
         { batch: meet, watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
-        { batch: tell, watermark() {}, idle() {} },
+        { batch: fold, watermark() {}, idle() {} },
       ],
     }
   })

@@ -114,7 +114,7 @@ export class TableCapture<V> implements StateCapture {
   }
 
   publish(): void {
-    assert(this.#phase === 'written', 'only what was written whole is published')
+    assert(this.#phase === 'written', 'only a complete capture is published')
     this.#end(true)
   }
 

@@ -371,7 +371,7 @@ export class Checkpoints {
   async #settle(snapshot: Snapshot, record: ManifestRecord, kind: CheckpointKind): Promise<void> {
     const { writers, flow, timing, kernel, taken } = this.#of
     const { cut, written, state, prepared, mark, startedMs } = snapshot
-    assert(state.records >= this.#state.records, 'a checkpoint has read what the one before it had read')
+    assert(state.records >= this.#state.records, 'a checkpoint is not behind the one before it')
     for (const { capture } of cut.captures) capture.publish()
     const ms = this.#now - startedMs
     const facts: CheckpointFacts = {
@@ -422,14 +422,14 @@ export class Checkpoints {
   }
 
   /** Rethrows an error that the run cannot survive. */
-  #failed(error: unknown, tell: (why: string) => CheckpointAction<Snapshot>[]): void {
+  #failed(error: unknown, notify: (why: string) => CheckpointAction<Snapshot>[]): void {
     const { kernel, taken } = this.#of
     const why = error instanceof Error ? error.message : String(error)
     this.#lastFailure = why
     this.#failingSince ??= this.#now
     // The base may be missing or damaged: the next checkpoint is full.
     this.#base = null
-    const actions = tell(why)
+    const actions = notify(why)
     const failuresInARow = this.failures
     this.#pausedUntil = this.#now + Math.min(60_000, 100 * 2 ** failuresInARow)
     void whyEnded(kernel, taken, error).then((known) => kernel.failures.failed(taken.id, known))

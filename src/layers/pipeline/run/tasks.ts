@@ -143,7 +143,7 @@ export class PipelineTasks {
     if (this.#announced === parts) return
     const { worker } = this.#of.engine
     worker.describe(this.#key, parts)
-    if (worker.registered) await worker.tell()
+    if (worker.registered) await worker.beatNow()
     else await worker.register()
     this.#announced = parts
   }
@@ -179,8 +179,8 @@ export class PipelineTasks {
   }
 
   /**
-   * With another number of partitions, producers send keys to other partitions: a task would start a key anew that another task
-   * has counted. No task runs then; each of them stops with a savepoint.
+   * With another number of partitions, producers send keys to other partitions: a task would start a new count for a key that
+   * another task has counted. No task runs then; each of them stops with a savepoint.
    */
   async #isRepartitioned(partitions: number): Promise<boolean> {
     const before = this.#keyedPartitions

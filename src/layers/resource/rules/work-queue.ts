@@ -84,7 +84,7 @@ export class WorkQueue {
   /** The key could not be started after all. */
   putBack(key: string): void {
     const was = this.#running.get(key)
-    assert(was !== undefined, 'only what was given out is put back')
+    assert(was !== undefined, 'only a key in progress is put back')
     this.#running.delete(key)
     this.#ready.add(key)
   }
@@ -92,7 +92,7 @@ export class WorkQueue {
   /** The work on a key has ended. `againAt`: the time to work on it again; `isPause`: because it failed. */
   done(key: string, againAt: number | null, isPause = false): void {
     const was = this.#running.get(key)
-    assert(was !== undefined, 'only what was given out is done')
+    assert(was !== undefined, 'only a key in progress is done')
     this.#running.delete(key)
     if (was === 'urgent' || (was === 'added' && !isPause)) this.#ready.add(key)
     else if (againAt !== null) this.#wait(key, { at: againAt, isPause })

@@ -110,13 +110,13 @@ export function applyUpload(state: UploadState, event: UploadEvent): UploadState
       return { ...state, status, etag: event.etag, expiresAt: status === 'part' ? state.expiresAt : null }
     }
     case 'called':
-      assert(state.status === 'received', 'onComplete is called for what was received')
+      assert(state.status === 'received', 'onComplete is called for received uploads')
       return { ...state, attempts: state.attempts + 1, isCalling: true }
     case 'uncalled':
-      assert(state.status === 'received' && state.isCalling === true, 'only a call under way can be taken back')
+      assert(state.status === 'received' && state.isCalling === true, 'only a call in flight can be withdrawn')
       return { ...state, attempts: state.attempts - 1, isCalling: false }
     case 'handled': {
-      assert(state.status === 'received', 'what was received is completed once')
+      assert(state.status === 'received', 'a received upload is completed once')
       const status = event.starts.length > 0 ? 'starting' : 'completed'
       return { ...state, ...called(state), status, starts: event.starts, result: event.result, error: null }
     }
@@ -124,12 +124,12 @@ export function applyUpload(state: UploadState, event: UploadEvent): UploadState
       assert(state.status === 'starting', 'runs are started after they were recorded')
       return { ...state, status: 'completed' }
     case 'stumbled': {
-      assert(state.status === 'received', 'only what is being completed can fail')
+      assert(state.status === 'received', 'only an upload in completion can fail')
       const status = event.isFinal ? 'failed' : 'received'
       return { ...state, ...called(state), status, error: event.error }
     }
     case 'retried':
-      assert(state.status === 'failed', 'what has not failed is not retried')
+      assert(state.status === 'failed', 'only a failed completion is retried')
       return { ...state, status: 'received', attempts: 0, isCalling: false }
     case 'ended':
       return { ...state, status: 'removed', endedBy: event.by, expiresAt: null, starts: [], result: null }

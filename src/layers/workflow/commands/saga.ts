@@ -170,7 +170,7 @@ export class Saga {
     const stands = since.flatMap((item): StandingStep[] => {
       if (item.kind !== 'done' || Object.hasOwn(undone, item.id)) return []
       const isFailed = item.id === failed.command.id
-      const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it says of no way to undo it'
+      const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it has no compensation'
       return [{ step: readableId(item.id), why }]
     })
     // A step that failed may still have happened outside, so its undo was due as well.

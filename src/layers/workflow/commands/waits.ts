@@ -1,4 +1,4 @@
-// Waits for time and for signals. A waiting run can leave memory; its wakeup or mail brings it back.
+// Waits for time and for signals. A waiting run can leave memory; its wakeup or mail loads it again.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'

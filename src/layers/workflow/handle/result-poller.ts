@@ -65,13 +65,13 @@ export class ResultPoller {
       // On failure each waiting caller reads its own head, and receives the error.
       const heads = await headsInReach(store, some).catch(() => [])
       busyMs += clock.elapsed() - began
-      for (const [at, timeline] of some.entries()) this.#tell(timeline, heads[at] ?? undefined)
+      for (const [at, timeline] of some.entries()) this.#notify(timeline, heads[at] ?? undefined)
     }
     // A poll of an unreachable database is slow without causing load, so the pause has an upper bound.
     this.#pauseMs = Math.min(Math.max(lookMs, busyMs / share), pauseMaxMs)
   }
 
-  #tell(timeline: TimelineId, head: Head | undefined): void {
+  #notify(timeline: TimelineId, head: Head | undefined): void {
     const waiting = this.#waiting.get(timeline)
     this.#waiting.delete(timeline)
     for (const seen of waiting ?? []) seen(head)

@@ -1,5 +1,5 @@
 // The state of a run as its author knows it, for time travel: input, results of steps, messages, waits and the end. Data that
-// only a replay needs (seeds, keys, positions) is left out. Empty parts are left out, too.
+// only a replay needs (seeds, keys, positions) and empty parts are omitted.
 
 import { readableId } from '../run/scope.ts'
 import type { Item, NotedWait } from './entries.ts'

@@ -34,8 +34,8 @@ export function divergence({ id, seq, what }: Expected, requested: Iterable<Comm
   const code = isOver
     ? 'the code has ended'
     : asks.length > 0
-      ? `the code asks for ${asks.join(', ')}`
-      : 'the code asks for nothing'
+      ? `the code requests ${asks.join(', ')}`
+      : 'the code requests nothing'
   const where = seq === null ? '' : ` at sequence ${seq}`
   return new RepriseError('DIVERGED', `history has ${what}${where}, ${code}`, {
     seq,

@@ -52,7 +52,7 @@ function endDiffers(instance: Instance): RepriseError | null {
     })
   if (!execution.isOver || !outcome) {
     const asks = [...execution.open].map(({ id }) => id).join(', ')
-    return differ(`the code asks for ${asks || 'nothing'}`)
+    return differ(`the code requests ${asks || 'nothing'}`)
   }
   if (end.kind !== 'completed') return 'error' in outcome ? null : differ('the code returns a result')
   if ('error' in outcome) return differ(`the code throws ${String(outcome.error)}`)

@@ -14,7 +14,7 @@ const words: Partial<Record<number, string>> = {
 const refusal: Refusal = {
   type: 'text/plain',
   schema: { type: 'string' },
-  tell: ({ status, detail }) => words[status] ?? detail,
+  format: ({ status, detail }) => words[status] ?? detail,
 }
 const common = { path: '/v1/cache/{hash}', tag: 'caches', isLong: true, answer: { type: 'string' }, refusal } as const
 

@@ -21,7 +21,7 @@ const refusal: Refusal = {
     code: shapes.text,
     error: shapes.answer({ code: shapes.text, message: { type: 'string' } }),
   }),
-  tell: ({ code, detail }) => JSON.stringify({ code, error: { code: code.toLowerCase(), message: detail } }),
+  format: ({ code, detail }) => JSON.stringify({ code, error: { code: code.toLowerCase(), message: detail } }),
 }
 
 const common = { tag: 'caches', query, refusal } as const

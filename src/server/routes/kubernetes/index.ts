@@ -75,7 +75,7 @@ const verbs: readonly Verb[] = [
   {
     ...{ method: 'PATCH', tail: '/{name}', verb: 'Patch', role: 'write', query: writing },
     summary:
-      'Change an object by a merge patch or a JSON patch, or apply what one party wants of it (fieldManager, force)',
+      'Change an object by a merge patch or a JSON patch, or apply the fields of one party (fieldManager, force)',
     ...{ takesBytes: 'bodyBytes', bodyTypes: patchTypes, call: patch },
   },
   {

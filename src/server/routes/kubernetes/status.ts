@@ -74,7 +74,7 @@ export const schemaOfStatus = shapes.named(
 export const asStatus: Refusal = {
   type: 'application/json',
   schema: schemaOfStatus,
-  tell({ status, detail, code }: Problem): string {
+  format({ status, detail, code }: Problem): string {
     const wait = status === 503 ? { details: { retryAfterSeconds: 1 } } : {}
     return JSON.stringify(failure(status, reasonOf(status, code), detail, wait))
   },

@@ -22,7 +22,7 @@ import { checksum } from '../file/checksum.ts'
 const asCommitted = 1
 const compacted = 2
 const joined = 3
-/** Has no mark, to save space. No damage turns it into a settled row, which would hide what the heads lack. */
+/** Has no mark, to save space. No damage turns it into a settled row, which would hide that the heads are outdated. */
 const unsettled = 12
 const markBytes = 4
 const crcBytes = 4

@@ -63,7 +63,7 @@ export class UnsettledRuns {
 
   /** The caller wrote the next row, and keeps its heads; pending rows stay pending. */
   advance(position: number): void {
-    assert(this.#isFresh, 'who appends loosely has looked at what others left')
+    assert(this.#isFresh, 'a loose append follows a read of all unsettled rows')
     this.#reached = position
   }
 
@@ -92,7 +92,7 @@ export class UnsettledRuns {
   #follow(head: HeadState, { position, time, frame }: UnsettledRun): HeadState {
     if (frame.last <= head.seq) return head
     if (frame.first !== head.seq + 1) {
-      throw damaged(`log row ${position} goes on at sequence ${frame.first}, the head before it is at ${head.seq}`, {
+      throw damaged(`log row ${position} continues at sequence ${frame.first}, the head before it is at ${head.seq}`, {
         position,
       })
     }

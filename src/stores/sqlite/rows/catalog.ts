@@ -56,7 +56,7 @@ export function drop(writing: Writing, timeline: Timeline, ids: readonly Manifes
     sum = takeFrom(sum, crcOf(writing, id))
     writing.connection.run('DELETE FROM reprise_manifest WHERE space = ? AND id = ?', writing.space, id)
   }
-  // The checksum of a damaged line differs from the one that was added, so the remaining lines are summed anew.
+  // The checksum of a damaged line differs from the one that was added, so the remaining lines are summed again.
   if (ids.some((id) => damaged.has(id))) sum = sumOf(writing.connection.all(select, timeline.tid))
   return countCheckpoints(timeline, -ids.length, sum)
 }

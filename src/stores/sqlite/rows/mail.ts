@@ -125,8 +125,8 @@ function incomplete({ name, row }: Timeline, count: number): RepriseError {
 }
 
 /**
- * Moves all mail, read and unread, to another timeline: checksums cover the timeline, so they are computed anew. Returns the sum
- * of the checksums of unread messages.
+ * Moves all mail, read and unread, to another timeline: checksums cover the timeline, so they are computed again. Returns the
+ * sum of the checksums of unread messages.
  */
 export function moveMail(connection: Connection, from: number, to: number): number {
   let sum = 0

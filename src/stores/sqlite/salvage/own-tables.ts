@@ -96,17 +96,17 @@ function storedColumns(to: Connection, table: string): SqlRow[] {
 /** Recreates an index, a trigger or a view. */
 function makeAgain({ to, lost }: Salvage, { type, name, table, sql }: SchemaObject): void {
   const isThere = type === 'view' || to.get('SELECT 1 FROM main.sqlite_schema WHERE name = ?', table) !== undefined
-  const tell = (why: string) =>
+  const report = (why: string) =>
     lost.push({ timeline: null, where: name, what: `your own ${type} could not be recreated: ${why}` })
   if (!isThere) {
-    tell(`the name of its table, ${table}, is lost`)
+    report(`the name of its table, ${table}, is lost`)
     return
   }
   try {
     to.exec(sql!)
   } catch (error) {
     if (!isConstraint(error)) throw error
-    tell('rows that could be read do not fit it')
+    report('rows that could be read do not fit it')
   }
 }
 

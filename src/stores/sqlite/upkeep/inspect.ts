@@ -88,7 +88,7 @@ class Slices {
     return this.#inspection.signal
   }
 
-  tell(part: Part, done: number, total: number | null, from = 0): void {
+  report(part: Part, done: number, total: number | null, from = 0): void {
     const { length } = this.#faults
     this.#inspection.onProgress?.({ part, done, total, faults: length, mark: `${part} ${from}` })
   }
@@ -106,7 +106,7 @@ class Slices {
 
 /** SQLite's own check. If a page is so damaged that it gives up, each table is checked by itself, so that it can be named. */
 async function inspectFile(read: Read, faults: StoreFault[], slices: Slices, aside: ScanThread | null): Promise<void> {
-  slices.tell('file', 0, null)
+  slices.report('file', 0, null)
   const check = `PRAGMA integrity_check(${faultsMax})`
   const [answer] = aside ? await aside([check], slices.signal) : []
   const isChecked = await read(({ connection }) => {
@@ -201,7 +201,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
         if (begin > next) faults.push({ where: `log row ${next}`, what: `it is missing, ${at} follows` })
         next = at + 1
       }
-      slices.tell(
+      slices.report(
         'log',
         next - 1,
         orElse(() => log.lastPosition(), null),
@@ -258,7 +258,7 @@ async function inspectCounts(
 ): Promise<void> {
   // A file of an older version has no counts yet.
   if (await read(({ connection }) => readVersion(connection) < schemaVersion)) return
-  slices.tell('counts', 0, counts.length)
+  slices.report('counts', 0, counts.length)
   const limited = counts.map(({ sql }) => `${sql} LIMIT ${faultsMax}`)
   const answers = aside ? await aside(limited, slices.signal) : []
   for (const [index, { where, what }] of counts.entries()) {
@@ -339,7 +339,7 @@ async function inspectTimelines(read: Read, faults: StoreFault[], slices: Slices
         after = tid as number
         attempt(faults, `timeline ${tid}`, () => inspectTimeline(reading, reading.timelines.required(after)))
       }
-      slices.tell(
+      slices.report(
         'timelines',
         after,
         orElse(() => lastTid(reading.connection), null),

@@ -23,7 +23,7 @@ export function apply(writing: Writing, changes: Changes): void {
     return
   }
   let timeline = changes.made ? makeTimeline(writing, changes.timeline, found, changes.made) : found
-  assert(timeline, 'a timeline that a commit changes is there, or made by it')
+  assert(timeline, 'a timeline that a commit changes exists, or is created by it')
   if (changes.archived) timeline = archive(writing, timeline, changes.archived)
   const { position } = timeline.head
   if (changes.run) append(writing, timeline, changes.run, changes.head.operation!)

@@ -35,7 +35,7 @@ export function placeOfSyntaxError(error: unknown, url: string, hooks: string | 
   const file = /^(?:Transform failed.*\n)?(file:\S+|\/\S+):\d+:\d+:/m.exec((error as Error).message)?.[1]
   if (built?.location && file) return place(file, built.location.line, built.location.column + 1)
   if (!(error instanceof SyntaxError)) return null
-  // With frames of the user's it was loaded by code that ran, which must not run again.
+  // A stack with user frames: running code loaded the module, and it must not run again.
   const found = inStack(error.stack ?? '')
   if (found) return found
   const code = 'import(process.argv[1])'

@@ -76,4 +76,4 @@ export class ServeLog {
 const whatToDo = `  The code no longer matches the recorded history of this run. Nothing was executed, and the run waits:
   - undo the edit: with the old code, the run continues
   - or keep both: if (ctx.patch('name-of-change')) { the new code } else { the old code }
-  - or send a copy of it the new way from an earlier place: reprise fork RUN@SEQ NAME`
+  - or continue a copy with the new code from an earlier entry: reprise fork RUN@SEQ NAME`

@@ -27,7 +27,7 @@ it('does not take a process that computes for a server that is silent', async ()
   end()
 })
 
-it('ends a wait for somebody who is silent', async () => {
+it('ends a wait for a silent peer', async () => {
   await new Promise<void>((resolve) => patientTimer(20, resolve))
 })
 

@@ -186,7 +186,7 @@ describe('G5 sessions under crashes', () => {
   it('a crash at any commit repeats at most the calls in flight, and compensates exactly the due ones', async () => {
     const { commits, outside: expected } = await reference(mixed)
     expect(expected.undoOrder).toHaveLength(2)
-    // Last first: the two payments of the turn that was taken back.
+    // Last first: the two payments of the undone turn.
     expect(expected.undoOrder).toEqual(expected.order.filter((key) => expected.undone[key]).reverse())
     expect(standing(expected, 'pay')).toHaveLength(2)
     for (let at = 1; at <= commits; at++) {

@@ -71,7 +71,7 @@ describe('the OpenAI Agents SDK', () => {
       await session.clearSession()
       expect(await rp.list({ prefix: 'openai-agents/secret' })).toEqual([])
       expect((await rp.feed(feedStart)).items).toEqual([])
-      // Both go on, from nothing.
+      // Both continue with an empty session.
       expect(await other.getItems()).toEqual([])
       await other.addItems([user('anew')])
       expect(await session.getItems()).toEqual([user('anew')])

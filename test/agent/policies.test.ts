@@ -125,7 +125,7 @@ describe('the settings of a session', () => {
         expect(paid.size).toBe(0)
       })
 
-      it('waits where it is interrupted until somebody approves', async () => {
+      it('waits at its interrupt for an approval', async () => {
         const w = await world()
         let asked = 0
         const definition = agent('paused', { model: () => ({ content: `answer ${++asked}` }) })

@@ -71,7 +71,7 @@ it('takes a predicate of a file, a time, and one way only', async () => {
   expect((await cli(['rollback', 'account/ann', '--before-time', 'tomorrow'], at())).code).toBe(2)
 })
 
-it('A4.7: marks a checkpoint bad and takes it back', async () => {
+it('A4.7: marks a checkpoint bad and removes the mark', async () => {
   const bad = ['mark', 'account/ann', checkpoint, '--bad', 'made by the import', '--by', 'ann']
   const told = { timeline: 'account/ann', checkpoint, bad: 'made by the import', by: 'ann' }
   expect(await json(bad, at())).toEqual({ code: 0, value: told })

@@ -167,7 +167,7 @@ describe('when its output is not read', () => {
       cwd: folder.path,
       stdio: ['ignore', 'pipe', 'pipe'],
     })
-    // Long before it says anything: as `| head -0` does.
+    // Long before its first output: as `| head -0` does.
     child.stdout.destroy()
     child.stderr.destroy()
     const ended = await new Promise((resolve) => child.once('exit', (...end) => resolve(end)))

@@ -61,7 +61,7 @@ function newFile(): string {
   return `${folder}/${files}.db`
 }
 
-/** Rows of their own, most of them with nothing in them, and none that somebody needs. */
+/** Rows of their own, most of them empty, and none of them needed. */
 async function write(other: Idle): Promise<void> {
   for (const id of ['x', 'y', 'z']) await other.do('open', 'plain', id)
 }

@@ -1,10 +1,10 @@
 // Disk states that a power loss may leave, rebuilt from recorded operations (the idea of ALICE and dm-log-writes).
 //
-// The model, on the strict side of what file systems do:
-// - What was written to a file before its last finished sync is there. Each later write or truncation is there, is not, or
-//   is there up to a border of a sector (512 bytes), independently of the others.
+// The model, stricter than real file systems:
+// - Writes to a file before its last finished sync survive. Each later write or truncation survives, is lost, or
+//   survives up to a border of a sector (512 bytes), independently of the others.
 // - A name (made, renamed, removed) is certain after its folder was synced, not before, and not by syncing the file. Names
-//   of one folder change in order: some prefix of what was not synced is there. A rename is there whole or not at all.
+//   of one folder change in order: some prefix of the unsynced changes survives. A rename survives as a whole or not at all.
 
 import { dirname as folderOf } from 'node:path'
 import type { Chance } from '../programs/crash-model.mjs'

@@ -1,6 +1,6 @@
 // G1, G2: power loss. One run is recorded system call by system call; disk states that a power loss could have left at any
 // point of it are rebuilt (power-loss.ts) and each is opened with the real store: every entry that had been acknowledged
-// before that point is there, verify is content, no checkpoint is half there, and writing goes on.
+// before that point exists, verify finds nothing, no checkpoint is partial, and writing continues.
 //
 // CI draws 300 states, REPRISE_CRASH_STATES=100000 more. A failing state keeps its trace and prints the command that repeats it.
 

@@ -39,7 +39,7 @@ beforeAll(async () => {
 afterAll(() => removeFolder(folder))
 
 it('is named by every later command, until it is given up', async () => {
-  // 1. Named again and again, with what it was and how to end it.
+  // 1. Listed repeatedly, with its content and its remedy.
   for (let i = 0; i < 2; i++) {
     const verify = await run('verify')
     expect(verify.code).toBe(8)
@@ -55,7 +55,7 @@ it('is named by every later command, until it is given up', async () => {
   const { timeline: id, after } = loss.lost.find((each: { timeline: string | null }) => each.timeline !== null)
   expect(after).toBeGreaterThan(0)
   expect((await run('show', id)).stdout).toMatch(new RegExp(`lost .*${loss.id}`))
-  // 2. An application opens the store, and the timeline, and is told.
+  // 2. An application that opens the store, and the timeline, gets an event.
   const rp = await open(url, { housekeeping: false })
   const told: { where: string; code: unknown }[] = []
   const isToldOfStore = new Promise<void>((resolve) => {
@@ -69,7 +69,7 @@ it('is named by every later command, until it is given up', async () => {
   await isToldOfStore
   expect(told).toContainEqual({ where: 'store', code: 'DATA_LOST' })
   await rp.close()
-  // 3. A second repair keeps it; what changes cannot undo, it says.
+  // 3. A second repair keeps it, and `changes` reports what it cannot undo.
   expect((await run('verify', '--repair')).code).toBe(8)
   expect((await run('changes', loss.id, '--abandon', '--yes')).stderr).toContain(`reprise give-up ${loss.id}`)
   // 4. Only a person ends it, with a name and a reason.

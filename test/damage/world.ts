@@ -45,7 +45,7 @@ export interface Place {
   readonly chunks?: string
 }
 
-/** The store's clock stands still, so that two looks at the same bytes are equal. */
+/** The store's clock is frozen, so that two reads of the same bytes are equal. */
 const now = 1_700_000_000_000
 
 export async function openAt(place: Place, seed = 1, readOnly = false, redundancy = true): Promise<Reprise> {

@@ -115,7 +115,7 @@ describe('the rows of a journal', () => {
     ])
   })
 
-  it('lead to no failure that was done again since, or taken back', () => {
+  it('lead to no failure that was repeated successfully, or undone', () => {
     const again = [entry(1, 'a', 'fails', { error: 'no' }), entry(2, 'a', 'ends')]
     expect(troubleOf(rowsOf(again, true))).toBeNull()
     const back = [

@@ -1,6 +1,6 @@
-// Groups by chance: sessions that write to each other, checkpoint alone and are captured together, then go back to a cut or
-// to their recovery line by a process that may die at any commit, and go on; round after round. In the end everything that
-// stands as sent is received, once, and nothing else is. The alarm is tried with planted bugs.
+// Random groups: sessions that write to each other, checkpoint alone and are captured together, then are restored to a cut or
+// to their recovery line by a process that may die at any commit, and continue; round after round. In the end every sent
+// message is received, once, and nothing else is. The alarm is tested with planted bugs.
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'

@@ -152,7 +152,7 @@ onEveryStore(
         exec: rp.run(program),
       }
       for (const [kind, run] of Object.entries(running)) expect([kind, await run.started()]).toEqual([kind, await run])
-      // None of them only began because it ended: those that wait still do.
+      // Each of them started by itself: the waiting ones still wait.
       expect((await running.job).status().status).toBe('running')
       expect(await rp.head('migrate/schema')).toMatchObject({ status: 'running' })
       await (await running.exec).stop({ killSignal: 'SIGKILL' })

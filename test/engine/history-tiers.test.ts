@@ -30,7 +30,7 @@ const tiers = () => ({ cold: { at: cold(), history: true } })
 const start = (options: Options = {}) => open(`sqlite:${join(folder, 'app.db')}`, { housekeeping: false, ...options })
 const textOf = (n: number) => Array.from({ length: 40 }, (_, i) => `${(n * 7919 * (i + 1)) % 99991}`).join(' ')
 
-/** So many entries, with a checkpoint after each ten of them. */
+/** Appends `count` entries, with a checkpoint after every ten. */
 async function add(rp: Reprise, count: number, name = 'a'): Promise<void> {
   const open = await rp.open(counter, name)
   for (let left = count; left > 0; ) {

@@ -116,7 +116,7 @@ onEveryStore('a definition', (world) => {
     const night = job('night', { source: ['1'], key: (item) => item, each: () => undefined })
     await (await rp.run(night)).result()
     const other = timeline('other', { initial: () => 0, apply: (n, _entry: { type: 'tick' }) => n + 1 })
-    // Somebody else's history under an id that begins like the job's.
+    // Another history under an id with the prefix of the job's.
     const line = await hostOf(rp).openTimeline('job/nights' as never, other.fold)
     await line.write(
       [
@@ -218,7 +218,7 @@ onEveryStore('a list', (world) => {
 })
 
 onEveryStore('mail of a group', (world) => {
-  it('from somebody whose id is as long as that of a member is not taken for mail of that member', async () => {
+  it('from a sender with an id as long as that of a member is not taken for mail of that member', async () => {
     const w = await world()
     const rp = await w.engine()
     const team = agent('team', { model: () => ({ content: 'ok' }) })

@@ -42,7 +42,7 @@ onEveryStore('dedupe keys', (world) => {
     expect(back.state.total).toBe(20)
   })
 
-  it('all are remembered where that was declared', async () => {
+  it('all are remembered if declared', async () => {
     const engine = await (await world()).engine()
     const log = await engine.open(make('all'), 'a')
     for (let n = 0; n < 50; n++) await log.append({ type: 'added' }, { key: `k${n}` })

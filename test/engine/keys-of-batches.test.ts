@@ -6,7 +6,7 @@ import { added, counter } from '../support/definitions.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 onEveryStore('keys of batches', (world) => {
-  it('a key of somebody else does not drop an entry of a batch', async () => {
+  it('a key of another caller does not drop an entry of a batch', async () => {
     const rp = await (await world()).engine()
     const handle = await rp.open(counter, 'a')
     await handle.append(added(1), { key: 'k#1' })

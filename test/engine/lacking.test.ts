@@ -269,7 +269,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
     await isUnharmed({ namespace: 'limits' })
   })
 
-  it('a mark that was made because chunks were out of sight is taken back by a drill, and by opening', async () => {
+  it('a mark for unreachable chunks is removed by a drill, and by opening', async () => {
     await fill({})
     const markAll = (rp: Reprise, invalid: string) =>
       rp.head('book/x').then(async (head) => {

@@ -204,7 +204,7 @@ onEveryStore('messages', (world) => {
     for (let i = 0; i < 30; i++) await f.append(added(1))
     await f.checkpoint()
     expect((await rp.head('frugal/x'))!.floor).toBe(0)
-    // To its end: on a shared server somebody else's open transaction hides the last of it for a moment.
+    // To its end: on a shared server an open transaction of another session hides the last of it for a moment.
     const read = () => hostOf(rp).kernel.store.feed(feedStart, {}, 1000)
     const page = await vi.waitUntil(() => read().then((found) => found.isEnd && found), { timeout: 90_000 })
     await consumer.write([{ type: 'got', data: { text: 'read' } }], { cursors: { reports: page.next } })

@@ -303,7 +303,7 @@ describe('a move', () => {
     expect((await rp.open(counter, 'x')).state.total).toBe(2)
   })
 
-  it('to a file is not taken back where the named store has imported the file', async () => {
+  it('to a file is not undone if the named store has imported the file', async () => {
     const rp = await engineAt('sqlite')
     await rp.open(counter, 'x').append({ type: 'added', by: 2 })
     const file = join(folder, 'once.reprise')

@@ -43,7 +43,7 @@ async function until<T>(ask: () => Promise<T>, holds: (found: T) => boolean): Pr
 const kinds = (rp: Reprise, kind: string) => rp.log({ kind })
 
 onEveryStore('the log of a store', (world) => {
-  it('A7.4: keeps recoveries and drills, for everybody, and the card shows the last of them', async () => {
+  it('A7.4: keeps recoveries and drills, for all processes, and the card shows the last of them', async () => {
     const w = await world()
     const first = await w.engine({ worker: 'first' })
     keepLog(first)

@@ -29,7 +29,7 @@ onEveryStore('user code inside a transaction', (world) => {
       const written = open.write([entry], { userSql: attempt })
       await expect(written).rejects.toMatchObject({ code: 'RIDER_FAILED', cause: { code: 'SQL_REFUSED' } })
     }
-    // One that catches the refusal can go on.
+    // Code that catches the refusal can continue.
     const caught = async () => await other.append(added(1)).catch((error: { code: string }) => error.code)
     expect((await open.write([entry], { userSql: caught })).sqlResult).toBe('SQL_REFUSED')
     await other.append(added(2))

@@ -1,5 +1,5 @@
 // Application consistency: a state that its author calls invalid is neither captured nor restored, a person's mark on a
-// checkpoint counts until a person takes it back, and the place before a logical error is found and shown before it is undone.
+// checkpoint counts until a person removes it, and the place before a logical error is found and shown before it is undone.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -90,7 +90,7 @@ onEveryStore('a state that is not valid', (world) => {
 })
 
 onEveryStore('a checkpoint that a person marked bad', (world) => {
-  it('is not restored from, whatever a reading finds; only a person takes it back', async () => {
+  it('is not restored from, whatever a reader finds; only a person removes the mark', async () => {
     const w = await world()
     const rp = await w.engine()
     const open = await write(rp, [1])

@@ -92,7 +92,7 @@ describe.each(places)('on %s', (_, openPlace) => {
     expect(report.earlier).toMatchObject({ upTo: `log/${name(19)}`, timelines: 19, again: 1 })
     expect(report.earlier!.from).toBeLessThanOrEqual(report.earlier!.structuresAt!)
     expect(report.earlier!.structuresAt).toBeLessThanOrEqual(report.earlier!.to)
-    // It went to its end: there is nothing to go on from.
+    // It reached its end: there is nothing to resume.
     expect(await unfinishedVerify(hostOf(rp).kernel)).toBeNull()
     expect((await rp.verify({ resume: true })).earlier).toBeNull()
     await rp.close()

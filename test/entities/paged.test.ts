@@ -159,7 +159,7 @@ onEveryStore('paged table', (world) => {
     await t.checkpoint()
     const keysBy = async (index: string, term: Parameters<typeof t.by>[1]) =>
       (await collect(t.by(index, term))).map(([at]) => at)
-    // Writes go on while the index is made: neither may miss the other.
+    // Writes continue while the index is built: neither may miss the other.
     const [found] = await Promise.all([
       keysBy('user', 'u3'),
       ...Array.from({ length: 50 }, (_, n) => t.set(key(1000 + n), { user: 'u3', age: -n })),

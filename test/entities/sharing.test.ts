@@ -171,7 +171,7 @@ onEveryStore('sharing an aggregate', (world) => {
     expect(states).toEqual([{ balance: 42 }, { balance: 42 }, { balance: 42 }])
   })
 
-  it('a lost answer is not taken for the same command of somebody else', async () => {
+  it('a lost answer is not mistaken for the same command of another caller', async () => {
     const w = await world()
     let lose = 0
     const bend: { commit?: Store['commit'] } = {}
@@ -203,7 +203,7 @@ onEveryStore('sharing an aggregate', (world) => {
     const { rp, store } = await bentEngine(w, bend)
     const other = await (await w.engine()).open(account, 'x')
     await other.do('deposit', { amount: 1 })
-    // Somebody is always faster.
+    // Another process is always faster.
     bend.commit = async (commits) => {
       if (commits.some(({ run, take }) => run || take)) await other.do('deposit', { amount: 1 })
       return await store.commit(commits)

@@ -175,7 +175,7 @@ describe('digests of files', () => {
     expect(folders(await first.seen.stored(root))).toEqual({ '': ['a'] })
   })
 
-  it('knows a file by any name that a record has of its own', async () => {
+  it('finds a file under any name that is also a property of records', async () => {
     const root = mkdtempSync(join(folder, 'names-'))
     const names = ['__proto__', 'constructor', 'toString']
     for (const name of names) writeFileSync(join(root, name), name)

@@ -214,7 +214,7 @@ describe('entries from a level', () => {
     const here = await (await machine()).open(make())
     await here.run()
     await here.close()
-    // Somebody who may write there sends other bytes of the same length, and a frame that is sound.
+    // A client with write access sends other bytes of the same length, and a sound frame.
     const [[at, bytes]] = [...shelf.kept] as [[string, Buffer]]
     const codec = new Codec()
     const length = bytes.readUInt32BE(7)

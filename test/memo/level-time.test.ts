@@ -193,7 +193,7 @@ describe('streams', () => {
     for await (const part of stream) length += part.length
     return length
   }
-  /** It does not grow any more: whatever is pulled is pulled by somebody who has room for it. */
+  /** It no longer grows: a reader pulls only when it has room. */
   const standing = async (count: () => number) => {
     for (let last = -1; last !== count(); ) {
       last = count()

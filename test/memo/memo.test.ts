@@ -63,7 +63,7 @@ onEveryStore('memo', (world) => {
     expect(await again.call()).toBe('done')
   })
 
-  it('gives everybody their own copy, from memory too', async () => {
+  it('returns a separate copy to each caller, from memory too', async () => {
     const here = await (await (await world()).engine()).open(memo('list', { version: 1, run: () => [1] }))
     const first = await here.call()
     first.push(2)

@@ -125,7 +125,7 @@ describe('cancel', () => {
     expect(keys.slice(3).sort()).toEqual(keys.slice(0, 3).sort())
   })
 
-  it('ends a run that is stopping, and everybody who waits for it', async () => {
+  it('ends a stopping run, and all waits for it', async () => {
     const rp = await engine()
     const { seen, sink } = hanging('prepare')
     const run = await rp.run(flowInto(sink), { checkpoint: { every: 1_000_000 } }).started()

@@ -74,7 +74,7 @@ describe('files as sources', () => {
     expect(out.values).toEqual(['one', 'two', 'three', 'four'])
   })
 
-  it('that stand still for a while are not read again meanwhile', async () => {
+  it('that do not change for a while are not read again meanwhile', async () => {
     const path = join(folder, 'idle.log')
     writeFileSync(path, 'one\ntwo\n')
     const out = collectSink<string>()

@@ -45,7 +45,7 @@ function hanging(): { readonly sink: Sink<number>; prepared: number } {
   return seen
 }
 
-/** Knows what everybody knows of a pipeline without its code. */
+/** Knows a pipeline without its code. */
 async function other(w: World): Promise<Reprise> {
   const rp = await w.engine()
   await declareKinds(rp)

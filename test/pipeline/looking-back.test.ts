@@ -67,7 +67,7 @@ it('starts from the newest checkpoint at or before a time, and lists the differe
   await expect(rp.run(counted, { ...options, from: { time: 1 } }).result()).rejects.toMatchObject({
     code: 'NOT_FOUND',
   })
-  // Null would be 1970, and text whatever somebody makes of it.
+  // Null would be 1970, and the meaning of text is undefined.
   for (const time of [null, '2026-05-01', true, undefined]) {
     const from = { time: time as never }
     await expect(rp.run(counted, { ...options, from })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })

@@ -181,7 +181,7 @@ function failing(all: readonly Event[], failures: Set<number>, batch: number): S
         close: () => reader.close(),
         async read() {
           const due = [...failures].find((place) => place <= at)
-          // Checkpoints get their time, so that most runs go on from the middle.
+          // Checkpoints get enough time, so that most runs resume in the middle.
           for (let i = 0; i < (due === undefined ? 1 : 20); i++) await new Promise((resolve) => setImmediate(resolve))
           if (due !== undefined) {
             failures.delete(due)

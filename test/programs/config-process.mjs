@@ -1,6 +1,6 @@
 // A process of a control plane, to be killed. Arguments: store URL, role.
-//   worker: runs rollouts of the configuration. Says {"ready":true}.
-//   edges N: N clients that accept everything. Says {"ready":true}, then {"acked":[client, version]} after each receipt.
+//   worker: runs rollouts of the configuration. Prints {"ready":true}.
+//   edges N: N clients that accept everything. Prints {"ready":true}, then {"acked":[client, version]} after each receipt.
 
 import { writeSync } from 'node:fs'
 import { open } from '../../dist/index.js'

@@ -1,4 +1,4 @@
-// Writes a little, exports it and backs the store up; says so on standard output when each is done. One argument, as JSON:
+// Writes a little, exports it and backs the store up; prints a line when each is done. One argument, as JSON:
 //   where, folder (of the copies)
 
 import { writeSync } from 'node:fs'

@@ -1,9 +1,9 @@
-// Appends numbered entries until it has appended enough or is killed, and says `ACK <timeline> <n>` for each one that was
+// Appends numbered entries until it has appended enough or is killed, and prints `ACK <timeline> <n>` for each one that was
 // acknowledged. One argument, as JSON:
 //   where    see crash-open.mjs
 //   ids      timelines: 'plain/a', 'ledger/b', 'shelf/c' …
 //   lanes    appends that each timeline has under way at a time (1: one after the other)
-//   count    entries a timeline; left out: until killed
+//   count    entries per timeline; default: until killed
 //   every    entries between two checkpoints
 //   moveLog  move SQLite's write-ahead log into the file after each so many entries of the first timeline
 //   collect  collect garbage after each so many entries of the first timeline

@@ -1,6 +1,6 @@
-// Owns one timeline and appends to it until it is told otherwise; every operation and its outcome goes to standard output
-// as a line of JSON. When it finds that it was fenced it turns into a zombie that does not take no for an answer: it tries
-// every kind of write under its old epoch, straight at the store. One argument, as JSON:
+// Owns one timeline and appends to it until it is stopped; every operation and its outcome goes to standard output
+// as a line of JSON. When it is fenced it becomes a zombie that ignores the refusal: it tries
+// every kind of write under its old epoch, directly at the store. One argument, as JSON:
 //   where, name, id, leaseMs, skewMs, takeover, retires (a worker it declares dead once it owns the timeline)
 
 import { writeSync } from 'node:fs'

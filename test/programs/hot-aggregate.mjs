@@ -1,5 +1,5 @@
-// One of several processes that command the same aggregate. Says "ready", waits for a line on its input, then sends its
-// commands one after another and says what became of them. Arguments: store URL, name of this process, count, how.
+// One of several processes that command the same aggregate. Prints "ready", waits for a line on its input, then sends its
+// commands one after another and prints their outcomes. Arguments: store URL, name of this process, count, how.
 //   how: "plain" (no ids), "keyed" (each command has an id), "slow" (holds its event loop now and then), "forever".
 
 import { createInterface } from 'node:readline'

@@ -1,5 +1,5 @@
-// Saves noise, one save after another, and says `PUT n` when all chunks of a save are durable and none of it is published yet.
-// It stays there for a moment, in which it can be stopped. `SAVED n id` when the save is acknowledged. One argument, as JSON:
+// Saves noise, one save after another, and prints `PUT n` when all chunks of a save are durable and none of it is published yet.
+// It pauses then for a moment, so that it can be stopped. `SAVED n id` when the save is acknowledged. One argument, as JSON:
 //   where, leaseMs, count, planted (a bug to have)
 
 import { writeSync } from 'node:fs'

@@ -1,6 +1,6 @@
-// A housekeeper that stops itself (SIGSTOP) between its look at ended runs and the commits that forget them, and continues when
+// A housekeeper that stops itself (SIGSTOP) between its read of ended runs and the commits that forget them, and continues when
 // the test wakes it. It knows no definition. One argument, as JSON:
-//   where, isWeak (the planted bug: it forgets whatever is there under the name)
+//   where, isWeak (the planted bug: it forgets any timeline with the name)
 
 import { writeSync } from 'node:fs'
 import { guardOf } from '../../dist/core/store/commit-guard.js'

@@ -1,6 +1,6 @@
 // A state store that one process rescales and another writes to; both are killed by the tests.
-//   node store-rescaler.mjs URL rescale PARTITIONS      says { done }
-//   node store-rescaler.mjs URL write FIRST             says { key, n } for every write that was acknowledged, and
+//   node store-rescaler.mjs URL rescale PARTITIONS      prints { done }
+//   node store-rescaler.mjs URL write FIRST             prints { key, n } for every acknowledged write, and
 //                                                     { rescaling } when a rescale has to be finished first
 
 import { open } from '../../lib/index.js'

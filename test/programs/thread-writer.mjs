@@ -1,5 +1,5 @@
 // One of several processes that use one LangGraph thread, or one session of the OpenAI Agents SDK, at the same time.
-//   node thread-writer.mjs URL graph|session NAME COUNT     prints what was acknowledged and what failed, as JSON
+//   node thread-writer.mjs URL graph|session NAME COUNT     prints acknowledged and failed writes, as JSON
 
 import { Annotation, StateGraph } from '@langchain/langgraph'
 import { RepriseSaver } from '../../lib/adapters/langgraph/index.js'

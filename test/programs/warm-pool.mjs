@@ -1,4 +1,4 @@
-// Workflows that ask a pool whose connection is open already: says for each at which line it was refused.
+// Workflows that query a pool with an open connection: prints for each the line at which it was refused.
 //   node warm-pool.mjs POSTGRES_URL
 
 import pg from 'pg'

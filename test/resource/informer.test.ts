@@ -76,7 +76,7 @@ onEveryStore('informers', (world) => {
     expect(second.filter((each) => each.startsWith('modified'))).toEqual([])
   })
 
-  it('try again what throws, set its object aside, and take it back when it is sent back or changes', async () => {
+  it('retry a throwing handler, set its object aside, and handle it again when it is redriven or changes', async () => {
     const rp = await (await world()).engine()
     await declareKinds(rp)
     const handle = await rp.open(pods)

@@ -1,5 +1,5 @@
-// A server that is killed while a real build tool sends it something: nothing half is in the store, and the next build fills it;
-// all but nx go on without it. With turbo; REPRISE_CLIENTS=all takes every build tool that is here.
+// A server that is killed while a real build tool uploads to it: nothing partial is in the store, and the next build fills it;
+// all but nx continue without it. With turbo; REPRISE_CLIENTS=all uses every installed build tool.
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'

@@ -184,7 +184,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await views.getByRole('link', { name: 'Failed orders' }).click()
     await page.getByRole('link', { name: 'workflow/checkout/order-1004' }).waitFor()
     await page.getByRole('link', { name: 'workflow/checkout/order-1001' }).waitFor({ state: 'detached' })
-    // The address is the view: it can be sent to somebody else.
+    // The address contains the view, so it can be shared.
     expect(new URL(page.url()).hash).toBe('#/runs?text=order-10&status=failed')
     await board.picture('saved-views')
     await board.show('#/system')

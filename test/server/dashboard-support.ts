@@ -16,7 +16,7 @@ import { tokens } from './support.ts'
 export const found = await findBrowser()
 if ('missing' in found) console.warn(`the dashboard is not looked at: ${found.missing}`)
 
-/** Where pictures go, if somebody wants to look: REPRISE_SCREENSHOTS=folder. */
+/** The folder for screenshots, for inspection: REPRISE_SCREENSHOTS=folder. */
 const pictures = process.env.REPRISE_SCREENSHOTS
 const patienceMs = 60_000
 const viewport = { width: 1360, height: 860 }

@@ -89,7 +89,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
   ]
 
   it.each(screens)(
-    'shows %s with real data, in light and dark, wide and narrow, to everybody',
+    'shows %s with real data, in light and dark, wide and narrow, to every role',
     async (name, hash, seen) => {
       const { page } = board
       await board.show(hash)
@@ -217,7 +217,7 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     await board.picture('system-settings')
   })
 
-  it('has no button that works for somebody who may only look', async () => {
+  it('has no working button for a read-only token', async () => {
     const reader = await board.enter('reader')
     await reader.goto(`${board.url}/#/t/workflow%2Fcheckout%2Forder-1003`)
     await reader.getByRole('option', { name: /charge-card/ }).waitFor()

@@ -96,7 +96,7 @@ export class Disk {
     const kind = this.#random.weighted(kinds)
     const found = cells(this.durable).filter((cell) => cell.kind === kind && cell.bytes.length > 0)
     if (found.length === 0) return null
-    // The newest are the ones that somebody will look at.
+    // The newest are the ones that readers will read.
     const cell = found[found.length - 1 - Math.floor(this.#random.number() ** 2 * found.length)]
     const { bytes } = cell
     if (this.rotten.some((one) => one.bytes === bytes)) return null

@@ -61,7 +61,7 @@ export class FileProcess {
   }
 
   #wait() {
-    // A call to wake up can be late, and be for the wait before.
+    // A wake-up call can be late, and belong to the previous wait.
     while (Atomics.load(this.#control, 0) === running) {
       if (Atomics.wait(this.#control, 0, running, stuckMs) === 'timed-out') throw new Error(`${this.name} is stuck`)
     }

@@ -30,7 +30,7 @@ const defineSeats = () =>
       taken: (s, e) => ({ ...s, count: s.count + 1, taken: { ...s.taken, [e.seat]: e.by } }),
     },
     decide: {
-      /** The same for everybody: two processes may offer exactly the same bytes. */
+      /** The same for all: two processes may offer exactly the same bytes. */
       add: (s) => ({ type: 'added', by: 1, saw: s.count }),
       take(s, { seat, by }) {
         if (s.taken[seat] !== undefined) throw new Refused(`seat ${seat} is taken`)

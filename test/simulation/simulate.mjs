@@ -74,7 +74,7 @@ class Simulation {
     this.random = new SeededRandom(seed)
     // Not drawn: what else a seed does stays as it was.
     this.lanes = 1 + (seed % 2)
-    /** Digests of chunks that are gone, or were until somebody put them again. */
+    /** Digests of chunks that are gone, or were until they were put again. */
     this.swept = new Set()
     this.models = createModels()
     this.faults = new Faults(this.random)
@@ -105,7 +105,7 @@ class Simulation {
     this.operationsLeft = isNarrow || this.hasStranger ? 30 : 8 + this.random.int(30)
   }
 
-  /** Sometimes all of them, sometimes everybody at the same one. */
+  /** Sometimes all of them, sometimes all processes at the same one. */
   #drawTimelines() {
     const all = ['doc/a', 'map/a', 'log/a', 'led/a', 'log/b']
     const kept = all.filter(() => this.random.chance(0.5))

@@ -224,7 +224,7 @@ class OwnServer implements TestPostgres {
     await until(() => !backends.some(isRunning))
   }
 
-  /** The server first stands still, so that it forks no backend behind our back. */
+  /** The server is paused first, so that it forks no further backend. */
   #killAll(child = this.#process): number[] {
     if (!child?.pid) return []
     send(child.pid, 'SIGSTOP')

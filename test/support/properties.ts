@@ -1,9 +1,9 @@
-// fast-check as tests get it (vitest.config.ts). A list that says how long it may be gets that long: by itself fast-check
-// stops near ten elements whatever a list says, and a history of ten steps does not show what thirty do.
+// fast-check as tests get it (vitest.config.ts). A list with a maximum length reaches it: by default fast-check
+// stops near ten elements, and a history of ten steps finds less than one of thirty.
 //
-// The seed is the same in every run, so that a red run says something about the change and not about the day. Another one,
-// or a random one, comes with REPRISE_SEED. Nothing is made smaller where nobody waits for it: that can take longer than
-// the limit of a test, and then the limit is all that is told.
+// The seed is the same in every run, so that a red run is due to the change and not to chance. REPRISE_SEED sets another one,
+// or a random one. Failures are not shrunk in CI: shrinking can take longer than the time limit of a test, which would then
+// be the only message.
 
 import fc from 'fast-check'
 

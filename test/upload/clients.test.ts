@@ -1,5 +1,5 @@
 // Real clients of the tus protocol against `reprise serve`: connections that a proxy of ours cuts at random bytes, servers that
-// are killed with SIGKILL while bytes arrive, many uploads at once, and one that is large. At the end every byte is there.
+// are killed with SIGKILL while bytes arrive, many uploads at once, and one that is large. At the end every byte is stored.
 //
 //   REPRISE_UPLOAD_BYTES=5368709120 npx vitest run test/upload/clients.test.ts -t large
 

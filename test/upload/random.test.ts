@@ -25,7 +25,7 @@ interface Sent {
   /** Its bytes are not those of its checksum: none may stay. */
   readonly isWrong: boolean
   readonly result: Promise<'done' | 'refused'>
-  /** Lets a body that hangs go on. */
+  /** Resumes a hanging body. */
   release(): void
 }
 

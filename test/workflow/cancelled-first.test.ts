@@ -31,12 +31,12 @@ onEveryStore('a run that is cancelled before anybody has executed it', (world) =
     expect(calls).toEqual([])
   })
 
-  it('lets a step finish that somebody else may have begun, and undoes it', async () => {
+  it('finishes a step that another process may have started, and undoes it', async () => {
     calls.length = 0
     const w = await world()
     const client = await w.engine()
     const run = await client.run(plain, { id: 'r', here: false })
-    // Somebody had it, and wrote nothing.
+    // Another process had it, and wrote nothing.
     const store = await w.store()
     const worker = 'before' as WorkerId
     // The client estimates the time of the store, and may be some milliseconds ahead: until then the run is not due.

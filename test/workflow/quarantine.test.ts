@@ -1,4 +1,4 @@
-// A run that cannot be loaded is set aside with the reason, the others go on, and it comes back once the code is mended.
+// A run that cannot be loaded is set aside with the reason, the others continue, and it returns once the code is fixed.
 
 import { expect, it } from 'vitest'
 import type { ClassCodec } from '../../src/core/codec/class-codec.ts'

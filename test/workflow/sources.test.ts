@@ -224,7 +224,7 @@ describe('a connection that others use too', () => {
       (await of.query('SELECT 1 AS one')).rows[0]!.one
     const ways: Record<string, () => Promise<unknown>> = {
       'a connection that is open': () => ask(client as never),
-      // Busy for somebody else: the question is sent later, from the context of the connection.
+      // Busy for another client: the query is sent later, from the context of the connection.
       'a connection that is busy': () => ask(client as never),
       'a new connection': async () => {
         const own = new pg.Client({ connectionString: inject('postgresUrl') })

@@ -145,7 +145,7 @@ it('a run that sleeps wakes on time, also if others looked in between', async ()
   const startedAt = kit.now()
   const runs = []
   for (const ms of [1900, 2500, 4300]) runs.push({ ms, run: await kit.run(definition, ms, { id: `${ms}` }) })
-  // In small steps: a leap would wake everybody at once.
+  // In small steps: a leap would wake all runs at once.
   for (let i = 0; i < 120; i++) await kit.advance(50)
   for (const { ms, run } of runs) {
     const wokeAt = await kit.result(run)

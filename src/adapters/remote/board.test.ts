@@ -1,5 +1,4 @@
-// Tasks for outside workers: lent, taken back, settled once, and aborted while a worker has them, by two processes on one
-// store.
+// Tasks for outside workers: lent, withdrawn, settled once, and aborted while a worker has them, by two processes on one store.
 
 import { afterEach, describe, expect, it } from 'vitest'
 import { isGiveUp } from '../../core/retry/retry.ts'

@@ -89,7 +89,7 @@ test('entries come back as they went in, with their sequence and epoch', () => {
   )
 })
 
-test('a byte that leads the data is part of it, whatever the size of the entry', () => {
+test('the first byte of the data belongs to it, whatever the size of the entry', () => {
   fc.assert(
     fc.property(
       draft,

@@ -1,5 +1,5 @@
-// Losses: data that a repair could not restore. Each is recorded in the store until a person gives it up, and verify, doctor, `changes`
-// and the events of an application that opens the store name it until then. A store that rewrites its files records a
+// Losses: data that a repair could not restore. Each is recorded in the store until a person gives it up; until then verify,
+// doctor, `changes` and the events of an application that opens the store name it. A store that rewrites its files records a
 // loss in the new file (Salvage.losses); the notes here are a second copy of it, and the only one where there are no files.
 //
 //   $loss:ID, an attribute of `reprise/store` = JSON of { at, kept, lost, left }

@@ -391,7 +391,7 @@ export class Writer implements CommitSource {
     if (run) {
       try {
         assert(outcome.seq === this.#head.seq + run.count, 'the head moves by the appended entries')
-        assert(outcome.epoch === epoch, 'appended entries have the epoch of their writer')
+        assert(outcome.epoch === epoch, 'a run has the epoch of its writer')
       } catch (error) {
         this.#breakOver(error, taken)
         this.#capture()

@@ -53,7 +53,7 @@ it('are read, redriven with an edit, and discarded, for a shard without a worker
   await again.close()
 })
 
-it('wait as mail for a shard that somebody works on, and so does the wish to stop', async () => {
+it('wait as mail for a shard with an active worker, and so do requests to stop', async () => {
   const { engine, shard } = await shardWith(['a'])
   await redriveLetters(engine, id, ['a'])
   await stopJob(engine, id, 'enough')

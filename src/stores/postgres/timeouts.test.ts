@@ -35,7 +35,7 @@ async function running(): Promise<number> {
   return (await query(shared, text))[0]!.n as number
 }
 
-it('an append and a takeover that were given up while somebody held the row do not happen later', async () => {
+it('an append and a takeover that were given up while the row was locked do not happen later', async () => {
   const kit = await openKit('locked', 400)
   const writer = await kit.create('a')
   await writer.append('one')

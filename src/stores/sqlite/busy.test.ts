@@ -20,7 +20,7 @@ beforeEach(() => {
 const open = (readOnly = false) =>
   openSqlite(file, { namespace: 'a', hash, busyMs: 60, readOnly, refusesDamage: readOnly })
 
-describe('a write lock that somebody keeps', () => {
+describe('a write lock that another process keeps', () => {
   it('refuses writes by name, reports that nothing was written, and allows reads and new readers', async () => {
     const store = await open()
     const kit = new Kit(store, () => open(), {})

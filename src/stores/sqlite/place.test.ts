@@ -165,7 +165,7 @@ describe('a store that is moved, removed or replaced while it is open', () => {
 })
 
 describe('a store that was closed', () => {
-  it.runIf(existsSync('/proc/self/fd'))('holds no descriptor, though somebody still holds the store', () => {
+  it.runIf(existsSync('/proc/self/fd'))('holds no descriptor, though the store is still referenced', () => {
     const program = `
       import { readdirSync, readlinkSync } from 'node:fs'
       import { open } from '${new URL('../../../dist/index.js', import.meta.url).href}'

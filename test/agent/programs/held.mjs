@@ -1,4 +1,4 @@
-// A session with a gift that nobody can ask about, whose process is killed around the call; or one that resumes it.
+// A session with a gift without a probe, whose process is killed around the call; or one that resumes it.
 //   node held.mjs URL SERVICE RUN before-call|after-call|resume
 
 import { open } from '../../../dist/index.js'

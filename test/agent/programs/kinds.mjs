@@ -1,6 +1,6 @@
-// A session with tools of every kind, whose process is killed at a commit, or what is left of it.
+// A session with tools of every kind, whose process is killed at a commit, or its remaining turns.
 //   node kinds.mjs URL SERVICE RUN STEPS [COMMIT before|after]
-// STEPS is JSON: { turn: [kind …] } or { back: turns }. Prints how many commits there were.
+// STEPS is JSON: { turn: [kind …] } or { back: turns }. Prints the number of commits.
 
 import { open } from '../../../dist/index.js'
 import { agent, tool } from '../../../dist/layers/agent/index.js'

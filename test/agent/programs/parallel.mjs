@@ -1,5 +1,5 @@
-// One answer asks for four tools at once; the process is killed with one of them done, two called outside and not recorded, and
-// one not called yet. Run again, what is left of the turn is done.
+// One answer requests four tools at once; the process is killed with one of them done, two called outside and not recorded, and
+// one not called yet. A second run completes the turn.
 //   node parallel.mjs URL SERVICE kill|go
 
 import { open } from '../../../dist/index.js'

@@ -26,7 +26,7 @@ const acts = {
   probe: (run, { key }) => (run.calls[key] ? { happened: true, result: { id: key } } : { happened: false }),
 }
 
-/** Words from `from` to `to`, one every few milliseconds, for as long as somebody listens. */
+/** Words from `from` to `to`, one every few milliseconds, while the client is connected. */
 async function stream(run, { key, from, to }, response) {
   const made = { key, from, words: 0 }
   run.models.push(made)

@@ -1,5 +1,5 @@
-// One random history: writers, readers, an informer and a controller in several processes that crash, stand still and take over
-// from each other, while history is trimmed behind them. In the end everything is compared with the reference.
+// One random history: writers, readers, an informer and a controller in several processes that crash, pause and take over from
+// each other, while history is trimmed behind them. In the end everything is compared with the reference.
 
 import { isReprise, RepriseError } from '../../../src/core/errors.ts'
 import type { Store } from '../../../src/core/store/ports.ts'
@@ -144,7 +144,7 @@ export async function play({ seed, steps, open, planted }: Setting): Promise<Tal
         pick(awake()).pause()
         tally.pauses += 1
       } else if (what < 91) {
-        // Somebody takes over from one that may stand still.
+        // Another process takes over from one that may be paused.
         const one = pick(processes)
         if (!one.isPaused) continue
         processes.push(await start(true))

@@ -126,7 +126,7 @@ export class Process {
     })
   }
 
-  /** Somewhere in the middle of user code: time passes, the process may stand still or be gone. */
+  /** Somewhere in the middle of user code: time passes, the process may be paused or dead. */
   async #meanwhile(): Promise<void> {
     for (let i = Math.floor(this.#outside.chance() * 4); i > 0; i--)
       await new Promise((resolve) => setImmediate(resolve))
@@ -155,7 +155,7 @@ export class Process {
         make(made, object, object.spec.n)
         await this.#meanwhile()
         await report({ status: { n: object.spec.n, by: this.name } })
-        // Somebody may have made something else of it meanwhile, whose event comes later.
+        // Another process may have changed it meanwhile, and that event comes later.
         await this.#meanwhile()
       },
     })

@@ -56,7 +56,7 @@ export async function mayAct(
   if (!isKernels) actionOf(model, verb, head.timeline)
   await model?.refuse?.({ engine, head }, verb, args)
   if (verb !== 'rollback' || !isKernels || args.takeover || !head.isOwnerAlive || head.owner === null) return
-  if ((await kernel.worker.retireGone()).some((gone) => gone === head.owner)) return
+  if ((await kernel.deadWorkers.retireGone()).some((gone) => gone === head.owner)) return
   const what = `${head.timeline} is owned by ${head.owner}: stop it first, or take it over`
   throw new RepriseError('OWNED', what, { timeline: head.timeline, owner: head.owner })
 }
@@ -79,7 +79,7 @@ export async function mayRestore(
       if (!head) throw noTimeline(member)
       refuseHeld(kernel, head)
       if (takeover || head.owner === null || !head.isOwnerAlive || head.owner === kernel.worker.id) break
-      if ((await kernel.worker.retireGone()).some((gone) => gone === head.owner)) break
+      if ((await kernel.deadWorkers.retireGone()).some((gone) => gone === head.owner)) break
       if (kernel.clock.elapsed() >= until) {
         const what = `${member} is owned by ${head.owner}: stop it first, or take it over`
         throw new RepriseError('OWNED', what, { timeline: member, owner: head.owner })

@@ -158,7 +158,7 @@ onEveryStore('a coming timeline', (world) => {
       isOver = !(await importKilled(await w.store(namespace), namespace, file, n))
       const isGone = ({ process }: { readonly process: string }) => process === 'dead'
       const rp = createEngine({ store: await w.store(namespace), namespace, isGone }, { worker: 'next' })
-      await hostOf(rp).kernel.worker.retireGone()
+      await hostOf(rp).kernel.deadWorkers.retireGone()
       const [change] = await rp.changes()
       await (await rp.open(echo, 'b')).send('a', `mail ${n}`)
       if (change) {

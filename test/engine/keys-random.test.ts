@@ -326,7 +326,7 @@ class Place {
     const known = this.#of(model, id)
     if (known.there.size === 0 && known.generation === 0) return
     if (model === 'manager' && !(await this.rp.head('events/till/x'))) return
-    await hostOf(this.rp).kernel.worker.retireGone()
+    await hostOf(this.rp).kernel.deadWorkers.retireGone()
     try {
       await this.rp.delete(timelineOf(model, id), { erase: what === 'erase', unfinished: true })
     } catch (error) {

@@ -83,7 +83,7 @@ async function sweep(
     isOver = !(await killed(w, namespace, n, restore))
     const isGone = ({ process }: { readonly process: string }) => process === 'dead'
     const rp = createEngine({ store: await w.store(namespace), namespace, isGone })
-    await hostOf(rp).kernel.worker.retireGone()
+    await hostOf(rp).kernel.deadWorkers.retireGone()
     if ((await rp.changes()).length > 0) {
       unfinished += 1
       await check(rp, `killed at write ${n}`, before)

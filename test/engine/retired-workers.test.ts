@@ -92,12 +92,12 @@ for (const [name, world] of Object.entries(worlds)) {
         await store.beat({ ...row, id: asWorker('silent') })
         await pass(23 * 3_600_000)
         const engine = createEngine({ store, hash } as never)
-        const { worker } = hostOf(engine).kernel
+        const { worker, deadWorkers } = hostOf(engine).kernel
         await worker.register()
-        expect(await worker.retireGone()).toEqual([])
+        expect(await deadWorkers.retireGone()).toEqual([])
         await pass(2 * 3_600_000)
         await worker.beatNow()
-        expect(await worker.retireGone()).toEqual(['silent'])
+        expect(await deadWorkers.retireGone()).toEqual(['silent'])
         const rows = await store.workers()
         expect(rows.find(({ id }) => id === 'silent')).toMatchObject({ isRetired: true })
         expect(rows.find(({ id }) => id === worker.id)).toMatchObject({ isRetired: false })

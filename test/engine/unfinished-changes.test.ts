@@ -102,7 +102,7 @@ async function next(world: World, namespace: string, change: Change): Promise<Re
     { store: await world.store(namespace), namespace, isGone },
     { worker: 'next', ...change.options },
   )
-  await hostOf(rp).kernel.worker.retireGone()
+  await hostOf(rp).kernel.deadWorkers.retireGone()
   return rp
 }
 

@@ -198,7 +198,7 @@ async function find(engine: Reprise, given: string): Promise<Head> {
 async function unfinished(engine: Reprise): Promise<Head[]> {
   // A process killed a moment ago still has its lease; on this host it is known to be gone.
   await hostOf(engine).worker.register()
-  await hostOf(engine).worker.retireGone()
+  await hostOf(engine).deadWorkers.retireGone()
   const found: Head[] = []
   for (const { name, scope, unfinished } of hostOf(engine).models.all()) {
     if (name !== null) continue

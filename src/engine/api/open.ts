@@ -16,6 +16,7 @@ import { Mirror } from '../feed/mirror/mirror.ts'
 import { meetMirror } from '../feed/mirror/policy.ts'
 import { Host, hostOf } from '../host/host.ts'
 import { ModelRegistry } from '../model/model-registry.ts'
+import { DeadWorkers } from '../ownership/dead-workers.ts'
 import { watchLostHeads, watchQuarantine } from '../ownership/lost-head.ts'
 import { refusingComing } from '../storage/arriving-timeline.ts'
 import { Committer } from '../storage/committer.ts'
@@ -186,6 +187,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     events,
     committer,
     worker,
+    deadWorkers: new DeadWorkers({ store, clock, events, worker }),
     failures,
     models: withStore(new ModelRegistry(planted)),
     redundancy,

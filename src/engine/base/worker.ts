@@ -5,7 +5,6 @@
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Clock, Random, Store, WorkerRow } from '../../core/store/ports.ts'
-import { sleep } from '../../lib/waiting.ts'
 import type { Events } from './events.ts'
 import { isProcessGone, type ProcessIdentity } from './platform.ts'
 import { Captures, capturesKey, noCapture } from './running-captures.ts'
@@ -61,10 +60,6 @@ export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
 
 /** A failed heartbeat is retried after the lease divided by this. */
 const beatsAgain = 30
-/** Time between the first check that misses a worker and the second, which decides. */
-const recheckMs = 400
-/** A worker whose lease expired this long ago is dead, or returns under a new identity. */
-const silentMs = 24 * 3_600_000
 
 export class Worker {
   /** The captures of this process that are putting chunks, reported with every heartbeat. */
@@ -82,7 +77,6 @@ export class Worker {
   #isRegistered = false
   #cancelBeat: (() => void) | null = null
   #isClosed = false
-  #recheck: Promise<WorkerId[]> | null = null
   #missedReportedAt = Number.NEGATIVE_INFINITY
   // Database time minus the monotonic clock, so that a wrong wall clock on this machine does no harm.
   #offsetMs: number | null = null
@@ -191,37 +185,15 @@ export class Worker {
     return () => this.#onRetired.delete(call)
   }
 
-  /**
-   * Declares workers dead without waiting for their lease: at once those of this host whose process is gone, and those
-   * whose lease expired a day ago. Workers whose session with the store is gone are retired after a second check,
-   * because a process that just lost its connection reconnects.
-   */
-  async retireGone(): Promise<WorkerId[]> {
-    const { store, identity, isGone = isProcessGone } = this.#options
-    const others = (await store.workers()).filter((row) => !row.isRetired && row.id !== this.#id)
-    const gone = others.filter((row) => isGone(row, identity))
-    await this.#retire(gone, 'its process on this host is gone')
-    // No process of its host and no session can report it dead: its row would stay for good.
-    const silent = others.filter((row) => row.beatAt + row.leaseMs + silentMs < this.earliest() && !gone.includes(row))
-    await this.#retire(silent, 'it has not been heard of for a day')
-    const missed = others.filter((row) => row.isGone && !gone.includes(row) && !silent.includes(row))
-    if (missed.length > 0 && !this.#recheck) {
-      this.#recheck = this.#recheckMissing(missed).finally(() => {
-        this.#recheck = null
-      })
-    }
-    return [...gone, ...silent].map((row) => row.id)
+  /** True if the other worker's process ran on this host and has ended. */
+  isGoneHere(row: WorkerRow): boolean {
+    const { identity, isGone = isProcessGone } = this.#options
+    return isGone(row, identity)
   }
 
   /** Without a second check: the lease is valid, and the process is not known to be gone. */
   isAtWork(row: WorkerRow): boolean {
-    const { identity, isGone = isProcessGone } = this.#options
-    return row.isAlive && !row.isRetired && !row.isGone && (row.id === this.#id || !isGone(row, identity))
-  }
-
-  /** The workers that the running second check retires, if there is one. */
-  async retiredSoon(): Promise<WorkerId[]> {
-    return (await this.#recheck) ?? []
+    return row.isAlive && !row.isRetired && !row.isGone && (row.id === this.#id || !this.isGoneHere(row))
   }
 
   /** Sends a heartbeat now, so that other processes see changes at once. */
@@ -233,6 +205,10 @@ export class Worker {
   async renewNow(): Promise<void> {
     this.#renew()
     await this.register()
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed
   }
 
   async close(): Promise<void> {
@@ -287,28 +263,6 @@ export class Worker {
       ...(underWay.length > 0 && { 'under way': JSON.stringify(underWay) }),
       ...(failing.length > 0 && { failing: JSON.stringify(failing) }),
     }
-  }
-
-  async #recheckMissing(missed: readonly WorkerRow[]): Promise<WorkerId[]> {
-    const { store, clock, events } = this.#options
-    try {
-      await sleep(clock, recheckMs)
-      if (this.#isClosed) return []
-      // A worker with a newer heartbeat has reconnected.
-      const before = new Map(missed.map((row) => [row.id, row.beatAt]))
-      const gone = (await store.workers()).filter((row) => row.isGone && before.get(row.id) === row.beatAt)
-      await this.#retire(gone, 'its session with the store is gone')
-      return gone.map((row) => row.id)
-    } catch (error) {
-      if (!this.#isClosed) events.emit('problem', { where: 'workers', error })
-      return []
-    }
-  }
-
-  async #retire(rows: readonly WorkerRow[], because: string): Promise<void> {
-    if (rows.length === 0) return
-    await this.#options.store.retire(rows.map((row) => row.id))
-    for (const { id } of rows) this.#options.events.emit('worker-retired', { worker: id, because })
   }
 
   #renew(): void {

@@ -70,7 +70,7 @@ export class FairShare implements ShareGate {
 
   async #look(): Promise<void> {
     // A killed process counts until its lease expires, unless it is checked: on this host the check works at once.
-    await this.#kernel.worker.retireGone()
+    await this.#kernel.deadWorkers.retireGone()
     this.#share = await fairShare(this.#kernel, this.#key, this.#parts)
   }
 }

@@ -48,7 +48,7 @@ import type { ModelRegistry } from '../model/model-registry.ts'
 import type { Rollback } from '../model/rollback-report.ts'
 import { Dispatcher, type Handler, type ServeOptions, type Strays } from '../ownership/dispatcher.ts'
 import type { FailureNotes } from '../storage/failure-notes.ts'
-import { type Kernel, newId, submit } from '../storage/kernel.ts'
+import { type Kernel, newId, submit, type WorkerRetirement } from '../storage/kernel.ts'
 import { messageTo, openMessage, sendMessage } from '../storage/message.ts'
 import { soundHeads } from '../storage/sound-page.ts'
 import type { Identity } from '../storage/store-identity.ts'
@@ -167,6 +167,10 @@ export class Host implements Engine, LayerHost {
 
   get worker(): Worker {
     return this.kernel.worker
+  }
+
+  get deadWorkers(): WorkerRetirement {
+    return this.kernel.deadWorkers
   }
 
   get identity(): Identity {

@@ -315,10 +315,10 @@ export class Dispatcher {
   }
 
   async #retireGone(): Promise<void> {
-    const { worker, clock } = this.#kernel
+    const { deadWorkers, clock } = this.#kernel
     if (clock.elapsed() - this.#lastRetireAt < pollMs) return
     this.#lastRetireAt = clock.elapsed()
-    await worker.retireGone()
+    await deadWorkers.retireGone()
   }
 
   #sleepUntil(at: number): void {

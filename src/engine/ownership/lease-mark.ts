@@ -43,8 +43,8 @@ export function leaseHolder({ worker }: Pick<Kernel, 'worker'>, head: Head | nul
 export async function refuseLeased(kernel: Kernel, head: Head | null): Promise<void> {
   const holder = leaseHolder(kernel, head)
   if (holder === null || !head) return
-  if ((await kernel.worker.retireGone()).some((id) => id === head.owner)) return
-  if ((await kernel.worker.retiredSoon()).some((id) => id === head.owner)) return
+  if ((await kernel.deadWorkers.retireGone()).some((id) => id === head.owner)) return
+  if ((await kernel.deadWorkers.retiredSoon()).some((id) => id === head.owner)) return
   const { timeline, epoch } = head
   const what = `${holder} has the lease of ${timeline}: wait, or take it over`
   throw new RepriseError('OWNED', what, { timeline, holder, epoch })

@@ -61,7 +61,8 @@ export async function takeTimeline(
       continue
     }
     if (outcome.code !== 'OWNED') throw refusalError(id, outcome)
-    if ((await worker.retireGone()).length > 0 || (await worker.retiredSoon()).length > 0) continue
+    if ((await kernel.deadWorkers.retireGone()).length > 0 || (await kernel.deadWorkers.retiredSoon()).length > 0)
+      continue
     if (clock.elapsed() >= until) throw refusalError(id, outcome)
     await sleep(clock, pollMs)
   }

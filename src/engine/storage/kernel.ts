@@ -2,7 +2,7 @@
 // as an argument, never global.
 
 import type { Codec } from '../../core/codec/codec.ts'
-import { type OperationId, type TimelineId, toHex } from '../../core/coordinate.ts'
+import { type OperationId, type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import type { EffectLedger } from '../../core/history/effects.ts'
 import type { Limits } from '../../core/limits.ts'
 import type { Clock, Commit, Hash, Outcome, Random, Store } from '../../core/store/ports.ts'
@@ -20,6 +20,14 @@ import type { Segments } from './segment-catalog.ts'
 import type { Identity } from './store-identity.ts'
 import type { TieredBlobs } from './tiered-blobs.ts'
 
+/** Declares dead workers retired, so that their timelines can be taken over (ownership/dead-workers.ts). */
+export interface WorkerRetirement {
+  /** Retires workers that are known to be dead, and starts a second check of those that may be. Returns the retired ones. */
+  retireGone(): Promise<WorkerId[]>
+  /** The workers that the running second check retires, if there is one. */
+  retiredSoon(): Promise<WorkerId[]>
+}
+
 export interface Kernel {
   readonly store: Store
   readonly namespace: string
@@ -32,6 +40,7 @@ export interface Kernel {
   readonly events: Events
   readonly committer: Committer
   readonly worker: Worker
+  readonly deadWorkers: WorkerRetirement
   /** The identity of this store, and the numbers that new timelines start from. */
   readonly identity: Identity
   /** Failures recorded in the heads of timelines. */

@@ -26,7 +26,7 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
   const { wait = '10s', signal, onProgress } = options
   const id = await worker.register()
   // A process that began this and died must not block it.
-  await worker.retireGone()
+  await kernel.deadWorkers.retireGone()
   return await underNote(
     kernel,
     { kind: 'shards', of: withoutSecrets(url), detail: { shards: String((await shards.list()).length) } },

@@ -537,5 +537,5 @@ async function isFree(engine: Host, head: Head): Promise<boolean> {
   const { kernel } = engine
   // The next check finds the shard free if the release succeeded.
   if (owner === kernel.worker.id && !engine.holds(timeline)) await giveBack(kernel, head)
-  return (await kernel.worker.retireGone()).includes(owner)
+  return (await kernel.deadWorkers.retireGone()).includes(owner)
 }

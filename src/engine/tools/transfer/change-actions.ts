@@ -153,7 +153,7 @@ async function undoImport({ kernel }: Host, { id, of, detail }: NotedChange): Pr
 
 /** A change that no process executes: processes of this host that are gone are detected at once. */
 async function interrupted(host: Host, id: string): Promise<NotedChange> {
-  await host.worker.retireGone()
+  await host.deadWorkers.retireGone()
   const change = await changeOf(host.kernel, id)
   if (!change.isRunning) return change
   throw new RepriseError(

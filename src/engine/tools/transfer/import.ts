@@ -278,7 +278,7 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header, change: str
   const isLeft = left?.status === importingStatus
   const wasMoved = left?.status === movedStatus || (isLeft && left.attributes[movedAttribute] !== undefined)
   const isReturn = wasMoved && header.floor <= left!.seq && header.seq >= left!.seq
-  if (isLeft && left.isOwnerAlive) await kernel.worker.retireGone()
+  if (isLeft && left.isOwnerAlive) await kernel.deadWorkers.retireGone()
   const isOurs = isReturn || (isLeft && left.floor === floor.seq && equalBytes(left.floorDigest, floor.digest))
   if (isLeft && !isOurs && !left.isOwnerAlive && !(await forgetUnlessMail(kernel, left))) {
     const what = `mail waits for ${id}, which another import has begun: resume that one, or abandon it (reprise changes)`

@@ -117,7 +117,7 @@ export class PipelineTasks {
   async #look(): Promise<void> {
     const { kernel } = this.#of.engine
     // A killed process counts until its lease expires, unless it is checked: on this host the check works at once.
-    await kernel.worker.retireGone()
+    await kernel.deadWorkers.retireGone()
     const partitions = await this.#partitions()
     await this.#announce(partitions.length)
     this.#keyedPartitions ??= await this.#markShared(partitions.length)

@@ -1,6 +1,6 @@
-// Keys of records that leave a pipeline, before a receiver that honours them (G5): over cancelled runs and runs of other
-// processes, with checkpoints between the sends, several sources and partitions in ever another order, and a changed parallelism,
-// each record is done once, and no record is answered for another. Two planted bugs are found.
+// Keys of records that leave a pipeline, for a receiver that honours them (G5): over cancelled runs and runs of other processes,
+// with checkpoints between the sends, several sources and partitions in a different order each time, and changed parallelism,
+// each record takes effect once, and no record gets the answer of another. Two planted bugs are found.
 
 import { expect, it } from 'vitest'
 import { count, pipeline, type Source, sendSink, tumbling, valueSource } from '../../src/layers/pipeline/index.ts'

@@ -20,7 +20,7 @@ function expectWithin(starts: readonly number[], max: number, per: number): void
 
 const max = fc.integer({ min: 1, max: 40 })
 
-it('lets at most max starts into any window, and uses it up', () => {
+it('allows at most max starts in any window, and reaches that number', () => {
   fc.assert(
     fc.property(max, fc.integer({ min: 10, max: 5000 }), (most, per) => {
       const limiter = new RateLimiter(per)

@@ -23,7 +23,6 @@ import {
 import { checkIn, isRedacted } from '../../../core/history/redacted-run.ts'
 import { checkAttributes } from '../../../core/store/argument-checks.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/store/ports.ts'
-import { storeAsRead } from '../../../core/store/read-mail.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { recordErasure } from '../../history/erasures.ts'
 import { entriesOf, type Point } from '../../history/history.ts'
@@ -36,15 +35,15 @@ import { restoreState, verifyChunks } from '../../snapshot/restore.ts'
 import { identityAttribute } from '../../storage/carried-identity.ts'
 import { ChunkHold } from '../../storage/chunk-hold.ts'
 import { type Kernel, newId, newOperation, submit } from '../../storage/kernel.ts'
-import { messageContext } from '../../storage/message.ts'
 import { markIn, movedAttribute, movedStatus } from '../../storage/moved-mark.ts'
 import { heldAttribute } from '../../storage/restore-hold.ts'
 import { importingAttribute, importingStatus } from '../../storage/store-change.ts'
 import { forgetUnlessMail } from '../housekeeping/delete.ts'
-import { type Header, inheritanceBeside, type TransferredMessage } from './export.ts'
+import { type Header, inheritanceBeside, messagesMax, type TransferredMessage } from './export.ts'
 import { type Frame, firstFrame, readTransfer, type TransferSource } from './export-file.ts'
 import { checkOpens, decodeRun, headerOf, messageOf, readIdsOf, recordOf } from './file-checks.ts'
 import { refuseForeignFeed } from './foreign-feed.ts'
+import { carriedAndRead, ReadElsewhere, readdress } from './import-mail.ts'
 
 export interface ImportOptions {
   /** An id other than the one in the file; only for a file with one timeline. */
@@ -387,48 +386,6 @@ async function receiveRun(kernel: Kernel, id: TimelineId, begun: Begun, at: Poin
   return { seq: lastSeq(run), digest: run.digest }
 }
 
-/** Ids of messages that the timeline read where it comes from: a message that is sent again has no effect here. */
-class ReadElsewhere {
-  /**
-   * Messages with such an id that are unread here: they left with the timeline, or are repeated. The commit that opens the
-   * timeline consumes them, since the mark of a move counts unread messages until then.
-   */
-  readonly unread: MessageId[] = []
-  readonly #kernel: Kernel
-  readonly #id: TimelineId
-  readonly #epoch: number
-  #known: Promise<ReadonlyMap<string, 'read' | 'unread'>> | null = null
-
-  constructor(kernel: Kernel, id: TimelineId, epoch: number) {
-    this.#kernel = kernel
-    this.#id = id
-    this.#epoch = epoch
-  }
-
-  async add(ids: readonly MessageId[]): Promise<void> {
-    this.#known ??= knownMail(this.#kernel, this.#id)
-    const known = await this.#known
-    this.unread.push(...ids.filter((id) => known.get(id) === 'unread'))
-    const missing = ids.filter((id) => !known.has(id))
-    if (missing.length === 0) return
-    // In one batch: an interrupted import leaves no unread message that only stands for a read one.
-    const commits = storeAsRead(this.#id, this.#epoch, missing).map((commit) => submit(this.#kernel, commit))
-    for (const outcome of await Promise.all(commits)) if (!outcome.ok) throw refusalError(this.#id, outcome)
-  }
-}
-
-async function knownMail({ store }: Kernel, id: TimelineId): Promise<ReadonlyMap<string, 'read' | 'unread'>> {
-  const known = new Map<string, 'read' | 'unread'>()
-  for (let after: MessageId | null = null; ; ) {
-    const ids: MessageId[] = await store.upkeep.consumed(id, after, messagesMax)
-    for (const each of ids) known.set(each, 'read')
-    if (ids.length < messagesMax) break
-    after = ids.at(-1)!
-  }
-  for (const message of (await store.inbox(id, Number.MAX_SAFE_INTEGER)).messages) known.set(message.id, 'unread')
-  return known
-}
-
 /** Attributes that are true only where the timeline was exported: it has no base here. */
 const notHere = {
   [movedAttribute]: null,
@@ -483,19 +440,6 @@ function standingOf(
   return { status: movedStatus, queue: null, wakeup: null, moved: { [movedAttribute]: JSON.stringify(kept) } }
 }
 
-/** Messages that left with a timeline that returns now, and are not unread in its file: they were read where it was. */
-async function carriedAndRead(
-  { store }: Kernel,
-  here: Head,
-  messages: readonly TransferredMessage[],
-): Promise<MessageId[]> {
-  const { carried = 0 } = markIn(here) ?? {}
-  if (carried === 0) return []
-  const unread = new Set(messages.map(({ id }) => id))
-  const left = (await store.inbox(here.timeline, carried)).messages
-  return left.flatMap(({ id }) => (unread.has(id) ? [] : [id]))
-}
-
 /** Checkpoints published by an interrupted import exist already. */
 async function publish(
   kernel: Kernel,
@@ -524,7 +468,6 @@ async function publish(
 
 /** The maximum number of restore points; each is read whole before it is accepted. */
 const checkpointsMax = 256
-const messagesMax = 100_000
 
 function within<One>(those: readonly unknown[], max: number, one: One): One {
   if (those.length < max) return one
@@ -538,14 +481,6 @@ function checkSame(id: TimelineId, at: Point, had: Point): void {
     timeline: id,
     seq: at.seq,
   })
-}
-
-/** A message is sealed for the timeline that receives it. */
-function readdress(kernel: Kernel, to: TimelineId, message: TransferredMessage): OutgoingMessage {
-  const { sealer } = kernel
-  const plain = sealer.openChecked(message.data, messageContext(message.to, message.id))
-  const data = message.to === to ? message.data : sealer.sealChecked(plain, messageContext(to, message.id))
-  return { id: message.id as MessageId, to, kind: message.kind, data }
 }
 
 /** Reads the checkpoint as a restore would, and drops the result: an unreadable checkpoint is not accepted. */

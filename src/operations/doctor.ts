@@ -12,6 +12,7 @@ import { lossWords } from '../engine/storage/losses.ts'
 import { legibleHeads } from '../engine/storage/sound-page.ts'
 import { changeWords } from '../engine/storage/store-change.ts'
 import { housekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
+import { endings } from '../layers/workflow/names.ts'
 import { failuresHealth } from './failures.ts'
 import {
   type Check,
@@ -24,8 +25,10 @@ import {
   type WorkerFacts,
   workersHealth,
 } from './health.ts'
+import { measuredMistakes, mistakesHealth, paceMistakes } from './mistakes.ts'
 import { queuesOf } from './queues.ts'
 import { requestsHealth } from './requests.ts'
+import { pacesOf } from './schedules.ts'
 import { shippingHealth } from './shipping.ts'
 import { bytes } from './words.ts'
 import { workersNow } from './workers.ts'
@@ -165,19 +168,45 @@ async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]
 }
 
 async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
-  const facts: TimelineFacts[] = []
   const damaged: string[] = []
-  for await (const head of legibleHeads(hostOf(engine).kernel, undefined, (timeline) => damaged.push(timeline))) {
+  const facts = await timelineFacts(engine, (timeline) => damaged.push(timeline))
+  const mistakes = facts.flatMap(measuredMistakes)
+  const paces = await pacesOf(engine).catch((error) => {
+    // Damaged histories are reported by the other checks, and by verify.
+    if (!isReprise(error)) throw error
+    return []
+  })
+  mistakes.push(...paces.flatMap(paceMistakes))
+  // Their checkpoints are missing because of the code, not because of a failure.
+  const grown = new Set(mistakes.flatMap(({ rule, at }) => (rule === 'workflow-growth' ? [at] : [])))
+  const others = facts.filter(({ timeline }) => !grown.has(timeline))
+  const checks = checkpointsHealth(others, hostOf(engine).now())
+  return [...quarantineHealth(damaged), ...checks, ...mistakesHealth(mistakes)]
+}
+
+/** Of the first 2,000 timelines. `isWanted`: only of these. */
+export async function timelineFacts(
+  engine: Reprise,
+  onDamage: (timeline: string) => void,
+  isWanted: (timeline: string) => boolean = () => true,
+): Promise<TimelineFacts[]> {
+  const facts: TimelineFacts[] = []
+  for await (const head of legibleHeads(hostOf(engine).kernel, undefined, onDamage)) {
+    if (!isWanted(head.timeline)) continue
     if (facts.length === timelinesLookedAt) break
     const { timeline, seq, createdAt, updatedAt } = head
+    const kind = hostOf(engine).models.find(timeline)?.kind ?? null
+    const isEnded = kind === 'workflow' && endings.has(head.status)
     const policy = hostOf(engine).checkpointPolicyOf(head)
     const start = head.base?.seq ?? head.floor
     const checkpoints = await engine.checkpoints(timeline)
     const at = { isFirst: checkpoints.length === 0, now: hostOf(engine).now() }
-    const interval = policy && keptInterval(policy, head.attributes, at).interval
-    facts.push({ timeline, seq, start, createdAt, updatedAt, policy, interval, checkpoints })
+    const kept = policy && keptInterval(policy, head.attributes, at)
+    const { interval = null, costs } = kept ?? {}
+    const restoreMs = costs?.restoreMs ?? null
+    facts.push({ timeline, kind, isEnded, seq, start, createdAt, updatedAt, policy, interval, restoreMs, checkpoints })
   }
-  return [...quarantineHealth(damaged), ...checkpointsHealth(facts, hostOf(engine).now())]
+  return facts
 }
 
 /** Their rows are damaged: they are excluded from work, and the others continue. */

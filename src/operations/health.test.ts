@@ -68,11 +68,14 @@ it('D8: every warning about a running store has a reason and a cure', () => {
   const sound = { ...damaged, invalid: null }
   const timeline = {
     timeline: 'job/x',
+    kind: 'job',
+    isEnded: false,
     start: 0,
     createdAt: now - 60 * day,
     updatedAt: now,
     policy: null,
     interval: null,
+    restoreMs: null,
   }
   const checks = [
     ...workersHealth([gone, { ...worker, underWay: [step] }], now + 1),
@@ -107,12 +110,15 @@ describe('checkpoints', () => {
   const sound = { seq: 2000, createdAt: now - day, drilledAt: null, invalid: null }
   const facts: TimelineFacts = {
     timeline: 'job/x',
+    kind: 'job',
+    isEnded: false,
     seq: 2500,
     start: 0,
     createdAt: now - 2 * day,
     updatedAt: now,
     policy: null,
     interval: null,
+    restoreMs: null,
     checkpoints: [sound, { ...sound, seq: 1000 }],
   }
   const verdict = (changes: Partial<TimelineFacts>) =>

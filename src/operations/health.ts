@@ -88,6 +88,10 @@ export function failingHealth(workers: readonly WorkerFacts[], now: number): Che
 
 export interface TimelineFacts {
   readonly timeline: string
+  /** The kind of its model. Null: unknown here. */
+  readonly kind: string | null
+  /** A run that has ended is never recovered. */
+  readonly isEnded: boolean
   readonly seq: number
   /** The start of its own history: its base, or its floor. */
   readonly start: number
@@ -97,6 +101,8 @@ export interface TimelineFacts {
   readonly policy: CheckpointPolicy | null
   /** The interval that results from its policy and its stored costs; null: none. */
   readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'> | null
+  /** The measured time of a restore; null: none was measured. */
+  readonly restoreMs: number | null
   /** Newest first. */
   readonly checkpoints: readonly {
     readonly seq: number
@@ -166,9 +172,10 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
  * fine.
  */
 function whyBehind(
-  { seq, start, createdAt, updatedAt, policy, interval, checkpoints }: TimelineFacts,
+  { isEnded, seq, start, createdAt, updatedAt, policy, interval, checkpoints }: TimelineFacts,
   now: number,
 ): string | null {
+  if (isEnded) return null
   const sound = checkpoints.filter((each) => each.invalid === null)
   const [newest, before] = sound
   const entries = seq - (newest?.seq ?? start)

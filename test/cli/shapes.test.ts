@@ -80,6 +80,7 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['run', ['few.mjs', 'schema']],
   ['run', ['few.mjs', 'greet', '--id', 'one']],
   ['check', ['few.mjs']],
+  ['lint', ['few.mjs']],
   ['export', ['few', 'few.rp']],
   ['export', ['few', 'few.jsonl', '--progress']],
   ['export', ['workflow/greet/one', 'one.json', '--history']],

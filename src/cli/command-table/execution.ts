@@ -108,6 +108,15 @@ export const execution: readonly CommandRow[] = [
     load: () => import('../commands/check.ts'),
   },
   {
+    usage: 'lint FILE…',
+    summary: 'check definitions for classic mistakes',
+    details:
+      'With a store it also uses measured facts: the length of histories, the time of restores and of scheduled runs. Exit code 3 with warnings.',
+    store: 'reading',
+    mayLackStore: true,
+    load: () => import('../commands/lint.ts'),
+  },
+  {
     usage: 'exec --state DIR [--id ID] -- COMMAND…',
     forms: ['exec --resume ID'],
     summary: 'run a program in any language with checkpoints of its files',

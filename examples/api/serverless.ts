@@ -26,10 +26,12 @@ export default [
     assert.deepEqual(await response.json(), { done: 0, handedOver: [], nextDueAt: null })
   }),
   example(
-    ['pushWakes', 'Wakes.settled', 'Wakes.close'],
+    ['pushWakes', 'Wakes.push', 'Wakes.settled', 'Wakes.close'],
     async (rp) => {
       const wakes = pushWakes(rp, { url: 'https://example.com/api/work', secret })
       await rp.run(greet, 'ann', { here: false })
+      // After a transaction that started a run with within(): it is not a commit of this engine.
+      wakes.push()
       await wakes.settled()
       await wakes.close()
     },

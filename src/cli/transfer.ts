@@ -3,6 +3,7 @@
 
 import { toMs } from '../core/duration.ts'
 import { type ErrorCode, errorCodes, RepriseError } from '../core/errors.ts'
+import { growingPause } from '../core/retry/pause.ts'
 import { realTime, sleep } from '../lib/waiting.ts'
 import type { Options } from './command.ts'
 import { text } from './command.ts'
@@ -107,7 +108,7 @@ export async function insist<T>(
         throw new RepriseError('STORE_UNREACHABLE', `${error.message}; ${failures} attempts got no further`, {})
       }
       note(error.message)
-      await sleep(realTime, Math.min(pauseMaxMs, 100 * 2 ** Math.min(failures, 10)), { signal })
+      await sleep(realTime, growingPause(failures, 200, pauseMaxMs), { signal })
     }
   }
 }

@@ -2,6 +2,7 @@
 // contiguous range of groups. The hash is part of the stored format, so it must never change.
 
 import { assert } from './assert.ts'
+import { textHash } from './text-hash.ts'
 
 /** The key of a record. A number and the text of that number are different keys. */
 export type PipelineKey = string | number
@@ -24,21 +25,19 @@ const words = new Uint32Array(float.buffer)
  * @example hashKey('ann') // 2778018533
  */
 export function hashKey(key: PipelineKey): number {
-  let hash = 0x811c9dc5
-  if (typeof key === 'string') {
-    for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
-  } else {
-    // 0 and -0 are the same key, as in a Map.
-    float[0] = key === 0 ? 0 : key
-    hash = Math.imul(hash ^ words[0]!, 0x01000193)
-    hash = Math.imul(hash ^ words[1]!, 0x01000193)
-  }
+  let hash = typeof key === 'string' ? textHash(key) : numberHash(key)
   // FNV-1a leaves the differences in the low bits; the final steps of MurmurHash3 spread them.
   hash ^= hash >>> 16
   hash = Math.imul(hash, 0x85ebca6b)
   hash ^= hash >>> 13
   hash = Math.imul(hash, 0xc2b2ae35)
   return (hash ^ (hash >>> 16)) >>> 0
+}
+
+function numberHash(key: number): number {
+  // 0 and -0 are the same key, as in a Map.
+  float[0] = key === 0 ? 0 : key
+  return Math.imul(Math.imul(0x811c9dc5 ^ words[0]!, 0x01000193) ^ words[1]!, 0x01000193)
 }
 
 export function groupOf(key: PipelineKey, groups: number): number {

@@ -43,6 +43,15 @@ export function within<T>(clock: Timer, ms: number, work: Promise<T>): Promise<T
   return Promise.race([work, late]).finally(cancel)
 }
 
+/** The result of the work, or the error of `late` after this time. The work itself continues. */
+export function withinOrFail<T>(clock: Timer, ms: number, work: Promise<T>, late: () => Error): Promise<T> {
+  let cancel = () => {}
+  const over = new Promise<never>((_, reject) => {
+    cancel = clock.after(ms, () => reject(late()), true)
+  })
+  return Promise.race([work, over]).finally(cancel)
+}
+
 /** All waiters of one signal share one listener. Node.js warns of a leak when a signal has more than ten listeners. */
 class AbortWaiters {
   readonly #signal: AbortSignal

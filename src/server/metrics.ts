@@ -5,11 +5,11 @@ import { RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Events } from '../engine/base/events.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { realTime, withinOrFail } from '../lib/waiting.ts'
 import { failingTimelines } from '../operations/failures.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { shippingOf } from '../operations/shipping.ts'
 import { describeWorkers } from '../operations/workers.ts'
-import { within } from './time-limit.ts'
 
 const storeEveryMs = 10_000
 const storeWithinMs = 2000
@@ -212,7 +212,7 @@ export class Metrics {
   /** While the store is away, its last values stay, and `reprise_store_up` is 0: the page of figures is always answered. */
   async #lookAtStore(engine: Reprise): Promise<void> {
     const late = () => new RepriseError('STORE_UNREACHABLE', 'the store did not answer in time', {})
-    const isUp = await within(this.#askStore(engine), storeWithinMs, late).then(
+    const isUp = await withinOrFail(realTime, storeWithinMs, this.#askStore(engine), late).then(
       () => true,
       () => false,
     )

@@ -2,12 +2,12 @@
 
 import { isWellFormed } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import { realTime, withinOrFail } from '../lib/waiting.ts'
 import type { ServerLimits } from './limits.ts'
 import { longTimes } from './request-slots.ts'
 import type { QueryValues, Route } from './route.ts'
 import { mismatch } from './schema.ts'
 import type { ServerRequest } from './server-request.ts'
-import { within } from './time-limit.ts'
 
 const keyLengthMax = 255
 
@@ -156,7 +156,12 @@ export function bodyOf(route: Route, request: ServerRequest, limits: ServerLimit
 }
 
 async function readBody(route: Route, request: ServerRequest, limits: ServerLimits): Promise<Body> {
-  const raw = await within(request.body(limits[route.takesBytes ?? 'bodyBytes']), bodyMsOf(route, limits), slowBody)
+  const raw = await withinOrFail(
+    realTime,
+    bodyMsOf(route, limits),
+    request.body(limits[route.takesBytes ?? 'bodyBytes']),
+    slowBody,
+  )
   const type = (request.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'
   const isBytes = route.takesBytes === 'importBytes' || route.takesBytes === 'bodyBytes'

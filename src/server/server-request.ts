@@ -1,6 +1,7 @@
 // The parts of a request that the server reads. A request from our own socket (node.ts) therefore needs no Fetch objects.
 
 import { RepriseError } from '../core/errors.ts'
+import { readBody } from '../engine/base/http-body.ts'
 
 export interface ServerRequest {
   readonly method: string
@@ -32,7 +33,7 @@ export function serverRequest(request: Request): ServerRequest {
       for (const [name, value] of request.headers) bytes += name.length + value.length + 4
       return bytes
     },
-    body: (bytesMax) => readBody(request, bytesMax),
+    body: (bytesMax) => bodyOf(request, bytesMax),
     get signal() {
       return request.signal
     },
@@ -48,23 +49,11 @@ export function addressOf(url: string): { readonly path: string; readonly search
   return query === -1 ? { path: whole, search: '' } : { path: whole.slice(0, query), search: whole.slice(query + 1) }
 }
 
-async function readBody(request: Request, bytesMax: number): Promise<Uint8Array> {
+async function bodyOf(request: Request, bytesMax: number): Promise<Uint8Array> {
   checkAnnounced(request.headers.get('content-length'), bytesMax)
-  if (!request.body) return new Uint8Array()
-  const pieces: Uint8Array[] = []
-  let bytes = 0
-  const reader = (request.body as ReadableStream<Uint8Array>).getReader()
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) break
-    bytes += value.length
-    if (bytes > bytesMax) {
-      void reader.cancel().catch(() => undefined)
-      throw tooLarge('the body', bytesMax, 'bytes')
-    }
-    pieces.push(value)
-  }
-  return Buffer.concat(pieces)
+  const body = await readBody(request, bytesMax)
+  if (body === null) throw tooLarge('the body', bytesMax, 'bytes')
+  return body
 }
 
 export function checkAnnounced(length: string | null | undefined, bytesMax: number): void {

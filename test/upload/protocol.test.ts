@@ -341,6 +341,26 @@ onEveryStore(
 )
 
 describe('a handler', () => {
+  test('keeps the bytes of a body that stalls, and answers 408', async () => {
+    const { open } = await import('../../src/engine/api/open.ts')
+    const rp = await open('memory:')
+    const handler = upload('files').handler(rp, { path: '/up', authorize: () => true, stillMs: 20 })
+    const ask = (method: string, path: string, headers: Headers, body?: ReadableStream<Uint8Array>) =>
+      handler(
+        new Request(`http://localhost${path}`, {
+          method,
+          headers: { 'tus-resumable': '1.0.0', ...headers },
+          ...(body && { body, duplex: 'half' }),
+        } as RequestInit),
+      )
+    const path = (await ask('POST', '/up', { 'upload-length': '6' })).headers.get('location')!
+    const stalled = new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(Buffer.from('abc')) })
+    const response = await ask('PATCH', path, { 'upload-offset': '0', 'content-type': patchType }, stalled)
+    expect([response.status, await codeOf(response)]).toEqual([408, 'TIMEOUT'])
+    expect((await ask('HEAD', path, {})).headers.get('upload-offset')).toBe('3')
+    await rp.close()
+  })
+
   test('admits only callers that authorize accepts, and allows other sites only if configured', async () => {
     const { open } = await import('../../src/engine/api/open.ts')
     const rp = await open('memory:')

@@ -6,7 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import type { WorkReport } from '../../engine/api/work-until.ts'
 import type { Workable } from '../../engine/model/definition.ts'
-import { realTime, within } from '../../lib/waiting.ts'
+import { Mutex, realTime, within } from '../../lib/waiting.ts'
 import { sendWake, type WakeTarget } from './wakes.ts'
 
 export interface ServerlessOptions {
@@ -34,7 +34,7 @@ function nextMs(budgetMs: number): number {
 export class Invocations {
   readonly #options: ServerlessOptions
   #engine: Promise<Reprise> | null = null
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #mutex = new Mutex()
 
   constructor(options: ServerlessOptions) {
     this.#options = options
@@ -46,9 +46,7 @@ export class Invocations {
     const ownMs =
       budget === undefined && leftMs < Number.POSITIVE_INFINITY ? leftMs : toMs(budget ?? budgetMsDefault, 'budget')
     const endsAt = performance.now() + Math.min(ownMs, leftMs)
-    const report = this.#last.then(() => this.#work(endsAt - performance.now()))
-    this.#last = report.catch(() => undefined)
-    return report
+    return this.#mutex.run(() => this.#work(endsAt - performance.now()))
   }
 
   /** The engine of this process. An engine that could not be opened is tried again by the next invocation. */

@@ -2,6 +2,8 @@
 // small nodes. For state that a fold keeps per id, where copying a whole Map for each entry would be quadratic.
 // It is plain data, so a checkpoint stores it directly; equal contents inserted in the same order have equal shape.
 
+import { textHash } from '../text-hash.ts'
+
 /** The empty map is undefined. Each level has sixteen branches, one per four bits of the key's hash. */
 export type Trie<V> = Leaf<V> | Branch<V> | undefined
 
@@ -16,7 +18,7 @@ interface Branch<V> {
 }
 
 export function getFrom<V>(trie: Trie<V>, key: string): V | undefined {
-  const hash = hashOf(key)
+  const hash = textHash(key)
   let node = trie
   for (let shift = 0; node !== undefined && 'children' in node; shift += 4) node = node.children[(hash >>> shift) & 15]
   if (node === undefined || node.hash !== hash) return undefined
@@ -25,7 +27,7 @@ export function getFrom<V>(trie: Trie<V>, key: string): V | undefined {
 
 /** @example getFrom(putInto(undefined, 'a', 1), 'a') // 1 */
 export function putInto<V>(trie: Trie<V>, key: string, value: V): Trie<V> {
-  return put(trie, 0, { hash: hashOf(key), entries: [[key, value]] })
+  return put(trie, 0, { hash: textHash(key), entries: [[key, value]] })
 }
 
 /** In no particular order. */
@@ -51,11 +53,4 @@ function put<V>(node: Trie<V>, shift: number, leaf: Leaf<V>): Trie<V> {
   const children: Trie<V>[] = new Array(16).fill(undefined)
   children[(node.hash >>> shift) & 15] = node
   return put({ children }, shift, leaf)
-}
-
-/** FNV-1a over UTF-16 units. Collisions cost time, never correctness. */
-function hashOf(key: string): number {
-  let hash = 0x811c9dc5
-  for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
-  return hash >>> 0
 }

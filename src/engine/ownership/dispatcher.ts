@@ -6,6 +6,7 @@
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import { epochGuardOf, guardOf } from '../../core/store/commit-guard.ts'
 import type { Guard, Head } from '../../core/store/ports.ts'
 import { type Kernel, submit } from '../storage/kernel.ts'
@@ -266,7 +267,7 @@ export class Dispatcher {
     const { clock, worker } = this.#kernel
     const { timeline } = head
     const failures = (this.#failed.get(timeline)?.failures ?? 0) + 1
-    const delayMs = Math.min(failedMaxMs, failedMs * 2 ** (failures - 1))
+    const delayMs = growingPause(failures, failedMs, failedMaxMs)
     this.#failed.set(timeline, { failures, until: clock.elapsed() + delayMs })
     this.#sleepUntil(this.#wakeups.add(worker.now() + delayMs))
     // The handler may have written to it, or have left it open.

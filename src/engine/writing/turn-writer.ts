@@ -3,6 +3,7 @@
 // Entries made from a state are made again on newer state if another process wrote first.
 
 import { RepriseError } from '../../core/errors.ts'
+import { Mutex } from '../../lib/waiting.ts'
 import { isLost } from '../ownership/contest.ts'
 import type { NewEntry } from './timeline.ts'
 import type { TurnTimeline } from './turn-timeline.ts'
@@ -17,7 +18,7 @@ export interface TurnWriteOptions {
 export class TurnWriter<State> {
   readonly #turns: TurnTimeline<State>
   readonly #waitMs: number
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #mutex = new Mutex()
   #waiting = 0
   /** Concurrent appends: any operation that reads the state waits for them. */
   readonly #quick = new Set<Promise<unknown>>()
@@ -55,15 +56,13 @@ export class TurnWriter<State> {
   /** Runs one after another with the writes. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     this.#waiting += 1
-    const next = this.#last.then(async () => {
+    const inOrder = this.#mutex.run(async () => {
       await Promise.allSettled(this.#quick)
       return await work()
     })
-    const settled = next.finally(() => {
+    return inOrder.finally(() => {
       this.#waiting -= 1
     })
-    this.#last = settled.catch(() => undefined)
-    return settled
   }
 
   async #write(make: (state: State) => readonly NewEntry[], options: TurnWriteOptions): Promise<Written> {

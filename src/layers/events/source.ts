@@ -7,6 +7,7 @@ import { currentType, isPathError, type Upcasters, upcast } from '../../core/his
 import { isWithin } from '../../core/history/scope.ts'
 import { checkText } from '../../core/options.ts'
 import type { FeedPosition } from '../../core/store/ports.ts'
+import { textHash } from '../../core/text-hash.ts'
 import { printOf } from '../../engine/feed/entry-print.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Reading } from '../../engine/feed/subscription.ts'
@@ -208,7 +209,5 @@ export function checkReading(name: string, options: { readonly from: unknown; re
 /** The same aggregate is always in the same partition. */
 export function partitionOf(timeline: string, partitions: number): number {
   checkText('the timeline of partitionOf()', timeline)
-  let hash = 0x811c9dc5
-  for (let i = 0; i < timeline.length; i++) hash = Math.imul(hash ^ timeline.charCodeAt(i), 0x01000193)
-  return (hash >>> 0) % partitions
+  return textHash(timeline) % partitions
 }

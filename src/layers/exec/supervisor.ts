@@ -2,6 +2,7 @@
 // words, forwards signals, and captures once more after its end. One capture at a time, in order of events.
 
 import { isReprise } from '../../core/errors.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import type { Survey } from '../../engine/base/file-tree/survey.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { Alarm, sleep } from '../../lib/waiting.ts'
@@ -274,7 +275,7 @@ export class Supervisor {
   async #failed(error: unknown): Promise<void> {
     const { kernel, report, recover } = this.#parts
     this.#failures += 1
-    const pauseMs = Math.min(failureMsMax, 500 * 2 ** this.#failures)
+    const pauseMs = growingPause(this.#failures, 1000, failureMsMax)
     this.#notBefore = kernel.clock.elapsed() + pauseMs
     try {
       await recover(error)

@@ -8,6 +8,7 @@ import { shapeOf } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/history/scope.ts'
 import { epochGuardOf } from '../../core/store/commit-guard.ts'
+import { textHash } from '../../core/text-hash.ts'
 import { otherKind, storedPolicyOf } from '../../engine/checkpoint/stored-policy.ts'
 import type { Host } from '../../engine/host/host.ts'
 import {
@@ -161,10 +162,7 @@ export async function noteCount(engine: Host, timeline: string, partitions: numb
   })
 }
 
-/** FNV-1a over UTF-16 units: part of the stored layout, which must never change. */
 export function partitionOf(key: string, partitions: number): number {
   if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', `a key must be text (got ${shapeOf(key)})`)
-  let hash = 0x811c9dc5
-  for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
-  return (hash >>> 0) % partitions
+  return textHash(key) % partitions
 }

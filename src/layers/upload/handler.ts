@@ -3,6 +3,7 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { piecesOf, streamOf } from '../../engine/base/http-body.ts'
 import { problem, type TusAnswer, type TusRequest } from './protocol.ts'
 import { isUploadId, tusVersion } from './rules/headers.ts'
 
@@ -132,40 +133,4 @@ function corsOf(request: Request, origins: readonly string[]): Record<string, st
 function respond({ status, headers, body }: TusAnswer, cors: Record<string, string>): Response {
   const all = { 'tus-resumable': tusVersion, 'x-content-type-options': 'nosniff', ...headers, ...cors }
   return new Response(typeof body === 'string' || body === null ? body : streamOf(body), { status, headers: all })
-}
-
-function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const { done, value } = await pieces.next()
-      if (done) controller.close()
-      else controller.enqueue(value)
-    },
-    cancel: () => void pieces.return(undefined).catch(() => undefined),
-  })
-}
-
-/** A body of any length must make progress. */
-export async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
-  const reader = (request.body as ReadableStream<Uint8Array> | null)?.getReader()
-  if (!reader) return
-  const cut = (error: unknown) =>
-    new RepriseError('ABORTED', 'the client disconnected before its body was complete', {}, error)
-  try {
-    for (;;) {
-      let timer: NodeJS.Timeout | undefined
-      const still = new Promise<never>((_, reject) => {
-        timer = setTimeout(
-          () => reject(new RepriseError('ABORTED', `the body did not move for ${stillMs} ms`)),
-          stillMs,
-        )
-      })
-      const read = reader.read().catch((error: unknown) => Promise.reject(cut(error)))
-      const step = await Promise.race([read, still]).finally(() => clearTimeout(timer))
-      if (step.done) return
-      yield step.value
-    }
-  } finally {
-    void reader.cancel().catch(() => undefined)
-  }
 }

@@ -26,7 +26,7 @@ export interface TusRequest {
   /** The id in the path; null: the path where uploads are created. */
   readonly id: string | null
   header(name: string): string | null
-  /** The bytes of the body as they arrive. A truncated body throws ABORTED. */
+  /** The bytes of the body as they arrive. A truncated body throws ABORTED, a stalled one TIMEOUT. */
   body(): AsyncIterable<Uint8Array>
   /** Prefix of upload addresses: '/files/'. */
   readonly base: string

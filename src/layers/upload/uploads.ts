@@ -259,9 +259,9 @@ export class Uploads {
         steppedAt = { bytes: writer.arrived, ms: clock.elapsed() }
       }
     } catch (error) {
-      // The client disconnected, or another request took over: received bytes are kept, unless a checksum covers only the
-      // whole.
-      if (isReprise(error, 'ABORTED') && !hash && !(made && writer.arrived === 0)) {
+      // The client disconnected or stalled, or another request took over: received bytes are kept, unless a checksum covers
+      // only the whole.
+      if (isReprise(error, 'ABORTED', 'TIMEOUT') && !hash && !(made && writer.arrived === 0)) {
         await writer.step({ ...typeOf(), events: events(), release: true })
       }
       // Clients then read the offset again, as after a takeover by another process.

@@ -4,6 +4,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { unfinishedVerify } from '../../engine/tools/verify/progress.ts'
+import { realTime, withinOrFail } from '../../lib/waiting.ts'
 import { feedConsumers } from '../../operations/consumers.ts'
 import { lettersOf, withLetters } from '../../operations/letters.ts'
 import { packageVersion } from '../../operations/package.ts'
@@ -16,7 +17,6 @@ import type { Call, Route, ServerParts } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import { settingsOf } from '../settings.ts'
 import * as shapes from '../shapes.ts'
-import { within } from '../time-limit.ts'
 
 const readyWithinMs = 2000
 const timelines: Schema = {
@@ -49,7 +49,7 @@ export const systemRoutes: readonly Route[] = [
     isProbe: true,
     answer: shapes.answer({ ok: { type: 'boolean' } }),
     async call({ engine }) {
-      await within(checkReady(engine), readyWithinMs, () => {
+      await withinOrFail(realTime, readyWithinMs, checkReady(engine), () => {
         const what = `the store did not answer within ${readyWithinMs} ms`
         return new RepriseError('STORE_UNREACHABLE', what, {})
       })

@@ -2,6 +2,7 @@
 // every other route.
 
 import { RepriseError } from '../../core/errors.ts'
+import { piecesOf } from '../../engine/base/http-body.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { answersTus, type UploadDefinition } from '../../layers/upload/definition.ts'
 import type { TusAnswer } from '../../layers/upload/protocol.ts'
@@ -9,7 +10,7 @@ import { mayDo } from '../access.ts'
 import { reachedId } from '../reach.ts'
 import { Reply } from '../reply.ts'
 import type { Call, Route } from '../route.ts'
-import { bodyOf, piecesOf } from './caches/artifact-requests.ts'
+import { bodyOf } from './caches/artifact-requests.ts'
 
 const made = {
   path: '/v1/uploads/{name}',

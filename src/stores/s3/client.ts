@@ -4,6 +4,7 @@
 
 import { createHash, randomUUID } from 'node:crypto'
 import { driverMissing } from '../../core/driver-missing.ts'
+import { growingPause } from '../../core/retry/pause.ts'
 import { realTime, Slots, sleep, within } from '../../lib/waiting.ts'
 import { Credentials } from './credentials.ts'
 import { HttpFailure, isTransient, toStoreError } from './failure.ts'
@@ -171,7 +172,7 @@ export class S3Client implements Objects {
 
   async #retried<T>(request: Request, attemptOnce: () => Promise<T>): Promise<T> {
     const startedAt = performance.now()
-    for (let attempt = 0; ; attempt++) {
+    for (let attempt = 1; ; attempt++) {
       request.signal?.throwIfAborted()
       try {
         return await this.#slots.use(attemptOnce)
@@ -179,7 +180,7 @@ export class S3Client implements Objects {
         request.signal?.throwIfAborted()
         if (!isTransient(error)) throw toStoreError(error, request.what, this.name)
         if (error instanceof HttpFailure) this.#learn(error)
-        const pauseMs = Math.random() * Math.min(pauseMsMax, firstPauseMs * 2 ** attempt)
+        const pauseMs = Math.random() * growingPause(attempt, firstPauseMs, pauseMsMax)
         const isOver = performance.now() - startedAt + pauseMs > this.#patienceMs
         if (isOver) throw toStoreError(error, request.what, this.name)
         this.meter.retries += 1

@@ -5,6 +5,7 @@
 
 import type { Attribute, Head } from '../../core/store/ports.ts'
 import { copiedEpochKey, plainHead, settingsTimeline, storeTimeline } from '../../core/store/shards.ts'
+import { Mutex } from '../../lib/waiting.ts'
 import { isUnreachable, type Shard } from './shard.ts'
 import type { ShardMap } from './shard-map.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
@@ -12,7 +13,7 @@ import { noDigest, shardsWorker } from './shards-worker.ts'
 export class Settings {
   readonly #shardMap: ShardMap
   readonly #isReadOnly: boolean
-  #copying: Promise<void> = Promise.resolve()
+  readonly #copying = new Mutex()
   #copied = -1
 
   constructor(shardMap: ShardMap, isReadOnly: boolean) {
@@ -36,8 +37,7 @@ export class Settings {
   /** Called after a change, and for a shard that is back. One at a time, so that none overtakes a newer one. */
   copy(): Promise<void> {
     if (this.#isReadOnly || this.#shardMap.count === 1) return Promise.resolve()
-    this.#copying = this.#copying.then(() => this.#copy()).catch(() => undefined)
-    return this.#copying
+    return this.#copying.run(() => this.#copy()).catch(() => undefined)
   }
 
   async #copy(): Promise<void> {

@@ -6,6 +6,7 @@ import { isReprise } from '../../core/errors.ts'
 import { open as openEngine } from '../../engine/api/open.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import type { Source, SourceContext, SourceReader } from '../../layers/pipeline/index.ts'
+import { realTime, withinOrFail } from '../../lib/waiting.ts'
 import type { Runner } from '../conformance/suite.ts'
 
 /** The world of one test: a source with records, and operations to change the system behind it. */
@@ -335,17 +336,7 @@ function assertPlain(value: unknown): void {
   }
 }
 
-async function within<R>(promise: Promise<R>, what: string): Promise<R> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new assert.AssertionError({ message: `${what} (waited ${patienceMs} ms)` })),
-      patienceMs,
-    )
-  })
-  try {
-    return await Promise.race([promise, late])
-  } finally {
-    clearTimeout(timer)
-  }
+function within<R>(promise: Promise<R>, what: string): Promise<R> {
+  const late = () => new assert.AssertionError({ message: `${what} (waited ${patienceMs} ms)` })
+  return withinOrFail(realTime, patienceMs, promise, late)
 }

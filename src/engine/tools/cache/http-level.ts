@@ -2,6 +2,7 @@
 // The token's scopes apply. Redirects are not followed: a token is sent only to the address it was configured for.
 
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
+import { streamOf } from '../../base/http-body.ts'
 import { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from './level.ts'
 
 export interface HttpLevelOptions {
@@ -102,24 +103,6 @@ async function faultOf(answer: Response): Promise<LevelError> {
     default:
       return fault('fault', `it answered ${status}`, 'STORE_UNREACHABLE')
   }
-}
-
-/** Read on demand: nothing is read before the connection accepts it. */
-function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
-  const pieces = body[Symbol.asyncIterator]()
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const { done, value } = await pieces.next()
-        if (done) controller.close()
-        else controller.enqueue(value)
-      },
-      async cancel() {
-        await pieces.return?.()
-      },
-    },
-    { highWaterMark: 0 },
-  )
 }
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}

@@ -3,6 +3,7 @@
 // the last of them.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
+import { Mutex } from '../../../lib/waiting.ts'
 import type { Host } from '../../host/host.ts'
 
 /** A record younger than this is not updated. */
@@ -21,7 +22,7 @@ export class Uses {
   readonly #noted = new Map<TimelineId, number>()
   /** The latest uses, in order, that are not recorded yet. */
   #exact = new Map<TimelineId, number>()
-  #writing: Promise<void> = Promise.resolve()
+  readonly #writing = new Mutex()
 
   constructor(host: Host) {
     this.#host = host
@@ -49,8 +50,7 @@ export class Uses {
   #flush(exact: ReadonlyMap<TimelineId, number>): Promise<void> {
     const ids = [...new Set([...this.#waiting, ...exact.keys()])]
     this.#waiting = new Set()
-    this.#writing = this.#writing.then(() => this.#write(ids, inOrder(exact))).catch(() => undefined)
-    return this.#writing
+    return this.#writing.run(() => this.#write(ids, inOrder(exact))).catch(() => undefined)
   }
 
   async #write(ids: readonly TimelineId[], exact: ReadonlyMap<TimelineId, number>): Promise<void> {

@@ -11,7 +11,7 @@ import { isReprise } from '../../../core/errors.ts'
 import { originDigest, packEntries } from '../../../core/history/entry-run.ts'
 import { guardOf } from '../../../core/store/commit-guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
-import { within } from '../../../lib/waiting.ts'
+import { Mutex, within } from '../../../lib/waiting.ts'
 import type { EngineEvents } from '../../base/events.ts'
 import type { RecoveryReport } from '../../base/recovery-report.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../history/history.ts'
@@ -57,7 +57,7 @@ export class ReportLog {
   #waiting: Report[] = []
   #left = 0
   #cancel: (() => void) | null = null
-  #writing: Promise<void> = Promise.resolve()
+  readonly #writing = new Mutex()
 
   constructor(kernel: Kernel) {
     this.#kernel = kernel
@@ -131,7 +131,7 @@ export class ReportLog {
   }
 
   #flush(): Promise<void> {
-    const next = this.#writing.then(async () => {
+    return this.#writing.run(async () => {
       const reports = this.#waiting
       const left = this.#left
       this.#waiting = []
@@ -143,8 +143,6 @@ export class ReportLog {
       // A failed report is no error: the reported event has its own way to fail.
       if (reports.length > 0) await write(this.#kernel, reports).catch(() => undefined)
     })
-    this.#writing = next
-    return next
   }
 }
 

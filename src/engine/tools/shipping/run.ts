@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
+import { growingPause } from '../../../core/retry/pause.ts'
 import type { PageSource } from '../../../core/shipping/page-source.ts'
 import { realTime, sleep } from '../../../lib/waiting.ts'
 import { identifyProcess } from '../../base/platform.ts'
@@ -74,7 +75,7 @@ class Loop {
         if (!isReprise(error, ...passing) || isLast) throw error
         tries += 1
         await this.#failed(error, tries)
-        await sleep(realTime, Math.min(pauseMsMax, policy.intervalMs * 2 ** Math.min(tries, 10)), { signal })
+        await sleep(realTime, growingPause(tries, policy.intervalMs * 2, pauseMsMax), { signal })
       }
     }
   }

@@ -2,6 +2,7 @@
 // or because no record arrives. Sources that outrun the checkpoints wait, so that memory stays bounded.
 
 import { isReprise } from '../../../core/errors.ts'
+import { growingPause } from '../../../core/retry/pause.ts'
 import type { Clock } from '../../../core/store/ports.ts'
 import type { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import { sleep } from '../../../lib/waiting.ts'
@@ -71,7 +72,7 @@ export async function untilMade(
       return await next
     } catch (error) {
       if (attempt >= attemptsMax || !isReprise(error, 'RUN_FAILED')) throw error
-      await sleep(clock, Math.min(5000, 50 * 2 ** attempt))
+      await sleep(clock, growingPause(attempt, 100, 5000))
       next = again()
     }
   }

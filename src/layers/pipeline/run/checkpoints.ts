@@ -4,6 +4,7 @@
 import { assert } from '../../../core/assert.ts'
 import type { ManifestId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { growingPause } from '../../../core/retry/pause.ts'
 import type { Attribute, ManifestRecord, Sql } from '../../../core/store/ports.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
 import type { Failing } from '../../../engine/base/worker.ts'
@@ -431,7 +432,7 @@ export class Checkpoints {
     this.#base = null
     const actions = notify(why)
     const failuresInARow = this.failures
-    this.#pausedUntil = this.#now + Math.min(60_000, 100 * 2 ** failuresInARow)
+    this.#pausedUntil = this.#now + growingPause(failuresInARow, 200, 60_000)
     void whyEnded(kernel, taken, error).then((known) => kernel.failures.failed(taken.id, known))
     kernel.events.emit('checkpoint-failed', { timeline: taken.id, error, failuresInARow })
     if (isReprise(error, 'RIDER_FAILED')) this.#sqlFailures += 1

@@ -6,9 +6,11 @@ import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { type TimelineHandle, timeline } from '../../../engine/api/timeline-definition.ts'
+import { readBody } from '../../../engine/base/http-body.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
+import { realTime, withinOrFail } from '../../../lib/waiting.ts'
 import type { Source, SourceReader } from '../source.ts'
 import { entrySource } from './entries.ts'
 
@@ -78,8 +80,9 @@ async function take(
   if (key !== null && (key === '' || key.length > 512)) {
     return answer(400, { error: 'the Idempotency-Key must have 1 to 512 characters' })
   }
-  const text = await readBody(request, bytesMax)
-  if (text === null) return answer(413, { error: `the body has more than ${bytesMax} bytes` })
+  const body = await readBody(request, bytesMax)
+  if (body === null) return answer(413, { error: `the body has more than ${bytesMax} bytes` })
+  const text = body.toString('utf8')
   const isLines = request.headers.get('content-type')?.split(';')[0]?.trim() === 'application/x-ndjson'
   let bodies: unknown[]
   try {
@@ -110,33 +113,12 @@ async function take(
 
 /** Rejects with ABORTED if `work` takes longer. Its effect may still happen then. */
 async function within<R>(ms: number, work: (signal: AbortSignal) => Promise<R>): Promise<R> {
-  const late = new AbortController()
-  const aborted = new Promise<never>((_, reject) => {
-    late.signal.addEventListener('abort', () =>
-      reject(new RepriseError('ABORTED', `the pipeline did not take the records within ${ms} ms`)),
-    )
-  })
-  aborted.catch(() => undefined)
-  const timer = setTimeout(() => late.abort(), ms)
-  try {
-    return await Promise.race([work(late.signal), aborted])
-  } finally {
-    clearTimeout(timer)
+  const stop = new AbortController()
+  const late = () => {
+    stop.abort()
+    return new RepriseError('ABORTED', `the pipeline did not take the records within ${ms} ms`)
   }
-}
-
-/** Null: the body is too large. At most `bytesMax` bytes are held. */
-async function readBody(request: Request, bytesMax: number): Promise<string | null> {
-  const pieces: Uint8Array[] = []
-  let bytes = 0
-  if (request.body) {
-    for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
-      bytes += piece.length
-      if (bytes > bytesMax) return null
-      pieces.push(piece)
-    }
-  }
-  return Buffer.concat(pieces).toString('utf8')
+  return await withinOrFail(realTime, ms, work(stop.signal), late)
 }
 
 function answer(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Response {

@@ -2,11 +2,11 @@
 // an artifact. Each protocol only defines where its artifacts are stored and how it responds.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { piecesOf } from '../../../engine/base/http-body.ts'
 import type { Artifact, ArtifactMeta, Upload } from '../../../layers/artifact/index.ts'
 import { cacheScopes } from '../../access.ts'
 import { type ByteSource, Reply } from '../../reply.ts'
 import type { Call } from '../../route.ts'
-import { within } from '../../time-limit.ts'
 
 /** The location of an artifact without its scope, which the token determines. */
 export interface Spot {
@@ -120,23 +120,6 @@ function headersOf(meta: ArtifactMeta): Record<string, string> {
 /** Reads an unwanted body to its end, so that its client reads the response. */
 export async function discardBody({ request, server }: Call): Promise<void> {
   for await (const piece of piecesOf(request.request, server.limits.requestMs)) void piece
-}
-
-/** A body of any length must make progress: one that stalls for the duration of a request is aborted. */
-export async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
-  const reader = request.body?.getReader()
-  if (!reader) return
-  const still = () => new RepriseError('TIMEOUT', `the body did not move for ${stillMs} ms`, { stillMs })
-  const cut = (error: unknown) =>
-    new RepriseError('ABORTED', 'the client disconnected before its body was complete', {}, error)
-  const read = () => reader.read().catch((error) => Promise.reject(cut(error)))
-  const next = () => within(read(), stillMs, still)
-  try {
-    for (let step = await next(); !step.done; step = await next()) yield step.value
-  } finally {
-    // A body that is not read to its end is cancelled.
-    void reader.cancel().catch(() => undefined)
-  }
 }
 
 export function bodyOf(pieces: AsyncGenerator<Uint8Array>): ByteSource {

@@ -1,5 +1,5 @@
 // The agent suite: LangGraph threads on RepriseSaver through a real graph, beside the official savers on the same kind of
-// database in the same run, where they are installed (npm i --prefix bench/versus/langgraph); and sessions of our own.
+// database in the same run, if they are installed (npm i --prefix bench/versus/langgraph); and sessions of Reprise itself.
 // REPRISE_BENCH_AGENT_TURNS is the length of the long thread (5,000).
 
 import { spawnSync } from 'node:child_process'
@@ -16,13 +16,16 @@ const longTurns = Number(process.env.REPRISE_BENCH_AGENT_TURNS ?? 5000)
 const config = { configurable: { thread_id: 't' } }
 const official = { sqlite: 'SqliteSaver', postgres: 'PostgresSaver' }
 
-/** Puts of the last 20 turns over those of the first 20. */
+/** The time of a put in the last 20 turns, divided by that in the first 20. */
 function growth(putMs, count) {
   const perTurn = putMs.length / count
   return { first: median(putMs.slice(0, 20 * perTurn)), last: median(putMs.slice(-20 * perTurn)) }
 }
 
-/** A thread of so many turns, closed again; what its puts took, what it takes, and what the whole database takes. */
+/**
+ * Writes and closes a thread of this many turns; returns the time of its puts, the size of the thread and the size of the whole
+ * database.
+ */
 async function fill(side, run) {
   await (await side.open()).close()
   const emptyBytes = await side.bytes()
@@ -34,7 +37,7 @@ async function fill(side, run) {
   return { putMs, bytes: wholeBytes - emptyBytes, wholeBytes }
 }
 
-/** Both savers with a thread of 200 turns, made once for all runs of a bench. */
+/** Both savers with a thread of 200 turns, created once for all runs of a bench. */
 function filled(kind) {
   const held = {}
   return {
@@ -49,14 +52,14 @@ function filled(kind) {
   }
 }
 
-/** Whose turn it is to go first changes; `isCold`: the saver was just made, in an engine that was just opened. */
+/** The two savers take turns at going first; `isCold`: the saver and its engine were created just before. */
 function read(kind, measure, { isCold = false, times = 1 } = {}) {
   const { held, setup, teardown } = filled(kind)
   const timed = async (side) => {
     if (!side) return undefined
     const { saver, close } = await side.open()
     try {
-      // As many rounds aside for both: a saver in use has been compiled.
+      // Both get the same number of warm-up rounds: the code of a saver in use is compiled.
       for (let n = 0; !isCold && n < times; n++) await measure(saver)
       const samples = []
       for (let n = 0; n < times; n++) samples.push((await time(() => measure(saver))).elapsedMs)
@@ -76,7 +79,7 @@ function read(kind, measure, { isCold = false, times = 1 } = {}) {
 
 async function listAll(saver, limit) {
   let messages = 0
-  // The values are looked at: a saver that makes them late has to make them.
+  // Reads the values, so that a saver that decodes them lazily decodes them here.
   for await (const { checkpoint } of saver.list(config, { limit }))
     messages += checkpoint.channel_values.messages?.length ?? 0
   return messages
@@ -180,7 +183,10 @@ const long = ['sqlite', 'postgres'].map((kind) => ({
   },
 }))
 
-/** Threads of which the graph keeps the last 20 messages: the state does not grow, so the first read should not either. */
+/**
+ * The graph keeps the last 20 messages of these threads: the state does not grow, so the time of the first read should not
+ * either.
+ */
 const windows = ['sqlite', 'postgres'].map((kind) => ({
   name: `list-10-cold-long-${kind}`,
   unit: '× after 500 turns',

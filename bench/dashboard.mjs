@@ -1,6 +1,6 @@
-// The dashboard: what its scripts weigh, how soon runs and journals are seen in a real browser, and a page of 100,000 timelines
-// found by the server. Each view is measured beside the same view of a small store in the same browser, and each time by a server
-// that has read nothing yet. Skipped where there is no browser.
+// The dashboard: the size of its scripts, the time until runs and journals are visible in a real browser, and a page of 100,000
+// timelines found by the server. Each view is measured beside the same view of a small store in the same browser, each time by a
+// server that has read nothing yet. Skipped without a browser.
 
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
@@ -60,14 +60,14 @@ async function launchBrowser() {
 
 const serveOver = (rp) => serve(rp, { tokens: [{ name: 'owner', token, role: 'write' }], definitions: [steps] })
 
-/** From the address to the first row, in a page of its own that has nothing in its cache, by a server that has read nothing. */
+/** From the address to the first row, in a new page with an empty cache, by a server that has read nothing. */
 async function firstView({ rp }, hash, row, { isWarm = false } = {}) {
   const server = serveOver(rp)
   const listening = await listen(server, { port: 0, limits: defaultServerLimits })
   const context = await browser.newContext({ locale: 'en-US' })
   try {
     const page = await context.newPage()
-    // A session without a screen: the first view is measured, not the login.
+    // Signs in over HTTP: the first view is measured, not the login.
     await page.goto(`${listening.url}/v1/openapi.json`)
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
     const response = await fetch(`${listening.url}/v1/sessions`, { method: 'POST', headers, body: '{}' })
@@ -76,7 +76,7 @@ async function firstView({ rp }, hash, row, { isWarm = false } = {}) {
     await page.evaluate((text) => localStorage.setItem('reprise-session /', text), session)
     await page.addInitScript(noteFirst, row)
     await page.goto(`${listening.url}/${hash}`)
-    // The page notes the moment: this process is the server too, and asks late while it is busy.
+    // The page itself records the time: this process is also the server, and reads its clock late while it is busy.
     return await (await page.waitForFunction(() => window.firstRowAt)).jsonValue()
   } finally {
     await context.close()
@@ -126,7 +126,7 @@ async function openMany(rp) {
 const ofRuns = 'table.runs tbody tr'
 const ofJournal = '.journal-list .row'
 
-/** The small store is measured right before and after the large one. */
+/** The small store is measured directly before and after the large one. */
 async function beside(hash, row) {
   if (!browser) return { skip: 'there is no browser' }
   const [large, small] = worlds

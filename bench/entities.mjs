@@ -1,5 +1,5 @@
-// Aggregates, projections, tables and saves: beside the bare driver in the same run, and beside peers where they are
-// installed (npm install in bench/versus and bench/versus/emmett-sqlite). REPRISE_BENCH_SCALE=0.01 for a quick look.
+// Aggregates, projections, tables and saves: beside the bare driver in the same run, and beside peers if they are installed (npm
+// install in bench/versus and bench/versus/emmett-sqlite). REPRISE_BENCH_SCALE=0.01 for a quick run.
 
 import { createReadStream, createWriteStream } from 'node:fs'
 import { open } from '../dist/index.js'
@@ -27,7 +27,7 @@ const rows = table('rows', { checkpoint: {} })
 const keyOf = (n) => `key-${String(n).padStart(8, '0')}`
 const rowOf = (n) => ({ name: `value of ${n}`, n })
 
-/** Runs `body` with fresh places, which are removed afterwards. */
+/** Runs `body` with new places, which are removed afterwards. */
 function fresh(body) {
   return async ({ index }) => {
     const place = temporaryFolder()
@@ -47,7 +47,9 @@ function fresh(body) {
   }
 }
 
-/** Both sides are measured warm: connections, statements, schema and compiled code are there after the rounds aside. */
+/**
+ * Both sides are measured warm: the warm-up rounds open connections, prepare statements, create the schema and compile the code.
+ */
 async function appendEvents(rp, { aggregates, warmup, rounds, command, input }) {
   const handles = await Promise.all(Array.from({ length: aggregates }, (_, n) => rp.open(account, `a${n}`)))
   const append = (count) =>
@@ -137,7 +139,7 @@ const bareEvents = {
   ),
 }
 
-/** Rows as a hand-written event store keeps them. */
+/** Rows as a hand-written event store stores them. */
 async function bareRows(path, count) {
   const bare = await bareSqlite(path)
   bare.db.exec('BEGIN')
@@ -227,7 +229,7 @@ function projectionBench(name, count, target, isRebuild) {
   }
 }
 
-/** A table of many keys, made once for all table benches. */
+/** A table of many keys, created once for all table benches. */
 const shared = { place: null, rp: null, t: null, bare: null, peers: {}, count: 0 }
 
 async function fillShared() {
@@ -284,7 +286,7 @@ async function ofPeers(suffix, measure) {
   return details
 }
 
-/** Keys in no order, each once for counts of a power of ten or less. */
+/** Keys in a scattered order, each once if the count is a power of ten or less. */
 function scatter(n) {
   return (n * 7_654_321) % shared.count
 }
@@ -435,7 +437,7 @@ const standby = {
   },
 }
 
-/** A gigabyte that does not compress and does not repeat, made as it is read. */
+/** A gigabyte that does not compress and does not repeat, generated while it is read. */
 async function* gigabyte(bytes, changed) {
   let word = 12345
   const size = 1024 * 1024

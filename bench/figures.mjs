@@ -1,5 +1,5 @@
-// The recorded figures (bench/figures.json) and the tables made of them in bench/README.md and README.md. `--record` of the
-// runner replaces the figures of the benches that it ran, and writes both tables anew.
+// The recorded figures (bench/figures.json) and the tables generated from them in bench/README.md and README.md. `--record` of
+// the runner replaces the figures of the benches that it ran, and writes both tables again.
 
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'

@@ -17,7 +17,9 @@ import { bareSqlite, benchPostgres, temporaryFolder } from './support/stores.mjs
 export const failsWhenMissed = true
 export const eachInItsProcess = true
 
-/** Where a cliff was a loop that stood still: so long at most, at the large size. */
+/**
+ * Bound of the longest time that the event loop stood still, at the large size, for figures whose cliff was such a stall.
+ */
 const stall = { stallMs: { max: 100 } }
 
 const scale = Number(process.env.REPRISE_BENCH_SCALE ?? 1)
@@ -36,7 +38,7 @@ async function withStore(body) {
 
 let stalled = 0
 
-/** Milliseconds of processor time per unit, and how long the loop stood still meanwhile. */
+/** Milliseconds of processor time per unit, and the longest time that the event loop stood still meanwhile. */
 async function cost(units, work) {
   const before = process.cpuUsage()
   const { stallMs } = await longestStall(work)
@@ -45,7 +47,7 @@ async function cost(units, work) {
   return (user + system) / 1000 / units
 }
 
-/** The same work at three sizes, each in a store of its own; what is compiled by then is compiled for all of them. */
+/** The same work at three sizes, each in a store of its own. Warm-up compiles the code for all of them. */
 function growth({ small, measure, within = withStore, factors = [1, 10, 100] }) {
   const [at1, at10, at100] = factors.map((factor) => times(small) * factor)
   return async () => {
@@ -68,10 +70,13 @@ function growth({ small, measure, within = withStore, factors = [1, 10, 100] }) 
 
 const hash = (bytes) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const claimed = 100
-/** What the claims of one measurement take away. */
+/** Puts back the timelines that the claims of one measurement took. */
 const spare = 900
 
-/** Milliseconds per claim of a hundred, with so many due: the fifth of nine, since a server's own work comes between. */
+/**
+ * Milliseconds per claim of a hundred timelines with this many due: the median of nine, because the server's own work
+ * interferes.
+ */
 async function claimHundreds(store) {
   const took = []
   for (let round = 0; round < 9; round++) {
@@ -144,7 +149,7 @@ async function claimOfManyThere(store, due, schema) {
   return await claimHundreds(store)
 }
 
-/** Milliseconds of the server's processor time per claimed timeline, with so many that claim at once. */
+/** Milliseconds of the server's processor time per claimed timeline, with this many processes that claim at once. */
 async function claimTogether(claimers) {
   const cpu = await serverCpu(server.url)
   if (!cpu) return null
@@ -182,7 +187,7 @@ async function claimersRun() {
 
 const deadRow = { name: 'w', host: 'h', process: 'p', leaseMs: 1000, info: {}, progress: 0 }
 
-/** One look for dead workers after so many came and went, a minute apart. */
+/** One check for dead workers after this many workers started and ended, a minute apart. */
 async function deadWorkers(file, count) {
   let minutes = 0
   const clock = () => Date.now() + minutes * 60_000
@@ -201,7 +206,7 @@ async function deadWorkers(file, count) {
   return ms
 }
 
-/** The same beside rows that an older version left, all at once: the first retirement forgets them. */
+/** The same beside rows that an older version left, all at once: the first retirement removes them. */
 async function deadWorkersThere(store, count, schema) {
   const { default: pg } = await import('pg')
   const client = new pg.Client(server.url)
@@ -211,7 +216,7 @@ async function deadWorkersThere(store, count, schema) {
     SELECT 1, 'old' || i, 'w', 'h', 'p', 1000, 0, i, i, i, i, '{}' FROM generate_series(1, ${count}) i`)
   await store.beat({ ...deadRow, id: 'first' })
   await store.retire(['first'])
-  // As the server does by itself within a minute of so many rows going.
+  // As the server does by itself within a minute after so many rows were deleted.
   await client.query(`VACUUM ${schema}.worker`)
   await client.end()
   const took = []
@@ -295,7 +300,7 @@ async function feedOfNothing(rp, count) {
   })
 }
 
-/** The whole feed by a prefix that three timelines have, the last of them written last. */
+/** The whole feed of a prefix that three timelines have; the last of them was written last. */
 async function feedOfFew(store, count, schema) {
   const { default: pg } = await import('pg')
   const client = new pg.Client(server.url)
@@ -352,7 +357,7 @@ async function firstResults(file, count) {
   return ms
 }
 
-/** In groups: a program that starts many runs does not start them one by one, nor all at once. */
+/** In groups: a program that starts many runs starts them neither one by one nor all at once. */
 async function inGroups(count, call, size = 100) {
   const made = []
   for (let from = 0; from < count; from += size) {
@@ -376,7 +381,7 @@ async function runAll(rp, definition, count, options = () => ({})) {
 
 const short = workflow('short', async (ctx, n) => (n < 0 ? await ctx.sleep('30d') : await ctx.step('a', () => n)))
 
-/** Of the same workflow, so that they are in the same queue. */
+/** Runs of one workflow, so that they are in the same queue. */
 async function claimBeside(rp, sleepers, place) {
   const other = await open(`sqlite:${place.path('ours.db')}`)
   await inGroups(sleepers, () => other.run(short, -1), 500)
@@ -408,7 +413,7 @@ const counter = aggregate('counter', {
   decide: { add: () => ({ type: 'added' }) },
 })
 
-/** Twice over all of them: an event of each, then another of each. */
+/** Two passes over all aggregates: one event of each, then another of each. */
 async function project(rp, aggregates) {
   for (let round = 0; round < 2; round++) {
     await inGroups(aggregates, async (n) => {
@@ -429,7 +434,7 @@ async function project(rp, aggregates) {
   })
 }
 
-/** As `reprise verify` does, by a process that did not write it. */
+/** As `reprise verify` does, in a process that did not write the store. */
 async function verifyAll(file, count) {
   const first = await open(`sqlite:${file}`)
   await endedRuns(first, count)

@@ -1,5 +1,5 @@
 // Jobs: the cost of recording every item, the cost of a second run, the memory of the finished keys, and the start-up time of
-// the command line. REPRISE_BENCH_ITEMS and REPRISE_BENCH_KEYS make it smaller for a quick look.
+// the command line. REPRISE_BENCH_ITEMS and REPRISE_BENCH_KEYS make it smaller for a quick run.
 
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'

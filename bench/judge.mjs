@@ -3,7 +3,7 @@
 
 const bounds = { ratioMin: 'ratio', ratioMax: 'ratio', valueMin: 'value', valueMax: 'value' }
 
-/** The target of a bench, or null; a misspelt bound is an error, since it would never be missed. */
+/** The target of a bench, or null. A misspelt bound is an error, because it could never be missed. */
 export function readTarget({ target }) {
   if (target === undefined) return null
   for (const [name, bound] of Object.entries(target)) {
@@ -16,7 +16,7 @@ export function readTarget({ target }) {
   return target
 }
 
-/** True, false, or null where there is nothing to reach. */
+/** True, false, or null without a target. */
 export function judge(target, result) {
   if (target === null) return null
   const holds = ([name, bound]) => {

@@ -1,5 +1,5 @@
-// The kernel against its limits: the same driver used bare, in the same run. Names and targets are those of the issue
-// that asked for them; figures and what was tried are in README.md.
+// The kernel against its limits: the same driver used bare, in the same run. Names and targets are those of the issue that asked
+// for them; docs/decisions/tuning.md records the attempts.
 
 import { spawnSync } from 'node:child_process'
 import { keyed, open, timeline } from '../dist/index.js'
@@ -11,7 +11,7 @@ import { entries, notes, payloadBytes, payloads, text } from './support/workload
 const scale = Number(process.env.REPRISE_BENCH_SCALE ?? 1)
 const times = (count) => Math.max(1, Math.round(count * scale))
 
-/** Two databases in one folder: ours and the bare one, both fresh. */
+/** Two new databases in one folder: the engine's and the bare one. */
 function sqlitePair(body) {
   let place
   let ours
@@ -41,7 +41,7 @@ function sqlitePair(body) {
 const appendSequential = sqlitePair(({ ours, bare }) => ({
   async value() {
     const handle = await ours.open(notes, 'a')
-    // Long enough for the compiler to have seen it: what is measured is the steady state.
+    // Long enough for the compiler to have optimised the code: the steady state is measured.
     for (let i = 0; i < 3000; i++) await handle.append(entries[i % 512])
     const count = times(3000)
     return await perSecond(count, async () => {
@@ -58,7 +58,9 @@ const appendSequential = sqlitePair(({ ours, bare }) => ({
   },
 }))
 
-/** So many timelines at once, each awaiting its appends one by one; beside it as many one-row inserts per transaction. */
+/**
+ * This many timelines at once, each awaiting its appends one by one; beside it as many one-row inserts per transaction.
+ */
 function appendConcurrent(timelines, rounds, warmUp) {
   return sqlitePair(({ ours, bare }) => ({
     async value() {
@@ -112,7 +114,7 @@ const appendBatch = sqlitePair(({ ours, bare }) => ({
   },
 }))
 
-/** History once, read many times. */
+/** History is written once and read many times. */
 function replay() {
   let place
   let bare
@@ -222,7 +224,9 @@ function checkpointIncremental() {
   }
 }
 
-/** A million entries, a checkpoint a thousand entries before the end: opened with it, and by all of history. */
+/**
+ * A million entries and a checkpoint a thousand entries before the end: opened with the checkpoint, and from all of history.
+ */
 function recoverFromCheckpoint() {
   const count = times(1_000_000)
   let place
@@ -307,7 +311,7 @@ function importCost() {
   }
 }
 
-/** One server for both benches, started by whichever comes first. */
+/** One server for both benches, started by the first of them. */
 const server = { started: null }
 let schemas = 0
 

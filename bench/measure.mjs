@@ -1,4 +1,4 @@
-// What suites share: medians, timing, and pairs of measurements that take turns at going first.
+// Helpers of the suites: medians, timing, and pairs of measurements that take turns at going first.
 
 /** @example median([3, 1, 2]) // 2 */
 export function median(values) {
@@ -8,7 +8,7 @@ export function median(values) {
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
-/** How far the values lie apart, as a part of their median: 0.1 is ten percent between the lowest and the highest. */
+/** The spread of the values, as a share of their median: 0.1 is ten percent between the lowest and the highest. */
 export function spread(values) {
   const middle = median(values)
   return middle === 0 ? 0 : (Math.max(...values) - Math.min(...values)) / Math.abs(middle)
@@ -28,9 +28,8 @@ export async function perSecond(count, work) {
 }
 
 /**
- * A `run` from two measurements. Each gives a number; every second run starts with the baseline, so that neither
- * always meets the warmer machine.
- *
+ * A `run` from two measurements. Each returns a number; every second run starts with the baseline, so that neither always gets
+ * the warmer machine.
  * @example run: pair({ value: () => perSecond(1000, ours), baseline: () => perSecond(1000, bare) })
  */
 export function pair({ value, baseline }) {
@@ -45,8 +44,8 @@ export function pair({ value, baseline }) {
 }
 
 /**
- * Longest time the event loop stood still while the work ran, beside its result. Of a stretch in which others had the
- * processor, only what this process worked counts.
+ * The result of the work, and the longest time that the event loop stood still meanwhile. While other processes had the
+ * processor, only the processor time of this process counts.
  */
 export async function longestStall(work) {
   let stallMs = 0

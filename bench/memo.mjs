@@ -1,5 +1,5 @@
-// Results that are remembered: hits beside bare reads, a tree of files beside git status, an artifact beside a plain copy, and
-// many clients at one server. REPRISE_BENCH_SCALE=0.05 for a quick look; REPRISE_BENCH_BYTES is the size of the artifact.
+// Memos: hits beside bare reads, a tree of files beside git status, an artifact beside a plain copy, and many clients at one
+// server. REPRISE_BENCH_SCALE=0.05 for a quick run; REPRISE_BENCH_BYTES is the size of the artifact.
 
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -17,7 +17,7 @@ const artifactBytes = Number(process.env.REPRISE_BENCH_BYTES ?? times(1024 * 102
 const entries = times(1000)
 const hits = times(10_000)
 
-/** A bench with a folder and an engine of its own, made before its runs. */
+/** A bench with a folder and an engine of its own, created before its runs. */
 function bench(name, unit, more, make) {
   let made
   let place
@@ -37,7 +37,7 @@ function bench(name, unit, more, make) {
   }
 }
 
-/** `cacheBytes: 0`: what is held in memory has nothing to do with the store. */
+/** `cacheBytes: 0`: a result in memory would not be read from the store. */
 const small = (cacheBytes) => memo('small', { version: 1, cacheBytes, run: (n) => ({ n, text: `result ${n}` }) })
 
 async function hitting(place, cacheBytes) {
@@ -77,7 +77,7 @@ async function tree(place, isFirst) {
   git('init', '-q')
   git('add', '-A')
   git('-c', 'user.name=a', '-c', 'user.email=a@a', 'commit', '-qm', 'a')
-  // A file changed within two seconds of a look is read again: its times may be too coarse to tell.
+  // A file that changed within two seconds before a scan is read again: its times may be too coarse.
   await new Promise((resolve) => setTimeout(resolve, 2500))
   const definition = () => command('look', { cmd: 'true', directory: root, inputs: ['src/**'] })
   let index = 0

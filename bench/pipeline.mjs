@@ -1,5 +1,5 @@
-// Pipelines beside a bare loop that does the same without keeping anything: keyed counts with a checkpoint every second into
-// a SQLite file, the longest time that a checkpoint holds records up, and how fast state comes back.
+// Pipelines beside a bare loop that does the same without storing anything: keyed counts with a checkpoint every second into a
+// SQLite file, the longest time that a checkpoint delays records, and the speed of restoring state.
 
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -17,7 +17,7 @@ const { collectSink, count, generatedSource, pipeline, tumbling } = lib
 
 const victimPath = fileURLToPath(new URL('./support/pipeline-victim.mjs', import.meta.url))
 const batch = 512
-/** Spread without a pattern that a hash map would like. */
+/** Scattered keys, without a pattern that favours a hash map. */
 const keyOf = (n, keys) => (Math.imul(n, 0x9e3779b1) >>> 0) % keys
 
 function bareLoop(records, keys) {
@@ -31,12 +31,12 @@ function bareLoop(records, keys) {
   return perSecond(records, process.cpuUsage(started))
 }
 
-/** Of the whole process: its threads and the writing of checkpoints count as well. */
+/** Processor time of the whole process: its threads and the writing of checkpoints count as well. */
 function perSecond(records, { user, system }) {
   return records / ((user + system) / 1e6)
 }
 
-/** The last of a great many records is the only result: what is measured is the state, not a sink. */
+/** Only the last of very many records produces a result: the state is measured, not a sink. */
 function counting(records, keys, out) {
   return pipeline('counting', (p) => {
     p.from(
@@ -100,7 +100,7 @@ async function windows(records, keys) {
   })
 }
 
-/** Two branches of one source that meet again: their records keep the order in which they came. */
+/** Two branches of one source that join again: their records keep their order of arrival. */
 async function branches(records, isJoin) {
   const started = process.cpuUsage()
   bareBranches(records, isJoin)
@@ -135,7 +135,7 @@ function bareBranches(records, isJoin) {
   return given
 }
 
-/** With a watermark: a window is given out and forgotten when it is over. */
+/** With a watermark: a window is emitted and forgotten when it is over. */
 function bareWindows(records, keys) {
   const open = new Map()
   let given = 0
@@ -158,11 +158,11 @@ function bareWindows(records, keys) {
   return given
 }
 
-/** How long records stood still beyond a batch while a checkpoint of all keys was written, seen from the records. */
+/** The delay of records beyond a batch while a checkpoint of all keys was written, measured at the records. */
 async function checkpointStall(keys) {
   return await inFolder(async (url) => {
     const rp = await open(url)
-    // Processor time, not the clock: on a busy machine the clock tells what others do.
+    // Processor time, not the clock: on a busy machine the clock measures other processes.
     const cpuMs = () => {
       const { user, system } = process.cpuUsage()
       return (user + system) / 1000
@@ -217,7 +217,7 @@ async function checkpointStall(keys) {
   })
 }
 
-/** From kill -9 to the first new result that is visible, in a process that starts anew; the baseline is one without state. */
+/** From kill -9 to the first visible new result in a new process; the baseline is a process without state. */
 async function killToFirst(keys) {
   return await inFolder(async (url) => {
     const first = await victim({ url, keys }, 'FIRST')
@@ -233,7 +233,7 @@ async function killToFirst(keys) {
   })
 }
 
-/** A process of its own, timed from before it is spawned, when it has said this. */
+/** A new process, timed from before it is spawned until it prints this line. */
 async function victim(options, word) {
   const spawnedAt = performance.now()
   const child = spawn(process.execPath, [victimPath, JSON.stringify(options)], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -260,7 +260,9 @@ async function victim(options, word) {
   return { ms, said, kill }
 }
 
-/** A query of Nexmark with checkpoints every second, beside its plain evaluation; both make their events themselves. */
+/**
+ * A query of Nexmark with checkpoints every second, beside its plain evaluation; both generate their events themselves.
+ */
 async function nexmark(name, count) {
   const { draw, plain, time = ({ at }) => at } = queries[name]
   const started = process.cpuUsage()
@@ -296,7 +298,7 @@ async function kafkaToKafka(records, keys) {
   await fill(brokers, name, kafkaPartitions, records, keys)
   const bare = () => bareKafka(client, { from: name, to: `${name}-bare`, partitions: kafkaPartitions, records })
   const ours = () => countInKafka(brokers, name, records)
-  // In turns, so that neither always finds the code of the client compiled.
+  // In turns, so that neither side always finds the client's code compiled.
   const isFirst = topics % 2 === 0
   const before = isFirst ? await ours() : null
   const baseline = await bare()

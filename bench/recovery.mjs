@@ -1,7 +1,7 @@
-// G9, A4.3 with a stopwatch: random workloads with a recovery-time budget, each a real process that is killed at a random
-// moment, twice over, on SQLite and PostgreSQL. What the recovery's own report says is compared with the budget. A machine has
-// noise, so a recovery that missed is done once more, of the same checkpoint and entries, by another process: where only
-// the first one missed, the machine was slow and not the plan.
+// G9, A4.3 with a stopwatch: random workloads with a recovery-time budget, each a real process that is killed twice at random
+// moments, on SQLite and PostgreSQL. The durations in the report of each recovery are compared with the budget. A machine has
+// noise, so a recovery that missed is repeated by another process, from the same checkpoint and entries: if only the first one
+// missed, the machine was slow and the plan was right.
 
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url'
 import { startServer } from './support/postgres.mjs'
 
 const victim = fileURLToPath(new URL('./support/recovery-victim.mjs', import.meta.url))
-/** Of one run; five of them are 200. */
+/** Workloads of one run; five runs have 200. */
 const workloads = Number(process.env.REPRISE_WORKLOADS ?? 40)
 /** The first seed: a failure prints the seed of its workload. */
 const from = Number(process.env.REPRISE_WORKLOADS_FROM ?? 1)
@@ -38,7 +38,7 @@ export default [
     async run({ index }) {
       const kills = []
       for (let n = 0; n < workloads; n++) kills.push(...(await runOne(from + index * workloads + n)))
-      // A budget that the engine said it cannot keep is no promise.
+      // A budget that the engine reported as unreachable is no promise.
       const promised = kills.filter((kill) => !kill.said.includes('is not possible'))
       const share = (isGood) => (100 * promised.filter(isGood).length) / promised.length
       const first = share((kill) => kill.firstMs <= allowed * kill.budgetMs)
@@ -58,7 +58,7 @@ async function runOne(seed) {
     url: isPostgres ? `${server.url}?schema=recovery_${process.pid}_${seed}` : `sqlite:${join(folder, `${seed}.db`)}`,
     model: ['plain', 'keyed', 'aggregate', 'table'][Math.floor(random() * 4)],
     budgetMs: Math.round(between(150, 1500)),
-    /** Some 10 to 50 ns each. */
+    /** Each iteration takes 10 to 50 ns. */
     rounds: Math.round(between(100, 40_000)),
     isUneven: random() < 0.3,
     entryBytes: Math.round(between(10, 5000)),
@@ -80,7 +80,7 @@ async function runOne(seed) {
   return kills
 }
 
-/** Works until it is killed, so long after it was ready. */
+/** Works until it is killed, this long after it was ready. */
 function killed(load, afterMs) {
   const child = spawn(process.execPath, [victim, 'work', JSON.stringify(load)], {
     stdio: ['ignore', 'pipe', 'inherit'],

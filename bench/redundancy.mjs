@@ -1,5 +1,5 @@
-// What redundancy costs: bytes of a SQLite file after collection, and the time of a checkpoint, each with it and without it
-// in the same run. npm run bench -- redundancy
+// The cost of redundancy: bytes of a SQLite file after collection, and the time of a checkpoint, with and without it in the same
+// run. npm run bench -- redundancy
 
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,7 +9,7 @@ import { save } from '../dist/layers/save/index.js'
 import { pagedTable, table } from '../dist/layers/table/index.js'
 import { hostOf } from '../test/support/host.mjs'
 
-/** Text that does not compress, the same for the same number. */
+/** Text that does not compress; the same number gives the same text. */
 function noise(seed, length) {
   let state = (seed * 2654435761 + 1) >>> 0
   let text = ''
@@ -88,7 +88,7 @@ async function measure(fill, redundancy) {
       count += 1
     })
     await rp.collect({ graceMs: 0 })
-    // One round of housekeeping gives back 8 MB at most: free pages are not what redundancy costs.
+    // One round of housekeeping returns at most 8 MB: free pages are not a cost of redundancy.
     for (let round = 0; round < 20; round++) await hostOf(rp).kernel.store.upkeep.tidy(0)
     await rp.close()
     return { bytes: statSync(file).size, ms: ms / count }

@@ -1,6 +1,6 @@
-// Resources: the cost of watchers for writers, how soon a thousand of them know, how long a large list takes, how many objects a
-// controller works through, and what an object costs in memory; beside etcd where it is installed (apt-get install etcd-server).
-// REPRISE_BENCH_SCALE=0.01 for a quick look.
+// Resources: the cost of watchers for writers, the delay until a thousand watchers have a change, the time of a large list, the
+// rate of a controller, and the memory of an object; beside etcd if it is installed (apt-get install etcd-server).
+// REPRISE_BENCH_SCALE=0.01 for a quick run.
 
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -19,7 +19,7 @@ const text = 'x'.repeat(150)
 let written = 0
 const specOf = (n) => ({ n, image: 'registry/site:1', text })
 
-/** Runs `body` with a fresh place, which is removed afterwards. */
+/** Runs `body` with a new place, which is removed afterwards. */
 function fresh(body) {
   return async ({ index }) => {
     const place = temporaryFolder()
@@ -42,7 +42,7 @@ function fresh(body) {
 async function writeAll(handle, count) {
   await Promise.all(
     Array.from({ length: atOnce }, async (_, i) => {
-      // Never the value that is there: a write that changes nothing is none.
+      // Never the current value: a write without a change is none.
       for (let n = i; n < count; n += atOnce) {
         await handle.update({ name: `o${i}`, revision: 'any', spec: specOf(++written) })
       }
@@ -55,7 +55,7 @@ async function prepared(handle) {
   await writeAll(handle, times(1000))
 }
 
-/** Writes per second, until every watcher has seen the last of them. */
+/** Writes per second, until every watcher has received the last of them. */
 async function writesWith(watchers, handle, count) {
   const from = handle.revision
   const seen = Array.from({ length: watchers }, async () => {
@@ -236,7 +236,7 @@ function etcdBench(name, watchers) {
       if (!etcd) return { skip: 'there is no etcd here: apt-get install etcd-server' }
       const handle = await (await engine()).open(sites)
       await prepared(handle)
-      // Its gateway is slow to tell a hundred streams.
+      // etcd's gateway is slow with a hundred streams.
       const count = times(watchers > 0 ? 640 : 3200)
       if (index % 2 === 0) {
         const value = await writesWith(watchers, handle, count)

@@ -21,7 +21,7 @@ const runsForAFigure = 5
 // Further helpers of suites go in bench/support/.
 const notSuites = ['run.mjs', 'measure.mjs', 'judge.mjs', 'table.mjs', 'figures.mjs']
 
-// A suite that prints must not spoil the one object on stdout.
+// Output of a suite must not spoil the one object on stdout.
 console.log = console.error
 process.exitCode = await main()
 
@@ -86,7 +86,7 @@ function suites() {
     .map((name) => name.slice(0, -'.mjs'.length))
 }
 
-/** In a process of its own: what one bench leaves in memory is nothing to the next. */
+/** In a process of its own: memory that one bench leaves does not affect the next. */
 async function apart(suite, { name, unit }, runs) {
   const args = [fileURLToPath(import.meta.url), suite, '--only', name, '--runs', String(runs), '--json']
   const child = spawn(process.execPath, [...process.execArgv, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -132,7 +132,7 @@ function checked(sample) {
   return sample
 }
 
-/** The ratio is the median of the ratios of single runs: what slowed a whole run down slowed both sides of it. */
+/** The ratio is the median of the ratios of single runs: a slow moment of the machine affects both sides of a run. */
 function summarize(samples) {
   const values = samples.map((sample) => sample.value)
   const hasBaseline = samples.every((sample) => Number.isFinite(sample.baseline) && sample.baseline !== 0)

@@ -1,6 +1,6 @@
-// Scale: the cost of a run on one, two and four databases. This machine has few processors, so throughput would show nothing: the
-// figure is processor time per run of three steps, all processes together, and it must stay flat. Bytes and syncs of the
-// servers' write-ahead logs are told beside it: docs/scale.md reckons with them. REPRISE_BENCH_SCALE=0.1 for a quick look.
+// Scale: the cost of a run on one, two and four databases. This machine has few processors, so throughput would show nothing:
+// the figure is processor time per run of three steps, of all processes together, and it must stay flat. Bytes and syncs of the
+// servers' write-ahead logs are printed beside it; docs/scale.md calculates with them. REPRISE_BENCH_SCALE=0.1 for a quick run.
 
 import pg from 'pg'
 import { open } from '../dist/index.js'
@@ -19,7 +19,7 @@ const three = workflow('three', async (ctx, n) => {
 const line = queue('line', { concurrency: 100 })
 const queued = workflow('queued', async (ctx, n) => await ctx.step('a', () => n), { queue: line })
 
-/** So many at once for each shard: a batch of the group commit is as large on four as on one. */
+/** This many at once for each shard: a batch of the group commit is as large on four shards as on one. */
 const atOnce = 100
 
 async function runAll(rp, definition, count, shards) {
@@ -31,7 +31,7 @@ async function runAll(rp, definition, count, shards) {
   }
 }
 
-/** Milliseconds of this process per run; `around` measures what else there is, once the store is there. */
+/** Milliseconds of this process per run; `around` measures other costs, once the store exists. */
 async function costOn(shards, definition, count, around = (work) => work()) {
   const rp = await open({ shards, housekeeping: false })
   try {

@@ -23,7 +23,7 @@ export default [
   {
     name: 'takes-turns',
     unit: 'turns',
-    // Says 1 on both sides as long as the sides take turns at going first.
+    // Returns 1 on both sides as long as the sides take turns at going first.
     run: async ({ index }) => {
       order.length = 0
       const sides = { value: () => order.push('value'), baseline: () => order.push('baseline') }

@@ -33,7 +33,7 @@ async function place() {
   return { folder, url: listening.url, close }
 }
 
-/** A handler that does the least that can be done with one row: the columns and the JSON are those of our answer. */
+/** A handler that does the minimum for one row: its columns and JSON are those of our response. */
 async function bare(folder) {
   const db = new DatabaseSync(join(folder, 'bare.db'))
   db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
@@ -114,7 +114,7 @@ async function overHttp(path, body) {
     const append = `${here.url}/v1/timelines/bench%2Fone/entries`
     await rate(append, entry, 1)
     for (const warm of [`${here.url}${path}`, plain.url]) await rate(warm, body, 5 * askedPerRound)
-    // In turns, and the middle of the rounds: what else the machine does falls on both.
+    // In turns, and the median of the rounds: other work of the machine affects both sides.
     const [ours, bareOnes] = [[], []]
     for (let n = 0; n < rounds; n++) {
       ours.push(await rate(`${here.url}${path}`, body, askedPerRound))
@@ -127,7 +127,7 @@ async function overHttp(path, body) {
   }
 }
 
-/** Events that arrive at all clients together, per second. */
+/** Events per second that arrive at all clients together. */
 async function broadcast() {
   const here = await place()
   const { port } = new URL(here.url)

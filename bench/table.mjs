@@ -1,4 +1,4 @@
-// The table that people read; --json prints the numbers behind it.
+// The table for people; --json prints its numbers.
 
 import { describeTarget } from './judge.mjs'
 

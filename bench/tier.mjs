@@ -1,6 +1,6 @@
-// Checkpoints in an object store: what one of 100 MB costs of which 1 % has changed, in requests and in bytes, beside the
-// least that it could cost; and how fast it comes back, beside plain GETs of the same bytes from the same server.
-// REPRISE_BENCH_BYTES is the size of the state. The server: see support/s3.mjs.
+// Checkpoints in an object store: the cost of one of 100 MB with 1 % of changes, in requests and bytes, beside the lower bound;
+// and the speed of its restore, beside plain GETs of the same bytes from the same server. REPRISE_BENCH_BYTES is the size of the
+// state. The server: see support/s3.mjs.
 
 import { randomBytes } from 'node:crypto'
 import { hostOf } from '../dist/engine/host/host.js'
@@ -16,7 +16,7 @@ const changed = Math.round(size / 100)
 const weights = save('weights', { keep: 2 })
 const skip = { skip: 'no S3-compatible server: set S3_ENDPOINT, or install versitygw (go) or moto[server,s3] (pip)' }
 
-/** A store whose chunks lie in a bucket, with one save of so many bytes. */
+/** A store whose chunks are in a bucket, with one save of this many bytes. */
 async function filled(place, url) {
   const rp = await open(`sqlite:${place.path('app.db')}`, { blobs: url, housekeeping: false })
   const saved = await rp.open(weights)
@@ -26,7 +26,7 @@ async function filled(place, url) {
   return { rp, saved, bytes, asked }
 }
 
-/** Other bytes at so many places, evenly spread. */
+/** Changes this many bytes, evenly spread. */
 function change(bytes, places) {
   const length = Math.round(changed / places)
   for (let i = 0; i < places; i++) randomBytes(length).copy(bytes, Math.floor((i * bytes.length) / places))
@@ -103,7 +103,7 @@ async function ours(place, url) {
   return size / 1e6 / (elapsedMs / 1000)
 }
 
-/** Signed GETs of whole objects, four at once, without anything around them. */
+/** Signed GETs of whole objects, four at once, with nothing else. */
 async function plain(url) {
   const client = await clientOf(joinUrl(url, 'default'))
   const { AwsClient } = await import('aws4fetch')

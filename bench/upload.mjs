@@ -37,7 +37,7 @@ function ask(port, method, path, headers, bytes = null) {
   })
 }
 
-/** MB/s of one upload in one request, every time of other bytes. */
+/** MB/s of one upload in one request, with different bytes each time. */
 async function tusRate(port, path) {
   const bytes = randomBytes(size)
   const { elapsedMs } = await time(async () => {

@@ -1,5 +1,5 @@
-// Starts in the application's own transaction: as a part of the rate of a bare INSERT of the same bytes in that transaction, and
-// the time from the commit to the first step, beside queues that start jobs in a transaction on the same server.
+// Starts in the application's own transaction: as a share of the rate of a bare INSERT of the same bytes in that transaction,
+// and the time from the commit to the first step, beside queues that start jobs in a transaction on the same server.
 
 import { open } from '../dist/index.js'
 import { workflow } from '../dist/layers/workflow/index.js'
@@ -103,7 +103,7 @@ async function inSqlite({ index }) {
   }
 }
 
-/** In ms, each start after the one before has begun. `start(id)` commits it. */
+/** In ms; each start follows when the run of the previous one has begun. `start(id)` commits it. */
 async function latencies(count, start) {
   const waits = []
   for (let i = 0; i < count; i++) {

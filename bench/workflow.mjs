@@ -1,5 +1,5 @@
-// Workflows against their limits: how much of the bare store's commit rate durable steps reach, what a run costs in
-// processor time and bytes, and how fast runs come back. Names and targets are those of the issue that asked for them.
+// Workflows against their limits: the rate of durable steps as a share of the bare store's commit rate, the processor time and
+// bytes of a run, and the speed of recovering runs. Names and targets are those of the issue that asked for them.
 
 import { execFileSync, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -63,7 +63,7 @@ const stepsSequential = async ({ index }) =>
     const bare = await bareSqlite(place.path('bare.db'))
     const count = 200
     const rounds = times(3)
-    // Long enough for the compiler to have seen it, as with the kernel's benches: what is measured is the steady state.
+    // Long enough for the compiler to have optimised the code, as in the kernel's benches: the steady state is measured.
     for (let i = 0; i < 10; i++) await (await rp.run(steps, count)).result()
     for (let i = 0; i < 2000; i++) bare.insert.run(1, i, payload)
     try {
@@ -82,7 +82,7 @@ const stepsSequential = async ({ index }) =>
     }
   })
 
-/** Processor time of this process, in ms; the store's server not included. */
+/** Processor time of this process, in ms, without the store's server. */
 async function timed(work) {
   const before = process.cpuUsage()
   const startedAt = performance.now()
@@ -148,7 +148,7 @@ async function recoverInFlight() {
   }
 }
 
-/** From the kill to the moment at which another host works on all of them. */
+/** From the kill to the moment at which another host executes all of them. */
 async function takeOverElsewhere() {
   const server = await benchPostgres()
   if (!server) return { skip: 'no PostgreSQL here' }

@@ -1,5 +1,5 @@
-// Accounts as event-sourced aggregates: commands are decided, events are kept, totals follow them, and money moves between
-// two accounts without a transaction over both. `runExample` plays an afternoon at the bank.
+// Accounts as event-sourced aggregates: commands are decided, events are stored, totals follow them, and money moves between two
+// accounts without a transaction over both. `runExample` plays an afternoon at the bank.
 
 import { open } from 'reprise'
 import { aggregate, commandTo, processManager, projection, Refused } from 'reprise/events'
@@ -34,7 +34,7 @@ export const totals = projection('totals', {
   },
 })
 
-/** What was withdrawn for somebody is deposited there: sent once, done once, whatever crashes in between. */
+/** A withdrawal for another account is deposited there: sent once and done once, despite crashes in between. */
 export const transfers = processManager('transfers', {
   from: [account],
   on: {

@@ -1,5 +1,5 @@
-// A checkout as a durable workflow: it survives crashes at any point, undoes what it did when it fails, and waits for days
-// without costing anything. The services are stand-ins; `runExample` plays a customer.
+// A checkout as a durable workflow: it survives crashes at any point, undoes its steps when it fails, and waits for days without
+// costing anything. The services are stand-ins; `runExample` plays a customer.
 
 import { type Duration, open, type Reprise } from 'reprise'
 import { workflow } from 'reprise/workflow'
@@ -9,7 +9,7 @@ interface Payment {
   readonly cents: number
 }
 
-/** What the outside saw. */
+/** The calls that the outside services received. */
 export const seen: string[] = []
 
 const bank = {

@@ -1,6 +1,6 @@
 // A small deployment controller: an object says which command must run and how often, and the controller starts and stops real
-// processes until it is so. Kill a process and it is started again; kill the controller (kill -9) and the next one takes
-// over the processes that still run. It keeps no list of its own: it looks at what runs, so there is nothing to lose.
+// processes until they match. Kill a process and it is started again; kill the controller (kill -9) and the next one
+// takes over the processes that still run. It keeps no list of its own: it reads the list of processes, so it cannot lose one.
 //
 //   npx tsx examples/deployments.ts                                                # a demo: kills at random, and ends by itself
 //   npx tsx examples/deployments.ts sqlite:deployments.db                          # runs the controller; start two, kill one
@@ -16,7 +16,7 @@ import { isReprise, open } from 'reprise'
 import { controller, type ResourceObject, resource } from 'reprise/resources'
 
 export interface Deployment {
-  /** A name of your own, so that two stores on one machine do not take each other's processes for theirs. */
+  /** A name of your own, so that two stores on one machine keep their processes apart. */
   readonly cluster: string
   readonly command: readonly [string, ...string[]]
   readonly replicas: number
@@ -36,13 +36,13 @@ export const deploying = controller('deploying', {
   watch: [deployments],
   concurrency: 4,
   retry: { backoff: '200ms', backoffMax: '5s' },
-  // Nobody tells us that a process has ended.
+  // The end of a process is not reported, so it is polled.
   every: '200ms',
   async reconcile({ name, object, of, event, report }) {
     if (!object) return
     const { uid, deletingAt, finalizers, spec } = object
     if (deletingAt === undefined && !finalizers.includes(finalizer)) {
-      // Before the first process starts. The change brings us back here.
+      // Before the first process starts. The change calls this function again.
       await of(deployments).change(name, (now) => ({ finalizers: [...now.finalizers, finalizer] }), { uid })
       return
     }
@@ -50,7 +50,7 @@ export const deploying = controller('deploying', {
     const pids = new Map<string, number>()
     let isEnding = false
     for (const { pid, mark } of await processesOf(object)) {
-      // One of each is kept: a controller that was overtaken may have started another one.
+      // One process per replica is kept: a controller that was overtaken may have started another one.
       if (wanted.has(mark) && !pids.has(mark)) pids.set(mark, pid)
       else isEnding = end(pid)
     }
@@ -74,7 +74,7 @@ export const deploying = controller('deploying', {
   },
 })
 
-/** What the processes are called that should run: another command, another name. */
+/** The names of the processes that should run: another command has another name. */
 function marksOf(object: ResourceObject<Deployment, Running>): string[] {
   const { command, replicas } = object.spec
   const version = createHash('sha256').update(JSON.stringify(command)).digest('hex').slice(0, 8)
@@ -86,7 +86,9 @@ function prefixOf({ uid, spec }: Pick<ResourceObject<Deployment>, 'uid' | 'spec'
   return `reprise:${spec.cluster}/${uid}/`
 }
 
-/** What runs for a deployment, the oldest first. Processes that have ended and wait to be collected have no mark any more. */
+/**
+ * The running processes of a deployment, oldest first. Processes that have ended and wait to be collected no longer have a mark.
+ */
 export async function processesOf(object: Pick<ResourceObject<Deployment>, 'uid' | 'spec'>) {
   const prefix = prefixOf(object)
   const all = process.platform === 'linux' ? await readProcesses() : await askForProcesses()
@@ -114,7 +116,7 @@ async function askForProcesses() {
 }
 
 /**
- * It goes on without us, and its mark is the first word of its command line. Programs that go by the name they are called with
+ * The process outlives this one, and its mark is the first word of its command line. Programs that depend on their own name
  * (busybox) need another way.
  */
 async function start([command, ...args]: Deployment['command'], mark: string): Promise<number> {
@@ -134,7 +136,7 @@ function end(pid: number): true {
   return true
 }
 
-/** Wants this many of a command from now on; null: wants the deployment gone. */
+/** From now on, wants this many processes of a command; null: wants the deployment deleted. */
 export async function want(url: string, name: string, spec: Deployment | null): Promise<void> {
   const rp = await open(url)
   try {
@@ -150,14 +152,14 @@ export async function want(url: string, name: string, spec: Deployment | null): 
   }
 }
 
-/** Works until this process ends; while another one does, it waits to take over. */
+/** Works until this process ends; while another one works, it waits to take over. */
 export async function runController(url: string): Promise<void> {
   const rp = await open(url)
   const working = await rp.open(deploying)
   await working.led()
 }
 
-/** Two controllers, three processes, and somebody who kills: in the end what is wanted runs, each replica once. */
+/** Two controllers and three processes that are killed at random: in the end each wanted replica runs once. */
 async function demo(rounds = 2): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'reprise-deployments-'))
   const url = `sqlite:${join(folder, 'demo.db')}`

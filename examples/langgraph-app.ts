@@ -19,7 +19,7 @@ export async function main(url = 'memory:') {
     await graph.invoke({ messages: [new HumanMessage('Hello')] }, config)
     const last = await graph.invoke({ messages: [new HumanMessage('Hello again')] }, config)
 
-    // Time travel as before; and the tools of Reprise work on threads like on any timeline.
+    // Time travel works as before, and the tools of Reprise work on threads as on any timeline.
     const history = []
     for await (const state of graph.getStateHistory(config)) history.push(state.values.messages?.length ?? 0)
     const { faults } = await rp.verify()

@@ -11,7 +11,7 @@ interface Paper {
   readonly title: string
 }
 
-/** Stands for a real API: 2,000 papers, 50 a page. */
+/** Stands for a real API: 2,000 papers, 50 per page. */
 const pubmed = {
   async list(page = '0'): Promise<{ items: Paper[]; next: string | null }> {
     await sleep(1)

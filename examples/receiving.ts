@@ -1,5 +1,5 @@
-// A server that takes large files: a client sends one in pieces, is cut off in the middle, asks where the server stands and goes
-// on. When all of it is there, onComplete starts a workflow, once.
+// A server that takes large files: a client sends one in pieces, is cut off in the middle, reads the offset of the upload and
+// continues there. When the file is complete, onComplete starts a workflow, once.
 //
 //   node examples/receiving.ts
 

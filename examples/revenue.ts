@@ -1,5 +1,5 @@
-// A pipeline from a file that grows to a table of the store: revenue per customer and minute, each sum there exactly once. Run
-// twice, the second run goes on where the first stopped. `runExample` writes a small file and reads it.
+// A pipeline from a file that grows to a table of the store: revenue per customer and minute, each sum exactly once. The second
+// run continues where the first one stopped. `runExample` writes a small file and reads it.
 
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { open } from 'reprise'
@@ -34,7 +34,7 @@ export async function runExample(url: string, file: string, orders: readonly Ord
   const rp = await open(url)
   try {
     const run = await rp.run(revenueOf(file), { checkpoint: { every: '50ms' } }).started()
-    // Of this process, since it was started: what it has read of the orders above.
+    // The orders above that this process has read since it was started.
     while (run.status().records < orders.length) await new Promise((resolve) => setTimeout(resolve, 5))
     const { status, records } = await run.stop({ drain })
     const totals = await rp.sql<{ customer: string; minute: number; cents: number }>(
@@ -49,7 +49,7 @@ export async function runExample(url: string, file: string, orders: readonly Ord
 if (process.argv[1]?.endsWith('revenue.ts')) {
   const file = 'orders.jsonl'
   const before = existsSync(file) ? readFileSync(file, 'utf8').split('\n').length - 1 : 0
-  // One order per minute: a sum is there when its minute is over.
+  // One order per minute: a sum is emitted when its minute is over.
   const orders = ['ann', 'bob', 'ann'].map((customer, i) => ({ customer, cents: 100, at: 60_000 * (before + i) }))
   console.log(await runExample('sqlite:revenue.db', file, orders))
 }

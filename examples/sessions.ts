@@ -1,4 +1,4 @@
-// Sessions of a web application in a durable table: found by key, by user and by age, ended by themselves, changed in
+// Sessions of a web application in a durable table: found by key, by user and by age, expired automatically, changed in
 // transactions. `runExample` plays a few requests.
 
 import { open } from 'reprise'
@@ -27,7 +27,7 @@ export async function runExample(url = 'memory:') {
     const events: string[] = []
     table.watch({ prefix: 's' }, (changes) => events.push(...changes.map(({ key }) => key)))
     await table.update('s1', (session) => session && { ...session, seen: 9 })
-    // All of it or nothing: everybody but the newest session of this user is logged out.
+    // All or nothing: every session of this user except the newest is logged out.
     await table.transaction((tx) => {
       const mine = [...tx.entries()]
         .filter(([, session]) => session.user === 'ann')

@@ -1,10 +1,10 @@
-// A support agent that gets into a loop of refunds: a guardrail rolls it back, the refunds are undone, and it goes on
-// with another prompt. Run it: npx tsx examples/support-agent.ts
+// A support agent that gets into a loop of refunds: a guardrail rolls it back, the refunds are undone, and it continues with
+// another prompt. Run it: npx tsx examples/support-agent.ts
 
 import { open } from 'reprise'
 import { agent, type ModelCall, noLoops, tool } from 'reprise/agent'
 
-/** The bank, in real life behind an HTTP API that takes an idempotency key. */
+/** The bank: in production an HTTP API that takes an idempotency key. */
 export const bank = {
   refunds: new Map<string, number>(),
   refund(cents: number, key: string) {
@@ -16,7 +16,10 @@ export const bank = {
   },
 }
 
-/** Stands for a model: asked to be generous, it refunds again and again; told to be careful, it refunds once. */
+/**
+ * Stands for a model: with the prompt to be generous, it refunds again and again; with the prompt to be careful, it refunds
+ * once.
+ */
 function model({ messages, settings }: ModelCall<{ order: string }>) {
   const refunds = messages.filter((message) => message.role === 'tool').length
   const isDone = refunds > 0 && settings.prompt === 'Refund an order once at most.'

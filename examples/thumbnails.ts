@@ -1,5 +1,5 @@
-// Results that are computed once: a slow function over files, called twice, then with one file changed.
-// Run: npx tsx examples/thumbnails.ts, or reprise's own loader; it makes its files in a folder of its own.
+// Results that are computed once: a slow function over files, called twice, then with one changed file. Run: npx tsx
+// examples/thumbnails.ts, or reprise's own loader; it creates its files in a folder of its own.
 
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Saves of a long training: the whole state is put now and then, the last ones are kept, and the newest whole one is
-// found again, also after a crash in the middle of a put. `runExample` trains a very small model.
+// Saves of a long training: the whole state is put now and then, the last saves are kept, and the newest whole one is found
+// again, also after a crash in the middle of a put. `runExample` trains a very small model.
 
 import { open } from 'reprise'
 import { save } from 'reprise/save'
@@ -23,7 +23,7 @@ export async function runExample(url = 'memory:', steps = 20) {
       model = { step: model.step + 1, weights: model.weights.map((w, i) => w + Math.sin(i)) }
       if (model.step % 5 === 0) await weights.put(model, { label: `step ${model.step}` })
     }
-    // Weights too large for memory go as a stream: createReadStream('weights.bin'), or any iterable of bytes.
+    // Weights too large for memory are put as a stream: createReadStream('weights.bin'), or any iterable of bytes.
     await weights.putStream([new Uint8Array(model.weights.buffer)], model, { pin: true })
     const list = await weights.list()
     return { resumedFrom, step: (await weights.latest()).value.step, labels: list.map(({ label }) => label) }

@@ -1,7 +1,7 @@
-// Renders docs/api from the declarations that the compiler wrote: one page for each entry of the package, with every
-// exported name, what its comment says, its declaration, and the examples that show it (examples/api). `npm run docs:api`
-// writes them; test/api-doc.test.ts fails when one is stale. It relies on how tsc lays out declarations: a statement
-// begins at the start of a line.
+// Renders docs/api from the declarations that the compiler wrote: one page for each entry of the package, with every exported
+// name, its comment, its declaration, and the examples that use it (examples/api). `npm run docs:api` writes them;
+// test/api-doc.test.ts fails when one is outdated. It relies on the layout of tsc's declarations: a statement begins at the
+// start of a line.
 
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -17,19 +17,22 @@ export interface ApiPage {
 interface Declaration {
   readonly name: string
   readonly kind: 'function' | 'value' | 'class' | 'type'
-  /** Exported as a type only: it cannot be made with `new`. */
+  /** Exported as a type only: `new` is not possible. */
   readonly isType?: boolean
   /** The comments before its statements, and the statements (overloads are several). */
   readonly comments: string[]
   readonly statements: string[]
 }
 
-/** What can be called, by entry: functions, values and classes, and the methods of classes and of what calls are handed. */
+/**
+ * The callable names of each entry: functions, values and classes, and the methods of classes and of arguments that callbacks
+ * receive.
+ */
 export function publicVerbs(root: string): Map<string, string[]> {
   return new Map(entriesOf(root).map(({ entry, declarations }) => [entry, declarations.flatMap(verbsOf)]))
 }
 
-/** Pages for each entry in `exports` that has types, and the one that lists them. */
+/** Pages for each entry in `exports` that has types, and the page that lists them. */
 export function renderApi(root: string): ApiPage[] {
   const pages = entriesOf(root).map(({ entry, name, declarations }) => {
     const file = join(root, `examples/api/${name}.ts`)
@@ -55,7 +58,9 @@ function entriesOf(root: string) {
   })
 }
 
-/** What users are handed to call. Of all other interfaces they write the methods themselves: a store, a sink, a clock. */
+/**
+ * Interfaces whose values the engine passes to user code. Users implement all other interfaces: a store, a sink, a clock.
+ */
 const handed = /(Context|Call|Transaction|ValueState|ListState|MapState|ReducingState|Given|When|Server|Sql)$/
 
 function verbsOf({ name, kind, isType, statements }: Declaration): string[] {
@@ -75,7 +80,7 @@ interface Shown {
   readonly code: string
 }
 
-/** A file of examples: what they have in common, and the body of each as it stands there. */
+/** A file of examples: their common start, and the body of each as it is written there. */
 export function examplesIn(source: string): { readonly common: string; readonly shown: readonly Shown[] } {
   const [before = '', list = ''] = source.split('\nexport default [\n')
   const common = before
@@ -108,7 +113,7 @@ function pageOf(entry: string, declarations: readonly Declaration[], source: str
   return `${notice}# ${entry}\n\n${names}\n\n${shared}${declarations.map((each) => sectionOf(each, shown)).join('\n')}`
 }
 
-/** Examples that run take the place of those in comments. */
+/** Examples that run replace those in comments. */
 function sectionOf({ name, comments, statements }: Declaration, shown: readonly Shown[]): string {
   const { text, examples: noted } = readComment(comments.join('\n'))
   const run = shown.filter(({ shows }) => shows.some((verb) => verb.split('.')[0] === name)).map(({ code }) => code)
@@ -134,7 +139,7 @@ function readComment(comment: string): { readonly text: string; readonly example
   return { text: text.trim(), examples: examples.map((example) => example.trim()) }
 }
 
-/** What a module exports, by name, with what it passes on from others. */
+/** The exports of a module by name, including those that it re-exports. */
 function exportsOf(file: string): Map<string, Declaration> {
   const found = new Map<string, Declaration>()
   const own = new Map<string, Declaration>()
@@ -192,7 +197,9 @@ function moduleAt(file: string, specifier: string): string {
   return join(dirname(file), specifier.replace(/\.[jt]s$/, '.d.ts'))
 }
 
-/** Statements and comments at the top level, in order. Lines that go on are indented or begin with what closes. */
+/**
+ * Statements and comments at the top level, in order. Continuation lines are indented or begin with a closing bracket.
+ */
 function statementsOf(text: string): string[] {
   const statements: string[] = []
   for (const line of text.split('\n')) {

@@ -1,5 +1,5 @@
-// The import rules of ARCHITECTURE.md as a function from sources to faults: who may import whom, what the pure core may
-// not touch, how long a file may be. It reads text only; test/architecture.test.ts feeds it the real tree.
+// The import rules of ARCHITECTURE.md as a function from sources to faults: permitted imports, names that the pure core must not
+// use, the length of a file. It reads text only; test/architecture.test.ts passes it the real tree.
 
 import { posix } from 'node:path'
 import { findIdComparisons } from './id-matching.ts'
@@ -59,7 +59,7 @@ const zones: Readonly<Record<string, Zone>> = {
   cli: { zones: [...everything, 'server', 'cli'], mayUseNode: true, packages: 'any' },
 }
 
-/** An adapter speaks to a framework, which is then there, since the user has it. */
+/** An adapter may load the package of its framework, which its user has installed. */
 const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   langgraph: ['@langchain/core', '@langchain/langgraph-checkpoint'],
   'openai-agents': ['@openai/agents'],
@@ -73,7 +73,10 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   kubernetes: ['@kubernetes/client-node'],
 }
 
-/** An adapter that connects a layer to a system outside knows that layer's contract: nothing else of it, and no other layer. */
+/**
+ * An adapter that connects a layer to an outside system may import that layer's contract, nothing else of it, and no other
+ * layer.
+ */
 const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly files: readonly string[] }>> = {
   ...Object.fromEntries(
     ['kafka', 'nats', 'postgres-cdc'].map((adapter) => [
@@ -84,10 +87,10 @@ const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly 
   kubernetes: { layer: 'resource', files: ['origin.ts', 'rules/'] },
 }
 
-/** Entries of the package that put several layers under one name. They pass on what each exports, and do nothing else. */
+/** Entries of the package that join several layers under one name. They re-export, and do nothing else. */
 const joinsLayers: Readonly<Record<string, readonly string[]>> = { 'src/resources.ts': ['config', 'resource'] }
 
-/** The one file of the engine that knows stores, and only by dynamic import. */
+/** The one file of the engine that imports stores, and only dynamically. */
 const storeOpener = 'src/engine/storage/open-store.ts'
 /** The floors of the engine, bottom first. A file imports from its own floor and from the floors below. */
 const engineFloors = [
@@ -105,7 +108,7 @@ const engineFloors = [
   'tools',
   'api',
 ]
-/** Not there for every user or on every Node: never a static import. */
+/** Not available to every user or on every Node: never a static import. */
 const loadedOnDemand = ['pg', 'aws4fetch', 'node:sqlite', '@modelcontextprotocol/sdk', '@kubernetes/client-node']
 
 /** Files that may import a name held in a variable, each with its reason. The cli may anywhere: it runs users' files. */
@@ -114,7 +117,7 @@ const computedImports: Readonly<Record<string, string>> = {
   'src/stores/sqlite/file/driver.ts': 'node:sqlite is not known to every Node, nor to the compiler and to bundlers',
 }
 
-/** The folder that knows runtimes: everything else takes what it needs from its port. */
+/** The folder for the differences between runtimes: all other files use its port. */
 const runtimeFolder = 'src/lib/runtime/'
 const runtimeGlobals = new Set(['Bun', 'Deno', 'WebSocketPair', 'EdgeRuntime', 'navigator'])
 
@@ -158,18 +161,18 @@ export function isTest(path: string): boolean {
   return path.endsWith('.test.ts')
 }
 
-/** The folder of rules that a file lies in; null: it lies in none. */
+/** The folder of rules that contains a file; null: none. */
 function rulesOf(path: string): string | null {
   return /^src\/layers\/[^/]+\/rules\//.exec(path)?.[0] ?? null
 }
 
-/** The folder under src, or root for a file that lies in src itself. */
+/** The folder under src, or root for a file directly in src. */
 function zoneOf(path: string): string {
   const [, folder, ...rest] = path.split('/')
   return rest.length === 0 ? 'root' : folder!
 }
 
-/** A file of a folder, and one of its name beside it, both belong to it: layers/job/run.ts to `job`. */
+/** A file in a folder and a file of that name beside it both belong to it: layers/job/run.ts to `job`. */
 function folderOf(path: string): string {
   return path.split('/')[2]!.replace(/\.ts$/, '')
 }
@@ -299,8 +302,8 @@ function isReexport(tokens: readonly Token[], i: number): boolean {
   return tokens[at + 1]?.text === 'from' && tokens[at + 2]?.kind === 'string'
 }
 
-// Names through which the clock, chance, time or the process would reach the core. globalThis and Reflect.get would be
-// ways around this list, so globalThis is on it; the rest is left to review.
+// Names that give the core access to the clock, chance, time or the process. globalThis and Reflect.get would bypass this list,
+// so globalThis is on it; the rest is left to review.
 const impureWords = new Set([
   ...['async', 'await', 'performance', 'setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask'],
   ...['crypto', 'process', 'globalThis', 'global', 'fetch'],
@@ -335,7 +338,7 @@ function isMember(tokens: readonly Token[], i: number): boolean {
   return before === '?.' || (before === '.' && beforeThat !== '.')
 }
 
-/** A property or parameter called so: `name:` or `name?:`, but not the middle of `a ? name : b`. */
+/** A property or parameter of that name: `name:` or `name?:`, but not the middle of `a ? name : b`. */
 function isKey(tokens: readonly Token[], i: number): boolean {
   if (tokens[i - 1]?.text === '?') return false
   const next = tokens[i + 1]?.text

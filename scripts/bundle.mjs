@@ -1,6 +1,6 @@
-// Makes `lib`, which is what the package ships: the compiled files of `dist` joined into a few. Node takes a third of a
-// millisecond for each file of a module, and a kernel in 280 of them took longer to import than Node takes to start. What
-// entries share lies in files that they share, so whoever imports the library has the classes that the command line has.
+// Writes `lib`, which the package ships: the compiled files of `dist` joined into a few. Node needs a third of a millisecond for
+// each file of a module, so importing a kernel of 280 files took longer than the start of Node. Code that several entries use is
+// in shared files, so a program and the command line have the same classes.
 
 import { copyFileSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, isAbsolute, join, posix, relative } from 'node:path'
@@ -13,9 +13,9 @@ const lib = join(root, 'lib/')
 
 const { exports, imports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const library = Object.values(exports).flatMap((entry) => (entry.default ? entry.default.slice('./lib/'.length) : []))
-/** Files that are started as such, by their path. */
+/** Files that are started by their path. */
 const programs = ['cli/main.js', 'cli/thread.js', 'cli/commands/demo-child.js']
-/** One per runtime; its conditions choose one of them, so each is a file of its own. */
+/** One file per runtime: the conditions of `#runtime` choose one of them. */
 const runtimes = Object.entries(imports['#runtime']).flatMap(([condition, path]) =>
   condition === 'types' ? [] : path.slice('./lib/'.length),
 )
@@ -29,7 +29,7 @@ const bundle = await rolldown({
   platform: 'node',
   preserveEntrySignatures: 'allow-extension',
   external: (id) => !id.startsWith('.') && !isAbsolute(id),
-  // Models are imported one by one by those who may need only some of them.
+  // Programs that need only some of the models import them one by one.
   checks: { ineffectiveDynamicImport: false },
   plugins: [{ name: 'places', transform: markPlaces, renderChunk: namePlaces }],
 })
@@ -37,7 +37,7 @@ rmSync(lib, { recursive: true, force: true })
 await bundle.write({
   dir: lib,
   format: 'esm',
-  // Stack traces are read by people, and neither shorter names nor fewer spaces made it measurably faster.
+  // People read the stack traces, and neither shorter names nor less white space made it measurably faster.
   minify: false,
   comments: false,
   entryFileNames: '[name].js',
@@ -50,9 +50,9 @@ await bundle.write({
 for (const name of launchers) copyFileSync(dist + name, lib + name)
 
 /**
- * Which modules lie in one file: the kernel as a program that imports `reprise` needs it, the stores, and workflows. The rest
- * is cut by who needs it: a file for each model made `reprise ls` slower, which needs a little of all of them. What is loaded
- * when it is asked for, by `import()`, stays apart.
+ * The modules that share a file: the kernel as a program that imports `reprise` needs it, the stores, and workflows. Other
+ * modules are grouped by their importers: one file per model slowed down `reprise ls`, which needs a little of every model.
+ * Modules that are loaded on demand, by `import()`, stay apart.
  */
 function parts() {
   const found = new Map()
@@ -67,7 +67,7 @@ function parts() {
   return found
 }
 
-/** It, and all that it imports at once. */
+/** The module and its static imports. */
 function reachable(path, seen = new Set()) {
   if (!seen.has(path)) {
     seen.add(path)
@@ -79,7 +79,7 @@ function reachable(path, seen = new Set()) {
   return [...seen]
 }
 
-/** A module finds what lies beside it where it would lie if it were a file of its own. */
+/** A module resolves relative paths from the place of its own file, not from that of the bundle. */
 function markPlaces(code, path) {
   if (!code.includes('import.meta.url')) return null
   return code.replaceAll('import.meta.url', `__placeInPackage(${JSON.stringify(inDist(path))})`)
@@ -88,8 +88,8 @@ function markPlaces(code, path) {
 function namePlaces(code, { fileName }) {
   return code.replaceAll(/__placeInPackage\("([^"]+)"\)/g, (_, place) => {
     const from = relative(dirname(fileName), place).replaceAll('\\', '/')
-    // Not `new URL('…', import.meta.url)`: webpack and Turbopack take that for a file which they must find, the latter also
-    // through a function, and no such file is shipped.
+    // Not `new URL('…', import.meta.url)`: webpack and Turbopack take it for a file that they must find, Turbopack also through
+    // a function, and no such file is shipped.
     return `(import.meta.url.replace(/[^/]*$/, '') + ${JSON.stringify(from)})`
   })
 }

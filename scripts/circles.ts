@@ -1,4 +1,4 @@
-// Circles of files: files that import each other, directly or on a way through others. Types count as well.
+// Circles of files: files that import each other, directly or through other files. Types count as well.
 
 import { posix } from 'node:path'
 import { findImports, type Source } from './architecture.ts'

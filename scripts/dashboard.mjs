@@ -17,7 +17,7 @@ const { outputFiles } = await build({
   bundle: true,
   minify: true,
   format: 'esm',
-  // What only one screen needs is read when that is opened.
+  // Code that only one screen needs is loaded when that screen is opened.
   splitting: true,
   target: ['chrome111', 'firefox113', 'safari16.4'],
   jsx: 'automatic',

@@ -41,7 +41,7 @@ export function longFunctions(source: Source, linesMax = functionLinesMax): Long
   return found
 }
 
-/** The functions that a function defines and names or returns, if it does nothing else; none otherwise. */
+/** The functions that a function defines and names or returns, if it does nothing else; otherwise none. */
 function definitionsOf(node: Node): Node[] {
   const body = node.body as Node
   const statements = body.type === 'BlockStatement' ? (body.body as Node[]) : []

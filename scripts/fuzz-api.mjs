@@ -1,7 +1,7 @@
-// npm run fuzz:api -- [--examples N] [--seed N] [--only OPERATION] [--quick]: a server over a store in memory, asked by
-// schemathesis with requests made from the server's own OpenAPI document. Whatever it answers must be in that document: its
-// status, the type of its body, the body's form; and nothing is a fault of the server. Needs Python with schemathesis (pip
-// install schemathesis), found on the PATH or named by REPRISE_SCHEMATHESIS.
+// npm run fuzz:api -- [--examples N] [--seed N] [--only OPERATION] [--quick]: a server over a store in memory, which receives
+// requests that schemathesis generates from the server's own OpenAPI document. Every response must be in that document: its
+// status, the type of its body, and the form of the body; and no response is a fault of the server. Needs Python with
+// schemathesis (pip install schemathesis), found on the PATH or named by REPRISE_SCHEMATHESIS.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -10,7 +10,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-/** What is held against the document. The other checks have opinions that HTTP does not share, or sign in to an account. */
+/**
+ * The checks against the document. The other checks have opinions that HTTP does not share, or sign in to an account.
+ */
 const checks = [
   'not_a_server_error',
   'status_code_conformance',
@@ -21,7 +23,7 @@ const checks = [
   'ignored_auth',
 ]
 
-/** Timelines of the store; null: ids by chance. */
+/** Timelines of the store; null: generated ids only. */
 const known = [null, 'counter/visits', 'workflow/flow/one', 'job/few']
 
 const { values } = parseArgs({
@@ -29,9 +31,9 @@ const { values } = parseArgs({
     examples: { type: 'string', default: '20' },
     seed: { type: 'string', default: '1' },
     only: { type: 'string' },
-    /** Ids by chance alone. */
+    /** Generated ids only. */
     quick: { type: 'boolean', default: false },
-    /** Prints where schemathesis is, or nothing. */
+    /** Prints the place of schemathesis, or nothing. */
     find: { type: 'boolean', default: false },
   },
 })
@@ -57,7 +59,7 @@ async function fuzz(command) {
   const streams = routes.filter(({ isStream }) => isStream).map(({ id }) => id)
   const folder = mkdtempSync(join(tmpdir(), 'reprise-fuzz-'))
   let worst = 0
-  // Ids by chance are almost never there: what is there is asked for as well.
+  // Generated ids almost never exist: existing ids are requested as well.
   for (const timeline of values.quick ? known.slice(0, 1) : known) {
     const config = join(folder, 'schemathesis.toml')
     writeFileSync(config, configOf(timeline))
@@ -74,14 +76,14 @@ async function fuzz(command) {
         '--phases',
         'fuzzing',
       ],
-      // Streams stay open for as long as their clients like.
+      // Streams stay open as long as their clients want.
       ...(values.only
         ? ['--include-operation-id', values.only]
         : streams.flatMap((id) => ['--exclude-operation-id', id])),
       ...(timeline === null || values.only ? [] : ['--include-path-regex', '/v1/timelines/[{]timeline[}]']),
     ]
     console.log(`schemathesis, ${timeline ?? 'any ids'}`)
-    // It keeps files beside itself.
+    // It keeps files in its working directory.
     const child = spawn(command, args, { cwd: folder, stdio: 'inherit' })
     const code = await new Promise((resolve, reject) => {
       child.once('error', reject)
@@ -96,13 +98,13 @@ async function fuzz(command) {
   return worst || (faults.length > 0 ? 1 : 0)
 }
 
-/** What is too large is refused as that. */
+/** A request that is too large must be refused as such. */
 function configOf(timeline) {
   const parameters = timeline === null ? '' : `[parameters]\n"path.timeline" = ${JSON.stringify(timeline)}\n`
   return `${parameters}[checks.negative_data_rejection]\nexpected-statuses = [400, 401, 403, 404, 409, 413, 422, 431, 503]\n`
 }
 
-/** With something of every kind in it. */
+/** A store with data of every kind. */
 async function start() {
   const { open, timeline } = await import('../dist/index.js')
   const { job } = await import('../dist/layers/job/index.js')
@@ -131,7 +133,7 @@ async function start() {
   await rp.run(few).result()
   await rp.run(flow, { id: 'one' })
   const token = randomUUID() + randomUUID()
-  // A wait for something that never comes is a wish of the client's: it is cut short.
+  // A client may wait for something that never happens: the wait is cut short.
   const limits = { ...defaultServerLimits, requestMs: 2000 }
   const server = serve(rp, {
     tokens: [{ name: 'fuzz', token, role: 'write' }],

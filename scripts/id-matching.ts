@@ -1,10 +1,10 @@
 // Finds comparisons of timeline ids outside src/core/history/scope.ts, which owns the rule that ids are matched by whole
-// segments. It reads text only: who is compared (`timeline.startsWith`), and with what (a prefix, `'job/'`, something and a
+// segments. It reads text only: the compared name (`timeline.startsWith`), and the other side (a prefix, `'job/'`, text and a
 // tilde).
 
 import type { Token } from './tokens.ts'
 
-/** Files that may: the rule itself, its form in SQL, and what a person began to type. */
+/** Files with an exception: the rule itself, its form in SQL, and text that a person is typing. */
 const owners: Readonly<Record<string, string>> = {
   'src/core/history/scope.ts': 'owns the rule',
   'src/core/coordinate.ts': 'says what an id is',
@@ -13,11 +13,11 @@ const owners: Readonly<Record<string, string>> = {
   'src/cli/find.ts': 'finds what a person began to type',
 }
 
-/** Names of things that are ids of timelines, whatever they are compared with. */
+/** Names of variables that hold ids of timelines, whatever they are compared with. */
 const ids = new Set(['timeline', 'archive', 'scope', 'parent', 'owner', 'head'])
-/** Names of beginnings that are not those of ids. */
+/** Names of prefixes that are not prefixes of ids. */
 const otherPrefixes = new Set(['systemPrefix', 'layerPrefix'])
-/** Names of things with a beginning that are not ids of timelines: keys of a table. */
+/** Names of variables that are compared with prefixes and hold no ids of timelines: keys of a table. */
 const notIds = new Set(['key', 'start'])
 
 export function findIdComparisons(path: string, tokens: readonly Token[]): { line: number; what: string }[] {

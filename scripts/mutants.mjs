@@ -1,6 +1,6 @@
-// Mutants of a source: the same text with one small bug in it. By the syntax tree, so that strings, types and comments stay as
-// they are. Messages of errors are not mutated: wording is free to improve; nor are assertions, which are there for
-// what cannot happen.
+// Mutants of a source: the same text with one small bug in it. They are made on the syntax tree, so strings, types and comments
+// stay unchanged. Messages of errors are not mutated, because wording may change; nor are assertions, which guard against
+// impossible states.
 
 import { parseAst } from 'vitest/node'
 
@@ -71,7 +71,7 @@ function isText({ type, value }) {
   return type === 'TemplateLiteral' || (type === 'Literal' && typeof value === 'string')
 }
 
-/** Types, imports, and what an error says (also in functions of their own, describe…): that is not what it does. */
+/** Types, imports and the texts of errors (also in functions of their own, describe…) have no effect on behaviour. */
 function isLeftAlone({ type, callee, expression, id }) {
   if (type === 'FunctionDeclaration' && id?.name.startsWith('describe')) return true
   if (type.startsWith('TS') && type !== 'TSNonNullExpression' && type !== 'TSAsExpression') return true

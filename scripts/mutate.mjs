@@ -1,6 +1,6 @@
-// npm run mutate -- [FILE…] [--per-file N] [--from N] [--json FILE]: small bugs planted one at a time in copies of the core, and
-// the tests beside each file run against them. A mutant that no test notices survives, and is printed with its place: either a
-// test is missing, or the change makes no difference, and docs/mutation.md says why.
+// npm run mutate -- [FILE…] [--per-file N] [--from N] [--json FILE]: plants small bugs one at a time in copies of the core, and
+// runs the tests beside each file against them. A mutant that no test notices survives, and is printed with its place: either a
+// test is missing, or the change makes no difference, and docs/mutation.md explains why.
 
 import { spawn } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { mutantsOf } from './mutants.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const conformance = ['src/stores/memory/memory.test.ts', 'src/testing/conformance/suite.test.ts']
-/** What is mutated, and which tests must notice. */
+/** The mutated files, and the tests that must notice. */
 const targets = {
   'src/core/history/scope.ts': ['src/core/history/scope.test.ts'],
   'src/core/history/order-of-facts.ts': ['src/core/history/order-of-facts.test.ts'],
@@ -33,7 +33,7 @@ const targets = {
   'src/core/commit/lineage.ts': conformance,
   'src/core/commit/mail.ts': conformance,
 }
-/** A mutant that makes a loop endless must not stop the rest. */
+/** A mutant with an endless loop must not stop the rest. */
 const timeoutMs = 60_000
 
 const { values, positionals } = parseArgs({
@@ -86,7 +86,7 @@ for (const file of wanted) {
 const [tried, killed] = ['tried', 'killed'].map((name) => reports.reduce((sum, report) => sum + report[name], 0))
 console.log(`${killed} of ${tried} mutants killed: ${((100 * killed) / Math.max(1, tried)).toFixed(1)} %`)
 
-/** Evenly over the file, so that a part of them is a fair part. */
+/** Evenly spread over the file, so that a part of them is a fair sample. */
 function spread(all, most) {
   if (all.length <= most) return all
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)])

@@ -1,5 +1,5 @@
-// The table of `npm run prove` in docs/proofs.md, between its markers: one row for each proof and commit. Rows that other
-// machines or earlier commits left stay; those of the same proof and commit are written anew.
+// The table of `npm run prove` in docs/proofs.md, between its markers: one row for each proof and commit. Rows of other machines
+// or earlier commits stay; those of the same proof and commit are replaced.
 
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 
@@ -59,14 +59,14 @@ export function updatePage(path, rows) {
   }
   const kept = [...byProof].sort(([a], [b]) => (a < b ? -1 : 1)).flatMap(([, all]) => all.slice(0, keptCommits))
   const text = `${page.slice(0, from)}${[begin, ...head, ...kept].join('\n')}\n${page.slice(to)}`
-  // Aside, then renamed: a kill leaves the old page or the new one.
+  // Written to a temporary file, then renamed: a kill leaves the old page or the new one.
   writeFileSync(`${path}.new`, text)
   renameSync(`${path}.new`, path)
 }
 
 const number = (n) => n.toLocaleString('en-US')
 
-/** What passed, without what did not: `1–500, 1,001–1,500`. */
+/** The passed trials, without the failed ones: `1–500, 1,001–1,500`. */
 function seedsOf(ranges) {
   const joined = []
   for (const [first, last] of [...ranges].sort((a, b) => a[0] - b[0])) {

@@ -1,13 +1,12 @@
-// What `npm run prove` runs: for each promise its proof, its target, and how one slice of it is run. A slice is a count of
-// trials and the seed that they start from; its command is what a person repeats.
+// The plan of `npm run prove`: for each promise its proof, its target, and the command of one slice. A slice is a number of
+// trials and their first seed; a person can repeat its command.
 
-// A slice is as long as its count of trials makes it.
+// The number of trials decides the length of a slice.
 const vitest = (file) => ['npx', 'vitest', 'run', file, '--testTimeout=3600000']
 
 /**
- * `target`: trials in all; `size`: of one slice; `env`, `args`: what one slice of `count` trials from trial `from` on is given.
- * `proves`: at least one test of that name must pass. Where a machine cannot run it, it is skipped by itself, and
- * counts for nothing.
+ * `target`: trials in total; `size`: trials of one slice; `env`, `args`: the settings of a slice of `count` trials from trial
+ * `from`. `proves`: at least one test of that name must pass. On a machine that cannot run it, it is skipped and does not count.
  */
 export const proofs = [
   {

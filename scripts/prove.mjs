@@ -1,8 +1,8 @@
-// npm run prove -- [--only ID]… [--share 0.05] [--for 10m] [--list]: runs the proof of every promise at its full target, slice by
-// slice, and writes how far it came into docs/proofs.md. It takes hours and is a job like any other: killed, interrupted
-// or at the end of `--for`, the same command goes on where it was. A slice that fails counts for nothing, says why and how to
-// repeat it, and is tried again by the next run that wants it. One that is cut off or interrupted counts for nothing either
-// way. Results belong to a commit: another commit starts from nothing, and has rows of its own.
+// npm run prove -- [--only ID]… [--share 0.05] [--for 10m] [--list]: runs the proof of every promise at its full target, slice
+// by slice, and writes its progress into docs/proofs.md. It takes hours and is a job like any other: after a kill, an
+// interruption or the end of `--for`, the same command continues it. A failed slice does not count; it prints the reason and the
+// command that repeats it, and the next run tries it again. An interrupted slice does not count either. Results belong to a
+// commit: another commit starts again, and has rows of its own.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -46,7 +46,7 @@ if (values.list) {
   process.exit(0)
 }
 
-/** How a program ends that was asked to. */
+/** The exit code of a program that was stopped by a request. */
 const interruptions = new Set(['SIGINT', 'SIGTERM', 'SIGHUP', 129, 130, 143])
 const commit = commitOf()
 const rp = await open(`sqlite:${values.store}`, { housekeeping: false })
@@ -62,7 +62,7 @@ const prove = job('prove', {
   each: runSlice,
 })
 
-// What failed before is tried again: a slice counts once it has passed, and how often it failed is kept.
+// Failed slices are tried again: a slice counts once it has passed, and its number of failures is kept.
 if (await rp.head('job/prove')) await redriveFailed()
 const run = await rp.run(prove)
 stopOnSignals(run, (text) => console.log(text))
@@ -85,8 +85,9 @@ if (left > 0) console.log(`${left} of ${slices.length} slices are left: the same
 process.exitCode = failed.length > 0 || !('done' in report) ? 1 : 0
 
 /**
- * The first of all slices: a larger share goes on where a smaller one ended. `progress`: how far its proof is when it begins.
- * Those that are least far come first, so that all proofs advance together, and a run that is ended early has some of each.
+ * The first slices of all proofs: a larger share continues where a smaller one ended. `progress`: the share of its proof that is
+ * done when the slice begins. The least advanced proofs come first, so that all proofs advance together, and a run that ends
+ * early has some of each.
  */
 function slicesOf({ id, target, size }) {
   const count = Math.ceil((target * share) / size)
@@ -105,7 +106,7 @@ async function runSlice({ proof: id, from, count }, ctx) {
   const repeat = [...Object.entries(env).map(([name, value]) => `${name}=${value}`), ...command].join(' ')
   const began = Date.now()
   const { trouble, isInterrupted, text } = await runOnce(proof, command, env, ctx.signal)
-  // Somebody stopped the run: that says nothing about the proof, and the slice is done by the next run.
+  // A person stopped the run: it proves nothing either way, and the next run repeats the slice.
   if (ctx.signal.aborted) throw ctx.signal.reason
   const key = keyOf({ proof: id, from })
   const before = results.get(key)
@@ -135,7 +136,7 @@ async function runSlice({ proof: id, from, count }, ctx) {
   throw new Error(`${trouble}; repeat it: ${repeat}`)
 }
 
-/** `trouble`: null if it passed, and proved what it should. `isInterrupted`: a signal ended it, not a finding. */
+/** `trouble`: null if it passed, and proved its promise. `isInterrupted`: a signal ended it, not a finding. */
 async function runOnce(proof, [program, ...args], env, signal) {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-prove-'))
   const report = join(folder, 'report.json')
@@ -143,7 +144,7 @@ async function runOnce(proof, [program, ...args], env, signal) {
   try {
     const { code, killedBy, said } = await runAlone(program, [...args, ...reporters], env, signal)
     const isInterrupted = interruptions.has(killedBy) || interruptions.has(code)
-    // The report has what the tests say; what is on standard output does not.
+    // The report has the output of the tests; standard output does not.
     const tests = existsSync(report) ? testsOf(JSON.parse(readFileSync(report, 'utf8'))) : []
     const failures = tests.filter(({ status }) => status === 'failed').map(({ title, why }) => `${title}: ${why}`)
     const text = [...failures, said].join('\n\n')
@@ -158,7 +159,9 @@ async function runOnce(proof, [program, ...args], env, signal) {
   }
 }
 
-/** In a process group of its own: an interruption of this program does not reach its children, which would look failed. */
+/**
+ * In a process group of its own: an interruption of this program does not reach its children, which would count as failures.
+ */
 async function runAlone(program, args, env, signal) {
   const child = spawn(program === 'node' ? process.execPath : program, args, {
     cwd: root,
@@ -204,7 +207,7 @@ function testsOf({ testResults }) {
     const tests = assertionResults.map((test) => {
       return { status: test.status, title: test.title, why: (test.failureMessages ?? []).join('\n') }
     })
-    // A file that did not load has no tests.
+    // A file that could not be loaded has no tests.
     const isBroken = status === 'failed' && !tests.some((test) => test.status === 'failed')
     return isBroken ? [...tests, { status: 'failed', title: name, why: message }] : tests
   })
@@ -214,7 +217,7 @@ function shorten(text) {
   return text.length > 600 ? `${text.slice(0, 600)} …` : text
 }
 
-/** Beside the store of results; the last of each slice. */
+/** Beside the store of results; only the last one of each slice is kept. */
 function keepText(key, text) {
   const folder = `${values.store}-failures`
   mkdirSync(folder, { recursive: true })
@@ -228,13 +231,13 @@ function endOfTime() {
   void run.stop({ reason: 'the time is over' }).catch(() => undefined)
 }
 
-/** Only what this run is asked for. */
+/** Only the proofs that were requested. */
 async function redriveFailed() {
   const keys = slices.map(keyOf).filter((key) => results.get(key)?.isOk === false)
   if (keys.length > 0) await redriveLetters(rp, 'job/prove', keys)
 }
 
-/** Whose proof this is. What is not committed is said to be. */
+/** The commit of this proof, marked if the tree has uncommitted changes. */
 function commitOf() {
   const git = (...args) => spawnSync('git', args, { cwd: root, encoding: 'utf8' }).stdout?.trim() ?? ''
   const head = git('rev-parse', '--short=10', 'HEAD') || 'unknown'

@@ -1,6 +1,6 @@
-// Which types a user can come across: those that the declarations of an entry name, and those that these name in turn.
-// Like api-page.ts it relies on how tsc lays out declarations. What is exported as a type only has no constructor and no
-// static side for its users; private and protected members are nobody's business either.
+// Finds the types that a user can meet: those in the declarations of an entry, and those in their declarations in turn. Like
+// api-page.ts, it relies on the layout of tsc's declarations. A class that is exported as a type only has no constructor and no
+// static side for its users; private and protected members do not count either.
 
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -8,16 +8,16 @@ import { dirname, join } from 'node:path'
 export interface Reached {
   readonly name: string
   readonly file: string
-  /** The names on the way to it, from an exported one on. */
+  /** The names on the path to it, from an exported name. */
   readonly by: readonly string[]
 }
 
 interface Module {
   readonly statements: ReadonlyMap<string, readonly string[]>
-  /** What it has from elsewhere, under its local name; packages are left out. */
+  /** Its imports, by their local names, without those from packages. */
   readonly imported: ReadonlyMap<string, { readonly file: string; readonly name: string }>
   readonly exported: ReadonlyMap<string, { readonly file: string; readonly name: string; readonly isType: boolean }>
-  /** Modules whose exports are all passed on. */
+  /** Modules whose exports are all re-exported. */
   readonly all: readonly string[]
 }
 
@@ -66,7 +66,9 @@ export class PublicTypes {
     })
   }
 
-  /** Everything that can be reached from what the entry exports, itself left out. `leaves` are not gone into. */
+  /**
+   * All types that can be reached from the exports of the entry, without the exports. The types below `leaves` are not followed.
+   */
   reachedFrom(file: string, leaves: ReadonlySet<string> = new Set()): Reached[] {
     const start = this.exportsOf(file)
     const seen = new Set(start.keys())

@@ -1,5 +1,5 @@
-// Runs vitest with whatever arguments it is given and ends with one line of counts, `N passed, N failed`, taken from
-// vitest's own JSON report. Exits as vitest does, and never with 0 when the report is missing or empty.
+// Runs vitest with the given arguments and ends with one line of counts, `N passed, N failed`, taken from vitest's own JSON
+// report. The exit code is that of vitest, and never 0 when the report is missing or empty.
 
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'

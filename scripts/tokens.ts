@@ -19,7 +19,7 @@ const wordsBeforeRegex = new Set(
 /** @example tokenize("import 'a' // b") // two tokens: the word import, the string a */
 export function tokenize(source: string): Token[] {
   const tokens: Token[] = []
-  // Each open `${` remembers how deep in braces it lies, so that its closing brace returns to the template.
+  // Each open `${` records its depth in braces, so that its closing brace returns to the template.
   const templateDepths: number[] = []
   let depth = 0
   let at = source.startsWith('#!') ? endOfLine(source, 0) : 0

@@ -142,7 +142,7 @@ function isAboveEngine(path: string): boolean {
 /** How often `.kernel` occurs in the folders above the engine: to lower, never to raise. */
 const kernelUsesMax = { layers: 202, adapters: 0, operations: 5, server: 6, cli: 10 }
 
-/** Short files with a single importer: a reader opens a second file for a few lines that could stand in the first. */
+/** Short files with a single importer: a reader opens a second file for a few lines that could be in the first. */
 function corridors(all: readonly Source[]): string[] {
   const importers = new Map<string, Set<string>>()
   for (const { path, text } of all) {

@@ -96,11 +96,13 @@ describe('comments and pages', () => {
       .map((path) => `${folder}/${path.replaceAll('\\', '/')}`)
       .filter((path) => ending.test(path) && !isGenerated(path))
   const lines = [
-    ...[...filesIn('src', /\.ts$/), ...filesIn('test', /\.(?:ts|mjs)$/)].flatMap((path) =>
-      readFileSync(root + path, 'utf8')
-        .split('\n')
-        .filter((line) => /^\s*(?:\/\/|\/\*|\*)/.test(line)),
-    ),
+    ...['src', 'test', 'bench', 'scripts', 'examples', 'dashboard/src']
+      .flatMap((folder) => filesIn(folder, /\.(?:tsx?|mjs)$/))
+      .flatMap((path) =>
+        readFileSync(root + path, 'utf8')
+          .split('\n')
+          .filter((line) => /^\s*(?:\/\/|\/\*|\*)/.test(line)),
+      ),
     ...[...filesIn('docs', /\.md$/), 'README.md', 'ARCHITECTURE.md', 'CHANGELOG.md', 'CONTRIBUTING.md'].flatMap(
       (path) =>
         readFileSync(root + path, 'utf8')

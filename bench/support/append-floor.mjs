@@ -1,8 +1,8 @@
-// How near an append is to what cannot go: node bench/support/append-floor.mjs [ROUNDS] [FOLDER] [NAME=PATH…]
-// In turns in one process, processor time per entry: the engine; the bare driver, as in the suite `kernel`; and the parts that an
-// append must have, put together in one loop by hand: text into bytes, the chain of digests, the row with its checksum and the
-// statement that looks where the log ends, the look at the folder, the acknowledged mark, the fold, and a promise for whoever
-// waits. NAME=PATH: other builds of the engine to be measured beside this one (PATH is that of its index.js).
+// The distance of an append from its lower bound: node bench/support/append-floor.mjs [ROUNDS] [FOLDER] [NAME=PATH…]. In turns
+// in one process, processor time per entry: the engine; the bare driver, as in the suite `kernel`; and the parts that an append
+// needs, written by hand in one loop: text into bytes, the chain of digests, the row with its checksum and the statement that
+// reads the end of the log, the check of the folder, the acknowledged mark, the fold, and a promise for the caller. NAME=PATH:
+// other builds of the engine to measure beside this one (PATH is that of its index.js).
 
 import { hash } from 'node:crypto'
 import { closeSync, openSync, rmSync, statSync, writeSync } from 'node:fs'

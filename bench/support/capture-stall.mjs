@@ -1,5 +1,5 @@
-// How long a checkpoint of a large plain state holds up the process, while entries go on to be appended: once declared
-// immutable, so captured in slices, and once not, so captured in one go.
+// How long a checkpoint of a large plain state delays the process while entries are appended: once declared immutable, so
+// captured in slices, and once not, so captured at once.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -51,9 +51,9 @@ export function captureStall(megabytes) {
 }
 
 /**
- * The most processor time of the main thread between two turns of the event loop during one checkpoint, with appends
- * beside it. Not the time on the wall: others stop the process, and an append waits for its disk. Not that of all threads
- * either: the collector and the compiler work beside the loop without holding it up.
+ * The longest processor time of the main thread between two turns of the event loop during one checkpoint, with appends beside
+ * it. Not wall-clock time: other processes interrupt this one, and an append waits for its disk. Not the time of all threads
+ * either: the garbage collector and the compiler work beside the loop without delaying it.
  */
 async function longestStall(handle) {
   let isOver = false
@@ -80,7 +80,7 @@ async function longestStall(handle) {
 }
 
 function cpuMs() {
-  // In nanoseconds, of the thread that runs this code. Elsewhere than on Linux: of all threads, hence more.
+  // In nanoseconds, of the thread that runs this code. On other systems than Linux: of all threads, so more.
   if (process.platform === 'linux')
     return Number(readFileSync('/proc/thread-self/schedstat', 'utf8').split(' ')[0]) / 1e6
   const { user, system } = process.cpuUsage()

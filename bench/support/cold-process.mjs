@@ -1,5 +1,5 @@
 // A process that does a little work and ends, as scripts and commands do: one run of 200 steps in an existing store, by the
-// package as it is shipped, or as many inserts by the bare driver. Prints its processor time in ms, Node's own start included.
+// shipped package, or as many inserts by the bare driver. Prints its processor time in ms, including Node's own start.
 
 const [, , kind, path] = process.argv
 const count = 200

@@ -1,5 +1,5 @@
-// An etcd server of our own beside a bench, where it is installed, and the few calls of its JSON gateway that are measured. Its
-// native clients speak gRPC and are quicker; the gateway is what a program has without one.
+// An etcd server for a bench, if it is installed, and the few calls of its JSON gateway that are measured. Its native clients
+// use gRPC and are faster; programs without such a client use the gateway.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { Agent, request } from 'node:http'

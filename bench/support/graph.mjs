@@ -1,4 +1,4 @@
-// A real LangGraph graph for the agent suite: one node that answers, messages that only grow. Texts come from a seed,
+// A real LangGraph graph for the agent suite: one node that answers, and messages that only grow. Texts are drawn from a seed,
 // so that every saver stores the same bytes.
 
 import { AIMessage, HumanMessage } from '@langchain/core/messages'
@@ -17,7 +17,7 @@ export function makeText(seed, bytes) {
   return text.slice(0, bytes)
 }
 
-/** About 1 KB a turn: a short question and a long answer. */
+/** About 1 KB per turn: a short question and a long answer. */
 export const questionBytes = 124
 export const answerBytes = 900
 export const turnBytes = questionBytes + answerBytes
@@ -45,7 +45,7 @@ export async function runTurns(graph, threadId, count, from = 0) {
   }
 }
 
-/** Wraps a saver so that the time of each put is on record. */
+/** Wraps a saver and records the time of each put. */
 export function timePuts(saver) {
   const putMs = []
   const put = saver.put.bind(saver)
@@ -58,7 +58,7 @@ export function timePuts(saver) {
   return putMs
 }
 
-/** Messages as a graph would hand them over: the same objects, one more each time; `kept`: only the last of them. */
+/** Messages as a graph passes them: the same objects, with one more each time; `kept`: only the last of them. */
 export async function directPuts(saver, config, count, kept = count) {
   const messages = []
   let at = config

@@ -1,4 +1,4 @@
-// One process of the bench "hot aggregate": says when it is ready, starts when it is told to, and commands one aggregate, one
+// One process of the bench "hot aggregate": prints when it is ready, waits for the start signal, and commands one aggregate, one
 // command after another. Arguments: store URL, count.
 
 import { spawn } from 'node:child_process'
@@ -12,7 +12,9 @@ const hot = aggregate('hot', {
   decide: { note: (s) => ({ type: 'noted', saw: s.count }) },
 })
 
-/** Commands per second of so many processes together, from the moment that all are ready until the last one is done. */
+/**
+ * Commands per second of this many processes together, from the moment that all are ready until the last one is done.
+ */
 export async function hotAggregate(url, processes, count) {
   const started = await Promise.all(Array.from({ length: processes }, () => start(url, count)))
   const began = performance.now()

@@ -1,5 +1,5 @@
-// Runs one measurement of the job suite in a process of its own, so that memory and caches of one do not colour the next.
-// It is told what to do by its arguments and answers with one line of JSON.
+// Runs one measurement of the job suite in a process of its own, so that memory and caches of one do not affect the next. Its
+// arguments name the measurement; it prints one line of JSON.
 
 import { spawnSync } from 'node:child_process'
 import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
@@ -27,7 +27,7 @@ function* keys(count) {
 }
 
 const works = {
-  /** Trivial items through a job, 1,000 in flight, as the bare inserts go in transactions of 1,000. */
+  /** Trivial items through a job, 1,000 in flight, since the bare inserts use transactions of 1,000. */
   async items({ count, folder }) {
     const { rp, trivial } = await openJob(folder)
     const startedAt = performance.now()
@@ -52,7 +52,7 @@ const works = {
     db.close()
     return { perSecond: (count * 1000) / elapsedMs }
   },
-  /** What people write by hand: one JSON line and one fsync an item. */
+  /** The usual hand-written way: one JSON line and one fsync per item. */
   async progressFile({ count, folder }) {
     const file = openSync(join(folder, 'progress.jsonl'), 'a')
     const startedAt = performance.now()
@@ -64,7 +64,7 @@ const works = {
     closeSync(file)
     return { perSecond: (count * 1000) / elapsedMs }
   },
-  /** A second run over what is finished already. */
+  /** A second run over finished items. */
   async skip({ count, folder }) {
     const { rp, trivial } = await openJob(folder)
     await (await rp.run(trivial(count))).result()
@@ -77,9 +77,9 @@ const works = {
     if (report.skipped !== count) throw new Error(`${report.skipped} of ${count} skipped`)
     return { perSecond: (count * 1000) / elapsedMs }
   },
-  /** Peak growth of resident memory while so many keys are finished, and while they are skipped again after a restart. */
+  /** Peak growth of resident memory while this many keys are finished, and while they are skipped after a restart. */
   async memory({ count, folder }) {
-    // Fewer in flight than in the race for speed: what is measured is the memory of finished keys, not of items under way.
+    // Fewer in flight than in the measurement of speed: the memory of finished keys is measured, not that of items in flight.
     const { rp, trivial } = await openJob(folder, 200)
     await (await rp.run(trivial(1000))).result()
     globalThis.gc?.()
@@ -104,7 +104,7 @@ async function openJob(folder, concurrency = 1000) {
   return { rp, trivial }
 }
 
-/** The same driver as the store uses, set as durable. */
+/** The same driver as the store uses, with the same durability. */
 async function bareDatabase(path) {
   const driver = 'node:sqlite'
   const { DatabaseSync } = await import(driver).catch(() => import('@photostructure/sqlite'))

@@ -1,5 +1,5 @@
-// A Kafka broker for a bench, from the jars that the tests keep (`npx vitest run test/pipeline/kafka.test.ts` fetches them), and
-// the client's own consume-produce loop, which is what exactly once is measured against.
+// A Kafka broker for a bench, from the jars that the tests keep (`npx vitest run test/pipeline/kafka.test.ts` downloads them),
+// and the client's own consume-produce loop, the baseline of exactly once.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { connectTo } from '../../dist/adapters/kafka/kafkats.js'
 
 const home = join(tmpdir(), 'reprise-parts/kafka-4.3.1')
 
-/** Null: it cannot be had here. `stop` ends it, and what it kept goes. */
+/** Null: no broker can be started here. `stop` ends it and removes its data. */
 export async function startBroker() {
   if (!existsSync(join(home, 'complete')) || spawnSync('java', ['-version']).status !== 0) return null
   const folder = mkdtempSync(join(tmpdir(), 'reprise-bench-kafka-'))
@@ -90,7 +90,9 @@ export async function fill(brokers, topic, partitions, records, keys) {
   await port.close()
 }
 
-/** As a program without Reprise would do it: reads batches, counts in memory, sends each batch's counts; nothing is atomic. */
+/**
+ * A program without Reprise: it reads batches, counts in memory and sends the counts of each batch; nothing is atomic.
+ */
 export async function bareLoop(client, { from, to, partitions, records }) {
   const consumer = client.consumer({ groupId: `bare-${to}`, autoOffsetReset: 'earliest' })
   const producer = client.producer({ lingerMs: 5, maxBatchBytes: 1024 * 1024 })

@@ -1,16 +1,16 @@
 // Nexmark: people, their auctions and bids, as the published generator makes them (github.com/nexmark/nexmark), and its queries
 // as pipelines beside a plain evaluation in memory. The proportions are those of its default configuration; the random numbers
-// are ours: every event is a function of its number, so it is the same after every restart.
-// `lib` is what `reprise/pipeline` exports: the test has it from the sources, the bench from the build.
+// are our own: every event is a function of its number, so it is the same after every restart. `lib` has the exports of
+// `reprise/pipeline`: the test passes the sources, the bench the build.
 
 /** Of 50 events 1 is a person, 3 are auctions, 46 are bids. */
 const [personProportion, auctionProportion, totalProportion] = [1, 3, 50]
 const [firstPersonId, firstAuctionId, firstCategory, categories] = [1000, 1000, 10, 5]
 /** Auctions that are open at a time, and people who sell or bid. */
 const [auctionsInFlight, activePeople] = [100, 1000]
-/** So many auctions and people are named before they exist. */
+/** This many auctions and people are named before they exist. */
 const [auctionLead, personLead] = [10, 10]
-/** 1 of so many names anyone; the others name the first of the last hundred. */
+/** One of this many events names anyone; the others name the first of the last hundred. */
 const [hotAuctions, hotSellers, hotBidders, hotEvery] = [2, 4, 4, 100]
 /** Mean bytes of an event. */
 const [personBytes, auctionBytes, bidBytes] = [200, 500, 100]
@@ -31,7 +31,7 @@ function mix(n, salt) {
 
 const below = (limit, n, salt) => mix(n, salt) % limit
 const oneOf = (all, n, salt) => all[below(all.length, n, salt)]
-/** Most prices are low: from 100 to 100,000,000 cents, evenly by their digits. */
+/** Most prices are low: from 100 to 100,000,000 cents, evenly distributed by their number of digits. */
 const priceOf = (n, salt) => Math.round(10 ** ((mix(n, salt) / 2 ** 32) * 6) * 100)
 /** Fills an event up to its mean size, a fifth more or less. */
 function padding(bytes, used, n, salt) {
@@ -41,7 +41,7 @@ function padding(bytes, used, n, salt) {
 
 const lastPerson = (n) =>
   Math.floor(n / totalProportion) * personProportion + Math.min(n % totalProportion, personProportion - 1)
-/** The newest auction; that of the round before while this round has none yet. */
+/** The newest auction; that of the previous round while this round has none yet. */
 function lastAuction(n) {
   const place = n % totalProportion
   const own = Math.min(place - personProportion, auctionProportion - 1)
@@ -61,7 +61,7 @@ function anyAuction(n, salt) {
 
 const hot = (newest) => Math.floor(newest / hotEvery) * hotEvery
 
-/** Events at so many per second of event time: 10,000, as published, if left out. */
+/** Events at this rate per second of event time. Default: 10,000, as published. */
 export function generator(perSecond = 10_000) {
   const timeOf = (n) => 1_000_000 + Math.floor((n * 1000) / perSecond)
   const event = (n) => {
@@ -69,7 +69,7 @@ export function generator(perSecond = 10_000) {
     const place = n % totalProportion
     if (place < personProportion) return person(n, at)
     if (place < personProportion + auctionProportion) {
-      // On average until as many auctions follow as are open at a time.
+      // On average, open until as many further auctions have begun as are open at a time.
       const horizonMs = timeOf(n + Math.floor((auctionsInFlight * totalProportion) / auctionProportion)) - at
       return auction(n, at, at + 1 + below(Math.max(horizonMs * 2, 1), n, 10))
     }
@@ -104,7 +104,7 @@ function bid(n, at) {
   return {
     ...{ kind: 'bid', at },
     auction: firstAuctionId + (isHotAuction ? hot(lastAuction(n)) : anyAuction(n, 22)),
-    // The second of the hundred, so that hot bidders are no hot sellers.
+    // The second of the hundred, so that hot bidders and hot sellers differ.
     bidder: firstPersonId + (isHotBidder ? hot(lastPerson(n)) + 1 : anyPerson(n, 24)),
     price: priceOf(n, 25),
     extra: padding(bidBytes, 32, n, 26),
@@ -186,7 +186,7 @@ function grouped(all, keyOf) {
   return groups
 }
 
-/** By query: how it is drawn from the stream of all events, and what a plain evaluation of all events gives. */
+/** For each query: its pipeline over the stream of all events, and the result of a plain evaluation of all events. */
 export const queries = {
   q0: {
     draw: (_, all) => all.filter(isBid),
@@ -316,7 +316,7 @@ export const queries = {
         return own.filter(({ price }) => price === most)
       }),
   },
-  /** People who came and sold within one window, each once per window however many auctions they have. */
+  /** People who registered and sold within one window, each once per window however many auctions they have. */
   q8: {
     draw(lib, all) {
       const people = all.filter(isPerson).keyBy(({ id }) => id)
@@ -357,7 +357,7 @@ export const queries = {
         return sessions
       }),
   },
-  /** Windows by the clock: how many there are depends on it, the sum of each bidder does not. */
+  /** Windows of processing time: their number depends on the clock, the sum of each bidder does not. */
   q12: {
     draw: (lib, all) =>
       all

@@ -1,5 +1,5 @@
-// Peers, if they are installed: npm install in bench/versus, and in bench/versus/emmett-sqlite for Emmett on SQLite. Null
-// where they are not; the bench then has no baseline.
+// Peers, if they are installed: npm install in bench/versus, and in bench/versus/emmett-sqlite for Emmett on SQLite. Null if not
+// installed; the bench then has no baseline.
 
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
@@ -34,8 +34,8 @@ export async function emmett(kind) {
           try {
             return await store.appendToStream(stream, events)
           } catch (error) {
-            // Its COMMIT is refused now and then on SQLite ("cannot commit transaction - SQL statements in progress"), also
-            // with one connection and one append at a time; it rolls back, and its caller tries again.
+            // On SQLite, Emmett's COMMIT is refused now and then ("cannot commit transaction - SQL statements in progress"),
+            // also with one connection and one append at a time; Emmett rolls back, and the caller tries again.
             if (error?.code !== 'SQLITE_BUSY' || retries > aggregates * rounds) throw error
             retries += 1
           }
@@ -56,7 +56,7 @@ export async function emmett(kind) {
         // On SQLite, concurrent appends on one connection share a transaction; on two connections they fail with SQLITE_BUSY.
         for (const a of all) await one(a, count)
       }
-      // It prints what it then throws; stdout is the result's.
+      // Emmett prints the errors that it throws; stdout is reserved for the result.
       const { log } = console
       console.log = () => undefined
       try {
@@ -70,7 +70,7 @@ export async function emmett(kind) {
       } finally {
         console.log = log
         await store.close?.()
-        // Its pool says goodbye to the server after that, and takes it amiss when the server is gone before.
+        // Emmett's pool sends a message to the server afterwards, and fails if the server has ended by then.
         await new Promise((resolve) => setTimeout(resolve, 300))
         place.remove()
       }
@@ -81,7 +81,7 @@ export async function emmett(kind) {
 function openEmmett(kind, driver, url, place) {
   if (kind === 'postgres') return driver.getPostgreSQLEventStore(url)
   const fileName = place.path('emmett.db')
-  // With one connection for all. Left to itself it opens one for each append, which is several times slower.
+  // With one connection for all appends. By default it opens one for each append, which is several times slower.
   const connectionOptions = { singleton: true, connection: driver.sqliteConnection({ fileName }) }
   return driver.getSQLiteEventStore({ fileName, schema: { autoMigration: 'CreateOrUpdate' }, connectionOptions })
 }

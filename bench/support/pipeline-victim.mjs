@@ -1,6 +1,6 @@
-// A keyed count that is killed from outside: it says FULL when a checkpoint has every key, STARTED when records flow, and FIRST
-// when its first new result is visible, that is, in a published checkpoint.
-// node pipeline-victim.mjs '{"url": "sqlite:file.db", "keys": 1000000}'
+// A keyed count that is killed from outside: it prints FULL when a checkpoint has every key, STARTED when records flow, and
+// FIRST when its first new result is visible, that is, in a published checkpoint. node pipeline-victim.mjs '{"url":
+// "sqlite:file.db", "keys": 1000000}'
 
 import { open } from '../../dist/index.js'
 import { collectSink, count, generatedSource, pipeline } from '../../dist/layers/pipeline/index.js'

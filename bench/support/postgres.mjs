@@ -1,5 +1,5 @@
-// The tests' PostgreSQL server for benches. The helper is TypeScript and Node 20 runs none, so it is compiled aside, into
-// the cache folder of node_modules, from where it still finds the server's package.
+// The tests' PostgreSQL server for benches. The helper is TypeScript, which Node 20 does not run, so it is compiled into the
+// cache folder of node_modules, from where it still finds the server's package.
 
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath, pathToFileURL } from 'node:url'

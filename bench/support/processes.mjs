@@ -1,4 +1,4 @@
-// Several processes on one PostgreSQL: what a run costs in all of them and in the server together.
+// Several processes on one PostgreSQL: the cost of a run in all of them and in the server together.
 
 import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -36,12 +36,12 @@ function startProcess(url, name) {
   return self
 }
 
-/** Runs of each process before any is measured. */
+/** Warm-up runs of each process before the measurement. */
 const warmUp = 500
 
 /**
- * Milliseconds per run in all, with as many runs for each process. `how`: 'own' (each runs what it starts) or 'claimed' (one more
- * process enters them, whose processor time counts as well).
+ * Milliseconds per run in total, with the same number of runs for each process. `how`: 'own' (each process executes the runs
+ * that it starts) or 'claimed' (one more process starts them, whose processor time counts as well).
  */
 export async function costByProcesses(serverUrl, { processes, each, how, namespace }) {
   const cpu = await serverCpu(serverUrl)
@@ -66,7 +66,7 @@ export async function costByProcesses(serverUrl, { processes, each, how, namespa
     const used = await Promise.all(all.map((one) => one.tell('cpu')))
     return used.reduce((sum, ms) => sum + ms, 0)
   }
-  // As many for each process, so that all of them are compiled alike.
+  // The same number for each process, so that the code of all of them is compiled alike.
   let target = 0
   const work = async (some) => {
     target += some * processes

@@ -1,5 +1,5 @@
-// One process of the recovery bench: argv is a mode and a workload as JSON. `work` appends until it is killed; `recover`
-// opens what was left, prints the recovery's own report as one line of JSON, and ends at once.
+// One process of the recovery bench: argv is a mode and a workload as JSON. `work` appends until it is killed; `recover` opens
+// the store that was left, prints the recovery's own report as one line of JSON, and ends at once.
 
 import { keyed, open, timeline } from '../../dist/index.js'
 import { aggregate } from '../../dist/layers/events/index.js'
@@ -9,7 +9,7 @@ const [mode, text] = process.argv.slice(2)
 const load = JSON.parse(text)
 const checkpoint = { recoverWithin: load.budgetMs }
 
-/** Work for a processor, not a wait: on a busy machine it takes longer, as real folds do. */
+/** Computation, not a wait: on a busy machine it takes longer, as real folds do. */
 function burn(rounds) {
   let sum = 1
   for (let n = 0; n < rounds; n++) sum = (sum * 48_271 + n) % 2_147_483_647
@@ -66,7 +66,7 @@ rp.events.on('recovered', (event) => {
 })
 const append = await models[load.model](rp)
 if (mode === 'recover') {
-  // Killed before anything was written: nothing was there to recover.
+  // Killed before anything was written: there is nothing to recover.
   report ??= { totalMs: 0 }
   const said = report.timeline ? (await rp.card(report.timeline)).checkpointing.because.join('; ') : ''
   process.stdout.write(`${JSON.stringify({ ...report, said })}\n`, () => process.kill(process.pid, 'SIGKILL'))

@@ -1,5 +1,5 @@
-// A process that works on runs of three steps: those that it starts itself, or those that others have entered. Told what to do
-// by its parent; says how many it has finished, and how much processor time it has used.
+// A process that works on runs of three steps: those that it starts itself, or those that other processes started. Its parent
+// sends it requests; it reports the number of finished runs and its processor time.
 
 import { open } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
@@ -29,11 +29,11 @@ async function inGroups(count, call) {
 }
 
 const orders = {
-  /** Starts runs for whoever claims them, and ends. */
+  /** Starts runs for other processes, and ends. */
   enter: ({ count }) => inGroups(count, (n) => rp.run(threeSteps, n, { here: false })),
-  /** Claims whatever there is, from now on. */
+  /** Claims all due runs from now on. */
   work: async () => void rp.work([threeSteps]),
-  /** Runs of its own. */
+  /** Starts and executes its own runs. */
   own: ({ count }) => inGroups(count, async (n) => await (await rp.run(threeSteps, n)).result()),
   cpu: async () => {
     const { user, system } = process.cpuUsage()

@@ -8,7 +8,7 @@ import { locate } from '../../dist/stores/s3/location.js'
 
 const keys = { AWS_ACCESS_KEY_ID: 'reprisebench', AWS_SECRET_ACCESS_KEY: 'reprisebenchsecret', AWS_REGION: 'us-east-1' }
 
-/** A new bucket: { kind, url, close }. Null: there is no server to be had. */
+/** A new bucket: { kind, url, close }. Null: no server is available. */
 export async function benchS3(place) {
   const server = await start(place)
   if (!server) return null

@@ -13,8 +13,8 @@ import { benchPostgres, temporaryFolder } from './stores.mjs'
 const require = createRequire(new URL('../versus/langgraph/package.json', import.meta.url))
 
 /**
- * Two empty databases of one kind. `open` gives a saver on one of them, which can be closed and opened again; `bytes` is
- * what it takes once it is closed.
+ * Two empty databases of one kind. `open` returns a saver on one of them, which can be closed and opened again; `bytes` is the
+ * size of the database after it was closed.
  */
 export async function makeSavers(kind) {
   return kind === 'sqlite' ? sqliteSavers() : await postgresSavers()
@@ -73,13 +73,13 @@ async function load(kind) {
   }
 }
 
-/** The shared-memory index of SQLite is no data. */
+/** The shared-memory index of SQLite is not data. */
 function fileBytes(folder, name) {
   const files = readdirSync(folder).filter((file) => file.startsWith(`${name}.db`) && !file.endsWith('-shm'))
   return files.reduce((sum, file) => sum + statSync(`${folder}/${file}`).size, 0)
 }
 
-/** Tables with their indexes and what lies beside them. */
+/** Tables with their indexes and TOAST tables. */
 async function schemaBytes(url, schema) {
   const [{ bytes }] = await query(
     url,

@@ -1,9 +1,9 @@
-// Processor time of a PostgreSQL server on this machine, all its processes together: what a client alone does not show.
+// Processor time of a PostgreSQL server on this machine, all its processes together, which a client alone does not show.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import pg from 'pg'
 
-/** A function that gives the milliseconds so far; null where the server's processes cannot be seen. */
+/** Returns a function that reads the milliseconds so far; null if the server's processes are not visible. */
 export async function serverCpu(url) {
   const client = new pg.Client(url)
   await client.connect()
@@ -12,7 +12,7 @@ export async function serverCpu(url) {
   await client.end()
   if (!postmaster || !statOf(postmaster)) return null
   return () => {
-    // Processes that ended count with their parent.
+    // The time of ended processes counts with their parent.
     const main = statOf(postmaster)
     let ticks = main.own + main.ended
     for (const name of readdirSync('/proc')) {

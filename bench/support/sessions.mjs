@@ -1,4 +1,4 @@
-// The agent that benches run sessions of: an answer of 900 bytes a turn, or a number of payments that can be undone.
+// The agent whose sessions the benches run: an answer of 900 bytes per turn, or a number of payments that can be undone.
 
 import { agent, tool } from '../../dist/layers/agent/index.js'
 import { hostOf } from '../../test/support/host.mjs'
@@ -19,7 +19,7 @@ export function makeAgent(effects) {
   })
 }
 
-/** Counts what a session's commits write: history, manifests and the chunks that they add. */
+/** Counts the bytes that the commits of a session write: history, manifests and new chunks. */
 export function countBytes(rp) {
   const counted = { bytes: 0, checkpoints: 0 }
   const { store } = hostOf(rp).kernel
@@ -35,7 +35,7 @@ export function countBytes(rp) {
   return counted
 }
 
-/** Counts what is read of history and chunks. */
+/** Counts the reads of history and chunks. */
 export function countReads(rp) {
   const counted = { bytes: 0 }
   const { store } = hostOf(rp).kernel

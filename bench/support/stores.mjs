@@ -1,5 +1,5 @@
-// Fresh stores for benches: a temporary folder on disk for SQLite, a schema of its own for PostgreSQL, and the bare
-// driver beside each, with the same settings, as the limit that the store is measured against.
+// New stores for benches: a temporary folder on disk for SQLite, a schema of its own for PostgreSQL, and the bare driver beside
+// each, with the same settings, as the limit to compare with.
 
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -31,7 +31,7 @@ export function sizeOf(path) {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
-/** REPRISE_BENCH_POSTGRES, or a server that the tests' own helper starts; null with the reason where there is none. */
+/** REPRISE_BENCH_POSTGRES, or a server that the tests' own helper starts; null with the reason if there is none. */
 export async function benchPostgres() {
   if (process.env.REPRISE_BENCH_POSTGRES) return { url: process.env.REPRISE_BENCH_POSTGRES, stop: async () => {} }
   const { startServer } = await import('./postgres.mjs')

@@ -1,5 +1,5 @@
-// Queues that start jobs in a transaction of the application, as their documentation shows: npm install in bench/versus. Null
-// where they are not installed.
+// Queues that start jobs in a transaction of the application, as their documentation shows: npm install in bench/versus. Null if
+// not installed.
 
 import { load } from './peers.mjs'
 

@@ -1,5 +1,5 @@
-// Workflow engines beside ours, where they are installed: npm i --prefix bench/versus/workflow --ignore-scripts. Each works in
-// a process of its own, so that its processor time can be told from ours.
+// Workflow engines beside Reprise, if they are installed: npm i --prefix bench/versus/workflow --ignore-scripts. Each runs in a
+// process of its own, so that its processor time is measured separately.
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 const folder = fileURLToPath(new URL('../versus/workflow/', import.meta.url))
 const packages = { dbos: '@dbos-inc/dbos-sdk', openworkflow: 'openworkflow', restate: '@restatedev/restate-server' }
 
-/** Null where it is not installed. `place` is a database URL or a folder. */
+/** Null if it is not installed. `place` is a database URL or a folder. */
 export async function startPeer(name, place) {
   if (!existsSync(`${folder}node_modules/${packages[name]}`)) return null
   const child = fork(`${folder}peer.mjs`, [name, place], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
@@ -29,7 +29,7 @@ export async function startPeer(name, place) {
     throw error
   }
   return {
-    /** Each gives { elapsedMs, cpuMs }. */
+    /** Each returns { elapsedMs, cpuMs }. */
     runsThreeSteps: (count) => ask({ runs: count }),
     stepsSequential: (count) => ask({ steps: count }),
     async close() {

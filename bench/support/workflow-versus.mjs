@@ -1,7 +1,7 @@
-// The same work by other workflow engines, in the same run and taking turns at going first. DBOS meets ours on the same
-// PostgreSQL server, and once more ours on SQLite, which is what each of the two is when it is just installed; OpenWorkflow
-// and Restate, which keep their data in local files, meet ours on SQLite. A peer that is not installed is skipped.
-// Absurd is not here: its SQL comes with a tool that npm does not have.
+// The same work by other workflow engines, in the same run and taking turns at going first. DBOS is compared with Reprise on the
+// same PostgreSQL server, and also with Reprise on SQLite: the default store of each. OpenWorkflow and Restate, which store
+// their data in local files, are compared with Reprise on SQLite. A peer that is not installed is skipped. Absurd is missing:
+// its SQL is installed by a tool that npm does not have.
 
 import { open } from '../../dist/index.js'
 import { pair } from '../measure.mjs'
@@ -15,7 +15,9 @@ const peers = [
   { title: 'openworkflow', name: 'openworkflow', store: 'sqlite', place: 'folder', target: undefined },
 ]
 
-/** `ours` has the two workloads: runsThreeSteps(rp, count) and stepsSequential(rp, count), each giving { elapsedMs, cpuMs }. */
+/**
+ * `ours` has the two workloads: runsThreeSteps(rp, count) and stepsSequential(rp, count), each returning { elapsedMs, cpuMs }.
+ */
 export function versusBenches(ours, times) {
   return peers.flatMap((peer) => [
     versusBench(
@@ -42,7 +44,7 @@ function versusBench(name, unit, peer, target, workload, ours, count, warmUp) {
     async setup() {
       world = await openWorld(peer)
       if (!world) return
-      // As long as in the benches without a peer, for both: what is measured is the steady state.
+      // As long as in the benches without a peer, for both sides: the steady state is measured.
       await ours[workload](world.rp, warmUp)
       await world.peer[workload](warmUp)
     },

@@ -1,6 +1,6 @@
-// A worker for the recovery benches: starts runs that hang in a step and says so, or comes after a kill (or waits for one) and
-// says when all of them are being worked on again. With a host name it is as if it ran on that host, with a lease of ten
-// minutes: only a missed session can tell that it died.
+// A worker for the recovery benches: starts runs that hang in a step and reports it, or starts after a kill (or waits for one)
+// and reports when all of the runs are executing again. With a host name it acts as if it ran on that host, with a lease of ten
+// minutes: only a missed session can show that it died.
 
 import { openStore } from '../../dist/engine/api/open.js'
 import { open } from '../../dist/index.js'

@@ -4,7 +4,7 @@ import { timeline } from '../../dist/index.js'
 
 const letters = 'abcdefghijklmnopqrstuvwxyz0123456789'
 
-/** Text of that length that does not repeat, the same for the same number. */
+/** Text of this length that does not repeat; the same number gives the same text. */
 export function text(length, number) {
   let x = (number + 1) * 2654435761
   let out = ''
@@ -15,7 +15,7 @@ export function text(length, number) {
   return out
 }
 
-/** An entry whose data is 200 bytes as text; `payloadBytes` is what a hand-written table would store for it. */
+/** An entry with 200 bytes of text as its data; `payloadBytes` is the size that a hand-written table would store. */
 export const payloadBytes = 200
 export const entries = Array.from({ length: 512 }, (_, i) => ({ type: 'noted', text: text(payloadBytes, i) }))
 export const payloads = entries.map((entry) => Buffer.from(entry.text))

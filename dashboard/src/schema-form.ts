@@ -59,7 +59,7 @@ export function startValues(schema: JsonSchema | null, example: unknown): Values
   return values
 }
 
-/** The input that the values stand for; undefined: none. An empty field leaves its property out. */
+/** The input that the values describe; undefined: none. An empty field leaves its property out. */
 export function inputOf(schema: JsonSchema | null, values: Values): unknown {
   const fields = fieldsOf(schema)
   if (fields[0]?.name === whole.name) return parsed(fields[0], values[whole.name] ?? '', undefined)

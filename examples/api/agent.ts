@@ -28,7 +28,7 @@ import { example } from './example.ts'
 
 const echo = agent('echo', { initial: () => ({ order: '' }), model: () => ({ content: 'Hello' }) })
 
-/** Asks for a refund, and says so when it has it. */
+/** Requests a refund, and reports its completion. */
 const undone: string[] = []
 const refund = tool({
   kind: 'compensatable',
@@ -85,7 +85,7 @@ export default [
     await session.turn('7000')
     await session.decide('refuse', 'ann', { reason: 'too much' })
     await session.resume()
-    // From any process that can reach the store, whoever has the session open.
+    // From any process that can reach the store, also while another process has the session open.
     await session.turn('8000')
     await sendDecision(rp, 'agent/support/ticket-1', { verdict: 'refuse', by: 'ann' })
     await session.resume()

@@ -40,7 +40,7 @@ const account = aggregate('account', {
   },
 })
 
-/** Any Standard Schema does: zod, valibot, … */
+/** Any Standard Schema works: zod, valibot, … */
 const amount: StandardSchema<{ amount: number }> = {
   '~standard': {
     version: 1,

@@ -1,12 +1,12 @@
-// One example per public verb. Each is compiled, run on a store of its own and shown on the page of what it names
-// (docs/api). test/api-examples.test.ts says what has none.
+// One example per public verb. Each is compiled, run on a store of its own and shown in docs/api on the page of the verb.
+// test/api-examples.test.ts lists verbs without an example.
 
 import type { Reprise } from 'reprise'
 
 export interface Example {
   /** `job`, or `JobRun.stop` for a method. */
   readonly shows: readonly string[]
-  /** Where it runs; 'memory' if left out. SQL needs 'sqlite'. 'compiled': it needs what only its reader has. */
+  /** Where it runs. Default: 'memory'. SQL needs 'sqlite'. 'compiled': it needs something that only its reader has. */
   readonly on: 'memory' | 'sqlite' | 'compiled'
   /** `folder` is empty, and removed afterwards. */
   run(rp: Reprise, folder: string): Promise<unknown>

@@ -16,7 +16,7 @@ export default [
       when: 'rename',
       retry: { attempts: 3, backoff: '10ms' },
     })
-    // It fails the first time, is put back to what was captured, and started again.
+    // It fails the first time, is restored to its last capture, and started again.
     const { exitCode, runs } = await (await rp.run(counter).started()).result()
     assert.equal(exitCode, 0)
     assert.deepEqual(

@@ -210,13 +210,13 @@ export default [
   }),
   example(['exportProgress', 'importProgress', 'stopJob'], async (rp) => {
     const papers = job('papers', { source: ['a', 'b', 'c'], each: () => 1 })
-    // What a script has done so far, one key per line.
+    // The progress of a script so far, one key per line.
     await importProgress(rp, 'papers', ['a', 'b'])
     assert.equal((await rp.run(papers).result()).done, 1)
     const keys: string[] = []
     for await (const line of exportProgress(rp, 'job/papers')) keys.push(line.key!)
     assert.equal(keys.length, 3)
-    // Whichever process runs it.
+    // From any process.
     await stopJob(rp, 'job/papers', 'the night is over')
   }),
   example(['consumer', 'consumerLag', 'releaseConsumer'], async (rp) => {
@@ -238,7 +238,7 @@ export default [
     assert.ok(written.length > 0)
   }),
   example(['jobKind', 'jobFold'], async (rp) => {
-    // What tools need to read jobs whose definition is not here.
+    // Lets tools read jobs whose definition is not loaded.
     rp.declare(jobKind)
     console.assert(jobFold({ retain: { checkpoints: 2 } }).version !== '')
   }),

@@ -70,7 +70,7 @@ export default [
     'sqlite',
   ),
   example(['migrateKind', 'migrateFold'], async (rp) => {
-    // What tools need to read migrations whose definition is not here.
+    // Lets tools read migrations whose definition is not loaded.
     rp.declare(migrateKind)
     console.assert(migrateFold.version !== '')
   }),

@@ -371,7 +371,7 @@ export default [
       const sent: string[] = []
       const sinks = pipeline('sinks', (p) => {
         const all = p.from('orders', valueSource(orders))
-        // The table is there: CREATE TABLE orders (customer TEXT, cents INTEGER)
+        // The table exists: CREATE TABLE orders (customer TEXT, cents INTEGER)
         all.to('rows', rowSink<Order>({ table: 'orders', row: ({ customer, cents }) => ({ customer, cents }) }))
         all.to(
           'sql',

@@ -11,7 +11,7 @@ export default [
     async (rp) => {
       const url = 'postgres://localhost/shop'
       const changes = pipeline('changes', (p) => {
-        // The rows that are there, then every insert, update and delete.
+        // The existing rows, then every insert, update and delete.
         p.from('orders', postgresCdcSource({ url, tables: ['orders'] }))
           .map(({ kind, row, before }) => ({ kind, row, before }))
           .to('out', printSink())

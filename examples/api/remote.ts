@@ -13,7 +13,7 @@ export default [
         'order',
         async (ctx, cents: number) => await ctx.step('charge', (step) => charge({ cents }, step)),
       )
-      // A worker in any language asks `reprise serve` for what waits in the queue "charge".
+      // A worker in any language asks `reprise serve` for waiting steps of the queue "charge".
       return await rp.run(order, 100).result()
     },
     'compiled',

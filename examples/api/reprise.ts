@@ -65,7 +65,7 @@ export default [
   example(
     ['Effects.settle', 'Reprise.settleEffect'],
     async (rp) => {
-      // A crash left an outcome unknown: a person says what became of it, through its owner or without one.
+      // A crash left an outcome unknown: a person decides it, through the timeline's owner or without one.
       const visits = await rp.open(counter, 'visits')
       for (const { id } of visits.effects.inDoubt()) await visits.effects.settle(id, 'failed', 'ann')
       await visits.close()
@@ -139,7 +139,7 @@ export default [
     },
   ),
   example(['Groups.restores', 'Groups.resume', 'Groups.abandon', 'Groups.expire'], async (rp) => {
-    // After a crash in the middle of a restore: go on with it, or let the members go on as they are.
+    // After a crash in the middle of a restore: continue it, or abandon it and keep the members as they are.
     for (const { id, status } of await rp.groups.restores()) {
       if (status === 'restoring') await rp.groups.resume(id)
       else await rp.groups.abandon(id, 'a member cannot be restored')

@@ -186,7 +186,7 @@ export default [
       const here = await push.client('edge-1')
       const offer = await here.next()
       here.detach()
-      // Another process goes on with the stream, and a third one takes the answer.
+      // Another process continues the stream, and a third one receives the reply.
       const there = await push.client('edge-1', { stream: here.stream })
       assert.deepEqual(await there.next(), offer)
       assert.deepEqual(await push.ack('edge-1', offer!.nonce), { isTaken: true, why: null })

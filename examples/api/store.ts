@@ -15,7 +15,7 @@ export default [
   example(
     ['createEngine'],
     async () => {
-      // Over a store of your own; the conformance suite of reprise/testing says whether it is one.
+      // Over a store of your own; the conformance suite of reprise/testing checks it.
       const rp = createEngine({ store: openMyStore() })
       await rp.open(counter, 'visits').append({ type: 'added', by: 1 })
       await rp.close()

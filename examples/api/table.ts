@@ -45,7 +45,7 @@ export default [
     })
   }),
   example(['TableHandle.offset'], async (rp) => {
-    // What was read from a source, and how far, become durable together.
+    // The rows that were read from a source and the position become durable together.
     const people = await rp.open(users)
     await people.transaction((tx) => {
       if (Number(tx.offset('import') ?? 0) >= 7) return

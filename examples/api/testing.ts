@@ -1,4 +1,4 @@
-// Examples of `reprise/testing`: simulated time, crashes at every point, and what a store must do.
+// Examples of `reprise/testing`: simulated time, crashes at every point, and the contract of a store.
 
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
@@ -116,7 +116,7 @@ export default [
   example(['WorkflowKit.pause'], async () => {
     const kit = new WorkflowKit()
     const run = await kit.run(ship, 'o-7', { id: '1' })
-    // Another process starts meanwhile; the first comes back as a zombie, and its writes are refused.
+    // Another process starts meanwhile; the first continues as a zombie, and its writes are refused.
     const paused = kit.pause('1m')
     assert.equal(await kit.result(run), 'sent')
     await paused

@@ -1,4 +1,4 @@
-// Examples of `reprise/tools`: what works on a store as a whole, beside the methods of the handle.
+// Examples of `reprise/tools`: functions on a store as a whole, beside the methods of the handle.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ export default [
       await rp.open(counter, 'visits').append({ type: 'added', by: 1 })
       const place = join(folder, 'shipped')
       await rp.ship(place, { once: true })
-      // The machine is lost: on another one, everything is there.
+      // The machine is lost: on another one, everything is restored.
       const { file, lost } = await restoreShipped(place, `sqlite:${join(folder, 'new', 'app.db')}`)
       assert.equal(lost, null)
       const other = await open(`sqlite:${file}`)
@@ -32,7 +32,7 @@ export default [
     const app = await open(url)
     await app.open(counter, 'visits').append({ type: 'added', by: 1 })
     await app.close()
-    // Of a file that no longer opens: what would be lost by writing it anew.
+    // For a file that no longer opens: the loss if it were written anew.
     const { lost } = (await renewStore(url, { dryRun: true }))!
     assert.deepEqual(lost, [])
   }),

@@ -1,4 +1,4 @@
-// Examples of `reprise/workflow`: what workflow code can do, and what can be done to a run.
+// Examples of `reprise/workflow`: the verbs of workflow code, and the verbs on a run.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -206,7 +206,7 @@ export default [
   example(
     ['WorkflowRun.settle', 'WorkflowRun.resume'],
     async (rp) => {
-      // A run that a crash left in doubt, or that is stuck: a person says how it goes on.
+      // A run that a crash left in doubt, or that is stuck: a person decides how it continues.
       const run = workflows(rp).of(greet).get('greet-1')
       for (const wait of await run.waitsFor()) if (wait.needsPerson) await run.settle(wait.name, 'done', { by: 'ann' })
       await run.resume('ann')

@@ -11,7 +11,7 @@ export function mount(rp) {
       request.headers.get('x-user') === 'ann' ? { name: 'ann', role: 'write', scopes: null } : null,
   })
   const listener = getRequestListener(handler, { overrideGlobalObjects: false })
-  // A stream stays open until its client goes: closing the application must not wait for it.
+  // A stream stays open until its client disconnects: closing the application must not wait for it.
   const app = fastify({ forceCloseConnections: true })
   app.get('/', async () => 'the application')
   app.register(async (scope) => {

@@ -3,7 +3,7 @@
 import { open } from 'reprise'
 import { serve } from 'reprise/server'
 
-/** One for the process: a module is loaded again when its file changes. */
+/** One per process: a module is loaded again when its file changes. */
 const shared = globalThis
 shared.reprise ??= open(process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db').then((rp) =>
   serve(rp, {

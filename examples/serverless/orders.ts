@@ -18,7 +18,9 @@ export const options = {
   idle: '300ms',
 } as const
 
-/** Stands for a service outside that honours keys: it does the same intent once per key, however often it is called. */
+/**
+ * Stands for an outside service that honours keys: it executes the same intent once per key, however often it is called.
+ */
 async function callOutside(key: string, intent: string): Promise<string> {
   appendFileSync(process.env.LEDGER ?? 'orders.log', `${key} ${intent}\n`)
   return intent

@@ -1,4 +1,4 @@
-// What is refused because the store is away for a moment, or because the process was taken for dead, is asked for again.
+// Repeats a request that was refused because the store was briefly unreachable, or because the process was declared dead.
 
 import { setTimeout as pause } from 'node:timers/promises'
 
@@ -6,7 +6,7 @@ const passing = new Set([
   ...['OUTCOME_UNKNOWN', 'STORE_UNREACHABLE', 'STORE_BUSY', 'TIMEOUT', 'CONTENDED', 'OWNED', 'FENCED', 'INTERRUPTED'],
 ])
 
-/** Without an end: a store that does not come back shows in the soak's windows. */
+/** Without an end: a store that stays away shows in the soak's windows. */
 export async function again(work, tell = () => undefined) {
   for (;;) {
     try {

@@ -1,17 +1,16 @@
-// The verdict of a soak, from numbers alone. A run is cut into windows; what was measured in a window is one number per
-// figure. The first quarter is warm-up: caches fill, the store reaches the size that retention gives it. After that a
-// figure is flat if its rise from the first window to the last stays within its bound. The rise is that of the median
-// slope between all pairs of windows (Theil and Sen): one window with a fault in it does not bend it, and a steady leak
-// cannot hide in noise.
+// The verdict of a soak, from numbers alone. A run is cut into windows, with one number per figure and window. The first quarter
+// is warm-up: caches fill, the store reaches the size that retention gives it. After that a figure is flat if its rise from the
+// first window to the last stays within its bound. The rise is that of the median slope between all pairs of windows (Theil and
+// Sen): one window with a fault in it does not bend it, and a steady leak cannot hide in noise.
 
 /** The share of the windows that is not judged. */
 export const warmUpShare = 1 / 4
 const windowsMin = 6
 
 /**
- * What each figure may rise over the judged windows: `share` of its level, or `least`, whichever is more. A figure that
- * is a ratio of two times on a shared machine gets more room than one that counts, and must come with a `time` that rose as
- * well: where the machine got quicker, what does not depend on its disk weighs more, and nothing got worse.
+ * The permitted rise of each figure over the judged windows: `share` of its level, or `least`, whichever is more. A figure that
+ * is a ratio of two times on a shared machine gets a wider bound than a count, and must come with a `time` that rose as well:
+ * where the machine became faster, work that does not depend on its disk weighs more, and nothing became worse.
  */
 export const bounds = {
   heapMb: { share: 0.1, least: 3 },
@@ -28,9 +27,8 @@ export const bounds = {
 }
 
 /**
- * `windows`: one object of figures each, in order; `worker.heapMb` is judged as `heapMb` is. A figure without a bound is
- * shown and not judged; one that a window lacks is left out there.
- *
+ * `windows`: one object of figures each, in order; `worker.heapMb` is judged like `heapMb`. A figure without a bound is shown
+ * and not judged; a window without the figure is skipped for it.
  * @example judge([{ 'worker.heapMb': 20 }, …])[0] // { figure, first: 20, last: 20, rise: 0, allowed: 3, isFlat: true }
  */
 export function judge(windows) {
@@ -49,7 +47,7 @@ function judgeFigure(figure, windows) {
   if (!bound) return { figure, first, last, rise, allowed: null, isFlat: null }
   const allowed = Math.max(bound.least, bound.share * first)
   const isWithin = rise <= allowed || (bound.time !== undefined && !rose(bound, windows))
-  // Too few windows say nothing, and that is no pass.
+  // Too few windows prove nothing, and that is no pass.
   return { figure, first, last, rise, allowed, isFlat: points.length >= windowsMin && isWithin }
 }
 
@@ -73,7 +71,7 @@ function medianSlope(points) {
   return medianOf(slopes) ?? 0
 }
 
-/** The middle one; null of nothing. */
+/** The median; null of an empty list. */
 export function medianOf(numbers) {
   return numbers.length === 0 ? null : [...numbers].sort((a, b) => a - b)[numbers.length >> 1]
 }

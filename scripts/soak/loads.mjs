@@ -1,5 +1,6 @@
-// What the soak's driver does to the store, each load at its own steady pace, and what it remembers of it: what was
-// acknowledged, and what must come of it. Every write has an id or a key, so that one whose answer was lost is sent again.
+// The loads that the soak's driver puts on the store, each at its own steady pace, and the driver's record of them: the
+// acknowledged writes and their expected results. Every write has an id or a key, so that one whose answer was lost is sent
+// again.
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { again } from './again.mjs'
@@ -62,7 +63,7 @@ export class Loads {
     await this.#ledger?.close()
   }
 
-  /** A job of the workers said that all its items are done. */
+  /** A job of the workers reported that all its items are done. */
   batchDone(n) {
     if (this.#batches.has(n)) return
     this.#batches.add(n)
@@ -86,7 +87,7 @@ export class Loads {
     const everyMs = 1000 / this.#rate
     for (let n = 0, due = Date.now(); !this.#isOver; n++, due += everyMs) {
       await pause(Math.max(0, due - Date.now()))
-      // A store that was away is not answered by a flood.
+      // After an outage, the loads do not catch up in a flood.
       if (this.#open.size >= ordersOpenMax) this.seen.held += 1
       else this.#order(`o${n}`, n % 10 === 0).catch((error) => this.wrong.push(error.stack))
     }
@@ -114,7 +115,7 @@ export class Loads {
       try {
         await this.#ledger.set(key, { n, text: 'y'.repeat(100) })
       } catch (error) {
-        // Whoever was declared dead has to open what it owned anew.
+        // A process that was declared dead has to open its timelines again.
         this.#ledger = null
         throw error
       }
@@ -136,7 +137,7 @@ export class Loads {
     this.seen.deposits += 1
   }
 
-  /** A session: two turns, of which one is taken back with what it did. */
+  /** A session: two turns, of which one is rolled back with its effects. */
   async #talk(n) {
     const id = `s${n}`
     await this.#again(async () => {
@@ -184,7 +185,9 @@ export class Loads {
     })
   }
 
-  /** Waits for what is open, for what has ended to expire, and collects. Then everything that was acknowledged must be there. */
+  /**
+   * Waits until open work has ended and ended timelines have expired, and collects. Then every acknowledged write must be found.
+   */
   async finish(deadline) {
     while (this.#open.size > 0 && Date.now() < deadline) await pause(200)
     if (this.#open.size > 0)
@@ -239,7 +242,7 @@ export class Loads {
     }
     const ticks = await this.#world.bookedLike('tick-')
     for (const count of ticks.values()) if (count > 1) this.seen.doubled += 1
-    // Those of the last minute may still be under way.
+    // Runs of the last minute may not have ended yet.
     const old = [...ticks.keys()].filter((id) => isLast || Number(id.slice('tick-'.length)) < Date.now() - 60_000)
     this.seen.ticks += old.length
     if (old.length > 0) await this.#world.forget(old)

@@ -2,12 +2,12 @@
 //                 [--plant memory|descriptors|transaction]
 //
 // A driver puts a steady load on everything that lasts (loads.mjs): runs with steps, timers, signals and SQL behind a queue
-// with limits, a schedule, jobs, aggregates with a projection, a table, agent sessions, forks and rollbacks; what has ended
-// expires, and the store is collected every minute. One of two workers is killed with SIGKILL again and again, or stands
-// still past its lease; the store is locked, cut, restarted and crashed (worlds.mjs). At the end everything that was
-// acknowledged must be there, once, and `verify` must be clean; and what lasts must have stayed flat (judge.mjs): memory and
-// descriptors of the worker that is never killed and of the driver, the bytes of each table, dead rows, processor time per
-// order, and times as ratios to a bare probe beside it. Anything else ends it with 1. --plant makes it leak: then it must.
+// with limits, a schedule, jobs, aggregates with a projection, a table, agent sessions, forks and rollbacks; ended timelines
+// expire, and the store is collected every minute. One of two workers is killed with SIGKILL again and again, or suspended
+// past its lease; the store is locked, cut, restarted and crashed (worlds.mjs). At the end every acknowledged write must be
+// stored exactly once, `verify` must be clean, and these figures must have stayed flat (judge.mjs): memory and descriptors of
+// the worker that is never killed and of the driver, the bytes of each table, dead rows, processor time per order, and times
+// as ratios to a bare probe beside it. Otherwise it ends with 1; with --plant it leaks, and must end with 1.
 
 import { fork } from 'node:child_process'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -81,7 +81,9 @@ function startProcess(file, args, hear) {
   return child
 }
 
-/** Killed, or every fourth time stopped for longer than its lease: then it comes back and finds that others went on. */
+/**
+ * Killed, or every fourth time stopped for longer than its lease: then it continues and finds that other workers took over.
+ */
 async function killing() {
   for (let n = 1; !isOver(); n++) {
     await pauseWithin(15_000 + Math.random() * 15_000)

@@ -1,8 +1,8 @@
-// How large a process is: its heap after a collection, its resident memory, its file descriptors, its processor time.
+// The size of a process: its heap after a collection, its resident memory, its file descriptors, its processor time.
 
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Of this process, which was started with --expose-gc: what is left after a full collection is what it holds. */
+/** Of this process, which was started with --expose-gc: the heap after a full collection. */
 export function measureSelf() {
   globalThis.gc?.()
   const { heapUsed, external, arrayBuffers } = process.memoryUsage()
@@ -14,7 +14,7 @@ export function measureOther(pid) {
   return { residentMb: Number(resident) / 1024, descriptors: readdirSync(`/proc/${pid}/fd`).length }
 }
 
-/** Milliseconds of processor time that a process has used; 0 once it is gone. */
+/** Milliseconds of processor time that a process has used; 0 once it has ended. */
 export function cpuMsOf(pid) {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ')

@@ -1,5 +1,5 @@
-// What the soak runs. Orders, batches and ticks book rows in a table of the user's own, in the transaction of their record: a
-// row too few or too many is what the audit looks for. Everything that keeps history says how much of it.
+// The definitions that the soak runs. Orders, batches and ticks book rows in a table of the user's own, in the transaction of
+// their record: the audit looks for a missing or an additional row. Every definition with a history limits it.
 
 import { agent, tool } from '../../dist/layers/agent/index.js'
 import { aggregate, projection } from '../../dist/layers/events/index.js'
@@ -11,8 +11,8 @@ const retain = { checkpoints: 2, history: 'needed', keys: { last: 500 } }
 const book = (id) => (db) => db.run('INSERT INTO soak_booked (id) VALUES (?)', id)
 
 /**
- * What an order takes, fitted once on a quiet and on a busy machine: its sleep of 200 ms and 100 ms until it is picked up, and
- * then as long as 25 appends in a row. So its time can be judged on a machine that others use as well.
+ * The expected duration of an order, fitted once on a quiet and on a busy machine: its sleep of 200 ms, 100 ms until it is
+ * claimed, and the time of 25 appends in a row. So its duration can be judged on a machine that others use as well.
  */
 export const orderFixedMs = 300
 export const orderAppends = 25
@@ -74,7 +74,7 @@ export const totals = projection('totals', {
 
 export const ledger = table('ledger', { checkpoint: { every: 500 }, retain })
 
-/** Refunds what it is told, and says so. `refunds` is the bank: by key, so that a repeated call changes nothing. */
+/** Makes refunds and reports them. `refunds` is the bank: by key, so that a repeated call changes nothing. */
 export const refunds = new Map()
 export const support = agent('support', {
   tools: {
@@ -95,10 +95,10 @@ export const support = agent('support', {
   },
 })
 
-/** How long the ids of mail that was read and the rows of workers that are gone stay: the store is full after that. */
+/** How long the ids of read mail and the rows of ended workers are kept: the store is full after that. */
 export const grace = '5m'
 
-/** What has ended goes after half a minute, so that retention is at work all the time. */
+/** Ended timelines expire after half a minute, so that retention always has work. */
 export const housekeeping = {
   every: '20s',
   drill: '5m',

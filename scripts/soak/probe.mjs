@@ -1,5 +1,5 @@
-// What the machine and the bare store take at this moment: a process that commits a row with the bare driver a few times a
-// second. The soak's own times are judged as ratios to it: a busy machine slows both. node probe.mjs sqlite:PATH|postgres://…
+// The current cost of the machine and the bare store: a process that commits a row with the bare driver a few times a second.
+// The soak's own times are judged as ratios to it: a busy machine slows both. node probe.mjs sqlite:PATH|postgres://…
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { bareSqlite } from '../../bench/support/stores.mjs'
@@ -14,7 +14,7 @@ for (;;) {
     const bareMs = await time(() => commit(row))
     process.send({ bareMs })
   } catch (error) {
-    // The server is away for the moment; its file cannot be.
+    // A server can be unreachable for a moment; a file cannot.
     if (url.startsWith('sqlite:')) throw error
   }
 }
@@ -25,11 +25,11 @@ async function time(work) {
   return performance.now() - began
 }
 
-/** A file of its own beside the store's: the same disk and settings, and nobody else's lock. */
+/** A file of its own beside the store's: the same disk and settings, without the store's lock. */
 async function sqliteCommit(path) {
   const bare = await bareSqlite(path)
   let n = 0
-  // Through the database, which a statement alone does not keep alive.
+  // Through the database: a statement alone does not keep it alive.
   return (data) => {
     n += 1
     return bare.db.isOpen && bare.insert.run(n % 100, n, data)

@@ -1,4 +1,4 @@
-// A worker of the soak: runs what is due until it is killed, and says how large it is when asked. node worker.mjs URL [leak]
+// A worker of the soak: executes due work until it is killed, and reports its size on request. node worker.mjs URL [leak]
 
 import { openSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -31,7 +31,7 @@ async function runBatch(n) {
   }
 }
 
-/** A planted fault, to see that the verdict turns. */
+/** A planted fault: the verdict must change. */
 function plant(kind) {
   const kept = []
   setInterval(() => {

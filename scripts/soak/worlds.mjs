@@ -1,5 +1,5 @@
-// The stores that a soak runs on, and what only they can do: be cut, locked or killed, and say how large their tables are.
-// `kind` is sqlite, postgres, or either of them as a set of three shards.
+// The stores of a soak, and the operations that only they have: cutting connections, locking, killing, and measuring the size of
+// tables. `kind` is sqlite, postgres, or either of them as a set of three shards.
 
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -28,7 +28,7 @@ async function sqliteWorld(count) {
     open[index].exec('PRAGMA busy_timeout = 1000')
     return open[index]
   }
-  /** A process that stands still may hold the lock for as long as it does. */
+  /** A suspended process may hold the lock for as long as it is suspended. */
   const all = async (work) => {
     const answers = []
     for (const [index, path] of paths.entries()) answers.push(await patiently(() => work(db(index), path)))
@@ -38,7 +38,7 @@ async function sqliteWorld(count) {
   return {
     url: addressOf(paths.map((path) => `sqlite:${path}`)),
     probeUrl: `sqlite:${join(folder, 'probe.db')}`,
-    /** After the first open, which makes the files. */
+    /** After the first open, which creates the files. */
     prepare: async () => void (await all((each) => each.exec('CREATE TABLE soak_booked (id TEXT)'))),
     sizes: async () => {
       const parts = await all((each, path) => {
@@ -70,7 +70,7 @@ async function sqliteWorld(count) {
       ),
     forget: async (ids) =>
       void (await all((each) => each.prepare(`DELETE FROM soak_booked WHERE id IN (${marks(ids)})`).run(...ids))),
-    /** Somebody else's transaction keeps everybody waiting. */
+    /** A transaction of another program keeps all processes waiting. */
     faults: [
       {
         name: 'lock',
@@ -159,7 +159,7 @@ async function postgresWorld(count) {
   }
 }
 
-/** `again` takes the server of an index down and up again. */
+/** `again` stops and restarts the server with this index. */
 function postgresFaults(pools, servers, again) {
   const some = () => Math.floor(Math.random() * servers.length)
   return [
@@ -178,7 +178,7 @@ function postgresFaults(pools, servers, again) {
   ].filter(({ name }) => servers[0].isOurs || name === 'cut' || name === 'none')
 }
 
-/** Tables of the store with their sizes; of several servers, together. */
+/** Tables of the store with their sizes; for several servers, their sums. */
 async function tablesOf(all) {
   const parts = await all(
     `SELECT relname AS name, pg_total_relation_size(relid)::float8 / 1048576 AS "totalMb",

@@ -67,7 +67,7 @@ await rp.close()
     why: 'The other system is the authority, and the store holds a copy with the position up to which it was read. Every row carries its version; a changed row is read again, and the copy can always be rebuilt.',
     watch: [
       'a list of existing rows does not show deletions: request deletions, or compare regularly',
-      'never write to the copy: the next round would take it back',
+      'never write to the copy: the next round would overwrite it',
     ],
     code: `import { open } from 'reprise'
 import { job, keyRange } from 'reprise/job'
@@ -95,7 +95,7 @@ await rp.close()
     when: { truth: 'external', captures: 'execution' },
     why: 'Only the bank knows whether a payment was made. Each attempt has the same key, and after a crash the probe queries the bank before the call is repeated.',
     watch: [
-      'the other system must know the key: without that, only hold and a person help',
+      'the other system must support the key: otherwise only hold and a person help',
       'a probe that runs too early answers no: wait as long as the other system may need',
     ],
     code: `import { open } from 'reprise'
@@ -147,7 +147,7 @@ await rp.close()
     id: 'B1-external',
     title: 'a job over the data of another system',
     when: { truth: 'external' },
-    why: 'The other system is the authority on what there is; here is only which of it was done, and in which version. Reading it again costs a page, doing it again is skipped.',
+    why: 'The other system holds the items; the job records only which of them are done, and in which version. Reading a page again is cheap, and finished items are skipped.',
     watch: [
       'without `version`, changes in the other system are never seen',
       'the other system is authoritative: write to it with ctx.idempotencyKey, and query it after an unknown outcome',
@@ -244,7 +244,7 @@ await rp.close()
     id: 'B3',
     title: 'a table (log first, then pages)',
     when: { about: 'records' },
-    why: 'Much keyed state: changes are logged, applied, and checkpointed by page, so that a checkpoint costs what changed. Transactions over several keys, indexes, rows that end by themselves.',
+    why: 'Much keyed state: changes are logged, applied, and checkpointed by page, so that the cost of a checkpoint depends on the changes. Transactions over several keys, indexes, rows that expire.',
     watch: [
       'values are immutable: set a new one instead of changing it in place',
       'more rows than memory: pagedTable reads them page by page',
@@ -296,7 +296,7 @@ await rp.close()
     when: { captures: 'progress' },
     why: 'Only which items are done has to survive. Each item is recorded when it is done, with the position of the source in the same entry.',
     watch: [
-      'the effect happens before the record: an item in flight at a crash is done again, so hand ctx.idempotencyKey to the outside system',
+      'the effect happens before the record: an item in flight at a crash is done again, so pass ctx.idempotencyKey to the outside system',
       'keys that are not stable (a row number, a timestamp) make every item look new',
       'an item that always fails becomes a dead letter: see reprise dead',
     ],

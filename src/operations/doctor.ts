@@ -184,7 +184,7 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
   return [...quarantineHealth(damaged), ...checks, ...mistakesHealth(mistakes)]
 }
 
-/** Of the first 2,000 timelines. `isWanted`: only of these. */
+/** Reads the first 2,000 timelines. `isWanted`: only these. */
 export async function timelineFacts(
   engine: Reprise,
   onDamage: (timeline: string) => void,

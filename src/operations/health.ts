@@ -204,7 +204,7 @@ function whyBehind(
   if (newest || entries <= entriesBehindLeast) return null
   const isByHand = policy !== null && Object.keys(policy).length === 0 && checkpoints.length === 0
   if (isByHand) return null
-  return policy === null ? `${behind}, nor a policy for one: every recovery replays all of them` : behind
+  return policy === null ? `${behind}, nor a policy for one: every recovery replays all entries` : behind
 }
 
 export function housekeepingHealth(state: HousekeepingState | null, now: number): Check {

@@ -120,7 +120,7 @@ export async function shippingHealth(engine: Reprise, now: number): Promise<Chec
   if (!status) return []
   const name = 'shipping'
   const { place, failing, safeAt, behind, endedAt, updatedAt, record } = status
-  const safe = safeAt === null ? 'nothing is shipped yet' : `all of it up to ${relative(safeAt, now)} is there`
+  const safe = safeAt === null ? 'nothing is shipped yet' : `everything up to ${relative(safeAt, now)} is stored there`
   const cure = 'run reprise ship again, beside the application, under a supervisor'
   if (failing) {
     const state = now - failing.since > silentMs ? 'bad' : 'warning'

@@ -148,7 +148,7 @@ async function reference(steps: readonly Step[]): Promise<{ commits: number; out
   return await sweep(steps, Number.POSITIVE_INFINITY, false)
 }
 
-/** Looks that stand side by side in one answer are called at the same time: so many can be in flight. */
+/** Lookups in one answer are called at the same time: this many can be in flight. */
 function inFlight(steps: readonly Step[]): number {
   const widths = steps.map((step) => {
     const looks = step.kind === 'turn' ? step.calls.map((call) => (call === 'look' ? 'l' : ' ')).join('') : ''

@@ -135,7 +135,9 @@ describe('C11 a streaming turn whose writer is killed', () => {
     }
   }
 
-  /** A client reads the beginning, goes away, and comes back while or after the writer dies; then another resumes. */
+  /**
+   * A client reads the beginning, disconnects, and returns while the writer dies or afterwards; then another one resumes.
+   */
   async function play(policy: string) {
     const { url, run } = newPlace()
     const start = (...kill: string[]) => runProgram('streamer', [url, service.url, run, policy, String(words), ...kill])

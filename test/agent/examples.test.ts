@@ -1,4 +1,4 @@
-// The examples run as they stand, against the built package.
+// The examples run unchanged, against the built package.
 
 import { describe, expect, it } from 'vitest'
 

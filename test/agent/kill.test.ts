@@ -77,7 +77,7 @@ describe('G1 killed with SIGKILL', () => {
       expect((await run('agent-session', [url, service.url, place])).signal).toBe('SIGKILL')
       const { out } = await run('agent-session', [url, service.url, 'none'])
       expect(JSON.parse(out)).toEqual({ turn: 1, content: 'done' })
-      // One payment was rolled back, one stands.
+      // One payment was rolled back, the other is valid.
       expect(service.keys('/pay')).toHaveLength(2)
       expect(service.keys('/undo')).toHaveLength(1)
       const repeats = ['/pay', '/undo', '/model'].flatMap(service.keys).map(([, count]) => count - 1)

@@ -13,7 +13,7 @@ import { onEveryStore } from '../support/worlds.ts'
 const folder = temporaryFolder('model-keys')
 let files = 0
 
-/** Asks `ledger`, which answers a key that it knows with its first answer. */
+/** Calls `ledger`, which answers a known key with its first answer. */
 function clerkOf(ledger: OutsideLedger, before: () => void = () => undefined) {
   const model: LanguageModel<object> = async ({ messages, settings, key }) => {
     const question = [messages.at(-1)!.content, settings.model ?? null]

@@ -8,7 +8,7 @@ export type Kind = 'look' | 'set' | 'pay' | 'mail' | 'gift'
 /** The facts that the service has about one run. */
 export interface Report {
   readonly calls: Readonly<Record<string, { readonly kind: Kind; readonly count: number }>>
-  /** Calls whose key stands for another intent. */
+  /** Calls whose key was used for another intent. */
   readonly confused: readonly { readonly key: string; readonly intent: string; readonly first: string }[]
   /** Keys, in the order of the calls. */
   readonly order: readonly string[]

@@ -142,7 +142,7 @@ describe('sessions', () => {
       expect(session.state).toMatchObject({ turn: 1, settings: { prompt: 'be careful' } })
       const calls = bank.done.size
       await session.turn('again')
-      // The mail stands: its recorded result is used, and it is not sent a second time. The refunds are made anew.
+      // The mail is kept: its recorded result is used, and it is not sent a second time. The refunds are made again.
       expect(bank.done.size).toBe(calls + 2)
       expect(session.state.standing).toEqual([])
       expect(session.messages.filter((message) => message.turn === 2 && message.role === 'tool')).toHaveLength(3)

@@ -52,7 +52,7 @@ describe('the budget of a session', () => {
         const again = await (await w.engine()).open(definition, 's')
         expect(again.usage.cost).toBe(6)
         expect(await again.turn('two')).toMatchObject({ waiting: { reason: expect.stringContaining('12 of 10') } })
-        // Over its budget it does not ask at all, until a person lets it take a step.
+        // Over its budget it does not call the model at all until a person permits a step.
         await again.rollback({ to: 0 })
         expect(await again.turn('three')).toMatchObject({ waiting: { reason: expect.stringContaining('12 of 10') } })
         expect(counter.calls).toBe(2)

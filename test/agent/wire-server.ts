@@ -11,9 +11,9 @@ export interface Answer {
   /** Answered instead, with this header. */
   readonly status?: number
   readonly retryAfter?: string
-  /** The connection ends after so many events. */
+  /** The connection ends after this many events. */
   readonly cutAfter?: number
-  /** An error in the stream after so many events. */
+  /** An error in the stream after this many events. */
   readonly errorAfter?: number
 }
 

@@ -51,7 +51,7 @@ function newPlace(files: Record<string, string> = {}): Place {
   return place
 }
 
-/** Captures, lets the agent do something, restores; the canary must be as it was, the workspace as it was captured. */
+/** Captures, runs the agent, restores; the canary must be unchanged, and the workspace equal to its capture. */
 async function roundTrip(place: Place, doing: (workspace: string) => void) {
   const directory = place.workspace
   const session = await newSession()

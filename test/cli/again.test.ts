@@ -31,7 +31,7 @@ it('a repeated import is reported and succeeds; another history under the id is 
   expect((await cli(['import', 'papers.rp', ...other], at())).code).toBe(0)
   const again = await cli(['import', 'papers.rp', ...other], at())
   expect([again.code, again.stdout]).toEqual([0, expect.stringContaining('already imported')])
-  // Where it came from, it is as well the same.
+  // The result is the same at its original place.
   expect((await cli(['import', 'papers.rp'], at())).code).toBe(0)
   expect((await cli(['run', 'jobs.mjs', 'same'], at())).code).toBe(0)
   const taken = await cli(['import', 'papers.rp', '--as', 'job/same'], at())

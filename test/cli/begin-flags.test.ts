@@ -1,5 +1,5 @@
-// A pipeline whose code changed: the reason is on `ls`, `show` and `doctor`, and what its error advises can be done where it is
-// met, in `run`, `work` and `resume`. Options of every command may stand before it.
+// A pipeline whose code changed: `ls`, `show` and `doctor` show the reason, and the advice of its error works in `run`, `work`
+// and `resume`. Options of every command may precede it.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ beforeEach(() => {
 })
 afterEach(() => folder.remove())
 
-/** Reads for ever, unless TOTAL is set; OUT is the name of its sink. */
+/** Reads forever, unless TOTAL is set; OUT is the name of its sink. */
 const module = `
 import { collectSink, pipeline } from 'reprise/pipeline'
 const total = Number(process.env.TOTAL ?? Infinity)

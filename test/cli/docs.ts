@@ -12,7 +12,7 @@ export interface Snippet {
   readonly name: string
   readonly page: string
   readonly text: string
-  /** Needs nothing from us: it can be run as it stands. */
+  /** A complete program: it can be run unchanged. */
   readonly isWhole: boolean
 }
 
@@ -55,7 +55,7 @@ export async function readSnippets(): Promise<Snippet[]> {
       const given = contextOf(page, text)
       const imports = importsFor(page, text + given, exported)
       const hasGaps = /…(?!['"])/.test(text)
-      // An ellipsis in code stands for something of the reader's.
+      // An ellipsis in code is a place for the reader's own code.
       const code = text.replaceAll(/…(?!['"])/g, '(undefined as any)')
       return {
         name,
@@ -94,7 +94,7 @@ export function writeProject(folder: string, snippets: readonly Snippet[]): void
   for (const { name, text } of snippets) writeFileSync(join(folder, 'src', `${name}.ts`), text)
 }
 
-/** Which subpath has which values; the first that has one wins, the page's own before all. */
+/** The values of each subpath. The first subpath that has a value is used, that of the page itself before all. */
 async function exportedNames(): Promise<Map<string, Set<string>>> {
   const names = new Map<string, Set<string>>()
   const { exports: entries } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {

@@ -1,5 +1,5 @@
-// Work that failed has its reason in every place where a person looks: `ls`, `show`, `doctor` (with its exit code) and the
-// metrics. One row per model; the process that failed is gone before anyone looks.
+// Failed work has its reason in every place where a person reads: `ls`, `show`, `doctor` (with its exit code) and the metrics.
+// One row per model; the process that failed has ended by then.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host/host.ts'
@@ -27,7 +27,7 @@ const broken = (reason: string) => () => {
 }
 const noTopic: Source<number> = { open: async () => broken('the topic is gone')() }
 
-/** Fails, and resolves when there is no more to come. */
+/** Fails, and resolves when no more records follow. */
 const failing: Readonly<Record<string, { timeline: string; reason: string; fail(rp: Reprise): Promise<unknown> }>> = {
   pipeline: {
     timeline: 'pipeline/orders',

@@ -119,7 +119,7 @@ it('prune and card agree on removed and kept checkpoints, after a change of poli
   })
   expect(floor).toBeGreaterThan(0)
   const seeing = ['--blobs', 'chunks', '--keys', 'keys.json']
-  expect((await cli(['prune', ...seeing], at)).stdout).not.toContain('may go')
+  expect((await cli(['prune', ...seeing], at)).stdout).not.toContain('may be removed')
   const kept = `nothing: all history is kept from ${floor + 1} on; older history was trimmed`
   expect((await cli(['card', 'book/x', '--module', 'all.mjs', ...seeing], at)).stdout).toContain(kept)
   expect((await cli(['log', 'book/x', '--reports', ...seeing], at)).stdout).toContain('code declared')

@@ -33,7 +33,7 @@ function nodeOf(version: string): string | null {
   if (process.versions.node.startsWith(`${version}.`)) return process.execPath
   const home = join(tmpdir(), `reprise-node-${version}`)
   const binary = join(home, 'node_modules/node/bin/node')
-  // npm does not run install scripts here, so the binary lies in the package for the platform.
+  // npm does not run install scripts here, so the package contains the binary for the platform.
   const find = () => [binary, ...platformBinaries(home)].find((path) => existsSync(path)) ?? null
   if (find()) return find()
   mkdirSync(home, { recursive: true })

@@ -212,7 +212,7 @@ ${end}`
     return { view: place, write, undo: () => chmodSync(place, 0o755) }
   }
 
-  /** Who may mount makes a mount of it; for others the rights of the folder are enough. */
+  /** Root makes a read-only mount of the folder; for other users the folder's mode is enough. */
   function makeReadOnly(place: string): () => void {
     if (process.getuid?.() !== 0) {
       chmodSync(place, 0o555)

@@ -67,7 +67,7 @@ export const waits = workflow('waits', (ctx) => ctx.signal('go'))
   await rp.close()
 })
 
-/** In an order that works: later ones change what earlier ones look at. */
+/** In an order that works: later ones change the data that earlier ones read. */
 const calls: readonly (readonly [string, readonly string[]])[] = [
   ['ls', []],
   ['log', ['few']],

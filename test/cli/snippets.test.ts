@@ -1,4 +1,4 @@
-// Code that the command line hands out runs as it is: every template of init, every snippet of advise.
+// Code that the command line prints runs unchanged: every template of init, every snippet of advise.
 
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'

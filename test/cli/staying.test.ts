@@ -163,7 +163,7 @@ describe('reprise export', () => {
     expect(state.value.bytes).toBeLessThan(full.value.bytes)
     expect(await json(['import', 'state.rp', '--as', 'job/moved'], at)).toMatchObject({ value: { seq: head.seq } })
     const moved = (await json<{ floor: number; summary: { finished: number } }>(['show', 'job/moved'], at)).value
-    // No history came along, and none is needed.
+    // No history was imported, and none is needed.
     expect(moved).toMatchObject({ floor: head.seq, summary: { finished: 50 } })
     write('moved.mjs', jobOf('moved', 51))
     expect(await json(['run', 'moved.mjs', '--report', 'none'], at)).toMatchObject({ value: { done: 1, skipped: 50 } })

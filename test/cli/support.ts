@@ -10,7 +10,10 @@ import { pause } from '../support/until.ts'
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 export const bin = join(root, 'dist/cli/bin.cjs')
 
-/** The command line of the package that modules in this folder import: both must be one, or neither knows the other's. */
+/**
+ * The command line of the package that modules in this folder import: both must be the same, or neither finds the other's
+ * classes.
+ */
 export function binIn(folder: string): string {
   const own = join(folder, 'node_modules/reprise')
   return existsSync(own) ? join(realpathSync(own), 'dist/cli/bin.cjs') : bin

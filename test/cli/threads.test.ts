@@ -17,7 +17,7 @@ afterEach(() => folder.remove())
 
 const [partitions, records] = [4, 150]
 
-/** A few records at a time, so that the test meets it at work; the table names the thread of each. */
+/** A few records at a time, so that the test observes it while it works; the table names the thread of each. */
 const module = `
 import { threadId } from 'node:worker_threads'
 import { count, generatedSource, pipeline, rowSink } from 'reprise/pipeline'
@@ -80,7 +80,7 @@ it('threads share the partitions, stop with savepoints at Ctrl-C, outlive kill -
   expect(stopped).toMatchObject({ code: 130, signal: null })
   expect(stopped.stdout).toMatch(/^clicks: stopped, [\d,]+ records? in all, \d partitions? in 2 threads/)
   expect(stopped.stderr).toContain('reprise run clicks.mjs clicks --threads 2')
-  // That they start in the same moment is nothing that a person has to know.
+  // A person does not need to know that they start at the same moment.
   expect(stopped.stderr).not.toMatch(/^thread \d/m)
   const second = live(['run', 'clicks.mjs', 'clicks', '--threads', '2', '--report', 'json'], { cwd })
   await second.until(/"records":[1-9]/)

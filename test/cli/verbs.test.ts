@@ -335,7 +335,7 @@ it('reprise resume continues all at once: a run that waits for a signal is repor
     child.kill('SIGKILL')
     await new Promise((resolve) => child.once('close', resolve))
   }
-  // The first in the order of ids waits for ever.
+  // The first in the order of ids waits forever.
   await killed('a-waits', { cents: 1 }, () => kinds().filter((kind) => kind === 'charge').length === 1)
   await killed('b-ships', { cents: 2, slow: 100 }, () => kinds().includes('ship'))
   const resumed = await cli(['resume'], at())

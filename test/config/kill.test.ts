@@ -66,7 +66,7 @@ describe.each(Object.keys(storeUrls))('a control plane under SIGKILL (%s)', { ti
     const rollout = async () => (await push.status()).rollout
     for (let stage = 0; stage < stages.length - 1; stage++) {
       await until(async () => ((await rollout())?.stage ?? -1) >= stage)
-      // The one that waited takes over, and another comes to wait.
+      // The waiting process takes over, and another one starts to wait.
       const [first] = running.splice(0, 1)
       first!.child.kill('SIGKILL')
       await first!.closed

@@ -56,7 +56,7 @@ onEveryStore('pushed configuration', (world) => {
     expect(await codeOf(control.reached(1))).toBe('NOT_FOUND')
     await control.set(v('blue'))
     await (await control.client('edge')).ack((await (await control.client('edge')).next())!.nonce)
-    // Who has not heard of it yet asks the store first.
+    // A process that has not received the version yet reads the store first.
     expect(await codeOf(other.reached(1, { timeout: 1 }))).not.toBe('NOT_FOUND')
     const codes = [other.reached(2), other.ended(2), other.ended(1), other.reached(0), other.reached(1.5)].map(codeOf)
     expect(await Promise.all(codes)).toEqual([

@@ -85,7 +85,7 @@ function whereIn(place: string, hasChunks: boolean): Where {
 
 const reason = whyNoStrace()
 if (reason) console.log(`kills at every boundary: skipped, ${reason}`)
-// REPRISE_BOUNDARY_STEP=1 looks at every single one; CI takes every 45th write and every 9th of the others.
+// REPRISE_BOUNDARY_STEP=1 visits every one; CI takes every 45th write and every 9th of the others.
 const step = amount('REPRISE_BOUNDARY_STEP', 0)
 
 describe.skipIf(reason)('SIGKILL at system call boundaries', () => {

@@ -84,7 +84,7 @@ async function countRows(file: string): Promise<{ first: number; last: number }>
   }
 }
 
-/** The events while the first process is idle. Each frees rows above the position that it knows. */
+/** The events while the first process is idle. Each frees rows above the position that it has. */
 const meanwhile: Readonly<Record<string, (other: Idle, file: string) => Promise<void>>> = {
   'a collection': async (other) => {
     await write(other)

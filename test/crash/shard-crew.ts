@@ -32,7 +32,7 @@ export class Crew {
     return this.#steps().length
   }
 
-  /** Waits until so many steps have begun. To be counted from before whatever is expected to begin them. */
+  /** Waits until this many steps have begun. Call it before the action that begins them. */
   async flow(count: number): Promise<void> {
     while (this.steps < count) await pause(20)
   }
@@ -131,7 +131,7 @@ export class Follower {
   }
 }
 
-/** No outcome stands twice in a history, and no entry has an older epoch than the one before it. */
+/** No outcome is twice in a history, and no entry has an older epoch than the one before it. */
 function refuseStale(timeline: string, runs: readonly EntryRun[]): void {
   const entries = runs.flatMap((run) => unpackEntries(run))
   const epochs = entries.map(({ epoch }) => epoch)

@@ -155,7 +155,7 @@ function draw(count: number, kind: Damage['kind'], seed: number): Damage[] {
   return Array.from({ length: count }, () => {
     const layout = shares[random.below(shares.length)]!
     const { file, size } = pick(sizes.get(layout)!, random)
-    // Structure lies at the start of files and pages: look there more often.
+    // The start of files and pages has the structure: flip more bits there.
     const page = random.chance(0.2) ? Math.floor(random.below(size) / 4096) * 4096 : null
     const offset = page === null ? random.below(size) : Math.min(size - 1, page + random.below(120))
     return { layout, file, kind, offset, bit: random.below(8) }

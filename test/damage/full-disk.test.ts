@@ -67,7 +67,7 @@ describe.skipIf(reason)('a disk', () => {
     return rp
   }
 
-  /** Leaves only so much room. */
+  /** Leaves only this much room. */
   function fill(bytesFree: number): void {
     const { bavail, bsize } = statfsSync(disk)
     writeFileSync(

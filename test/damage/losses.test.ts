@@ -69,7 +69,7 @@ it('is named by every later command, until it is given up', async () => {
   await isToldOfStore
   expect(told).toContainEqual({ where: 'store', code: 'DATA_LOST' })
   await rp.close()
-  // 3. A second repair keeps it, and `changes` reports what it cannot undo.
+  // 3. A second repair keeps it, and `changes` reports the change as one that it cannot undo.
   expect((await run('verify', '--repair')).code).toBe(8)
   expect((await run('changes', loss.id, '--abandon', '--yes')).stderr).toContain(`reprise give-up ${loss.id}`)
   // 4. Only a person ends it, with a name and a reason.

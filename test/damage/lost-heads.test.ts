@@ -116,7 +116,7 @@ it('the models rebuild the heads from history, and everything continues', async 
     hostOf(engine).know(counter)
   })
   expect(report.faults).toEqual([])
-  // Rebuilt by verify, or by the process that declared its model, whichever came first.
+  // Rebuilt by verify or by the process that declared its model, whichever is first.
   expect(healed).toEqual(expect.arrayContaining([...before.keys()].map((name) => `head of ${name}`)))
   expect(await statuses(rp)).toEqual(before)
   expect((await rp.verify()).ok).toBe(true)

@@ -41,7 +41,7 @@ const ways: readonly Way[] = [
 
 const seed = Number(process.env.REPRISE_SEED ?? 1)
 
-/** All of them, or about so many. */
+/** All of them, or about this many. */
 function some<T>(all: readonly T[], about: number): readonly T[] {
   const step = Math.max(1, Math.floor(all.length / about))
   return isFull ? all : all.filter((_, i) => i % step === seed % step)

@@ -40,7 +40,7 @@ export async function growPages(rp: Reprise, round: number): Promise<void> {
   }
 }
 
-/** Some are owned by a worker who is not of this process. */
+/** Some are owned by a worker of another process. */
 export async function holdSome(rp: Reprise): Promise<void> {
   const { store } = hostOf(rp).kernel
   const record = { id: writer, name: 'other', host: 'elsewhere', process: '1', leaseMs: 1e9, info: {}, progress: 0 }
@@ -53,7 +53,9 @@ const spell = (value: unknown) => JSON.stringify(value, asText)
 
 export type Question = readonly [name: string, ask: () => Promise<string>]
 
-/** Every list and look-up of the store, whole histories and states of every model. Claims come last: they write. */
+/**
+ * Every list and every lookup of the store, whole histories and states of every model. Claims run last, because they write.
+ */
 export function questionsOf(rp: Reprise): Question[] {
   const { store } = hostOf(rp).kernel
   const list = async (query: Parameters<typeof store.timelines>[0]) =>

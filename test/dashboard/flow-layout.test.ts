@@ -10,7 +10,7 @@ function part(name: string, to: readonly string[]): FlowPart {
   return { name, kind: 'operator', to, ...figures, watermark: null, lagMs: null, isEnded: false }
 }
 
-/** Each part gives to later ones only. */
+/** Each part sends to later ones only. */
 const graphs = fc.integer({ min: 1, max: 12 }).chain((count) =>
   fc
     .array(fc.array(fc.integer({ min: 1, max: count }), { maxLength: 3 }), { minLength: count, maxLength: count })

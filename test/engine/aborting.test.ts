@@ -36,7 +36,7 @@ const endless: Source<number> = {
   }),
 }
 
-/** A signal that knows who listens to it. */
+/** A signal that counts its listeners. */
 function counted() {
   const controller = new AbortController()
   const { signal } = controller
@@ -60,7 +60,7 @@ function gate() {
   return { whenOpen, open: () => open() }
 }
 
-/** `wait` is under way; `go` lets it come to its end, so that the engine can be closed. */
+/** `wait` is in progress; `go` ends it, so that the engine can be closed. */
 interface Waiting {
   readonly wait: PromiseLike<unknown>
   readonly go?: () => void

@@ -20,7 +20,7 @@ import { cli } from '../cli/support.ts'
 import { pause } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
-/** Every look at the clock takes time, so every fold seems slow: also those that a test cannot make slow. */
+/** Every read of the clock takes time, so every fold seems slow, also folds that a test cannot slow down. */
 function slowClock(): Clock {
   let spent = 0
   return {
@@ -175,7 +175,7 @@ onEveryStore('A4.3, D6: the card', (world) => {
     expect(elsewhere).toMatchObject({ from: 'kept', costs, interval: { entries } })
     expect(elsewhere.because[1]).toBe(because[1])
     expect(elsewhere.failureEveryMs! / failureEveryMs!).toBeCloseTo(1, 2)
-    // Ten times as slow: the handle knows at once, other processes after its release.
+    // Ten times as slow: the handle notices at once, other processes after its release.
     await handle.append(Array.from({ length: 10 }, () => ({ type: 'add' as const, by: 5 })))
     expect((await figures(one)).costs).toEqual(handle.checkpointing.costs)
     await handle.close()

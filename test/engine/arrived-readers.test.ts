@@ -65,7 +65,7 @@ onEveryStore('readers of the feed', (world) => {
     expect(await consumed(restored, 'all', true)).toEqual([...trial, ...own])
     expect(await consumed(restored, 'some')).toEqual(own)
     expect(await piped(restored)).toEqual(own)
-    // A reader that did not read its beginning knows it as well.
+    // A reader that did not read its beginning recognises it as well.
     await add(restored, 'trial', 1)
     await add(restored, 'x', 1)
     expect(await consumed(restored, 'some')).toEqual(['counter/x@4'])

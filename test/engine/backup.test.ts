@@ -54,7 +54,7 @@ async function fill(url: string) {
   await rp.close()
 }
 
-/** Without the note that a rolled back timeline has its generation by: it stands on no archive any more. */
+/** Without the note that records the generation of a timeline after a rollback: it no longer rests on an archive. */
 const shown = ({ timeline, seq, digest, status, queue, priority, wakeup, mail, attributes: all }: Head) => ({
   ...{
     timeline,

@@ -158,7 +158,7 @@ onEveryStore('collection', (world) => {
     await series.put(noise(2))
     expect(seen.tries).toBe(2)
     expect(renewed).toMatchObject([{ missing: 0 }])
-    // The mark lies in the future, as after a clock that was set back: work continues.
+    // The mark is in the future, as after a clock that was set back: work continues.
     await series.put(noise(3))
     await series.put(noise(4))
     await other.collect()

@@ -24,7 +24,7 @@ async function fill(rp: Reprise, by: number, entries: number): Promise<void> {
   await c.close()
 }
 
-/** An engine whose first read of history comes after `meanwhile`. */
+/** An engine whose first read of history runs after `meanwhile`. */
 async function racing(world: World, meanwhile: () => Promise<void>): Promise<Reprise> {
   const store = await world.store()
   let isOver = false

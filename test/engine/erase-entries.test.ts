@@ -40,7 +40,7 @@ function filesWith(folder: string, text: string): string[] {
     .map(({ name }) => name)
 }
 
-/** Random enough that it lies in the files as it is, and long enough for a chunk. */
+/** Random, so that the files contain it uncompressed, and long enough for a chunk. */
 function longText(word: string): string {
   let x = 7
   const tail = Array.from({ length: 30_000 }, () => {

@@ -31,7 +31,7 @@ function filesWith(folder: string, text: string): string[] {
     .map(({ name }) => name)
 }
 
-/** Random enough that a sealer does not make it smaller, so that it lies in the files as it is. */
+/** Random, so that a sealer does not compress it and the files contain it unchanged. */
 function secretText(word: string): string {
   let x = 7
   const tail = Array.from({ length: 30_000 }, () => {

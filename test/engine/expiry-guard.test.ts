@@ -70,7 +70,7 @@ const old = () => new Promise((resolve) => setTimeout(resolve, 100))
 const expire = { every: 1, drill: false as const, collect: false, expire: { ended: { 'workflow/': 50 } } }
 const ids = async (rp: Reprise, prefix: string) => (await rp.list({ prefix })).map((head) => head.timeline).sort()
 
-/** A housekeeper that knows no definition; its process is another one. */
+/** A housekeeper without definitions; its process is another one. */
 async function housekeeper(world: World, between: Between, isWeak: boolean): Promise<Reprise> {
   return await world.engine({ ports: { store: interrupted(await world.store(), between, isWeak) } })
 }
@@ -160,7 +160,7 @@ onEveryStore('what was acknowledged since the look', (world) => {
     const round = await housekeepingRound(other, expire)
     if (isWeak) return expect(await rp.head('workflow/greet/r')).toBeNull()
     expect(round).toMatchObject({ expired: [], kept: [expect.stringContaining('workflow/greet/r')] })
-    // Its declared time counts from the second end: this round looks for the first time after it.
+    // Its declared time counts from the second end: this is the first round after it.
     const later = await housekeepingRound(other, { ...expire, expire: { ended: { 'workflow/': '1h' } } })
     expect(later).toMatchObject({ expired: [] })
     expect(await run.result()).toBe('hello bob')
@@ -233,7 +233,7 @@ onEveryStore('changes beside the owner', (world) => {
     const outcomes: Outcome[] = []
     const store = interrupted(await at.store(), () => between(rp, open), isWeak, isGuarded, outcomes)
     const other = await at.engine({ ports: { store } })
-    // A process knows the definitions that it has used.
+    // A process has the definitions that it has used.
     await (await other.open(log, 'known')).close()
     return { rp, other, id, outcomes }
   }

@@ -175,7 +175,7 @@ onEveryStore('keys of every model', (world) => {
     await moved.import(file)
     for (const other of [restored, moved]) await all.chargeTimeline(other)
     expect(keysOf(bank, ['effect'])).toEqual([['effect', 2]])
-    // The next rollback is another branch in each place, and the same one where the archives came along.
+    // The next rollback is another branch in each place, and the same one where the archives were imported too.
     for (const other of [rp, restored, moved]) {
       await other.rollback({ to: { timeline: 'counter/x', seq: 1 } })
       await all.chargeTimeline(other)

@@ -35,7 +35,7 @@ onEveryStore('dedupe keys', (world) => {
     expect((await next.verify()).faults).toEqual([])
     expect((await next.drill()).results.every(({ ok }) => ok)).toBe(true)
     await again.close()
-    // Back before anything was forgotten, all of them are known again.
+    // In the copy from before the deletion, all of them are known again.
     await next.rollback({ to: { timeline: 'log/a', seq: 20 } })
     const back = await next.open(make({ last: 20 }), 'a')
     for (let n = 0; n < 20; n++) await back.append({ type: 'added' }, { key: `k${n}` })

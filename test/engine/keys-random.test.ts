@@ -32,7 +32,7 @@ interface Op {
   readonly what: 'act' | 'fork' | 'rollback' | 'delete' | 'erase' | 'backup' | 'restore'
   readonly place: number
   readonly model: Model
-  /** Which effect, run or item. */
+  /** The name of the effect, run or item. */
   readonly n: number
   readonly amount: number
   /** The process dies when the outside has done it. */
@@ -179,7 +179,7 @@ class Place {
   async #restart(): Promise<void> {
     dead.add(this.#process)
     this.#kill()
-    // Its work comes to nothing, some time later.
+    // Its work is undone some time later.
     void this.rp.close().catch(() => undefined)
     await this.start()
   }
@@ -212,7 +212,7 @@ class Place {
 
   /**
    * An event, and the command that a process manager sends for it. The id of the command is its key. It never leaves the store,
-   * so it stands for one intent within the store only.
+   * so it is bound to one intent within the store only.
    */
   async #pass(amount: number, dies: boolean): Promise<void> {
     const known = this.#of('manager', 'x')

@@ -1,6 +1,6 @@
 // Changes that were killed keep the options of their call. A restore is killed at each of its writes: a copy stays a copy
-// whichever call continues it, another call is refused, and an abandoned restore leaves the identity of before. An
-// import under another id is continued only under that id.
+// whichever call continues it, another call is refused, and an abandoned restore leaves the previous identity. An import under
+// another id is continued only under that id.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

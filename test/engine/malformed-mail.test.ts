@@ -63,7 +63,7 @@ it.each(Object.keys(storeUrls))(
     expect((await checkStore(rp)).filter(({ name }) => name === 'mail')).toEqual([])
     await rp.run(waiting, { id: 'w' })
     for (const timeline of ['workflow/waiting/w', 'job/items', 'workflow-queue/narrow']) {
-      // From SQL or from a process without the definition: this one knows the models and would refuse it.
+      // From SQL or from a process without the definition: this one has the models and would refuse it.
       const { kernel } = hostOf(rp)
       await sendMessage(kernel, timeline, 'no-such-kind', 5, {})
     }

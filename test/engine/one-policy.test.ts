@@ -119,7 +119,7 @@ const models: Readonly<Record<string, EntryRun>> = {
   },
 }
 
-/** Throws these, one per call, then succeeds. It looks at no clock: handlers may not. */
+/** Throws these, one per call, then succeeds. It reads no clock: handlers may not. */
 function throwing(...errors: unknown[]): { call: () => void; made(): number } {
   let count = 0
   const call = () => {
@@ -193,7 +193,7 @@ onEveryStore(
       })
       rp.work([target, watching])
       await events.sendCommand(hostOf(rp), events.commandTo(target, 't', 'set', 1))
-      // The second is sent when the first was refused: a delivery that pauses lets others pass.
+      // The second is sent when the first was refused: a delivery that pauses does not block others.
       await until(() => refused.length !== 0)
       await events.sendCommand(hostOf(rp), events.commandTo(target, 't', 'set', 2))
       const held = await rp.open(target, 't')

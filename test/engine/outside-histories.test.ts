@@ -74,7 +74,7 @@ onEveryStore(
       const reports: string[] = []
       after.events.on('report', ({ kind }) => reports.push(kind))
       const other = await after.open(routes)
-      // The backup knows that it had accepted blue. It runs green.
+      // The backup contains that it had accepted blue. It runs green.
       expect(await other.status()).toMatchObject({ latest: 1, inForce: [{ version: null, clients: 1 }] })
       await other.set('red')
       await expect(other.reached(2, { timeout: 1 })).rejects.toEqual(gone('TIMEOUT'))

@@ -57,7 +57,7 @@ class Process {
     this.chance = chance
   }
 
-  /** It dies at a commit by chance, before the store has it or before the answer comes. */
+  /** It dies at a random commit, before the store has it or before the answer arrives. */
   async start(): Promise<this> {
     this.isDead = false
     const last = 3 + Math.floor(this.chance() * 25)

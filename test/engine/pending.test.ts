@@ -77,7 +77,7 @@ it('knows the types of both', async () => {
     void rp.run(greet)
     // @ts-expect-error of that type
     void rp.run(greet, 7)
-    // @ts-expect-error what is not answered by a promise cannot be had before the handle is there
+    // @ts-expect-error a property without a promise is not available before the handle is open
     void rp.run(greet, 'ann').id
   }
   expect(wrong).toBeTypeOf('function')
@@ -138,7 +138,7 @@ it('takes an input where something looks at it', async () => {
     void rp.run(usual, 7, { id: 'u-1' })
   }
   const wrong = () => {
-    // @ts-expect-error a list looks at no input
+    // @ts-expect-error a list has no property of an input
     void rp.run(list, 'input')
     // @ts-expect-error nor does a file
     void rp.run(read, 'input')

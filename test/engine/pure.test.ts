@@ -196,7 +196,7 @@ describe('functions similar to a fold', () => {
       evolve: {
         deposited: (s, e: { amount: number }) => ({ balance: s.balance + e.amount, seen: ask ? String(ask()) : '' }),
       },
-      // Decided once, then recorded: a command may look at the clock.
+      // Decided once, then recorded: a command may read the clock.
       decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount, at: Date.now() }) },
     })
 

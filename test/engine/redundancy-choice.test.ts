@@ -150,7 +150,7 @@ describe('what redundancy costs', () => {
       await series.close()
       await rp.collect({ graceMs: 0 })
     })
-    // One round gives back some of the pages that are free.
+    // One round returns some of the free pages.
     await beneath(url, async (store) => {
       for (let round = 0; round < 3; round++) await store.upkeep.tidy(0)
     })

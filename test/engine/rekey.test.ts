@@ -232,7 +232,7 @@ describe.each(places)('on %s', (_name, placeOf) => {
       await expect(fresh.append({ type: 'added', by: 1 })).rejects.toEqual(code('KEY_MISSING'))
       await expect(rp.send('book/a', 'note', { secret })).rejects.toEqual(code('KEY_MISSING'))
     })
-    // A ring with a new key only would write what those who have the old one cannot read, and the other way round.
+    // A ring with only a new key would write data that readers with the old key cannot read, and the reverse.
     await expect(withEngine({ keys: after }, async () => {})).rejects.toEqual(code('KEY_MISSING'))
     await withEngine({ keys: both }, async (rp) => {
       await rp.rekey()

@@ -1,5 +1,5 @@
-// Rows of workers that are no longer there: the newest of them are kept, the rest is forgotten by the next retirement, so that
-// who looks for dead workers has few rows to read.
+// Rows of retired workers: the newest are kept and the next retirement deletes the rest, so that the check for dead workers
+// reads few rows.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

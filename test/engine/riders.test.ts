@@ -1,5 +1,5 @@
-// The user's SQL in every layer that has some: all of it goes through the user SQL of the store, so none of it can end the
-// transaction of the record that it belongs to.
+// The user's SQL in every layer that has some: it goes through the user SQL of the store, so it cannot end the transaction of
+// its record.
 
 import { expect, it } from 'vitest'
 import { feedStart, type Sql } from '../../src/core/store/ports.ts'

@@ -1,4 +1,4 @@
-// Which databases make a set: one that is alone, missing or written in another order.
+// The databases of a set: one that is alone, missing or passed in another order is refused.
 
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// How values of the user's SQL look on each database: the table of docs/guides/sql-values.md, line by line, in a commit's
-// transaction and through rp.sql.
+// Values of the user's SQL on each database: the table of docs/guides/sql-values.md, line by line, in a commit's transaction and
+// through rp.sql.
 
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
@@ -110,7 +110,7 @@ onEveryStore(
         }
       }
       expect(await rp.sql('SELECT 1 = 1 AS v')).toEqual([{ v: dialect === 'sqlite' ? 1 : true }])
-      // A read that the driver gave up in the middle left the connection at an old state.
+      // A driver that abandoned a read in the middle left the connection at an old state.
       const table = `values_${process.pid}_${turn++}`
       await inCommit(rp, (sql) => sql.run(`CREATE TABLE ${table} (v BIGINT)`))
       for (const value of [1, 2n ** 60n, 3])

@@ -58,7 +58,7 @@ onEveryStore(
       }>`SELECT id, amount FROM ${table} WHERE amount > ${1} ORDER BY amount`
       expectTypeOf(rows).toEqualTypeOf<{ id: string; amount: number }[]>()
       expect(rows.map(({ amount }) => Number(amount))).toEqual([2, 3])
-      // Data is data, however it looks.
+      // Data stays data, whatever it contains.
       const evil = "x' OR '1' = '1"
       expect(await rp.sql`SELECT id FROM ${table} WHERE id = ${evil}`).toEqual([])
       expect(await rp.sql(`SELECT id FROM ${name}_1 WHERE id = ?`, ['x'])).toEqual([{ id: 'x' }])
@@ -66,7 +66,7 @@ onEveryStore(
       expect(await ledger.generation(rp)).toBe(2)
       expect(await rp.sql`SELECT count(*) AS n FROM ${table}`.then(([row]) => Number(row!.n))).toBe(3)
       await expect(rp.sql(`SELECT * FROM ${name}_1`)).rejects.toEqual(code('SQL_REFUSED'))
-      // A process that knows nothing of the rebuild, and may not write at all.
+      // A process that does not hear of the rebuild, and may not write at all.
       const { store } = hostOf(await w.engine()).kernel
       const reader = await w.engine({ ports: { store: refuseWrites(store) } })
       expect(await reader.sql`SELECT id FROM ${table} WHERE amount = ${3}`).toEqual([{ id: 'z' }])

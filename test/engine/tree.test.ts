@@ -134,7 +134,7 @@ describe('G15 a restore while another process swaps its directories for links', 
       await root.close()
     }
     expect(picture(outside, { hasFolders: true })).toEqual(before)
-    // Left in peace it comes out right.
+    // Without an interruption the result is right.
     const quiet = await openRoot(workspace)
     await restoreTree(quiet, wanted, all, defaultLimits)
     await quiet.close()

@@ -38,7 +38,7 @@ async function unchecked(rp: Reprise): Promise<void> {
   await c.append((n) => (n > 9 ? { type: 'reset' } : { type: 'added', by: 1 }), { key: 'once' })
   // @ts-expect-error no such event
   await c.append({ type: 'removed', by: 1 })
-  // @ts-expect-error the event lacks what it carries
+  // @ts-expect-error the event lacks a field
   await c.append({ type: 'added' })
   // @ts-expect-error an event of the wrong shape
   await c.append((n) => ({ type: 'added', by: `${n}` }))

@@ -170,7 +170,7 @@ async function abandon(rp: Reprise, id: string, change: Change): Promise<boolean
 
 const nothing = async () => undefined
 
-/** An application opens it as it is wont to, new or not: it gets all of it, or a refusal. */
+/** An application opens it with its usual options, new or not: it gets the whole store, or a refusal. */
 async function openedAt(rp: Reprise): Promise<number | string> {
   try {
     const c = await rp.open(counter, 'a', { takeover: true })

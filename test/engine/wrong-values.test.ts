@@ -104,7 +104,7 @@ describe('wrong values', () => {
       await rp.open(acts, `a${i}`).do('act')
       await new Promise((resolve) => setTimeout(resolve, 15))
     }
-    // Each of these commits is news; none of them may cut a pause short.
+    // Each of these commits wakes readers; none of them may cut a pause short.
     expect(calls - before).toBeLessThan(25)
   })
 })

@@ -86,7 +86,7 @@ onEveryStore('aggregate', (world) => {
     await a.do('deposit', { amount: 10 })
     const b = await two.open(account, 'dave')
     await b.do('withdraw', { amount: 8 })
-    // `a` still believes in 10; the fence makes it look again.
+    // `a` still assumes 10; the fence makes it read again.
     await expect(a.do('withdraw', { amount: 8 })).rejects.toEqual(code('REFUSED'))
     expect(a.state).toEqual({ balance: 2 })
     const all = await Promise.all(

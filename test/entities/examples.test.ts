@@ -1,4 +1,4 @@
-// The examples of the guides run as they stand.
+// The examples of the guides run unchanged.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

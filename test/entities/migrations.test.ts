@@ -78,7 +78,7 @@ onEveryStore('migrations of rows and data', (world) => {
     await t.set('new', { names: [], key: 'new' })
     expect((await t.checkpoint()).kind).toBe('full')
     await other.close()
-    // Once it is captured there is nothing to migrate, and code of before does not take it for its own.
+    // A captured table has nothing to migrate, and earlier code does not use its checkpoint.
     const next = await there.engine()
     await expect(next.open(old)).rejects.toThrow(/table\/people@28: w version 2 is newer than this code supports/)
     const again = await next.open(unmigrated)
@@ -105,7 +105,7 @@ onEveryStore('migrations of rows and data', (world) => {
     expect([there.get('a')?.names, there.get('b')?.names, there.get('p4999')?.names]).toEqual([['a'], ['b'], ['4999']])
     await there.set('c', { names: ['c'], key: 'c' })
     await there.close()
-    // Code of before: history has rows that it does not know.
+    // Earlier code: history has rows of a version that it cannot read.
     await expect(rp.open(old)).rejects.toEqual(code('INCOMPATIBLE_VERSION'))
     await expect(rp.open(pagedTable<Old>('people'))).rejects.toEqual(code('INCOMPATIBLE_VERSION'))
     const all = await rp.open(later)
@@ -164,7 +164,7 @@ onEveryStore('migrations of rows and data', (world) => {
     expect([newer.size, newer.get('busy')?.names]).toEqual([27, ['29']])
     await expect(t.set('late', { name: 'x' })).rejects.toEqual(code('FENCED'))
     await newer.set('k00', { names: ['new'], key: 'k00' })
-    // A standby of the old code does not show rows that it does not know.
+    // A standby with the earlier code does not show rows of a later version.
     await expect(follower.refresh()).rejects.toEqual(code('INCOMPATIBLE_VERSION'))
     expect(follower.get('k00')).toEqual({ name: 'n0' })
     follower.close()
@@ -273,7 +273,7 @@ onEveryStore('migrations of rows and data', (world) => {
         invalid,
         drill,
       }))
-    // As the command line: it knows the kind and no definition.
+    // As the command line does: it has the kind and no definition.
     expect((await other.drill()).unknown).toEqual(['table/people'])
     other.declare((unmigrated as unknown as Record<symbol, never>)[Symbol.for('reprise.describes')]!)
     const blind = await other.drill()

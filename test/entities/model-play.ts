@@ -37,7 +37,9 @@ export interface Subject<T> {
   fork?(engine: Reprise, n: number): Promise<Subject<T>>
 }
 
-/** A number with so much text that does not compress that a state of several needs chunks, which a collector might take. */
+/**
+ * A number with text that does not compress, long enough that a state of several needs chunks, which a collector might take.
+ */
 export const wide = (n: number) => `${n} ${noise(n, 700)}`
 
 /** The number again; anything else in its text is a fault. */
@@ -122,7 +124,7 @@ export async function play<T, Model>(
       await subject.open(engine)
     } else {
       const write = startWrite()
-      // At once, or after the write was handed to the store.
+      // At once, or after the write was passed to the store.
       if (i % 2) await new Promise((resolve) => setImmediate(resolve))
       left.push(die())
       ;({ engine, die } = await mortal(world))

@@ -47,7 +47,7 @@ const told = (tables: readonly Partition[]) => ({
   offsets: tables.map((t) => Number(t.offset('source') ?? 0)),
 })
 
-/** `watcher` is a process that only looks on. */
+/** `watcher` is a process that only reads. */
 function storeSubject(store: StoreDefinition<string>, watcher: Reprise): Subject<Write> {
   let tables: TableHandle<string>[] = []
   let standbys: TableStandby<string>[] = []

@@ -17,7 +17,7 @@ import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type Bend, bentEngine, noise, soon } from './support.ts'
 
-/** Every value has a name of its own, so that it can be found wherever it lies. */
+/** Every value has a unique name, so that it can be found anywhere in the files. */
 const marked = (n: number) => `<mark ${n}>${noise(n, 200)}`
 const marksIn = (bytes: Uint8Array) =>
   [
@@ -70,7 +70,7 @@ onEveryStore('signature failures', (world) => {
       const bend: Bend = {}
       const { rp, store } = await bentEngine(w, bend)
       const durable = new Set<number>()
-      /** Marks up to each sequence, as the log has them: the truth that a checkpoint is held against. */
+      /** Marks up to each sequence, read from the log: the reference for every checkpoint. */
       const marksAt = new Map<string, readonly number[]>()
       const early: string[] = []
       let published = 0
@@ -83,7 +83,7 @@ onEveryStore('signature failures', (world) => {
         const marks = entries.flatMap(({ data }) => marksIn(Buffer.from(textOf(data))))
         const before = marksAt.get(at + (commit.run.first - 1)) ?? []
         for (const n of marks) durable.add(n)
-        // Entries of one run become durable together; a checkpoint stands between runs here.
+        // Entries of one run become durable together; checkpoints are made between runs here.
         marksAt.set(at + (commit.run.first + commit.run.count - 1), [...before, ...marks])
       }
       bend.blobsPut = async (chunks) => {

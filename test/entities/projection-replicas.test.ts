@@ -390,7 +390,7 @@ describe('projections of processes that were killed', () => {
     const { totals: shared } = await import(program.href)
     const { open } = await import(built.href)
     const url = folder()
-    // The other comes first, so that it has something to lose.
+    // The other one runs first, so that it has something to lose.
     const kill = await killedAfter('owns', url, 'member')
     const rp = await open(url, { lease: '10m' })
     const p = await rp.open(shared())

@@ -192,7 +192,7 @@ onEveryStore('rescale', (world) => {
     const w = await world()
     const [one, two] = [await w.engine(), await w.engine()]
     await fill(one, 2, 10)
-    // Its look at the layout is over when the rescale begins.
+    // Its read of the layout has ended when the rescale begins.
     const { store } = hostOf(one).kernel
     const list = store.timelines
     let isFirst = true

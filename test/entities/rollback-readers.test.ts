@@ -1,4 +1,4 @@
-// A rollback of an aggregate: it names who has read the events that it undoes, and projections correct themselves.
+// A rollback of an aggregate: it names the readers of the undone events, and projections correct themselves.
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'

@@ -1,4 +1,4 @@
-// A savepoint of a timeline whose checkpoints are the truth keeps the one that stands there, whole.
+// A savepoint of a timeline whose checkpoints are the truth keeps the current checkpoint whole.
 
 import { expect, it } from 'vitest'
 import { save } from '../../src/layers/save/index.ts'

@@ -138,7 +138,7 @@ onEveryStore('sharing an aggregate', (world) => {
     await a.do('deposit', { amount: 1 })
     const b = await (await w.engine()).open(account, 'x')
     await a.do('deposit', { amount: 9 })
-    // `b` knows of 1 only, and would refuse.
+    // `b` has read 1 only, and would refuse.
     expect((await b.do('withdraw', { amount: 10 })).state).toEqual({ balance: 0 })
     // `a` believes itself the owner of 10: the same the other way round, and for a command without an event.
     await expect(a.do('check')).rejects.toEqual(code('REFUSED'))
@@ -273,7 +273,7 @@ onEveryStore(
       store.commit = async (commits) => {
         const isFirst = isSlow && commits.some(({ consume }) => consume !== undefined)
         if (isFirst) isSlow = false
-        // Meanwhile, the process looks for mail of the aggregates that it owns, and finds the same message.
+        // Meanwhile, the process polls for mail of the aggregates that it owns, and finds the same message.
         if (isFirst) await new Promise((resolve) => setTimeout(resolve, 1500))
         return await commit(commits)
       }

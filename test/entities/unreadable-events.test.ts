@@ -41,10 +41,10 @@ const account = aggregate('account', {
   },
 })
 
-/** For a writer who knows nothing of events. */
+/** For a writer without a schema of events. */
 const raw: Fold<number> = { version: '1', initial: () => 0, apply: () => undefined }
 
-/** Events of two aggregates, written by the code of before; the upcaster throws on 13. */
+/** Events of two aggregates, written by the earlier code; the upcaster throws on 13. */
 async function given(rp: Reprise) {
   isMended = false
   for (const [id, amounts] of [

@@ -162,7 +162,7 @@ it('C12: what changed since it was found to be complete is not taken, nor what c
   await writeFile(join(where, 'a'), Buffer.alloc(4_000_000, 1))
   await pause(50)
   const expected = (await captures.survey())!
-  // Right behind the last look before it is read.
+  // Directly after the last check before it is read.
   const look = captures.survey.bind(captures)
   captures.survey = async () => {
     captures.survey = look

@@ -25,7 +25,7 @@ const greet = workflow('greet', async () => 1)
 const square = memo('square', { version: 1, run: async (n: number) => n * n })
 const sites = resource<{ n: number }>('sites')
 
-/** Runs `use` where the context is at hand. */
+/** Runs `use` where the context is available. */
 type Within = (rp: Reprise, id: string, use: (context: object) => unknown) => Promise<unknown>
 
 /** An object whose verbs are called in the context. The error of the verb counts, not that of the run around it. */

@@ -85,7 +85,7 @@ export const hostileBytes: readonly HostileBytes[] = [
   },
 ]
 
-/** Values that a caller may hand us and that come back as they were. */
+/** Values that a caller may pass and that are returned unchanged. */
 export const strangeValues: readonly { readonly name: string; readonly value: unknown }[] = [
   { name: 'a lone surrogate', value: { '\ud800': '\udfff', ok: 'a\ud83d' } },
   { name: 'NUL in text and keys', value: { '\0': 'a\0b' } },

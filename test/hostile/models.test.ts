@@ -193,7 +193,7 @@ const plays: Record<string, Play> = {
     })
     const session = await rp.open(helper, name)
     await session.turn('hello')
-    // The call waits for a person, whose decision comes by mail.
+    // The call waits for a person, whose decision arrives by mail.
     await sendDecision(rp, `agent/helper/${name}`, { verdict: 'approve', by: 'ann' })
     await session.resume()
     await session.close()

@@ -215,7 +215,7 @@ describe('G15 a crafted import cannot make a restore leave its directory', () =>
   })
 })
 
-/** Ignored, so that it stands in the way instead of being deleted first. */
+/** Ignored, so that it blocks the path instead of being deleted first. */
 function plantLink(place: Place, name: string): void {
   writeFileSync(join(place.workspace, '.gitignore'), 'a\nb\nc\n')
   symlinkSync(place.outside, join(place.workspace, name))

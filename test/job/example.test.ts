@@ -1,4 +1,4 @@
-// The example of the README, run as it stands.
+// The example of the README, run unchanged.
 
 import { open } from 'reprise'
 import { expect, it } from 'vitest'

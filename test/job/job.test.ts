@@ -1,4 +1,4 @@
-// Jobs as a person uses them, on every store.
+// Jobs through their public interface, on every store.
 
 import { expect, it } from 'vitest'
 import { job } from '../../src/layers/job/index.ts'

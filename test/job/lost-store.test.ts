@@ -10,7 +10,7 @@ import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 interface Outage {
-  /** How many looks at heads fail from now on, and how many did. */
+  /** The number of reads of heads that fail from now on, and of those that did. */
   looks: number
   missed: number
   /** Answers to commits of jobs that get lost from now on. */

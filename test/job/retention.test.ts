@@ -29,7 +29,7 @@ onEveryStore(
             seen.set(name, [...(seen.get(name) ?? []), entry.seq])
           },
         })
-      // Each time in an engine of its own, as a process that comes and goes.
+      // Each time in an engine of its own, as a process that starts and ends.
       const consume = async (name: string) => {
         const own = await at.engine({ worker: name })
         await (await own.run(reader(name))).result()

@@ -69,7 +69,7 @@ describe('digests of files', () => {
     const look = await second.look(['*.txt'])
     expect([await look.files(), second.read, second.seen.hasNew]).toEqual([files, 0, false])
     expect([await second.digestOf('a.txt'), second.read]).toEqual([files['a.txt'], 0])
-    // Another selection of the same folder is another look, and reads nothing either.
+    // Another selection of the same folder is another scan, and reads no file either.
     expect([await second.of(['a*']), second.read]).toEqual([{ 'a.txt': files['a.txt'] }, 0])
     chmodSync(join(root, 'a.txt'), 0o755)
     const third = await reloaded(second)

@@ -1,5 +1,5 @@
-// Two processes that want the same result, and one of them is killed: while it computes, when part of it is written, before it
-// becomes visible, and right after that. The other one ends with all of it, and computes it only if it was not there.
+// Two processes want the same result, and one of them is killed: while it computes, when part of the result is written, before
+// it becomes visible, and right after that. The other process gets the whole result, and computes it only if it did not exist.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'

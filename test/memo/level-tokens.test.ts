@@ -64,7 +64,7 @@ describe('a server as the second level', () => {
       return { got, from, problems: rp.problems, codes: rp.codes }
     }
     expect(await make('pull', 'pull-7', 'evil')).toMatchObject({ from: 'computed', problems: [] })
-    // With the token of the pull request the server would give it; main's own store does not take it.
+    // The server would return it for the token of the pull request; main's own store does not accept it.
     expect(await make('pull', undefined, 'good')).toMatchObject({
       got: 'good',
       problems: [expect.stringContaining("set scope: 'pull-7'"), expect.stringContaining('writes to pull-7')],

@@ -93,7 +93,7 @@ it('temporary outputs of a killed process are removed by the next run; those of 
   }
   const handle = await rp.open(command('copy', options))
   await handle.run()
-  // The name that this machine gives them, seen at work.
+  // The name that this machine's file system stores.
   const { stdout } = spawnSync(
     process.execPath,
     [

@@ -52,7 +52,7 @@ const endless = (fails: Promise<never> = never()): Source<number> => ({
 
 type Method = 'open' | 'prepare' | 'commit'
 
-/** A sink of which one method does not come back: all calls of it, or only so many after the first ones. */
+/** A sink of which one method never returns: in every call, or in this many calls after the first ones. */
 function hanging(method: Method, times = Number.POSITIVE_INFINITY, first = 0) {
   const seen = { reached: 0, prepared: 0, isClosed: false }
   let calls = 0

@@ -38,7 +38,7 @@ const copying = <T>(source: Source<T>, sink: Sink<T>) =>
     p.from('in', source).to('out', sink)
   })
 
-/** Runs until the sink shows so many, then stops with a savepoint. */
+/** Runs until the sink has this many records, then stops with a savepoint. */
 async function some<T>(
   source: Source<T>,
   out: Collected<T>,
@@ -129,7 +129,7 @@ describe('other sources', () => {
     const numbers = (last: number, wait: boolean) =>
       iterableSource(async function* () {
         for (let n = 1; n <= last; n++) yield n
-        // One that waits for ever can be stopped all the same.
+        // A source that waits forever can still be stopped.
         if (wait) await new Promise(() => undefined)
       })
     await some(numbers(3, true), out, 3)

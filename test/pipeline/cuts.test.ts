@@ -1,5 +1,5 @@
 // The batches of a source do not affect the result: every operator, every pair of branches that meet again, and every order of
-// times gives the same output with batches of 1,000 as with batches of 1, in the same order.
+// times produces the same output with batches of 1,000 as with batches of 1, in the same order.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -68,7 +68,7 @@ const poison = (each: Event) => {
 }
 const late = (streams: Stream<unknown>[]) => ({ lateTo: (stream: Stream<Event>) => void streams.push(stream) })
 
-/** Every operator, alone and where branches meet. Each gives the streams that end in a sink. */
+/** Every operator, alone and where branches meet. Each returns the streams that end in a sink. */
 const shapes: Readonly<Record<string, (parts: Parts) => Stream<unknown>[]>> = {
   'map, filter, flatMap': ({ all }) => [
     all

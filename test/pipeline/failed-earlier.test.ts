@@ -13,7 +13,7 @@ import { onEveryStore, type World } from '../support/worlds.ts'
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i)
 
-/** With a fault, the source gives ten of its twenty records, and then waits for the fault. */
+/** With a fault, the source returns ten of its twenty records, and then waits for the fault. */
 function source(fault: Promise<never> | null): Source<number> {
   return {
     async open(from, context) {

@@ -23,7 +23,7 @@ const slowly = (isSlow = true): Source<number> => ({
   },
 })
 
-/** Its second checkpoint hangs for ever. */
+/** Its second checkpoint hangs forever. */
 function hanging(): { readonly sink: Sink<number>; prepared: number } {
   const seen = {
     prepared: 0,

@@ -1,5 +1,5 @@
-// Keys of the pairs of `joinInterval` (docs/guides/keys.md): each pair has a key of its own, also where two pairs give the same,
-// and the key is that of its two records, in whatever order and in whatever batches they come, over a kill and a redrive.
+// Keys of the pairs of `joinInterval` (docs/guides/keys.md): each pair has a key of its own, also if two pairs have equal
+// results; it is derived from its two records, in any order and any batches, over a kill and a redrive.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -96,7 +96,7 @@ async function keysOf(order: Order, size: number, how: { stopped?: boolean; fail
         return { names: `${one.id}+${other.id}`, book: other.cents }
       })
       .map(({ names, book }) => {
-        // The test looks at the names; the results are equal.
+        // The test compares the names; the results are equal.
         named.push(names)
         return book
       })

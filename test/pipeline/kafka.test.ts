@@ -190,7 +190,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     expect(await numbersIn(topic)).toEqual([1])
     const next = await other.begin('two-phases', 60_000)
     expect(await port.end(transaction, 'commit')).toBe('gone')
-    // Who does not know the newest epoch cannot take its place by accident.
+    // A writer without the newest epoch cannot replace the current one by accident.
     await expect(port.begin('two-phases', 60_000, transaction)).rejects.toMatchObject({ code: 'TRANSACTION_EXPIRED' })
     expect((await other.begin('two-phases', 60_000, next)).epoch).toBe(next.epoch + 1)
     await other.close()

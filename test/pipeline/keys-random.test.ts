@@ -28,7 +28,7 @@ interface Op {
   readonly growth: number
   /** The run is stopped after so many calls to the outside. */
   readonly stopAfter: number
-  /** In which order batches of partitions come. */
+  /** The order in which batches of partitions arrive. */
   readonly order: number
 }
 

@@ -22,7 +22,9 @@ const chance = () => {
   return random / 2147483647
 }
 
-/** Partitions whose records come in an order of their own, and between which chance decides. `stopAfter`: then nothing comes. */
+/**
+ * Partitions whose records have a fixed order, and between which chance decides. `stopAfter`: no records after this many.
+ */
 function jumbled(name: string, partitions: number): Source<Given> {
   const names = Array.from({ length: partitions }, (_, i) => `p${i}`)
   return {

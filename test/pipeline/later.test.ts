@@ -41,7 +41,7 @@ function throwing(what: () => unknown, times: number, isIt: (visit: Visit) => bo
 
 const pause = () => new Promise((resolve) => setTimeout(resolve, 5))
 
-/** Gives these once it is let, and never ends by itself. */
+/** Returns these once it is released, and never ends by itself. */
 function gated<T>(given: readonly T[], open: Promise<void> = Promise.resolve()): Source<T> {
   return {
     async open(_, { signal }) {

@@ -1,5 +1,5 @@
-// Keys of records that were set aside (docs/guides/keys.md): redriven, also by a later run, a record has the key of its first
-// try; two records have two keys, also where they came from one record and gave the same.
+// Keys of dead letters (docs/guides/keys.md): a redriven record, also in a later run, has the key of its first try; two records
+// have two keys, also if they came from one record with equal results.
 
 import { expect, it } from 'vitest'
 import { pipeline, type Source, sendSink } from '../../src/layers/pipeline/index.ts'

@@ -6,7 +6,7 @@ import { open } from '../../src/index.ts'
 import { collectSink, comparePipelineState, count, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/fixture.ts'
 
-/** Numbers from 0, as far as it is let. */
+/** Numbers from 0, up to the permitted one. */
 function numbers(gate: { until: number }): Source<number> {
   return {
     async open(from, { signal }) {

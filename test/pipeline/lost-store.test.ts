@@ -12,7 +12,7 @@ import { onEveryStore, type World } from '../support/worlds.ts'
 const [partitions, records] = [3, 60]
 
 interface Outage {
-  /** Which commits get no answer. */
+  /** The commits that get no answer. */
   hides: (commit: Commit) => boolean
   hidden: number
 }

@@ -141,7 +141,7 @@ describe('changes of PostgreSQL', () => {
     const positions = [(await reader.read(10))!.position]
     for (const n of [1, 2, 3]) {
       await client.query(`INSERT INTO ${table} SELECT ${n} * 100 + i FROM generate_series(1, 20) i`)
-      // A transaction is handed on whole.
+      // A transaction is delivered whole.
       const batch = (await reader.read(10))!
       expect(batch.values.map(({ row }) => row!.n)).toEqual(Array.from({ length: 20 }, (_, i) => n * 100 + i + 1))
       positions.push(batch.position)

@@ -26,7 +26,7 @@ interface Item {
 }
 
 interface Gate {
-  /** How many records each partition may give; it ends at `count`. */
+  /** The number of records that each partition may return; it ends at `count`. */
   limit: number
   readonly count: number
   partitions: number

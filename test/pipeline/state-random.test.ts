@@ -36,7 +36,7 @@ function contentsOf(tables: readonly NamedTable[]): Contents {
   return all
 }
 
-/** Gives small blocks, and lets something happen before each. */
+/** Returns small blocks, and calls a hook before each. */
 function interrupted(capture: StateCapture, meanwhile: () => void): StateCapture {
   return {
     ...{ isFull: capture.isFull, size: capture.size, builtOn: capture.builtOn, promised: capture.promised },

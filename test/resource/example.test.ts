@@ -66,7 +66,8 @@ it.each(Object.keys(storeUrls))(
     await until(async () => (await isSo(2)) && !(await running()).includes(one), first.closed)
     expect(await running()).toContain(two)
 
-    // The controller dies, and much happens before there is another one. What still runs is taken over, not started again.
+    // The controller dies, and much happens before another one starts. Processes that still run are taken over, not started
+    // again.
     const before = await running()
     await first.kill()
     expect(await running()).toEqual(before)

@@ -1,4 +1,5 @@
-// Objects of a kind: what counts as a change, who may change what, and two steps of deletion; by one process and by several.
+// Objects of a kind: the definition of a change, the owners of fields, and the two steps of a deletion; by one process and by
+// several.
 
 import { beforeEach, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'

@@ -1,5 +1,5 @@
-// Objects that another server holds, by chance: it changes them, forgets its history, cuts connections and lists them again. Who
-// watches the cache gets every state that counts: in order, nothing twice, nothing missing at the end.
+// Random changes of objects that another server holds: it changes them, forgets its history, cuts connections and lists them
+// again. A watcher of the cache gets every state that counts: in order, nothing twice, nothing missing at the end.
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
@@ -46,7 +46,7 @@ class Server implements OriginCollection {
     this.#tell({ type: 'gone', object: { ...object, revision: this.revision } })
   }
 
-  /** As a server does that keeps so much and no more. */
+  /** As a server does that keeps only this many changes. */
   forget(): void {
     this.#log = []
     this.#from = this.revision

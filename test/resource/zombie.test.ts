@@ -33,7 +33,7 @@ async function haunt(where: Where): Promise<void> {
     await second.until(has('reports', 2))
     first.signal('SIGCONT')
     await first.until(has('refused'))
-    // Whatever it still tries comes before the next word of its heir.
+    // Its remaining attempts come before the next report of its successor.
     await handle.change('web', () => ({ spec: { n: 3 } }))
     await second.until(has('reports', 3))
     expect(await handle.get('web')).toMatchObject({

@@ -223,7 +223,7 @@ describe('beside each other', () => {
       fc.asyncProperty(fc.array(fc.nat(9), { minLength: 5, maxLength: 60 }), async (order) => {
         expect(await play(order, new Set(), 0)).toEqual([])
       }),
-      // A touch that came too late looked like one in time to the next who touched.
+      // A touch that came too late looked punctual to the next writer.
       { numRuns: runs, examples: [[[2, 2, 7, 0, 1, 9, 1, 1, 0, 7]]] },
     )
   })

@@ -15,7 +15,7 @@ export class Bucket {
     if (this.#lists.length > 64) this.#lists.shift()
   }
 
-  /** As it was so many changes ago. */
+  /** The state of this many changes ago. */
   rows(late = 0): ObjectRow[] {
     return late === 0 ? this.#rows() : (this.#lists.at(-1 - late) ?? this.#lists[0] ?? [])
   }

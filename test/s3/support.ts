@@ -19,7 +19,7 @@ export interface S3Server {
 
 const keys = { AWS_ACCESS_KEY_ID: 'reprisetest', AWS_SECRET_ACCESS_KEY: 'reprisetestsecret', AWS_REGION: 'us-east-1' }
 
-/** The environment that gives a process access. */
+/** The environment variables with which a process gets access. */
 export const s3Env: NodeJS.ProcessEnv = process.env.S3_ENDPOINT ? {} : keys
 
 /** Null, with the reason printed: there is none to be had. */

@@ -437,7 +437,7 @@ describe('the figures', () => {
   })
 })
 
-/** A body that the schema lets through. */
+/** A body that passes the schema. */
 function fill(schema: NonNullable<(typeof routes)[number]['body']>): Record<string, unknown> {
   const one = (each: typeof schema): unknown => {
     if (each.enum) return each.enum[0]

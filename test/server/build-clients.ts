@@ -1,5 +1,5 @@
-// Build tools as they are, each with a small project and its settings for a cache of ours. They come from npm; ccache, sccache
-// and Gradle as the machine has them (sccache: cargo install sccache --locked --no-default-features --features webdav).
+// Real build tools, each with a small project and its settings for a cache of ours. They come from npm; ccache, sccache and
+// Gradle from the machine (sccache: cargo install sccache --locked --no-default-features --features webdav).
 
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -196,7 +196,7 @@ buildCache {
   local { enabled = false }
   remote(HttpBuildCache) {
     url = System.getenv('CACHE_URL')
-    // An address without TLS; versions before 6.0 do not know the word.
+    // An address without TLS; versions before 6.0 do not have the option.
     if (it.metaClass.hasProperty(it, 'allowInsecureProtocol')) allowInsecureProtocol = true
     push = true
     credentials { username = 'build'; password = System.getenv('CACHE_TOKEN') }

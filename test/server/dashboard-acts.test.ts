@@ -315,7 +315,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await dialog.getByLabel(/Roll back all the same/).check()
     await act.click()
     await page.getByText('counter/what-if goes on from 3').waitFor()
-    // The entry that names them comes after it.
+    // The entry that names them follows it.
     expect((await rp.head('counter/what-if'))?.seq).toBe(4)
   })
 
@@ -613,7 +613,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await page.getByRole('option', { name: /pack/ }).waitFor()
     await page.getByText(/on worker first/).waitFor()
     first.kill('SIGKILL')
-    // Gone with the run in its hands, or declared dead already by a process that lives.
+    // A worker that died while it had the run, or one that another process declared dead.
     await page.getByText(/^no worker has it: |^its worker .* is gone: /).waitFor()
     await board.picture('killed-light')
     const second = await worker(url, 'second')

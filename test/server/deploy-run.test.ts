@@ -79,7 +79,8 @@ describe('the image', () => {
     expect(all('COPY')).toEqual(['package.json package-lock.json ./', '. .'])
   })
 
-  // The steps that need the registry or another user are replaced: the package lies where npm ci would put it.
+  // The steps that need the registry or another user are replaced: the package is copied to the place where npm ci would install
+  // it.
   for (const name of ['hono', '@hono/node-server', 'pg', ...dependenciesOf(root)]) install(app, name)
 
   it.each([

@@ -40,7 +40,7 @@ it('restarts when a file changes: runs continue, broken code is rejected, and a 
       said += piece
     })
   }
-  /** Waits for text that comes after the output so far. */
+  /** Waits for text that follows the output so far. */
   const hears = async (words: RegExp, act: () => unknown = () => undefined) => {
     const from = said.length
     await act()

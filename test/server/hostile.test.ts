@@ -1,5 +1,5 @@
-// Requests made by chance from the server's own document, and worse ones: none of them is a fault of the server (500), and the
-// store is whole afterwards. REPRISE_REQUESTS=10000 for more of them; the seed is printed by fast-check when one is found.
+// Requests generated from the server's own document, and worse ones: none of them causes a fault of the server (500), and the
+// store is whole afterwards. REPRISE_REQUESTS=10000 sends more of them; fast-check prints the seed of a failure.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

@@ -1,5 +1,5 @@
-// Resources over HTTP by Kubernetes' conventions: the answers that clients go by, held against those of a real API server
-// (kube-apiserver 1.36), and who reaches what.
+// Resources over HTTP by Kubernetes' conventions: the answers that clients depend on, compared with those of a real API server
+// (kube-apiserver 1.36), and the permissions of tokens.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Workers in other languages do the steps of workflows and the items of a job, while both they and the server are killed with
-// SIGKILL: all of it is done, and nothing that was acknowledged to a worker is given out again.
+// Workers in other languages execute the steps of workflows and the items of a job, while they and the server are killed with
+// SIGKILL: all of it is done, and acknowledged work is never assigned again.
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

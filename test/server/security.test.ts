@@ -1,4 +1,4 @@
-// Who gets in: tokens, roles, scopes, hosts, origins, sessions and one-time links, and the bounds on what anybody can send.
+// Access: tokens, roles, scopes, hosts, origins, sessions and one-time links, and the limits of requests.
 
 import { chmodSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

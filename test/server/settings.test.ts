@@ -62,7 +62,7 @@ it('distinguishes defaults from values that were given, stored or declared', asy
   const said = JSON.stringify(rows)
   for (const { name } of tokens) expect(said).not.toContain(secret(name))
   expect(said).not.toContain(key.toString('base64'))
-  // Who reaches a part of the store learns nothing of the whole.
+  // A token for a part of the store learns nothing about the rest.
   expect((await here.ask('/v1/settings', { as: 'ann' })).status).toBe(403)
   expect((await here.ask('/v1/settings', { as: 'reader' })).status).toBe(200)
 })

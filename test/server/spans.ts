@@ -1,4 +1,4 @@
-// A tracer whose spans tests can look at: those that ended, and those that are still open.
+// A tracer whose spans tests can inspect: those that ended, and those that are still open.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Context, type ContextManager, context, ROOT_CONTEXT } from '@opentelemetry/api'

@@ -238,7 +238,7 @@ describe('shipping', () => {
       }
     }
     expect(await world.log().numbers()).not.toContain(1)
-    // A shipper that another one has followed deletes nothing: it does not know what that one names.
+    // A shipper that another one has followed deletes nothing: it cannot see the objects that the other one names.
     expect(await dropOld(world.log(), newest - 1, newest, 0)).toBe(0)
     const { verifyShipped } = await import('../../src/engine/tools/shipping/verify.ts')
     expect(await verifyShipped(world.log())).toMatchObject({ ok: true, bases: 3 })

@@ -21,7 +21,7 @@ export class World {
   readonly bucket = new Bucket()
   fault: (request: string) => Fault = () => 'none'
   policy: ShipPolicy = { ...defaultPolicy, recordBytes: 64 * 1024, partBytes: 32 * 1024 }
-  /** Milliseconds since 1970, as the shipper has them. */
+  /** Milliseconds since 1970, by the shipper's clock. */
   now = 1_700_000_000_000
   readonly #driver: Driver
   #app: Connection | null = null

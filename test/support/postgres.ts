@@ -206,7 +206,7 @@ class OwnServer implements TestPostgres {
   }
 
   async #end(signal: 'SIGINT' | 'SIGKILL'): Promise<void> {
-    // First of all, and not by closing its pipe: it must not act on a pid that is ours no more.
+    // First of all, and not by closing its pipe: it must not act on a pid that is no longer ours.
     this.#watchdog?.kill('SIGKILL')
     this.#watchdog = null
     const child = this.#process
@@ -238,7 +238,7 @@ function send(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
   } catch {
-    // It was gone already: that is what we want.
+    // It had ended already, as wanted.
   }
 }
 

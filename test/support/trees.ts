@@ -1,5 +1,5 @@
-// Random trees with links, what an agent may do to them, and a picture of a tree that follows no link. Beside each
-// workspace lies a canary: a directory that nothing may change.
+// Random trees with links, the changes that an agent may make in them, and a picture of a tree that follows no link. Beside each
+// workspace is a canary: a directory that no operation may change.
 
 import {
   chmodSync,

@@ -32,7 +32,7 @@ async function serving(handle: (request: IncomingMessage, response: ServerRespon
   return { folder, address: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
 }
 
-/** A tus server in memory, which asks `meddle` first: true means that it took the request over. */
+/** A tus server in memory. `meddle` sees each request first: true means that it answered the request. */
 async function tus(meddle: (request: IncomingMessage, response: ServerResponse, at: number) => unknown) {
   let received = Buffer.alloc(0)
   const tusHeaders = { 'tus-resumable': '1.0.0' }

@@ -13,7 +13,7 @@ import { drainPlants } from './plants.ts'
 
 const histories = Number(process.env.REPRISE_WITHIN_HISTORIES ?? 50)
 const firstSeed = Number(process.env.REPRISE_SEED ?? 1) * 1_000_000
-/** A new store for each of so many. */
+/** A new store after this many. */
 const batchSize = 250
 
 const closing: (() => Promise<unknown>)[] = []

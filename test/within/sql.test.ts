@@ -189,7 +189,7 @@ describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', 
     await until(async () => (await refused()).length === 1 && (await runs(note)).length === 1)
     const [request] = await refused()
     expect(request).toMatchObject({ verb: 'pause', problem: expect.stringContaining('no requests of the kind pause') })
-    // The worker of the newer release knows it.
+    // The worker of the newer release can read it.
     await rp.close()
     rp = await open(store.url)
     const known: string[] = []

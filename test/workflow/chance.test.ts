@@ -93,7 +93,7 @@ it('draws the same again after a crash anywhere', async () => {
   }
 })
 
-/** Draws one id in each of so many runs, and counts those that were drawn before. */
+/** Draws one id in each of this many runs, and counts those that were drawn before. */
 function collisions(runs: number, seedBytes: number): number {
   const ids = new Set<string>()
   const seeds = randomBytes(runs * seedBytes).toString('hex')

@@ -1,4 +1,4 @@
-// The example of the documentation runs as it stands.
+// The example of the documentation runs unchanged.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -15,7 +15,7 @@ import { programPath } from '../support/programs.ts'
 function world(kit: WorkflowKit) {
   const calls: string[] = []
   const pair = workflow('pair', async (ctx, n: number) => {
-    // Side by side, so that the outcome of one lies between those of the other.
+    // In parallel, so that the outcome of one is recorded between those of the other.
     const [a, b] = await Promise.all([
       ctx.step('a', ({ key }) => kit.effect(() => calls.push(key) && n)),
       ctx.step('b', ({ key }) => kit.effect(() => calls.push(key) && 2)),

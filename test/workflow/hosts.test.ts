@@ -1,5 +1,5 @@
-// Workers on different hosts, on PostgreSQL: a killed one is replaced long before its lease, because its session is gone;
-// a paused one keeps its session and its runs until its lease has passed, and is fenced when it comes back (G2, G5).
+// Workers on different hosts, on PostgreSQL: a killed one is replaced long before its lease ends, because its session is gone; a
+// paused one keeps its session and its runs until its lease has passed, and is fenced when it resumes (G2, G5).
 
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'

@@ -80,7 +80,7 @@ it('a run whose code throws while it is loaded, or whose history is damaged, is 
   const bad = await kit.run(fine, { id: 'bad' })
   await kit.advance('1m')
   const open = await workflowHostOf(hostOf(kit.rp)).take(bad.timeline)
-  // An entry that this version does not know, as a newer one would leave behind.
+  // An entry of an unknown type, as a newer version would write it.
   await open.write([{ type: '$effect.done', data: { id: 'never intended' } }]).catch(() => undefined)
   await open.close()
   const { store } = hostOf(kit.rp).kernel

@@ -1,5 +1,5 @@
-// Several worker processes on one store: killed ones are replaced at once, a stopped one is fenced when it comes back, and
-// no run is lost or done twice (G2, G5).
+// Several worker processes on one store: killed ones are replaced at once, a stopped one is fenced when it resumes, and no run
+// is lost or done twice (G2, G5).
 
 import type { ChildProcess } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'

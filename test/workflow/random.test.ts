@@ -53,7 +53,7 @@ const disturbance: fc.Arbitrary<Disturbance> = fc.oneof(
   }),
 )
 
-/** Who won each race, by run and place, as the code saw it whenever it came by: the first time, and in each replay. */
+/** The winner of each race, by run and place, as the code saw it each time: at first, and in each replay. */
 type Sightings = Map<string, Set<number>>
 
 interface Execution {
@@ -136,7 +136,7 @@ async function execute(input: Program, crashAt: readonly Disturbance[], isClose 
     for (let i = 0; i < 20; i++) await kit.survive(() => signal(kit, run.timeline, i))
     const result = await kit.result(run).catch((error: Error) => `failed: ${error.message}`)
     await kit.advance('100d')
-    // History alone must give the same once more: every run of the program, children included.
+    // History alone must produce the same result again: every run of the program, children included.
     const check = await kit.survive((rp) => checkDefinitions(rp, [definition], { ended: true }))
     return { result, ...execution, crashes: kit.crashes, check }
   } finally {
@@ -148,14 +148,14 @@ async function execute(input: Program, crashAt: readonly Disturbance[], isClose 
 const signal = (kit: WorkflowKit, timeline: string, i: number) =>
   kit.rp.send(timeline, 'signal', { name: 's', value: 'signal' }, { key: `signal-${i}` })
 
-/** A signal from outside against anything else: who wins is up to the outside. */
+/** A signal from outside against anything else: the outside decides the winner. */
 function isLuck(one: Program, inRace = false): boolean {
   if (one.op === 'signal') return inRace
   if ('body' in one) return isLuck(one.body, inRace)
   return 'parts' in one && one.parts.some((part) => isLuck(part, inRace || one.op === 'race'))
 }
 
-/** Programs that would wait for ever: a child gets no signals. */
+/** Programs that would wait forever: a child gets no signals. */
 function waits(one: Program, inChild = false): boolean {
   if (one.op === 'signal') return inChild
   if (one.op === 'child') return waits(one.body, true)

@@ -57,7 +57,7 @@ onEveryStore('children of runs with the same id', (world) => {
     expect(packed).toBe('book packed')
     expect(await workflows(rp).of(ship).get(own!).result()).toBe('book packed')
     expect((await workflows(rp).of(ship).list()).length).toBe(2)
-    // By name it cannot be both: who waits for it would wait forever.
+    // One name cannot refer to both: a caller that waits for it would wait forever.
     const same = workflow('same', async (ctx) => {
       await ctx.start(ship, 'lamp', { id: 'one' })
       return await ctx.child(ship, 'lamp', { id: 'one' })

@@ -98,7 +98,7 @@ async function shifted(shiftsMs?: readonly number[]): Promise<Shifted> {
   return world
 }
 
-/** The outcome of this code on one shard, with the true time at which it came. `sent` at these times, from outside. */
+/** The outcome of this code on one shard, with its true time. `sent` at these times, from outside. */
 async function outcome<T>(
   place: number,
   code: (ctx: WorkflowContext, world: Shifted) => Promise<T>,

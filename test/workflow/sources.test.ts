@@ -33,7 +33,7 @@ async function engine(): Promise<Reprise> {
 
 const precise = new Intl.DateTimeFormat('en', { second: 'numeric', fractionalSecondDigits: 3 } as object)
 
-/** Two calls a while apart give different values: that is what makes each of them a source. */
+/** Two calls a while apart return different values, so each of them is a source. */
 const values: Record<string, () => unknown> = {
   'Date.now': () => Date.now(),
   'new Date': () => new Date().toISOString(),

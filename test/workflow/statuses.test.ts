@@ -37,7 +37,7 @@ const run = workflow<string, string>('run', async (ctx, status) => {
   return await ctx.signal<string>('go')
 })
 
-/** As the store has it, when the verb comes. */
+/** The stored status at the moment of the verb. */
 const stored = {
   completed: 'completed',
   failed: 'failed',

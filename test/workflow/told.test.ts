@@ -149,7 +149,7 @@ it('a run that sleeps wakes on time, also if others looked in between', async ()
   for (let i = 0; i < 120; i++) await kit.advance(50)
   for (const { ms, run } of runs) {
     const wokeAt = await kit.result(run)
-    // Virtual time: nothing but the engine's own looks makes it late.
+    // Virtual time: only the engine's own polls can delay it.
     expect(wokeAt - startedAt).toBeGreaterThanOrEqual(ms)
     expect(wokeAt - startedAt).toBeLessThan(ms + 100)
   }

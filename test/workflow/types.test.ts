@@ -78,14 +78,14 @@ async function unchecked(ctx: WorkflowContext, run: WorkflowRun<number>): Promis
   // @ts-expect-error the handler takes the currency
   ctx.onQuery(total, (currency: number) => currency)
   ctx.onQuery(total, () => 7)
-  // @ts-expect-error the query gives a number
+  // @ts-expect-error the query returns a number
   ctx.onQuery(total, () => 'none')
   // @ts-expect-error the query takes a currency
   await run.query(total)
   expectTypeOf(await run.query(total, 'EUR')).toEqualTypeOf<number>()
   // @ts-expect-error the update takes a number
   await run.update(add, 'one')
-  // @ts-expect-error the update gives text
+  // @ts-expect-error the update returns text
   ctx.onUpdate(add, (n) => n)
   expectTypeOf(await run.update(add, 1, { timeout: '1s' })).toEqualTypeOf<string>()
   // @ts-expect-error a query is no signal

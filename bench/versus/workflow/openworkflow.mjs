@@ -1,5 +1,5 @@
-// OpenWorkflow on SQLite: its own store with its own settings. On a Node without node:sqlite it gets the driver that
-// Reprise uses there, which has the same interface.
+// OpenWorkflow on SQLite: its own store with its own settings. On a Node without node:sqlite it uses the driver that Reprise
+// uses there, which has the same interface.
 
 import { createRequire } from 'node:module'
 import { join } from 'node:path'

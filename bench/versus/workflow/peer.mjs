@@ -1,6 +1,6 @@
 // One peer in a process of its own, used as its documentation shows: node peer.mjs NAME PLACE. PLACE is a database URL or a
-// folder. It says `ready`, or why it cannot; then each { runs } or { steps } is answered with how long it took and the
-// processor time of this process and of a server that the peer brought along.
+// folder. It prints `ready`, or the reason why it cannot run; then it answers each { runs } or { steps } with the duration and
+// the processor time of this process and of a server that the peer started.
 
 const [, , name, place] = process.argv
 

@@ -7,7 +7,7 @@ import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import * as restate from '@restatedev/restate-sdk'
 
-// Its SDK wants this of Node 22.
+// Its SDK needs this from Node 22.
 Promise.withResolvers ??= () => {
   const made = {}
   made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }))

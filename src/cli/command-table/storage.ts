@@ -69,7 +69,7 @@ export const storage: readonly CommandRow[] = [
   {
     usage: 'incarnate',
     summary: 'declare that the database was restored from outside',
-    details: 'Positions from before are refused from then on. An older copy of a SQLite file is accepted.',
+    details: 'Earlier positions are refused from then on. An older copy of a SQLite file is accepted.',
     store: 'none',
     load: () => import('../commands/store-identity.ts'),
   },

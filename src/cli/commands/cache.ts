@@ -177,7 +177,7 @@ const prune: Verb = async ({ engine, options, output }, [name]) => {
       `${count(report.entries, 'result')}, ${bytes(report.bytes)}; ${report.kept} stay, ${bytes(report.keptBytes)}`,
     )
     output.note(
-      isDry ? 'nothing was changed; --yes does it' : 'their chunks go with the next collection: reprise prune --yes',
+      isDry ? 'nothing was changed; --yes does it' : 'the next collection removes their chunks: reprise prune --yes',
     )
   })
   return exit.ok

@@ -53,7 +53,8 @@ export const prune: Command = async ({ engine, options, output }) => {
     const verb = dryRun ? 'would drop' : 'dropped'
     for (const { timeline, drop, floor, floorBefore, refused } of report.timelines) {
       for (const { id, because } of drop) output.line(`${timeline}: ${verb} checkpoint ${id}: ${because}`)
-      if (floor.seq > floorBefore) output.line(`${timeline}: history up to ${floor.seq} may go: ${floor.because}`)
+      if (floor.seq > floorBefore)
+        output.line(`${timeline}: history up to ${floor.seq} may be removed: ${floor.because}`)
       else if (floor.heldBy.length > 0) output.line(`${timeline}: no more history may be trimmed: ${floor.because}`)
       for (const reason of refused) output.line(output.colours.yellow(`${timeline}: refused: ${reason}`))
     }
@@ -65,7 +66,7 @@ export const prune: Command = async ({ engine, options, output }) => {
       output.line(output.colours.yellow(`${timeline}: the checkpoint at ${seq} cannot be read: ${because}`))
     if (unreadable.length > 0)
       output.line(
-        'no chunk goes while one cannot be read: reprise verify --repair mends it, and reprise delete removes it',
+        'no chunk is removed while one cannot be read: reprise verify --repair repairs it, and reprise delete removes it',
       )
     output.line(
       `${dryRun ? 'would free' : 'freed'} ${count(swept, 'chunk')}, ${bytes(sweptBytes)}; ${live} in use, ${tooYoung} too young to judge`,

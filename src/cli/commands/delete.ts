@@ -46,6 +46,6 @@ export function printPlan({ timelines, refusals }: DeleteReport, output: Output)
       each.cursors.join(', ') || '-',
     ]),
   )
-  output.line(`${count(timelines.length, 'timeline')} would go, for good`)
+  output.line(`${count(timelines.length, 'timeline')} would be deleted permanently`)
   for (const { timeline, why } of refusals) output.line(output.colours.red(`${timeline}: ${why}`))
 }

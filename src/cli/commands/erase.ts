@@ -26,7 +26,7 @@ const command: Command = async (invocation) => {
       printPlan(plan, output)
       for (const where of plan.remains) output.line(`may be left: ${where}`)
     })
-    output.note(plan.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; with --yes it is')
+    output.note(plan.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; add --yes to erase')
     return plan.refusals.length > 0 ? exit.conflict : exit.ok
   }
   if (found && found.timeline !== args[0]) {
@@ -74,7 +74,7 @@ async function entries({ engine, args, options, output }: Invocation): Promise<n
     for (const where of report.remains) output.line(`may be left: ${where}`)
   })
   if (isMeant) return exit.ok
-  output.note(report.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; with --yes it is')
+  output.note(report.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; add --yes to erase')
   return report.refusals.length > 0 ? exit.conflict : exit.ok
 }
 

@@ -181,7 +181,7 @@ function reportPlan(output: Output, { members, cascade, drop, again, fellToOrigi
 function reportRestored(output: Output, { id, members }: GroupRestored): void {
   for (const { timeline, to, archive, isAsked, isMoved } of members) {
     if (!isMoved) output.line(`${timeline} stays where it is`)
-    else if (isAsked) output.line(`${timeline} goes back to ${to}; it does so where it is executed`)
+    else if (isAsked) output.line(`${timeline} is rolled back to ${to} by the process that executes it`)
     else output.line(`${timeline} continues from ${to}; later entries are in ${archive}`)
   }
   output.note(`restore ${id}`)

@@ -41,7 +41,7 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
     if (flag(options, 'yes')) showPlan(plan, output)
     if (done.asked) {
       const { from, undoes } = done.asked
-      output.line(`${done.timeline} goes back to before ${from}; it does so where it is executed`)
+      output.line(`${done.timeline} is rolled back to before ${from} by the process that executes it`)
       output.line(undoes.length > 0 ? `undone in this order: ${undoes.join(', ')}` : 'nothing has to be undone')
     }
     if (done.archive)
@@ -84,7 +84,7 @@ function showPlan(plan: RollbackPlan, output: Output): void {
   output.line(
     `back to ${plan.to}, before ${found.seq} (${found.type}, ${new Date(found.time).toISOString()}): ${because}`,
   )
-  for (const { seq, why } of asked) output.line(`  looked at ${seq}: ${why === null ? 'valid' : `not valid: ${why}`}`)
+  for (const { seq, why } of asked) output.line(`  checked ${seq}: ${why === null ? 'valid' : `not valid: ${why}`}`)
   const types = Object.entries(undone.types).map(([type, n]) => `${n} ${type}`)
   output.line(`${count(undone.entries, 'entry', 'entries')} would no longer count: ${types.join(', ')}`)
   for (const { what } of undone.consumers) output.line(output.colours.yellow(`consumed: ${what}`))

@@ -193,7 +193,7 @@ async function nextSteps(
   if (faults.some(({ code, timeline }) => code === 'STORE_DAMAGED' && timeline === null)) {
     steps.push(
       isRepair
-        ? 'what stays damaged in the file itself is left behind by a new one: reprise backup FILE, then reprise restore FILE there'
+        ? 'a new file leaves the remaining damage behind: reprise backup FILE, then reprise restore FILE there'
         : 'reprise verify --repair rebuilds a damaged SQLite file from its intact parts, and keeps the old file; stop other programs first',
     )
   }

@@ -18,7 +18,7 @@ export function whyInvalid<State>(valid: Validity<State> | undefined, state: Sta
   refuseThenable(verdict, 'valid(state)', 'decide from the state alone')
   if (verdict === true || verdict === undefined || verdict === '') return null
   if (verdict === false) return 'valid(state) returned false'
-  return typeof verdict === 'string' ? verdict : 'valid(state) gave neither a boolean nor a reason'
+  return typeof verdict === 'string' ? verdict : 'valid(state) returned neither a boolean nor a reason'
 }
 
 const byPerson = 'marked bad by '

@@ -40,7 +40,7 @@ export class UnreadPages extends Error {
   readonly #pages: readonly Unread[]
 
   constructor(pages: readonly Unread[]) {
-    super('pages of a Keyed are needed that were not read yet')
+    super('needed pages of a Keyed were not read yet')
     this.#pages = pages
   }
 

@@ -61,18 +61,20 @@ function nodePostgres(tx: Shape, call: Call): Query {
 }
 
 function postgresJs(call: Call, isTransaction: boolean): Query {
-  if (!isTransaction) throw noTransaction('postgres.js: pass the sql that begin() gives to its function')
+  if (!isTransaction) throw noTransaction('postgres.js: pass the sql that begin() passes to its function')
   return (text, values) => call('unsafe', text, values)
 }
 
 /** A client inside a transaction lacks $connect in every version; since Prisma 7 it has $transaction, for savepoints. */
 function prisma(tx: Shape, call: Call): Query {
-  if (typeof tx.$connect === 'function') throw noTransaction('Prisma: pass the client that $transaction() gives')
+  if (typeof tx.$connect === 'function')
+    throw noTransaction('Prisma: pass the client that $transaction() passes to its function')
   return (text, values) => call('$queryRawUnsafe', text, ...values)
 }
 
 function kysely(tx: Shape, call: Call): Query {
-  if (tx.isTransaction !== true) throw noTransaction('Kysely: pass the trx that transaction().execute() gives')
+  if (tx.isTransaction !== true)
+    throw noTransaction('Kysely: pass the trx that transaction().execute() passes to its function')
   return (sql, parameters) => {
     const query = { kind: 'RawNode', sqlFragments: [sql], parameters: [] }
     return call('executeQuery', { sql, parameters, query, queryId: { queryId: 'reprise' } })
@@ -81,7 +83,7 @@ function kysely(tx: Shape, call: Call): Query {
 
 /** Knex writes placeholders as ? for every database. The statements of the store bind each value once, in order. */
 function knex(tx: Shape, call: Call): Query {
-  if (tx.isTransaction !== true) throw noTransaction('Knex: pass the trx that transaction() gives')
+  if (tx.isTransaction !== true) throw noTransaction('Knex: pass the trx that transaction() passes to its function')
   const { driverName } = (tx.client ?? {}) as { readonly driverName?: unknown }
   if (driverName === 'better-sqlite3' || driverName === 'sqlite3') throw secondLibrary(driverName)
   return (text, values) => call('raw', text.replaceAll(/\$\d+/g, '?'), values)
@@ -89,7 +91,8 @@ function knex(tx: Shape, call: Call): Query {
 
 function typeOrm(tx: Shape, call: Call): Query {
   const runner = (tx.queryRunner ?? tx) as Shape
-  if (runner.isTransactionActive !== true) throw noTransaction('TypeORM: pass the manager that transaction() gives')
+  if (runner.isTransactionActive !== true)
+    throw noTransaction('TypeORM: pass the manager that transaction() passes to its function')
   return (text, values) => call('query', text, values)
 }
 
@@ -100,7 +103,7 @@ function drizzleSession(tx: Shape): Shape | null {
 
 /** Drizzle is a layer over another client, which its session holds. */
 function drizzle(session: Shape, isTransaction: boolean, dialect: Dialect): Query | null {
-  if (!isTransaction) throw noTransaction('Drizzle: pass the tx that transaction() gives')
+  if (!isTransaction) throw noTransaction('Drizzle: pass the tx that transaction() passes to its function')
   return queryOf(session.client, dialect)
 }
 

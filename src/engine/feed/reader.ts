@@ -221,7 +221,7 @@ export class FeedReader {
     if (first) verifyEntries(this.#kernel.hash, timeline, first, { seq: 0, digest: floorDigest })
   }
 
-  /** Of an archived branch only what its successor still builds on counts, and as the successor's. */
+  /** An archived branch counts only for the part that its successor continues from, as entries of the successor. */
   async #ofBranch(archive: TimelineId, entries: readonly Entry[]): Promise<readonly Entry[]> {
     const { store } = this.#kernel
     let successor = archive

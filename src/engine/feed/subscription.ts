@@ -382,7 +382,7 @@ export class Subscription<Item extends Occurred = Occurred> {
       this.#reportWaiters(this.#trouble)
     }
     const pauseMs = growingPause(this.#failures + 1, firstPauseMs, longestPauseMs)
-    // The failed attempt itself may have committed, and news of that must not shorten the pause.
+    // The failed attempt itself may have committed, and that write must not shorten the pause.
     if (!mayPass(error)) this.#dueAt = this.#kernel.clock.elapsed() + pauseMs
     return pauseMs
   }

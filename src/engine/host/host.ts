@@ -392,7 +392,10 @@ export class Host implements Engine, LayerHost {
     return await store.claim({ worker: await worker.register(), queues: [queue], limit })
   }
 
-  /** Calls when a timeline may be due or readable: perhaps too often, and it may miss. The returned function ends it. */
+  /**
+   * Calls back when a timeline may be due or readable: sometimes without a reason, and it may miss a change. The returned
+   * function stops it.
+   */
   listen(wake: () => void): () => void {
     return this.kernel.store.listen(wake)
   }

@@ -36,7 +36,7 @@ export interface EarlierVerify {
   readonly timelines: number
   /** How many of those were written since, or are new, and were verified again. */
   readonly again: number
-  /** When the store's own structures were checked, if this call did not check them again. */
+  /** The time of the last check of the store's own structures, if this call did not repeat it. */
   readonly structuresAt: number | null
 }
 

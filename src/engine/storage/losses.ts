@@ -63,7 +63,7 @@ export async function noteLosses(kernel: Kernel, lost: readonly StoreLoss[]): Pr
   await copyLosses(kernel, [...(await storeLosses(kernel)), ...(lost.length > 0 ? [own] : [])])
 }
 
-/** Of a backup, of a repair: those that have no note get one. */
+/** After a backup or a repair: losses without a note get one. */
 export async function copyLosses(kernel: Kernel, losses: readonly LossRecord[]): Promise<void> {
   if (losses.length === 0) return
   const known = new Set((await notedLosses(kernel)).map(({ id }) => id))

@@ -158,7 +158,7 @@ export class Writer implements CommitSource {
       asker.reject(refusal)
       return
     }
-    assert(this.#isOwner || this.#take, 'who writes owns the timeline, or takes it')
+    assert(this.#isOwner || this.#take, 'a writer owns the timeline, or takes it')
     const { committer } = this.#kernel
     const request = new Request(drafts, along, asker, expect)
     // No await if there is room: this is the hot path, and appends keep the order of their calls.

@@ -87,7 +87,12 @@ export async function reveal<T>(
     const open = Buffer.concat([decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes)), decipher.final()])
     return engine.codec.decode(open) as T
   } catch (cause) {
-    throw new RepriseError('DECRYPT_FAILED', `a personal field of ${name}/${id} does not open`, { name, id }, cause)
+    throw new RepriseError(
+      'DECRYPT_FAILED',
+      `a personal field of ${name}/${id} cannot be decrypted`,
+      { name, id },
+      cause,
+    )
   }
 }
 

@@ -23,8 +23,8 @@ export class Flights<T> {
   }
 
   /**
-   * `look` returns the entry if it exists by now; `compute` is called by one process at a time, as the owner of the timeline.
-   * A caller that gives up leaves the computation to the others.
+   * `look` returns the entry if it exists by now; one process at a time calls `compute`, as the owner of the timeline. A caller
+   * that aborts leaves the computation to the others.
    */
   join(
     id: TimelineId,

@@ -57,7 +57,8 @@ export const configRoutes: readonly Route[] = [
     path: '/v1/configs/{config}',
     id: 'showConfig',
     tag: 'configs',
-    summary: 'The newest version, who has which, who refused which and why, and how far a rollout is',
+    summary:
+      'The newest version, the version of each client, refusals with their reasons, and the progress of a rollout',
     role: 'read',
     answer: shapes.answer({
       ...{ config: shapes.text, latest: { type: 'integer', nullable: true }, value: shapes.any },

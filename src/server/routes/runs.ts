@@ -53,7 +53,7 @@ export const runRoutes: readonly Route[] = [
       {
         name: { ...shapes.text, minLength: 1, description: 'of the definition' },
         kind: { ...shapes.text, description: 'where several kinds have this name' },
-        id: { ...shapes.text, minLength: 1, description: 'of the run, for workflows: there is one under an id' },
+        id: { ...shapes.text, minLength: 1, description: 'of the run, for workflows: one run per id' },
         input: shapes.any,
         attributes: { type: 'object', additionalProperties: { ...shapes.text } },
         priority: { type: 'integer', minimum: -1000, maximum: 1000 },

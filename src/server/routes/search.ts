@@ -59,9 +59,9 @@ export const searchRoutes: readonly Route[] = [
     answer: shapes.answer({
       timelines: shapes.list(found),
       total: { ...shapes.count, description: 'how many match' },
-      statuses: { ...counts, description: 'of those that match all but the status, how many have which' },
+      statuses: { ...counts, description: 'counts by status of the timelines that match the other conditions' },
       kinds: { ...counts, description: 'number of timelines by kind' },
-      attention: { ...shapes.count, description: 'of all timelines, how many need a person' },
+      attention: { ...shapes.count, description: 'number of all timelines that need a person' },
       causes: {
         ...shapes.list({ type: 'object' }),
         description: 'with attention: equal errors of the timelines that match, with counts over time',

@@ -16,7 +16,7 @@ const ttlMs: Schema = {
   minimum: 1000,
   maximum: 600_000,
   default: 30_000,
-  description: 'without a sign of life for this long, others may have it',
+  description: 'without a heartbeat for this long, other clients may take it',
 }
 const epoch: Schema = { type: 'integer', minimum: 1, description: 'of the lease: the fencing token' }
 const epochInQuery: QuerySchema = epoch
@@ -74,7 +74,7 @@ export const sidecarRoutes: readonly Route[] = [
     role: 'write',
     body: shapes.object(
       {
-        holder: { type: 'string', minLength: 1, maxLength: 128, description: 'who has it, for people' },
+        holder: { type: 'string', minLength: 1, maxLength: 128, description: 'the holder, for people' },
         ttlMs,
         takeover: { type: 'boolean', default: false, description: 'also from a live holder' },
         waitMs: { type: 'integer', minimum: 0, maximum: 20_000, default: 0 },
@@ -133,7 +133,7 @@ export const sidecarRoutes: readonly Route[] = [
       digest: {
         type: 'string',
         pattern: '^[0-9a-f]{64}$',
-        description: 'of history up to there, to be sure of the branch',
+        description: 'of history up to that sequence, which identifies the branch',
       },
       epoch: epochInQuery,
       keep: { type: 'integer', minimum: 1, maximum: 100, default: 3, description: 'how many of them stay' },

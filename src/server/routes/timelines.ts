@@ -89,7 +89,7 @@ export const timelineRoutes: readonly Route[] = [
             ...{ store: shapes.text, incarnation: shapes.text, life: shapes.count, branch: shapes.count },
             timeline: shapes.text,
           }),
-          description: 'what keys, revisions and positions that leave the store are derived from',
+          description: 'the source of keys, revisions and positions that leave the store',
         },
       },
     },

@@ -160,7 +160,7 @@ export class Sidecars {
       return await work(await shared.opening)
     } finally {
       shared.busy -= 1
-      assert(shared.busy >= 0, 'who leaves a timeline has entered it')
+      assert(shared.busy >= 0, 'only an entered timeline is left')
       void this.#trim()
     }
   }

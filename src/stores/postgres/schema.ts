@@ -43,7 +43,7 @@ export async function prepareSchema(connections: Connections, s: string, namespa
 export async function findSchema(connections: Connections, s: string, namespace: string): Promise<number> {
   const version = await readVersion(connections, s)
   if (version === 0) {
-    throw new RepriseError('NOT_FOUND', `there is no store in the schema ${s}: open it for writing to make one`)
+    throw new RepriseError('NOT_FOUND', `there is no store in the schema ${s}: open it for writing to create one`)
   }
   if (version < schemaVersion) {
     throw new RepriseError(

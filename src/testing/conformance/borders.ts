@@ -104,7 +104,7 @@ export function closingTests(test: Test): void {
       () => store.blobs.delete([hash(utf8('x'))], 0),
     ]
     for (const call of calls) await expectRejection(call, 'CLOSED')
-    assert.equal((await kit.head('a')).status, '', 'other processes go on')
+    assert.equal((await kit.head('a')).status, '', 'other processes continue')
   })
 }
 

@@ -191,7 +191,7 @@ function ordering(test: Test): void {
       assert.deepEqual(firsts(seen.filter((item) => item.timeline === id)), expected, `the runs of ${id} in order`)
     }
     if (kit.capabilities.isSharded) assert.equal((await kit.readFeed()).length, seen.length)
-    else assertSame(await kit.readFeed(), seen, 'a second reading gives the same order')
+    else assertSame(await kit.readFeed(), seen, 'a second reading has the same order')
   })
 }
 

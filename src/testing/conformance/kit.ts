@@ -309,7 +309,7 @@ export async function expectRejection(work: () => unknown, code: ErrorCode): Pro
 export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
   const deadline = Date.now() + patienceMs
   while (!(await holds())) {
-    assert.ok(Date.now() < deadline, `gave up waiting: ${what}`)
+    assert.ok(Date.now() < deadline, `timed out waiting: ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
 }

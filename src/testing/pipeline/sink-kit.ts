@@ -37,7 +37,7 @@ export function sinkConformance<T>(runner: Runner, harness: SinkHarness<T>): voi
   runner.describe(`the sink ${harness.name}`, () => {
     test('shows records when their checkpoint is committed, and no others', (kit) => kit.commits())
     test('shows records once when a commit is repeated', (kit) => kit.commitsAgain())
-    test('gives the records of a failed checkpoint to the next one', (kit) => kit.rejoins())
+    test('passes the records of a failed checkpoint to the next one', (kit) => kit.rejoins())
     test('commits, after a kill, the transactions of a published checkpoint', (kit) => kit.recovers())
     test('aborts, after a kill, transactions that no published checkpoint lists', (kit) => kit.givesUp())
     test('takes checkpoints without records', (kit) => kit.takesNothing())
@@ -185,7 +185,7 @@ class SinkKit<T> {
     await this.#write(owner, lost)
     await this.#checkpointOf(owner)
     await this.#zombie(old)
-    await this.#assertVisible('with an old owner at work')
+    await this.#assertVisible('while an old owner still works')
     await this.#write(owner, this.#new(1))
     await this.#checkpointOf(owner)
     await (await this.#start()).writer.close()

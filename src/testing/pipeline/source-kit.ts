@@ -53,13 +53,13 @@ export function sourceConformance<T>(runner: Runner, harness: SourceHarness<T>):
   const test = (title: string, body: (kit: SourceKit<T>) => Promise<void>) =>
     runner.it(title, () => inWorld(harness, (world, engine) => new SourceKit<T>(world, engine), body))
   runner.describe(`the source ${harness.name}`, () => {
-    test('gives every record once, in the order of its partition', (kit) => kit.everything())
+    test('returns every record once, in the order of its partition', (kit) => kit.everything())
     test('continues after any position, without gap or repetition', (kit) => kit.resumes())
     test('has positions that are plain data, and names its partitions before they speak', (kit) => kit.plain())
     test('ends, or waits until it is aborted; closed twice, nothing happens', (kit) => kit.ends())
     test('returns records that are added while it is read', (kit) => kit.grows())
     test('finds a partition that appears', (kit) => kit.finds())
-    test('reads only the partitions it is given', (kit) => kit.shares())
+    test('reads only the partitions that it receives', (kit) => kit.shares())
     test('stays where it is when checkpoints are published', (kit) => kit.acknowledges())
     test('refuses a position that is no position of its own', (kit) => kit.refuses())
     test('refuses a position that is gone', (kit) => kit.gone())
@@ -135,7 +135,7 @@ class SourceKit<T> {
     for (const partition of opened.positions.keys()) {
       assert.ok(
         opened.reader.partitions().includes(partition),
-        `it gave records of '${partition}', which it does not name`,
+        `it returned records of '${partition}', which it does not name`,
       )
     }
     await this.#close(opened)
@@ -145,7 +145,7 @@ class SourceKit<T> {
     const opened = await this.#begin(null)
     await this.#readAll(opened, 100)
     if (this.#world.ends) {
-      assert.equal(await this.#next(opened, 100), null, 'it must give null at its end')
+      assert.equal(await this.#next(opened, 100), null, 'it must return null at its end')
       const again = await this.#begin(clone(opened.positions))
       for (let read = await this.#next(again, 10); read !== null; read = await this.#next(again, 10)) {
         assert.equal(read.values.length, 0, 'nothing follows its end')
@@ -200,7 +200,7 @@ class SourceKit<T> {
     for (const name of names) assert.ok(found.includes(name), `partitions() of the source must find '${name}'`)
     const opened = await this.#begin(null, [names[0]!])
     await this.#readAll(opened, 10, () => undefined, new Map(), [names[0]!])
-    assert.deepEqual([...opened.reader.partitions()], [names[0]], 'it names only the partitions it was given')
+    assert.deepEqual([...opened.reader.partitions()], [names[0]], 'it names only the partitions that it received')
     assert.deepEqual(opened.given.get(names[0]!), this.#world.expected().get(names[0]!))
     await this.#close(opened)
   }
@@ -229,7 +229,9 @@ class SourceKit<T> {
     const partitions = [...this.#world.expected().keys()]
     const foreign = new Map<string, unknown>(partitions.map((name) => [name, { kind: 'of another source' }]))
     const begun = this.#begin(foreign).then((opened) => this.#next(opened, 1))
-    await assert.rejects(within(begun, 'it must refuse or give'), (error) => isReprise(error, 'INVALID_ARGUMENT'))
+    await assert.rejects(within(begun, 'it must refuse, or return a record'), (error) =>
+      isReprise(error, 'INVALID_ARGUMENT'),
+    )
   }
 
   async gone(): Promise<void> {
@@ -280,13 +282,13 @@ class SourceKit<T> {
       })
     while (!isDone()) {
       const read = await this.#next(opened, max)
-      assert.ok(read !== null, `it ended before everything was given: ${JSON.stringify([...opened.given])}`)
+      assert.ok(read !== null, `it ended before every record was returned: ${JSON.stringify([...opened.given])}`)
       await onBatch()
     }
   }
 
   async #next(opened: Opened<T>, max: number) {
-    const read = await within(Promise.resolve(opened.reader.read(max)), 'a read must give what there is')
+    const read = await within(Promise.resolve(opened.reader.read(max)), 'a read must return the available records')
     if (read === null) return null
     opened.positions.set(read.partition, read.position)
     const values = read.values.flatMap((value) => decoded(value, opened.decode))

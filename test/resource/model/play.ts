@@ -192,7 +192,7 @@ async function settle(processes: Process[], another: () => Promise<Process>): Pr
       const until = Date.now() + patienceMs
       for (let redrives = 0; ; redrives++) {
         const handle = await leader(part)
-        // A process that was displaced during a pause may not know it yet: then another one gets the request.
+        // A process that was displaced during a pause may not have noticed it yet: then another one gets the request.
         if (!(await isSettled(handle)) || !handle.isLeading) {
           must(Date.now() < until, () => `the ${part} does not settle`)
           continue

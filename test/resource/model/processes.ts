@@ -155,7 +155,7 @@ export class Process {
         make(made, object, object.spec.n)
         await this.#meanwhile()
         await report({ status: { n: object.spec.n, by: this.name } })
-        // Another process may have changed it meanwhile, and that event comes later.
+        // Another process may have changed it meanwhile, and that event arrives later.
         await this.#meanwhile()
       },
     })

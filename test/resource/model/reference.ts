@@ -38,7 +38,7 @@ export class Reference {
   readonly #objects = new Map<string, Item>()
   /** By uid and generation: the desired state. */
   readonly #specs = new Map<string, Spec>()
-  /** Who reported since the newest fence. */
+  /** The process that reported since the newest fence. */
   #reporter: string | null = null
   #at: { seq: number; digest: Uint8Array } | null = null
   /** Uids of objects whose deletion was requested. */

@@ -52,7 +52,7 @@ export class Reader {
     return this.#position ?? 0
   }
 
-  /** It may read so many more events. */
+  /** The number of events that it may still read. */
   allow(count: number): void {
     this.#tokens += count
     this.#wake()
@@ -169,7 +169,7 @@ export class Reader {
     stretch.to = this.#position
   }
 
-  /** A watch that begins with what there is. False: it ended before it was through. */
+  /** A watch that begins with the current objects. False: it ended before it had read them all. */
   async #listed(watch: Watch<Spec, Status>): Promise<boolean> {
     const items: Item[] = []
     for (let event = await watch.next(); event; event = await watch.next()) {

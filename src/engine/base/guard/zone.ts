@@ -110,7 +110,7 @@ export function callPure<T>(isGuarded: boolean, what: string, call: () => T, pla
   return value
 }
 
-const waitElsewhere = 'what waits belongs into a step, a job or a handler with SQL, and its result into the event'
+const waitElsewhere = 'do asynchronous work in a step, a job or a handler with SQL, and record its result in the event'
 
 function callGuarded<T>(what: string, call: () => T, place: Place | null): T {
   const zone = new PureZone(what, place)

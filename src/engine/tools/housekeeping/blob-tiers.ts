@@ -180,7 +180,7 @@ async function coldest(
   }
   return wanted
 
-  /** Of a damaged one: none, so that they stay where they are. */
+  /** A damaged checkpoint names none, so its chunks stay in their place. */
   async function chunksOf(record: ManifestRecord): Promise<readonly Digest[]> {
     try {
       return await liveChunks(readManifest(kernel, record), io)

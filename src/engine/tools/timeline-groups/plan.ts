@@ -135,7 +135,7 @@ async function lineOf(
 /** Describes a step back and its reason. @example 'a/x goes from 8 to 5: it received m3, which b/y has not sent at 6' */
 export function inWords({ process, from, to, because }: CascadeStep): string {
   if (!because) return `${process} returns from ${from} to ${to}: later entries are lost`
-  return `${process} goes from ${from} to ${to}: at ${because.receivedSeq} it received what ${because.from} sent at ${because.sentSeq}, and now has not`
+  return `${process} goes from ${from} to ${to}: at ${because.receivedSeq} it received what ${because.from} sent at ${because.sentSeq}, which is now undone`
 }
 
 async function processOf({ kernel }: Host, head: Head): Promise<ProcessHistory> {

@@ -28,7 +28,7 @@ export function compareTraces(
 ): Difference | null {
   const wanted = of.outside.requests[0]
   if (wanted !== undefined) {
-    return { operator: wanted, problem: `${wanted} makes requests, which are made again after a crash: use call()` }
+    return { operator: wanted, problem: `${wanted} makes requests, which are repeated after a crash: use call()` }
   }
   for (let i = 0; i < Math.max(first.length, second.length); i++) {
     const [a, b] = [byOperator(first[i] ?? []), byOperator(second[i] ?? [])]

@@ -146,7 +146,7 @@ export function scaleOf(
   stored: { readonly parallelism: number; readonly keyGroups: number } | null,
 ): { readonly parallelism: number; readonly keyGroups: number } {
   if (stored && keyGroups !== undefined && keyGroups !== stored.keyGroups) {
-    const what = `the keys of this pipeline are divided into ${stored.keyGroups} groups for good (keyGroups was ${keyGroups}): omit it, or run it under another id`
+    const what = `the keys of this pipeline are divided into ${stored.keyGroups} groups permanently (keyGroups was ${keyGroups}): omit it, or run it under another id`
     throw new RepriseError('INVALID_ARGUMENT', what, { keyGroups, stored: stored.keyGroups })
   }
   const groups = stored?.keyGroups ?? keyGroups ?? keyGroupsDefault

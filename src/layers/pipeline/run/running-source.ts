@@ -146,7 +146,7 @@ export class RunningSource {
   }
 
   #hand(read: SourceBatch<unknown>): number {
-    assert(!this.#isEnded, 'no record is handed on behind the last watermark')
+    assert(!this.#isEnded, 'no record follows the last watermark')
     this.#findPartitions()
     const { partition, values, position, isDue, names } = read
     if (isDue) this.isDue = true

@@ -15,7 +15,7 @@ export const webdavRoutes: readonly Route[] = [
       ...where,
       method: 'PROPFIND',
       id: i === 0 ? 'davFind' : 'davFindSpace',
-      summary: 'WebDAV: what there is under a path',
+      summary: 'WebDAV: the entries under a path',
       role: 'read',
       status: 207,
       answerType: 'application/xml',

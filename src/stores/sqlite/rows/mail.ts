@@ -121,7 +121,9 @@ function checkComplete(connection: Connection, timeline: Timeline): void {
 }
 
 function incomplete({ name, row }: Timeline, count: number): RepriseError {
-  return damaged(`${name} has ${row.mail} unread messages, and ${count} or others are there`, { timeline: name })
+  return damaged(`${name} should have ${row.mail} unread messages; its rows are ${count}, or others`, {
+    timeline: name,
+  })
 }
 
 /**

@@ -161,7 +161,7 @@ export class Timelines {
     const rows = this.#connection.all('SELECT tid FROM reprise_timeline WHERE parent = ?', parent)
     const forks = rows.map(({ tid }) => this.required(tid as number))
     if (forks.length !== sums.forks || forks.some(({ row }) => row.parent !== parent)) {
-      throw damaged(`${name} has ${sums.forks} forks, ${forks.length} are there`, { timeline: name })
+      throw damaged(`${name} should have ${sums.forks} forks; its rows are ${forks.length}`, { timeline: name })
     }
     return forks
   }

@@ -179,7 +179,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
       const below = `SELECT position, body FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
       for (const { position, body } of connection.all(below, log.firstPosition())) {
         const held = heldBy(connection, space, position as number, body as Uint8Array)
-        const what = `it is before the start of the log, where no reader looks: an older release placed it there${held}`
+        const what = `it is before the start of the log, which no reader reads: an older release placed it there${held}`
         faults.push({ where: `log row ${position}`, what })
       }
     }),

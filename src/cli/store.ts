@@ -204,6 +204,7 @@ function openLater(open: () => Promise<Store>): Store {
       if (!box) throw new RepriseError('STORE_UNSUPPORTED', 'this kind of store holds no requests of applications')
       await box.fill(rows)
     },
+    release: async (numbers) => (await opened()).requests?.release(numbers),
     mark: async (number, as) => (await opened()).requests?.mark(number, as),
   }
   const own: Pick<Store, SynchronousOf<Store> | FieldOf<Store>> & Partial<Store> = {

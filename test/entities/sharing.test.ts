@@ -306,6 +306,32 @@ onEveryStore(
       await expect.poll(balance).toBe(7)
       expect(isLost).toBe(true)
     })
+
+    it.each(['OUTCOME_UNKNOWN', 'CONFLICT', 'STORE_BUSY'] as const)(
+      'a release that fails with %s is repeated, and the next mail of the aggregate arrives',
+      async (code) => {
+        const rp = await (await world()).engine()
+        rp.events.on('problem', () => undefined)
+        const { store } = hostOf(rp).kernel
+        const commit = store.commit.bind(store)
+        let failures = 0
+        store.commit = async (commits) => {
+          const at = commits.findIndex(({ guard, release, take }) => release && !take && guard?.timeline === place)
+          if (at < 0 || failures > 0) return await commit(commits)
+          failures += 1
+          if (code !== 'CONFLICT') throw new RepriseError(code, 'nothing was released')
+          const [head] = await store.head([place as never])
+          return commits.map(() => ({ ok: false, code, reason: 'nothing was released', head: head! }))
+        }
+        rp.work([account])
+        const balance = async () => (await account.read(rp, 'x').catch(() => null))?.state.balance
+        await sendCommand(rp, deposit(5))
+        await expect.poll(balance).toBe(5)
+        await sendCommand(rp, deposit(2))
+        await expect.poll(balance).toBe(7)
+        expect(failures).toBe(1)
+      },
+    )
   },
   ['memory'],
 )

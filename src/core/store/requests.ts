@@ -95,6 +95,9 @@ export interface RequestBox {
    */
   take(claim: RequestClaim): Promise<RequestRow[]>
 
+  /** Any worker can take them again. */
+  release(numbers: readonly number[]): Promise<void>
+
   /** All requests, taken or not, in the order of their numbers. */
   list(query: RequestQuery): Promise<RequestRow[]>
 

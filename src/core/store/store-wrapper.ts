@@ -84,6 +84,7 @@ export const requestMethods: Readonly<Record<MethodOf<RequestBox>, Access>> = {
   place: 'reads',
   enlist: 'neither',
   take: 'writes',
+  release: 'writes',
   list: 'reads',
   fill: 'writes',
   mark: 'writes',

@@ -115,7 +115,7 @@ export class Host implements Engine, LayerHost {
     this.#openTimelines = root ? root.#openTimelines : new OpenTimelines(kernel)
     this.#dispatchers = root ? root.#dispatchers : new Set()
     this.#busy = root ? root.#busy : new Set()
-    this.#strays = root ? root.#strays : { mayExist: false }
+    this.#strays = root ? root.#strays : { mayExist: false, known: new Set() }
     const isInHand = (timeline: TimelineId) =>
       [...this.#dispatchers].some((each) => each !== this.dispatcher && each.has(timeline))
     const isHeld = (timeline: TimelineId) => this.#openTimelines.has(timeline) || isInHand(timeline)
@@ -125,6 +125,7 @@ export class Host implements Engine, LayerHost {
     this.#shut = shut
     if (root) return
     kernel.worker.onRetired(() => this.#openTimelines.fenceAll())
+    kernel.onStray = (timeline) => this.#strays.known.add(timeline)
     kernel.writeTo = (timeline, decide) =>
       writeTo(this, timeline, this.models.foldOf(timeline) ?? ledgerOnly, ({ ledger }) => decide(ledger))
   }

@@ -28,6 +28,8 @@ export interface ServeOptions {
 export interface Strays {
   /** This process may own timelines without working on them. */
   mayExist: boolean
+  /** Timelines whose release failed: this process may still own them. */
+  readonly known: Set<TimelineId>
 }
 
 interface Served {
@@ -199,6 +201,7 @@ export class Dispatcher {
     await this.#retireGone()
     const id = await worker.register()
     if (this.#mayHaveLost || this.#strays.mayExist) await this.#findLost(id)
+    if (this.#strays.known.size > 0) await this.#releaseKnown(id)
     this.#lastClaimAt = this.#kernel.clock.elapsed()
     this.#lookedAt = worker.now()
     for (const { queues, limit } of this.#requests(free)) {
@@ -247,6 +250,18 @@ export class Dispatcher {
       throw error
     }
     this.#mayHaveLost = store.shards?.hasLostClaims() ?? false
+  }
+
+  /** A timeline that is open again is released when it is closed. */
+  async #releaseKnown(worker: WorkerId): Promise<void> {
+    const { known } = this.#strays
+    const left = [...known].filter((timeline) => !this.#inHand.has(timeline) && !this.#releasing.has(timeline))
+    const free = left.filter((timeline) => !this.#isHeld(timeline))
+    const heads = free.length > 0 ? await this.#kernel.store.head(free) : []
+    for (const timeline of left) known.delete(timeline)
+    for (const head of heads) {
+      if (head?.owner === worker && !this.#isHeld(head.timeline)) void this.#giveBack(epochGuardOf(head))
+    }
   }
 
   /** A claim does not wait for it: its database may be unreachable just now, and the others have work to do. */

@@ -75,6 +75,8 @@ export interface Kernel {
    * this process, or else an epoch of its own. Throws OWNED if another process works on the timeline.
    */
   writeTo?(timeline: TimelineId, decide: (ledger: EffectLedger) => readonly NewEntry[]): Promise<void>
+  /** A release failed, so this process may still own the timeline, and its mail would wait; set by the host. */
+  onStray?(timeline: TimelineId): void
 }
 
 export function newOperation(random: Random): OperationId {

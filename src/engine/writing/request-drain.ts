@@ -29,7 +29,17 @@ export const mailTarget = 'mail'
 /** The store notifies; this is for notifications that were lost or switched off. */
 const pollMs = 3000
 const takenAtOnce = 200
+/** One drain passes at most this many requests whose group has to wait. */
+const passedMax = 5000
+/** How long a process without a needed key leaves the requests to others. */
+const keylessMs = 10_000
 const problemLengthMax = 2000
+
+/** Why the rest of a group is not carried out now. `releases`: another process may be able to carry it out. */
+interface Stuck {
+  readonly group: string
+  readonly releases: boolean
+}
 
 export class RequestDrain {
   readonly #kernel: Kernel
@@ -42,6 +52,8 @@ export class RequestDrain {
   #wantsAnother = false
   #isStopped = false
   #failure: unknown = null
+  /** Monotonic time before which this process takes no requests. */
+  #restsUntil = Number.NEGATIVE_INFINITY
 
   constructor(kernel: Kernel) {
     this.#kernel = kernel
@@ -79,6 +91,11 @@ export class RequestDrain {
       return
     }
     this.#cancelTimer?.()
+    const restMs = this.#restsUntil - this.#kernel.clock.elapsed()
+    if (restMs > 0) {
+      this.#cancelTimer = this.#kernel.clock.after(restMs, () => this.wake())
+      return
+    }
     this.#draining = this.#drain()
       .then(() => {
         this.#failure = null
@@ -136,31 +153,51 @@ export class RequestDrain {
     return json(data === null ? undefined : JSON.parse(data))
   }
 
+  /** A group that has to wait is passed, and taken again at the next poll: it must not hold back the others. */
   async #drain(): Promise<void> {
     const { store, worker } = this.#kernel
-    while (!this.#isStopped) {
+    const stuck = new Set<string>()
+    const released = new Set<string>()
+    const except: number[] = []
+    while (!this.#isStopped && except.length < passedMax) {
       const id = await worker.register()
       const targets = [...this.#handlers.keys()]
-      const rows = await store.requests!.take({ worker: id, targets, limit: takenAtOnce, except: [] })
-      const areDone = await Promise.all(groupsOf(rows).map((group) => this.#carryOutGroup(group)))
-      // The rest of a group whose request has to wait is taken again at the next poll.
-      if (rows.length < takenAtOnce || areDone.includes(false)) return
+      const rows = await store.requests!.take({ worker: id, targets, limit: takenAtOnce, except })
+      // Without the transactions, all requests of a SQLite file are one group.
+      const groups = groupsOf(rows).filter(([first]) => !stuck.has(first!.group))
+      const ended = await Promise.all(groups.map((group) => this.#carryOutGroup(group)))
+      for (const each of ended) {
+        if (each) stuck.add(each.group)
+        if (each?.releases) released.add(each.group)
+      }
+      await this.#release(rows.filter(({ group }) => released.has(group)))
+      if (rows.length < takenAtOnce || groups.length === 0) return
+      for (const { number, group } of rows) if (stuck.has(group)) except.push(number)
     }
   }
 
-  /** In order. False: the store failed for now, and the rest of the group waits. */
-  async #carryOutGroup(group: readonly RequestRow[]): Promise<boolean> {
+  /** In order. Null: all of them were carried out, or are kept with a problem. */
+  async #carryOutGroup(group: readonly RequestRow[]): Promise<Stuck | null> {
     for (const request of group) {
+      const stuck = (releases: boolean) => ({ group: request.group, releases })
       try {
         await this.#carryOut(request)
       } catch (error) {
-        if (this.#isStopped) return false
+        if (this.#isStopped) return stuck(false)
         this.#kernel.events.emit('problem', { where: `request ${request.number}`, error })
-        if (mayPass(error)) return false
+        if (mayPass(error)) return stuck(isReprise(error, 'KEY_MISSING'))
         await this.#kernel.store.requests!.mark(request.number, { problem: problemOf(error) })
       }
     }
-    return true
+    return null
+  }
+
+  /** A process with the key can take them, and this one leaves them to it for a while. */
+  async #release(rows: readonly RequestRow[]): Promise<void> {
+    if (rows.length === 0 || this.#isStopped) return
+    const { clock, store } = this.#kernel
+    this.#restsUntil = clock.elapsed() + keylessMs
+    await store.requests!.release(rows.map(({ number }) => number))
   }
 
   async #carryOut(request: RequestRow): Promise<void> {

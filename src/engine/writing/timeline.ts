@@ -5,7 +5,7 @@
 
 import { keysLastOf } from '../../core/checkpoint/retention.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { EffectLedger } from '../../core/history/effects.ts'
 import { keysForgottenType, slackOf } from '../../core/history/forgetting.ts'
 import { type Inherited, inheritedBy } from '../../core/history/inheritance.ts'
@@ -374,6 +374,10 @@ export class OpenTimeline<State> {
       await this.#checkpointer?.stop()
       if (this.isOwner) await this.#writer.write(noDrafts, this.#releasing({ ...along, release: true }))
       else if (this.#isLeftOwned) await this.#letGo()
+      else if (this.#writer.broken && this.#writer.broken.code !== 'FENCED') this.#kernel.onStray?.(this.id)
+    } catch (error) {
+      if (!isReprise(error, 'FENCED', 'NOT_FOUND')) this.#kernel.onStray?.(this.id)
+      throw error
     } finally {
       this.#end()
     }

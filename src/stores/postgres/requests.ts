@@ -83,6 +83,11 @@ export class PostgresRequests implements RequestBox {
     return await this.#rows(text, values, 'unsafe')
   }
 
+  async release(numbers: readonly number[]): Promise<void> {
+    const text = `UPDATE ${this.#s}.request SET taken_by = NULL WHERE ns = $1 AND number = ANY ($2::bigint[])`
+    await this.#connections.rows(text, [this.#ns, numbers], 'safe')
+  }
+
   async list({ number, hasProblem, targets, limit }: RequestQuery): Promise<RequestRow[]> {
     const text = `SELECT ${columns} FROM ${this.#s}.request WHERE ns = $1 AND ($2::bigint IS NULL OR number = $2)
       AND ($3::boolean IS NULL OR (problem IS NOT NULL) = $3) AND ($4::text[] IS NULL OR target = ANY ($4)) ORDER BY number LIMIT $5`

@@ -73,6 +73,14 @@ class ShardedRequests implements RequestBox {
     return taken.flat()
   }
 
+  async release(numbers: readonly number[]): Promise<void> {
+    this.#set.check()
+    for (const shard of this.#set.shardMap.shards) {
+      const own = numbers.filter((number) => shardOfRequest(number) === shard.index).map(numberIn)
+      if (own.length > 0) await shard.ask((store) => boxOf(store).release(own))
+    }
+  }
+
   async list({ number, limit, ...query }: RequestQuery): Promise<RequestRow[]> {
     this.#set.check()
     const { shards } = this.#set.shardMap

@@ -80,6 +80,15 @@ export class SqliteRequests implements RequestBox {
     })
   }
 
+  async release(numbers: readonly number[]): Promise<void> {
+    const { namespace } = this.#port
+    await this.#port.transact('release requests of', (writing) => {
+      writing.hasAside = true
+      const sql = 'UPDATE reprise_request SET taken_by = NULL WHERE namespace = ? AND number = ?'
+      for (const number of numbers) writing.connection.run(sql, namespace, number)
+    })
+  }
+
   async list({ number, hasProblem, targets, limit }: RequestQuery): Promise<RequestRow[]> {
     const where = [
       'namespace = ?',

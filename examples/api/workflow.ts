@@ -190,6 +190,22 @@ export default [
     await run.rollback({ to: 'fetch' })
     assert.equal(await run.result(), 'text')
   }),
+  example(['WorkflowRun.rerun', 'WorkflowRun.planRerun', 'WorkflowRun.steps'], async (rp) => {
+    let calls = 0
+    const report = workflow('report', async (ctx) => {
+      const rows = await ctx.step('extract', () => ['a', 'b'], { after: [] })
+      const rates = await ctx.step('rates', () => 2, { after: [] })
+      const clean = await ctx.step('clean', () => [...rows, calls++], { after: ['extract'] })
+      return await ctx.step('load', () => clean.length * rates, { after: ['clean', 'rates'] })
+    })
+    const run = await rp.run(report, { id: 'r1' })
+    assert.equal(await run.result(), 6)
+    assert.deepEqual((await run.planRerun('clean')).repeats, ['clean', 'load'])
+    assert.deepEqual((await run.steps()).at(-1)!.after, ['clean', 'rates'])
+    await run.rerun('clean')
+    assert.equal(await run.result(), 6)
+    assert.equal(calls, 2)
+  }),
   example(['WorkflowRun.undo', 'WorkflowRun.restart'], async (rp) => {
     const undone: string[] = []
     const pay = workflow('pay', async (ctx, cents: number) => {

@@ -208,6 +208,10 @@ const kinds = {
     remedy: 'stop',
     hint: "Consumers have acted on the entries that the rollback would undo; the data names them. Correct their results first, or roll back with { consumed: 'force' }, which records them.",
   },
+  RERUN_UNSOUND: {
+    remedy: 'stop',
+    hint: 'This step cannot be repeated alone, for the reason in the message, and nothing was done. Roll the run back to the step, or fork it there.',
+  },
   OUTCOME_UNKNOWN: {
     remedy: 'reload',
     hint: 'The store did not answer, and the outcome could not be read in time. Open again: history shows whether the write succeeded.',

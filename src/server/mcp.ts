@@ -9,9 +9,9 @@ import { published } from './schema.ts'
 /** The tools, by operation id of their routes. */
 const reading = [
   ...['listRuns', 'listTimelines', 'showTimeline', 'readHistory', 'stateAt', 'diffStates', 'recoveryCard'],
-  ...['listDeadLetters', 'listWorkers', 'listQueues', 'explainError'],
+  ...['listSteps', 'listDeadLetters', 'listWorkers', 'listQueues', 'explainError'],
 ]
-const acting = ['fork', 'retry', 'signal']
+const acting = ['fork', 'retry', 'rerun', 'signal']
 
 export interface Tool {
   readonly name: string

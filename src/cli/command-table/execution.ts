@@ -60,7 +60,7 @@ export const execution: readonly CommandRow[] = [
       'token-file': value('FILE', 'token file, created at the first start (default: .reprise/server-tokens.json)'),
       'read-only': flag('refuse every change'),
       open: flag('open the dashboard in a browser'),
-      mcp: value('read|act', 'tools for language models at /mcp; act: also fork, retry, signal'),
+      mcp: value('read|act', 'tools for language models at /mcp; act: also fork, retry, rerun, signal'),
       'cache-unused': value('DURATION', 'remove build artifacts not used for this long'),
       'cache-bytes': value('SIZE', 'remove the least recently used build artifacts beyond this size, such as 50GB'),
       log: logOption,

@@ -114,6 +114,36 @@ export const actionRoutes: readonly Route[] = [
   ),
   verb('retry', 'Resume a run that failed, or a job that stopped or failed', shapes.object({}), () => ({})),
   verb(
+    'rerun',
+    'Repeat one step of a run and the steps that depend on it; the others keep their results',
+    shapes.object({ step: { ...shapes.text, minLength: 1 }, undo, consumed }, ['step']),
+    ({ body }) => body,
+  ),
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/steps',
+    id: 'listSteps',
+    tag: 'actions',
+    summary: 'The steps of a run, the steps that each depends on, and those that its re-run would repeat',
+    role: 'read',
+    answer: shapes.answer({
+      timeline: shapes.text,
+      steps: shapes.list(
+        shapes.answer({
+          step: shapes.text,
+          outcome: { type: 'string', enum: ['done', 'failed'] },
+          after: shapes.list(shapes.text),
+          isDeclared: { type: 'boolean' },
+          repeats: shapes.list(shapes.text),
+        }),
+      ),
+    }),
+    async call(call) {
+      const head = await call.head()
+      return { timeline: head.timeline, steps: await runOf(call.engine, head, 'steps').steps() }
+    },
+  },
+  verb(
     'signal',
     'Send a signal to a run: durable when this is answered',
     shapes.object({ name: { ...shapes.text, minLength: 1 }, value: shapes.any }, ['name']),

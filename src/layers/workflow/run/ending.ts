@@ -12,8 +12,9 @@ import { dropSqlRows, type SqlResultsRun } from '../commands/transaction.ts'
 import type { Signals } from '../commands/waits.ts'
 import { reportId } from '../history/child-mail.ts'
 import { cancelsReturned, failsUnseen } from '../history/entries.ts'
-import { cancelledError, toFailure } from '../history/failure.ts'
+import { cancelledError, type Failure, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
+import { repeatedBy } from '../history/rerun.ts'
 import { leaveMessages } from '../queue/queue.ts'
 import type { CommandRun } from './command-host.ts'
 import type { Execution } from './execution.ts'
@@ -44,7 +45,7 @@ export interface EndingRun extends Pick<CommandRun, 'state' | 'spawn'> {
     readonly execution: Execution
     readonly cancelled: RepriseError | null
     readonly saga: Pick<Saga, 'advance'>
-    readonly signals: Pick<Signals, 'taken'>
+    readonly signals: Pick<Signals, 'taken' | 'takers'>
     readonly queries: Pick<Queries, 'taken'>
   }
   readonly mail: Pick<Mail, 'read' | 'idle' | 'isIdle'>
@@ -140,7 +141,16 @@ export class Ending {
 
   #rollBack(): void {
     const { code, state } = this.#run
-    const { ends, to, input, hasInput, seq } = state.rolling!
+    const { ends, to, input, hasInput, seq, isRerun, failure } = state.rolling!
+    if (isRerun) {
+      this.#rerun(to)
+      return
+    }
+    if (failure) {
+      const kept = state.rerun?.kept ?? {}
+      if (code.saga.advance((id) => Object.hasOwn(kept, id))) this.#conclude(() => this.#endBadly(failure))
+      return
+    }
     if (ends !== undefined) {
       if (code.saga.advance()) this.#conclude(() => this.#endUndone(ends))
       return
@@ -152,6 +162,23 @@ export class Ending {
     const data = { to, ...(hasInput && { input }), ...(seq !== undefined && { seq }) }
     this.#conclude(async () => {
       await this.#run.recorder.write([{ type: 'rolled', data }], { status: 'running' })
+    })
+  }
+
+  /** The command and its dependants are undone; then the code runs again, and calls only those. */
+  #rerun(to: string): void {
+    const { code, state, recorder } = this.#run
+    const { execution, signals, saga } = code
+    const takers = signals.takers()
+    const ids = repeatedBy(state, to, [...execution.open, ...takers.map(({ wait }) => wait)])
+    if (!saga.advance((id) => ids.has(id))) return
+    const took = takers.filter(({ wait }) => ids.has(wait.id)).map(({ seq }) => seq)
+    const { deadline } = state.rolling!
+    const data = { to, ids: [...ids], took, ...(deadline !== undefined && { deadline }) }
+    this.#conclude(async () => {
+      for (const command of [...execution.open])
+        if (command.kind === 'child' && ids.has(command.id)) command.onAbandon()
+      await recorder.write([{ type: 'rerunning', data }], { status: 'running' })
     })
   }
 
@@ -222,6 +249,17 @@ export class Ending {
     const error = toFailure(reason)
     const isCancelled = run.code.cancelled !== null && isReprise(reason, 'CANCELLED')
     for (const command of [...run.code.execution.open]) if (command.kind === 'child') command.onAbandon()
+    // Steps that a re-run kept, and that the code did not reach again, are undone as well.
+    if (run.state.rerun) {
+      await run.recorder.write([{ type: 'unkept', data: { error, cancelled: isCancelled } }], {
+        status: 'compensating',
+      })
+      return
+    }
+    await this.#endBadly({ error, cancelled: isCancelled })
+  }
+
+  async #endBadly({ error, cancelled: isCancelled }: { error: Failure; cancelled: boolean }): Promise<void> {
     const status = isCancelled ? 'cancelled' : 'failed'
     await this.#end({ type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
   }

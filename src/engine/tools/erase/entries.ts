@@ -62,7 +62,7 @@ export async function eraseEntries(
   }
   const [first] = plan.refusals
   if (first) {
-    const what = `nothing of ${id} is erased: ${first.timeline}: ${first.why}`
+    const what = `${id} was not erased: ${first.timeline}: ${first.why}`
     throw new RepriseError(first.code, what, { timeline: id, refusals: plan.refusals })
   }
   const erasure = plan.timelines.length > 0 ? newId(kernel.random) : null

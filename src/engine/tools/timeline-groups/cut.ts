@@ -216,7 +216,7 @@ export async function releaseAll(kernel: Kernel, { members }: CutState, name: st
   }
 }
 
-/** Abandons an incomplete cut: nothing of it is kept, and an event reports it. */
+/** Abandons and discards an incomplete cut, and an event reports it. */
 export async function giveUp(
   engine: Host,
   record: OpenTimeline<CutState>,

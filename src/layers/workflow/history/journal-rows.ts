@@ -176,7 +176,7 @@ export function refuses(state: unknown, { status }: Head): Refusals {
       : rest
   }
   const isHeld = Object.keys(undos).length > 0 || Object.values(open).some(({ held }) => held)
-  return { retry: onlyFailed, ...(!isHeld && { settle: 'nothing of it waits for a person' }) }
+  return { retry: onlyFailed, ...(!isHeld && { settle: 'no part of it waits for a person' }) }
 }
 
 export function statusLine(state: unknown, head: Head): StatusLine {

@@ -4,7 +4,7 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
-import { lookEvery } from '../feed/wake-up.ts'
+import { pollEvery } from '../feed/wake-up.ts'
 import { address } from '../host/address.ts'
 import type { Host } from '../host/host.ts'
 import { applyHere } from '../host/shaped-mail.ts'
@@ -13,7 +13,7 @@ import type { RequestDraft } from '../model/enlisting.ts'
 import type { NewEntry, OpenTimeline } from '../writing/timeline.ts'
 
 export const appendKind = 'append'
-const lookMs = 1000
+const pollMs = 1000
 
 interface Received<State> {
   readonly name: string
@@ -60,7 +60,7 @@ export function serveAppends<State>(engine: Host, received: Received<State>): vo
       }
     }
   }
-  const stop = lookEvery(engine.clock, lookMs, look, (error) => engine.events.emit('problem', { where: queue, error }))
+  const stop = pollEvery(engine.clock, pollMs, look, (error) => engine.events.emit('problem', { where: queue, error }))
   engine.onClose(async () => stop())
 }
 

@@ -202,7 +202,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   watchDurable(kernel.identity, marks, worker, events)
   return new Reprise(
     new Host(kernel, async () => {
-      folds.letGo()
+      folds.uninstall()
       await store.close()
     }),
   )
@@ -241,14 +241,14 @@ async function freeze(kernel: Kernel, ports: Ports, options: EngineOptions): Pro
   return { ...kernel, store, redundancy, tiers, segments: new Segments(inner) }
 }
 
-function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
+function foldGuard(isWanted: boolean): { isOn(): boolean; uninstall(): void } {
   let held: (() => void) | null = null
   return {
     isOn() {
       if (isWanted) held ??= installGuard()
       return isWanted
     },
-    letGo: () => held?.(),
+    uninstall: () => held?.(),
   }
 }
 

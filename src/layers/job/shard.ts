@@ -117,7 +117,7 @@ export class Shard<Item extends ShardItem> {
   /** Records the items as done, with the cursor they reach. Durable when it resolves. */
   async recordDone(batch: readonly Item[]): Promise<void> {
     const cursor = this.marks.reachedWith(batch)
-    await this.write(this.#doneEntries(batch, cursor), { ...this.#along(batch), ...this.#cursors(cursor) })
+    await this.write(this.#doneEntries(batch, cursor), { ...this.#extras(batch), ...this.#cursors(cursor) })
     this.#settled(batch, cursor)
     this.#checkpointAfter(batch.length)
   }
@@ -154,11 +154,11 @@ export class Shard<Item extends ShardItem> {
   }
 
   /** Writes again while the store is full or busy: that is no failure of an item. */
-  async write(entries: readonly NewEntry[], along: CommitExtras = {}): Promise<void> {
+  async write(entries: readonly NewEntry[], extras: CommitExtras = {}): Promise<void> {
     const { clock, events } = this.#kernel
     for (let attempt = 1; ; attempt++) {
       try {
-        await this.open.write(entries, along)
+        await this.open.write(entries, extras)
         return
       } catch (error) {
         if (this.open.broken) this.#lose(error)
@@ -252,7 +252,7 @@ export class Shard<Item extends ShardItem> {
     return entries
   }
 
-  #along(batch: readonly Item[]): CommitExtras {
+  #extras(batch: readonly Item[]): CommitExtras {
     const now = this.#kernel.clock.elapsed()
     const userSqls: UserSql[] = []
     for (const task of batch) if (task.userSqls) userSqls.push(...task.userSqls)

@@ -46,7 +46,7 @@ const about: Schema = {
 const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
 
 /** A rollback that was planned. */
-interface Asked {
+interface RollbackBody {
   readonly to: number
   readonly from: number
   readonly about?: HistoryPoint
@@ -397,7 +397,7 @@ export const actionRoutes: readonly Route[] = [
     async call(call) {
       const head = await call.head()
       const { timeline, seq } = head
-      const { to, from, about, ...options } = call.body as unknown as Asked & Omit<RollbackOptions, 'to'>
+      const { to, from, about, ...options } = call.body as unknown as RollbackBody & Omit<RollbackOptions, 'to'>
       if (from !== seq) {
         const what = `${timeline} is at ${seq}, and the plan was made at ${from}: plan again`
         throw new RepriseError('CONFLICT', what, { timeline, seq, from })

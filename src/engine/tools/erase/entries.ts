@@ -190,8 +190,8 @@ async function release(kernel: Kernel, erasure: string, heads: readonly Head[], 
   return isOurs
 }
 
-async function change(kernel: Kernel, { timeline, epoch }: Head, along: Partial<Commit>): Promise<void> {
-  const outcome = await submit(kernel, { ...along, guard: { timeline, epoch } })
+async function change(kernel: Kernel, { timeline, epoch }: Head, extras: Partial<Commit>): Promise<void> {
+  const outcome = await submit(kernel, { ...extras, guard: { timeline, epoch } })
   if (!outcome.ok) throw refusalError(timeline, outcome)
 }
 

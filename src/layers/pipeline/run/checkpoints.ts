@@ -359,7 +359,7 @@ export class Checkpoints {
       trigger: kind === 'periodic' ? (timing.decision?.trigger ?? 'time') : kind,
       label,
       pin: kind === 'savepoint',
-      along: {
+      extras: {
         status: statusOfStage[state.stage],
         attributes: { ...this.#of.noted, records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),

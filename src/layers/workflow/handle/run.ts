@@ -414,14 +414,14 @@ export class WorkflowRun<Output = unknown> {
   /** Applies a change from outside to a run that no process executes. */
   async #change(
     entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
-    along: CommitExtras = this.#due(),
+    extras: CommitExtras = this.#due(),
   ): Promise<void> {
     const open = await whileAwaited(this.#host.take(this.timeline), this.#host.engine.clock)
     const time = Math.max(this.#host.engine.now(this.timeline), open.state.lastAt)
     try {
       await open.write(
         entries(open.state).map((entry) => ({ ...entry, time })),
-        along,
+        extras,
       )
     } finally {
       await open.close()

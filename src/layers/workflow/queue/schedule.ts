@@ -167,8 +167,8 @@ async function begin(engine: Host, definition: ScheduleDefinition): Promise<void
   await engine.worker.register()
   const now = engine.now(id)
   const wakeup = nextAfter(definition.options, now)
-  const along = { queue: id, wakeup, release: true, status: 'open' }
-  const made = await engine.create(id, scheduleFold, [{ type: 'opened', data: { at: now }, time: now }], along)
+  const extras = { queue: id, wakeup, release: true, status: 'open' }
+  const made = await engine.create(id, scheduleFold, [{ type: 'opened', data: { at: now }, time: now }], extras)
   if (made === null) {
     const head = await engine.head(id)
     if (head) await makeDue(engine, head)

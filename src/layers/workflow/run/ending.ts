@@ -108,16 +108,16 @@ export class Ending {
     if (run.state.rolling) this.#rollBack()
     else if (!outcome) return
     else if ('value' in outcome)
-      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#complete(outcome.value, along)))
+      this.#conclude(() => this.#unlessCancelled(outcome, (extras) => this.#complete(outcome.value, extras)))
     else if (outcome.error instanceof ContinueAsNew) {
       const { input } = outcome.error
-      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#startOver(input, along)))
+      this.#conclude(() => this.#unlessCancelled(outcome, (extras) => this.#startOver(input, extras)))
     } else if (!this.#isWaitedFor() && run.code.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
   }
 
   /** Ends the run at once, without compensations. */
-  async terminate(entry: Draft, along: CommitExtras): Promise<void> {
-    await this.#release(entry, 'terminated', this.#leaveQueue(), along)
+  async terminate(entry: Draft, extras: CommitExtras): Promise<void> {
+    await this.#release(entry, 'terminated', this.#leaveQueue(), extras)
   }
 
   #conclude(work: () => Working): void {
@@ -186,7 +186,7 @@ export class Ending {
    * The end is a fact as well: mail that was durable before it is processed first, above all a cancellation or a
    * rollback. An end that the store refuses beside unread mail (`unlessMail`) needs no read before it.
    */
-  #unlessCancelled(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<unknown> {
+  #unlessCancelled(outcome: Outcome, end: (extras: CommitExtras) => Promise<unknown>): Promise<unknown> {
     const { mail, recorder } = this.#run
     const canGuard = recorder.isDirect && mail.isIdle
     if (!canGuard) return this.#afterMail(outcome, end)
@@ -202,7 +202,7 @@ export class Ending {
     )
   }
 
-  async #afterMail(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<void> {
+  async #afterMail(outcome: Outcome, end: (extras: CommitExtras) => Promise<unknown>): Promise<void> {
     const run = this.#run
     const { mail } = run
     const { execution } = run.code
@@ -227,10 +227,10 @@ export class Ending {
     this.#outcome = { error }
   }
 
-  async #startOver(input: unknown, along: CommitExtras): Promise<void> {
+  async #startOver(input: unknown, extras: CommitExtras): Promise<void> {
     const { signals, queries } = this.#run.code
     const took = [...signals.taken(), ...queries.taken()]
-    await this.#run.recorder.write([{ type: 'continued', data: { input, took } }], along)
+    await this.#run.recorder.write([{ type: 'continued', data: { input, took } }], extras)
     this.#run.recorder.checkpointIfDue()
   }
 
@@ -239,9 +239,9 @@ export class Ending {
     await this.#end({ type: 'ended-badly', data: { error, cancelled: true, undone: true } }, 'cancelled', { error })
   }
 
-  #complete(result: unknown, along: CommitExtras): Promise<void> {
+  #complete(result: unknown, extras: CommitExtras): Promise<void> {
     const data = result === undefined ? {} : { result }
-    return this.#end({ type: 'completed', data }, 'completed', { result }, along)
+    return this.#end({ type: 'completed', data }, 'completed', { result }, extras)
   }
 
   async #fail(reason: unknown): Promise<void> {
@@ -272,7 +272,7 @@ export class Ending {
     entry: Draft,
     status: string,
     news: { result?: unknown; error?: unknown },
-    along: CommitExtras = {},
+    extras: CommitExtras = {},
   ): Promise<void> {
     const { host, state } = this.#run
     const parent = state.started?.parent
@@ -281,7 +281,7 @@ export class Ending {
       const id = reportId(state, state.generation)
       send.push(host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
     }
-    const released = this.#release(entry, status, send, { ...dropSqlRows(this.#run), ...along })
+    const released = this.#release(entry, status, send, { ...dropSqlRows(this.#run), ...extras })
     return parent ? released.then(() => host.poke(parent.timeline)) : released
   }
 
@@ -290,9 +290,9 @@ export class Ending {
     return leaveMessages(host.engine, open.id, state)
   }
 
-  #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: CommitExtras): Promise<void> {
+  #release(entry: Draft, status: string, send: readonly OutgoingMessage[], extras: CommitExtras): Promise<void> {
     const gone = { wakeup: null, queue: null, status, ...(send.length > 0 && { send }) }
-    return this.#run.tenure.release('ended', [entry], { ...gone, ...along })
+    return this.#run.tenure.release('ended', [entry], { ...gone, ...extras })
   }
 }
 

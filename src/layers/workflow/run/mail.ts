@@ -45,7 +45,7 @@ export interface MailedRun extends Pick<CommandRun, 'state' | 'alarms' | 'tenure
     readonly ending: {
       readonly isConcluding: boolean
       readonly isEnding: boolean
-      terminate(entry: Draft, along: CommitExtras): Promise<void>
+      terminate(entry: Draft, extras: CommitExtras): Promise<void>
     }
     readonly cancelled: unknown
     /** All of history was delivered, and the code waits. */

@@ -17,6 +17,7 @@ import { failuresHealth } from './failures.ts'
 import {
   type Check,
   checkpointsHealth,
+  cutsHealth,
   dueHealth,
   failingHealth,
   housekeepingHealth,
@@ -62,6 +63,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).now()))
   checks.push(...(await requestsHealth(engine)), ...(await failuresHealth(engine)), ...(await checkMail(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
+  checks.push(...cutsHealth(await engine.groups.schedules(), hostOf(engine).now()))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).now()))
   return checks
 }

@@ -5,6 +5,7 @@ import { formatMs, toMs } from '../core/duration.ts'
 import type { WorkerRow } from '../core/store/ports.ts'
 import type { WorkerReport } from '../engine/base/worker.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
+import type { CutSchedule } from '../engine/tools/timeline-groups/cut-schedule.ts'
 import type { QueueRow } from './queues.ts'
 import { count, relative } from './words.ts'
 import { stuckOn } from './workers.ts'
@@ -72,6 +73,19 @@ export function dueHealth(queues: readonly QueueRow[], now: number): Check[] {
       data: { queues: late.map(({ queue, due, oldestAt }) => ({ queue, due, since: oldestAt })) },
     },
   ]
+}
+
+/** Schedules of cuts without a complete cut for two intervals: there is no recent common moment to restore the group to. */
+export function cutsHealth(schedules: readonly CutSchedule[], now: number): Check[] {
+  return schedules
+    .filter(({ isLate }) => isLate)
+    .map(({ name, lastAt, since, because }) => {
+      const last = lastAt === null ? `none since ${relative(since, now)}` : `the last was ${relative(lastAt, now)}`
+      const what = `the schedule ${name} takes no cut of its group: ${last}${because === null ? '' : `: ${because}`}`
+      const cure =
+        because === null ? 'start a process that takes them: reprise group schedule' : 'fix the reported cause'
+      return { name: 'cuts', state: 'bad', what, cure: `${cure}; reprise group end ${name} ends the schedule` }
+    })
 }
 
 /** Failing checkpoints, as reported by live workers. */

@@ -84,6 +84,7 @@ const families = {
     kind: 'gauge',
     help: 'Age of the oldest commit that is not shipped yet; 0 if all are shipped, absent without shipping',
   },
+  reprise_late_cut_schedules: { from: [{}], kind: 'gauge', help: 'Schedules without a complete cut for two intervals' },
   reprise_shipping_positions_behind: { kind: 'gauge', help: 'Positions of the feed that are not shipped yet' },
 } as const satisfies Record<string, Family>
 
@@ -241,6 +242,8 @@ export class Metrics {
     for (const { shard, aheadMs } of (await engine.facts()).clocks ?? []) {
       this.set('reprise_shard_clock_ahead_seconds', aheadMs / 1000, { shard: String(shard) })
     }
+    const late = (await engine.groups.schedules()).filter(({ isLate }) => isLate)
+    this.set('reprise_late_cut_schedules', late.length)
     const shipping = await shippingOf(engine)
     if (!shipping) return
     const lagMs = shipping.behind === 0 ? 0 : this.#now() - (shipping.safeAt ?? shipping.updatedAt)

@@ -38,6 +38,7 @@ import { TieredBlobs, type TierRequests } from '../storage/tiered-blobs.ts'
 import { ReportLog } from '../tools/drill/report-log.ts'
 import { keepHouse } from '../tools/housekeeping/housekeeping.ts'
 import { sealsWith, signOf } from '../tools/rekey.ts'
+import { scheduleKind } from '../tools/timeline-groups/cut-schedule.ts'
 import { cutKind, restoreKind } from '../tools/timeline-groups/records.ts'
 import {
   checkEngineOptions,
@@ -266,7 +267,7 @@ function reportOf(events: Events): RedundancyListener {
 
 /** The store's own notes are timelines, too; everything of them is kept. */
 function withStore(models: ModelRegistry): ModelRegistry {
-  for (const kind of [cutKind, restoreKind]) models.declare(kind)
+  for (const kind of [cutKind, scheduleKind, restoreKind]) models.declare(kind)
   models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })
   return models
 }

@@ -5,6 +5,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Events } from '../engine/base/events.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { droppedMail } from '../engine/host/shaped-mail.ts'
 import { realTime, withinOrFail } from '../lib/waiting.ts'
 import { failingTimelines } from '../operations/failures.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
@@ -53,6 +54,11 @@ const families = {
   reprise_fenced_total: { from: [{}], kind: 'counter', help: 'Timelines that another owner took over' },
   reprise_store_retries_total: { from: [{}], kind: 'counter', help: 'Commits that were retried' },
   reprise_problems_total: { from: [{}], kind: 'counter', help: 'Problems that were reported' },
+  reprise_dropped_messages_total: {
+    from: [{}],
+    kind: 'counter',
+    help: 'Messages that their receiver could not use, and dropped',
+  },
   reprise_http_requests_total: { kind: 'counter', help: 'Requests, by route and status' },
   reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },
   reprise_cache_events_total: { kind: 'counter', help: 'Hits and misses that build tools reported, by level' },
@@ -207,6 +213,7 @@ export class Metrics {
       events.on('fenced', () => this.add('reprise_fenced_total')),
       events.on('store-retry', () => this.add('reprise_store_retries_total')),
       events.on('problem', () => this.add('reprise_problems_total')),
+      events.on('report', ({ kind }) => kind === droppedMail && this.add('reprise_dropped_messages_total')),
     ]
   }
 

@@ -150,7 +150,7 @@ const kinds = {
   },
   STORE_DENIED: {
     remedy: 'fix',
-    hint: 'The object store refused the access keys, or none were found. Check the keys, the region, the clock and the permissions of the bucket.',
+    hint: 'The object store refused the access keys, or none were found: check the keys, the region, the clock and the permissions of the bucket. Or the runtime refused a permission: start the program with the one that the message names, as in deno run --allow-net app.mjs.',
   },
   STORE_FULL: {
     remedy: 'retry',

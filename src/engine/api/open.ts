@@ -8,7 +8,14 @@ import { checkObject } from '../../core/options.ts'
 import type { Clock, Hash, Random, Store } from '../../core/store/ports.ts'
 import { Events } from '../base/events.ts'
 import { installGuard } from '../base/guard/install.ts'
-import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from '../base/platform.ts'
+import {
+  identifyProcess,
+  type ProcessIdentity,
+  permissionError,
+  sha256,
+  systemClock,
+  systemRandom,
+} from '../base/platform.ts'
 import { Worker } from '../base/worker.ts'
 import { DurableMarks, watchDurable } from '../feed/durable-marks.ts'
 import { notingForgotten } from '../feed/forgotten-timelines.ts'
@@ -79,7 +86,15 @@ export async function open(url?: string | Options, given: Options = {}): Promise
   }
   const options = typeof url === 'object' ? url : given
   checkOpenOptions(options)
-  const location = locationOf(typeof url === 'object' ? undefined : url, options.shards)
+  try {
+    return await openChecked(typeof url === 'object' ? undefined : url, options)
+  } catch (error) {
+    throw permissionError(error) ?? error
+  }
+}
+
+async function openChecked(url: string | undefined, options: Options): Promise<Reprise> {
+  const location = locationOf(url, options.shards)
   const { store, isAlone, requests } = await openPlaced(location, options)
   const engine = await orClosed(store, () =>
     createEngine({ store, namespace: options.namespace ?? 'default', ...(requests && { requests }) }, options),

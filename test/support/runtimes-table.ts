@@ -1,6 +1,6 @@
 // The table of docs/runtimes.md: reads its cells, so that a run on some runtimes keeps the columns of the others, and writes it.
 
-export interface Table {
+interface Table {
   readonly columns: readonly string[]
   /** By row and column. */
   readonly cells: ReadonlyMap<string, ReadonlyMap<string, string>>

@@ -78,6 +78,7 @@ export {
 export { type HttpSource, type HttpSourceOptions, httpSource } from './sources/http.ts'
 export { type AskPage, pageSource, type SourcePage } from './sources/pages.ts'
 export { type GeneratedOptions, generatedSource, iterableSource, valueSource } from './sources/values.ts'
+export type { StageView } from './stages/plan.ts'
 export type {
   CountedStream,
   CountWindowOptions,

@@ -27,6 +27,16 @@ export type {
   WorkflowContext,
   WorkflowFunction,
 } from './context.ts'
+export {
+  type BackfillOptions,
+  type BackfillReport,
+  type DagDefinition,
+  type DagFunction,
+  type DagMemo,
+  type DagNode,
+  type DagSlice,
+  dag,
+} from './dag.ts'
 export { type WorkflowDefinition, workflow } from './definition.ts'
 export type { WorkflowRuns, Workflows } from './handle/batch.ts'
 export { type BatchReport, type RunQuery, type RunSummary, workflows } from './handle/batch.ts'

@@ -207,7 +207,7 @@ export default [
     assert.equal(await run.result(), 6)
     assert.equal(calls, 2)
   }),
-  example(['dag', 'DagDefinition.backfill'], async (rp) => {
+  example(['dag'], async (rp) => {
     const calls: string[] = []
     const etl = dag('etl', {
       extract: { run: (_, { day }) => [day, 'a', 'b'] },

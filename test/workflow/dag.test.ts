@@ -8,16 +8,20 @@ import { kitWith } from './kits.ts'
 
 /** A graph whose nodes note their calls. */
 function noted(note: (what: string) => unknown) {
+  const after = async <T>(what: string, value: T): Promise<T> => {
+    await note(what)
+    return value
+  }
   return dag('etl', {
-    extract: { run: async (_, { day }: DagSlice) => (await note(`extract ${day}`), [day, 'b']) },
-    rates: { run: async (_, { day }) => (await note(`rates ${day}`), 2) },
+    extract: { run: (_, { day }: DagSlice) => after(`extract ${day}`, [day, 'b']) },
+    rates: { run: (_, { day }) => after(`rates ${day}`, 2) },
     load: {
       after: ['clean', 'rates'],
-      run: async ({ clean, rates }, { day }) => (await note(`load ${day}`), clean.length * rates),
+      run: ({ clean, rates }, { day }) => after(`load ${day}`, clean.length * rates),
     },
     clean: {
       after: ['extract'],
-      run: async ({ extract }, { day }) => (await note(`clean ${day}`), extract.slice(1)),
+      run: ({ extract }, { day }) => after(`clean ${day}`, extract.slice(1)),
     },
   })
 }
@@ -88,7 +92,7 @@ it('C1: a node that fails is reported by the backfill, and the next backfill con
 it('C1: a node with a memo computes only what has changed', async () => {
   const kit = kitWith()
   const computed: string[] = []
-  const clean = memo('clean', { version: 1, run: (text: string) => (computed.push(text), text.trim()) })
+  const clean = memo('clean', { version: 1, run: (text: string) => `${computed.push(text)} ${text.trim()}` })
   const etl = dag('only-changed', {
     extract: { run: (_, { day }) => (day < '2026-01-03' ? ' same ' : ' other ') },
     clean: { after: ['extract'], memo: clean, arguments: ({ extract }) => [extract] },

@@ -15,7 +15,7 @@ import type { StartOptions, WorkflowOptions } from './options.ts'
 import type { NamedMemos } from './run/bound-context.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: each node has a result type of its own.
-type Results = Readonly<Record<string, any>>
+export type DagResults = Readonly<Record<string, any>>
 
 export type DagNode<Input> = Omit<StepSettings<unknown>, 'after' | 'input'> & {
   /** The nodes whose results the node uses. Default: none. */
@@ -24,7 +24,7 @@ export type DagNode<Input> = Omit<StepSettings<unknown>, 'after' | 'input'> & {
 
 export interface DagFunction<Input> {
   /** `results`: of the nodes that it names in `after`. */
-  readonly run: (results: Results, input: Input, step: StepCall) => unknown
+  readonly run: (results: DagResults, input: Input, step: StepCall) => unknown
   /** Undoes the node, as the option of a step. */
   readonly compensate?: (result: unknown, step: StepCall) => unknown
   readonly compensateRetry?: RetryPolicy
@@ -36,7 +36,7 @@ export interface DagMemo<Input> {
   // biome-ignore lint/suspicious/noExplicitAny: memos of all arguments.
   readonly memo: Recallable<any, unknown>
   /** The arguments of the memo. */
-  readonly arguments: (results: Results, input: Input) => readonly unknown[]
+  readonly arguments: (results: DagResults, input: Input) => readonly unknown[]
   readonly run?: undefined
 }
 
@@ -48,7 +48,7 @@ interface AnyNode<Input>
   readonly memo?: DagMemo<Input>['memo'] | undefined
 }
 
-type Nodes<Input> = Readonly<Record<string, DagNode<Input>>>
+export type DagNodes<Input> = Readonly<Record<string, DagNode<Input>>>
 
 /** The input of a run of a backfill. */
 export interface DagSlice {
@@ -79,7 +79,7 @@ export interface BackfillReport {
   readonly failed: readonly { readonly id: string; readonly why: string }[]
 }
 
-export interface DagDefinition<Input = unknown> extends WorkflowDefinition<Input, Results> {
+export interface DagDefinition<Input = unknown> extends WorkflowDefinition<Input, DagResults> {
   /** The nodes in an order in which each follows those that it depends on. */
   readonly order: readonly string[]
   /**
@@ -102,7 +102,7 @@ const daysMax = 10_000
  */
 export function dag<Input = DagSlice>(
   name: string,
-  nodes: Nodes<Input>,
+  nodes: DagNodes<Input>,
   options: Omit<WorkflowOptions, 'durability'> = {},
 ): DagDefinition<Input> {
   checkObject(`the nodes of ${name}`, nodes)
@@ -111,7 +111,7 @@ export function dag<Input = DagSlice>(
     else recallingOf(memo)
   }
   const order = orderOf(name, nodes)
-  const definition = workflow<Input, Results>(
+  const definition = workflow<Input, DagResults>(
     name,
     async (ctx, input) => await runNodes(ctx, input, nodes, order),
     options,
@@ -126,14 +126,14 @@ export function dag<Input = DagSlice>(
 async function runNodes<Input>(
   ctx: WorkflowContext,
   input: Input,
-  nodes: Nodes<Input>,
+  nodes: DagNodes<Input>,
   order: readonly string[],
-): Promise<Results> {
+): Promise<DagResults> {
   const begun = new Map<string, Promise<unknown>>()
   for (const name of order) {
     const { after = [], ...node } = nodes[name]! as AnyNode<Input>
     const begin = async (values: readonly unknown[]) => {
-      const results: Results = Object.fromEntries(after.map((each, i) => [each, values[i]]))
+      const results: DagResults = Object.fromEntries(after.map((each, i) => [each, values[i]]))
       return await callNode(ctx, name, node, results, input, after)
     }
     begun.set(name, Promise.all(after.map((each) => begun.get(each)!)).then(begin))
@@ -146,7 +146,7 @@ async function callNode<Input>(
   ctx: WorkflowContext,
   name: string,
   node: AnyNode<Input>,
-  results: Results,
+  results: DagResults,
   input: Input,
   after: readonly string[],
 ): Promise<unknown> {
@@ -158,7 +158,7 @@ async function callNode<Input>(
 }
 
 /** Throws INVALID_ARGUMENT for an unknown node or a circle. */
-function orderOf<Input>(name: string, nodes: Nodes<Input>): string[] {
+function orderOf<Input>(name: string, nodes: DagNodes<Input>): string[] {
   const order: string[] = []
   const path: string[] = []
   const visit = (node: string) => {
@@ -178,7 +178,7 @@ function orderOf<Input>(name: string, nodes: Nodes<Input>): string[] {
 
 async function backfill<Input>(
   rp: Engine,
-  definition: WorkflowDefinition<Input, Results>,
+  definition: WorkflowDefinition<Input, DagResults>,
   options: BackfillOptions,
 ): Promise<BackfillReport> {
   const what = `backfill of ${definition.name}`
@@ -207,7 +207,7 @@ async function backfill<Input>(
 
 async function fillSlice<Input>(
   rp: Engine,
-  definition: WorkflowDefinition<Input, Results>,
+  definition: WorkflowDefinition<Input, DagResults>,
   id: string,
   slice: DagSlice,
   { rerun, key, attributes, priority, here }: BackfillOptions,

@@ -34,6 +34,8 @@ export {
   type DagFunction,
   type DagMemo,
   type DagNode,
+  type DagNodes,
+  type DagResults,
   type DagSlice,
   dag,
 } from './dag.ts'

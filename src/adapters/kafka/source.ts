@@ -4,7 +4,7 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, checkValues } from '../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import { awayMsOf } from '../../core/retry/away.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
@@ -38,7 +38,7 @@ export type KafkaStart =
   | { readonly offsets: Readonly<Record<number, number>> }
   | { readonly group: string }
 
-const known = new Set(['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
+const known = namesOf<KafkaOptions>()('brokers clientId awayFor client topic start gone discover group')
 /** How long a request waits at the broker without records: `heldWaitMs` while other partitions have read ahead enough. */
 const waitMs = 250
 const heldWaitMs = 20

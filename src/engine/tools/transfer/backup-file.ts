@@ -108,7 +108,7 @@ export class BackupWriter {
   }
 
   /** Gives the finished file its name. CONFLICT: another backup to the same name has begun since, and replaced the file. */
-  async publish(name: string): Promise<void> {
+  async give(name: string): Promise<void> {
     const { ino, dev } = await this.#file.stat()
     const isAt = async (path: string) => {
       const found = await stat(path).catch(() => null)

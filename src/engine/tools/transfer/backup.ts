@@ -120,7 +120,7 @@ async function backupFrom(kernel: Kernel, path: string, options: BackupOptions):
     const requests = await waitingRequests(kernel)
     const rest = { store, namespace, pasts, losses, ...(requests.length > 0 && { requests }) }
     await writer.add({ isEnd: true, timelines: done.size, leftOut, ...rest }, null)
-    await writer.publish(path)
+    await writer.give(path)
   } finally {
     await writer.close()
     await rm(one, { force: true })

@@ -27,6 +27,7 @@ import {
   workersHealth,
 } from './health.ts'
 import { measuredMistakes, mistakesHealth, paceMistakes } from './mistakes.ts'
+import { protectionChecks } from './protection.ts'
 import { queuesOf } from './queues.ts'
 import { requestsHealth } from './requests.ts'
 import { pacesOf } from './schedules.ts'
@@ -62,8 +63,8 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).now()))
   checks.push(...(await requestsHealth(engine)), ...(await failuresHealth(engine)), ...(await checkMail(engine)))
-  checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(...cutsHealth(await engine.groups.schedules(), hostOf(engine).now()))
+  checks.push(...(await shippingHealth(engine, Date.now())), ...(await protectionChecks(engine, hostOf(engine).now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).now()))
   return checks
 }

@@ -19,7 +19,9 @@ export interface Check {
   readonly data?: Readonly<Record<string, unknown>>
 }
 
-const drillEveryMs = 30 * 86_400_000
+export const drillEveryMs = 30 * 86_400_000
+/** How the outcome of a failed drill begins. */
+const drillFailed = 'failed: '
 /** Fewer entries than this without a checkpoint cause no warning. */
 const entriesBehindLeast = 10_000
 /** Checkpoints may be this many times later than their policy before a warning. */
@@ -122,6 +124,8 @@ export interface TimelineFacts {
     readonly seq: number
     readonly createdAt: number
     readonly drilledAt: number | null
+    /** The outcome of its last drill: 'ok: …' or 'failed: …'. */
+    readonly drill?: string | null
     readonly invalid: string | null
   }[]
 }
@@ -167,6 +171,15 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
     })
   if (checks.length === 0)
     checks.push({ name: 'checkpoints', state: 'ok', what: `${count(timelines.length, 'timeline')} checked` })
+  const failed = known.flatMap(({ timeline, checkpoints }) => {
+    const [last] = checkpoints.filter((each) => each.drilledAt !== null).sort((a, b) => b.drilledAt! - a.drilledAt!)
+    if (!last?.drill?.startsWith(drillFailed) || last.invalid !== null) return []
+    return [`${timeline}: ${last.drill.slice(drillFailed.length)}`]
+  })
+  if (failed.length > 0) {
+    const cure = 'reprise drill repeats them; reprise verify shows damage'
+    return [...checks, { name: 'drills', state: 'bad', what: `the last drill failed: ${failed.join('; ')}`, cure }]
+  }
   checks.push(
     undrilled.length > 0
       ? {

@@ -6,6 +6,7 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import type { Events } from '../engine/base/events.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { droppedMail } from '../engine/host/shaped-mail.ts'
+import { protectionNotes } from '../engine/storage/protection-notes.ts'
 import { realTime, withinOrFail } from '../lib/waiting.ts'
 import { failingTimelines } from '../operations/failures.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
@@ -92,6 +93,18 @@ const families = {
   },
   reprise_late_cut_schedules: { from: [{}], kind: 'gauge', help: 'Schedules without a complete cut for two intervals' },
   reprise_shipping_positions_behind: { kind: 'gauge', help: 'Positions of the feed that are not shipped yet' },
+  reprise_backup_at_seconds: {
+    kind: 'gauge',
+    help: 'The moment that the newest backup shows, in seconds since 1970; 0: never backed up',
+  },
+  reprise_backup_lose_at_most_seconds: {
+    kind: 'gauge',
+    help: 'The stated bound of the age of the newest backup; absent if none was stated',
+  },
+  reprise_copy_drill_failed: {
+    kind: 'gauge',
+    help: '1: the last drill of a copy of the store failed, by kind of copy; 0: it succeeded; absent: no drill',
+  },
 } as const satisfies Record<string, Family>
 
 type Name = keyof typeof families
@@ -251,11 +264,19 @@ export class Metrics {
     }
     const late = (await engine.groups.schedules()).filter(({ isLate }) => isLate)
     this.set('reprise_late_cut_schedules', late.length)
+    await this.#askProtection(engine)
     const shipping = await shippingOf(engine)
     if (!shipping) return
     const lagMs = shipping.behind === 0 ? 0 : this.#now() - (shipping.safeAt ?? shipping.updatedAt)
     this.set('reprise_shipping_lag_seconds', Math.max(0, lagMs) / 1000)
     this.set('reprise_shipping_positions_behind', shipping.behind)
+  }
+
+  async #askProtection(engine: Reprise): Promise<void> {
+    const { backup, drills } = await protectionNotes(hostOf(engine).kernel)
+    this.set('reprise_backup_at_seconds', backup === null ? 0 : Math.floor((backup.moment ?? backup.at) / 1000))
+    if (backup?.loseAtMostMs) this.set('reprise_backup_lose_at_most_seconds', backup.loseAtMostMs / 1000)
+    for (const [kind, { ok }] of Object.entries(drills)) this.set('reprise_copy_drill_failed', ok ? 0 : 1, { kind })
   }
 
   /** The requests that object stores charge for. */

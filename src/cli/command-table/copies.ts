@@ -8,7 +8,10 @@ export const copies: readonly CommandRow[] = [
     usage: 'backup FILE',
     summary: 'write the whole store into one file',
     details: 'FILE may be s3://bucket/name. Repeat the command to resume after an interruption.',
-    options: { force: flag('overwrite an existing file') },
+    options: {
+      force: flag('overwrite an existing file'),
+      'lose-at-most': value('DURATION', 'alarm if the newest backup is older than this; stored with the store'),
+    },
     store: 'existing',
     load: () => import('../commands/backup.ts'),
   },

@@ -6,8 +6,7 @@
 // budget, a busy one stretches the interval as far as the budget allows.
 // Failure rate: with checkpoint cost C and mean time between failures M, Young's √(2CM), refined by Daly.
 
-import { type Duration, formatMs, toMs } from '../duration.ts'
-import { RepriseError } from '../errors.ts'
+import { type Duration, formatMs, positiveMs, toMs } from '../duration.ts'
 import { checkCount, checkOptions, checkValues, namesOf, texts } from '../options.ts'
 import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 
@@ -150,11 +149,7 @@ export function checkPolicy(policy: CheckpointPolicy): void {
   if (first !== undefined) checkCount('checkpoint.first', first)
   for (const [name, duration] of Object.entries({ each, recoverWithin, failureEvery })) {
     if (duration === undefined || (name === 'failureEvery' && duration === 'observed')) continue
-    if (toMs(duration, `checkpoint.${name}`) === 0) {
-      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} must be a duration above zero`, {
-        given: String(duration),
-      })
-    }
+    positiveMs(duration, `checkpoint.${name}`)
   }
 }
 

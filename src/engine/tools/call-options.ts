@@ -56,7 +56,7 @@ const known = {
   follow: namesOf<FollowOptions>()('pollMs isPassive isWhole signal'),
   send: namesOf<{ readonly key?: string }>()('key'),
   close: namesOf<{ readonly grace?: Duration }>()('grace'),
-  backup: namesOf<BackupOptions>()('onProgress signal onlyNew'),
+  backup: namesOf<BackupOptions>()('onProgress signal onlyNew loseAtMost'),
   ship: namesOf<ShipOptions>()('every base keep take once signal onStatus'),
   addShard: namesOf<AddShardOptions>()('wait signal onProgress'),
   restore: namesOf<Omit<RestoreOptions, 'onlyNew'>>()('onProgress signal copy'),

@@ -3,6 +3,7 @@
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
+import { positiveMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Effect, listEffects, withOwners } from '../../core/history/effects.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
@@ -32,6 +33,7 @@ import { notedKeys, runInStore } from '../storage/key-notes.ts'
 import { type AcceptLossOptions, acceptLoss, storeLosses } from '../storage/losses.ts'
 import { read, sourceOf, written } from '../storage/object-file.ts'
 import { isObjectStore, otherPlaces } from '../storage/open-store.ts'
+import { noteBackup } from '../storage/protection-notes.ts'
 import { type StoreChange, storeChanges } from '../storage/store-change.ts'
 import { type AddShardOptions, addShard } from './add-shard.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from './bad-checkpoint.ts'
@@ -87,7 +89,17 @@ export class StoreTools implements Engine {
    */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
     checkCall('backup', options)
+    const { loseAtMost } = options
+    const loseAtMostMs = loseAtMost === undefined ? undefined : positiveMs(loseAtMost, 'loseAtMost')
     const report = await written(path, (file) => backup(this.#kernel, file, options), options.onlyNew)
+    const { moment, bytes, timelines } = report
+    const file = sourceOf(path)
+    await noteBackup(this.#kernel, {
+      ...{ moment, file, bytes, timelines },
+      ...(loseAtMostMs !== undefined && { loseAtMostMs }),
+    })
+    const what = `${timelines} timelines, ${bytes} bytes in ${file}`
+    this.#kernel.events.emit('report', { kind: 'backup', timeline: null, what, data: { moment, bytes, timelines } })
     return { ...report, file: path }
   }
 

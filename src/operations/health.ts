@@ -4,6 +4,7 @@ import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint/ch
 import { formatMs, toMs } from '../core/duration.ts'
 import type { WorkerRow } from '../core/store/ports.ts'
 import type { WorkerReport } from '../engine/base/worker.ts'
+import { type LossBudget, lossText } from '../engine/tools/drill/loss-budget.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
 import type { CutSchedule } from '../engine/tools/timeline-groups/cut-schedule.ts'
 import type { QueueRow } from './queues.ts'
@@ -20,6 +21,7 @@ export interface Check {
 }
 
 export const drillEveryMs = 30 * 86_400_000
+const shownMax = 5
 /** How the outcome of a failed drill begins. */
 const drillFailed = 'failed: '
 /** Fewer entries than this without a checkpoint cause no warning. */
@@ -117,6 +119,8 @@ export interface TimelineFacts {
   readonly policy: CheckpointPolicy | null
   /** The interval that results from its policy and its stored costs; null: none. */
   readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'> | null
+  /** Its loss budget; null: none is stated. */
+  readonly loss?: LossBudget | null
   /** The measured time of a restore; null: none was measured. */
   readonly restoreMs: number | null
   /** Newest first. */
@@ -128,6 +132,19 @@ export interface TimelineFacts {
     readonly drill?: string | null
     readonly invalid: string | null
   }[]
+}
+
+/** Loss budgets that are not kept: the work since the last checkpoint is older than stated, or will be. */
+export function lossHealth(timelines: readonly Pick<TimelineFacts, 'timeline' | 'loss'>[]): Check[] {
+  const budgets = timelines.flatMap(({ timeline, loss }) => (loss ? [{ timeline, loss }] : []))
+  if (budgets.length === 0) return []
+  const name = 'loss budgets'
+  const over = budgets.filter(({ loss }) => !loss.isKept)
+  if (over.length === 0) return [{ name, state: 'ok', what: `${count(budgets.length, 'timeline')} within loseAtMost` }]
+  const words = over.slice(0, shownMax).map(({ timeline, loss }) => `${timeline}: ${lossText(loss)}`)
+  if (over.length > shownMax) words.push(`and ${over.length - shownMax} more`)
+  const cure = 'save more often (autosave of a save, --every of exec), divide the state, or state a longer loseAtMost'
+  return [{ name, state: 'bad', what: words.join('; '), cure }]
 }
 
 /** For a server that reports whether its pages have checksums: without them a damaged page may read as "not there". */

@@ -1,5 +1,6 @@
 // The status of a store's shipping, for the doctor and for metrics.
 
+import { formatMs } from '../core/duration.ts'
 import type { FeedPosition } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { fileOf } from '../engine/storage/open-store.ts'
@@ -29,6 +30,13 @@ export async function shippingHealth(engine: Reprise, now: number): Promise<Chec
   const { place, failing, safeAt, behind, endedAt, updatedAt, record } = status
   const safe = safeAt === null ? 'nothing is shipped yet' : `everything up to ${relative(safeAt, now)} is stored there`
   const cure = 'run reprise ship again, beside the application, under a supervisor'
+  const { loseAtMostMs = null } = status
+  const lagMs = behind === 0 ? 0 : now - (safeAt ?? updatedAt)
+  if (loseAtMostMs !== null && lagMs > loseAtMostMs) {
+    const why = failing ? ` (${failing.error})` : ''
+    const what = `to ${place}: ${count(behind, 'position')} of ${formatMs(lagMs)} are not shipped${why}, and at most ${formatMs(loseAtMostMs)} may be lost`
+    return [{ name, state: 'bad', what, cure: failing ? 'fix the reported cause; shipping is retried' : cure }]
+  }
   if (failing) {
     const state = now - failing.since > silentMs ? 'bad' : 'warning'
     const what = `${place} has accepted nothing since ${relative(failing.since, now)}: ${failing.error}; ${safe}`

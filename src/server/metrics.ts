@@ -9,6 +9,7 @@ import { droppedMail } from '../engine/host/shaped-mail.ts'
 import { protectionNotes } from '../engine/storage/protection-notes.ts'
 import { realTime, withinOrFail } from '../lib/waiting.ts'
 import { failingTimelines } from '../operations/failures.ts'
+import { overBudget } from '../operations/loss-budgets.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { shippingOf } from '../operations/shipping.ts'
 import { describeWorkers } from '../operations/workers.ts'
@@ -93,6 +94,10 @@ const families = {
   },
   reprise_late_cut_schedules: { from: [{}], kind: 'gauge', help: 'Schedules without a complete cut for two intervals' },
   reprise_shipping_positions_behind: { kind: 'gauge', help: 'Positions of the feed that are not shipped yet' },
+  reprise_loss_over_budget_timelines: {
+    kind: 'gauge',
+    help: 'Timelines whose loss budget (loseAtMost) is not kept now',
+  },
   reprise_backup_at_seconds: {
     kind: 'gauge',
     help: 'The moment that the newest backup shows, in seconds since 1970; 0: never backed up',
@@ -265,6 +270,7 @@ export class Metrics {
     const late = (await engine.groups.schedules()).filter(({ isLate }) => isLate)
     this.set('reprise_late_cut_schedules', late.length)
     await this.#askProtection(engine)
+    this.set('reprise_loss_over_budget_timelines', await overBudget(engine))
     const shipping = await shippingOf(engine)
     if (!shipping) return
     const lagMs = shipping.behind === 0 ? 0 : this.#now() - (shipping.safeAt ?? shipping.updatedAt)

@@ -130,6 +130,7 @@ export const execution: readonly CommandRow[] = [
       quiet: value('DURATION', 'time without changes for `--when quiet` (default: 1s)'),
       marker: value('FILE', 'file in the folder that the program writes last'),
       every: value('DURATION', 'capture at least this often, as soon as no file is being written'),
+      'lose-at-most': value('DURATION', 'greatest age of work that no capture has; captures in time, and alarms'),
       ignore: values('PATTERN', 'files to ignore, as in .gitignore'),
       keep: value('N', 'keep the last N captures (default: 3)'),
       grace: value('DURATION', 'time from SIGTERM until SIGKILL (default: 25s)'),

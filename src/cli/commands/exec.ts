@@ -89,12 +89,14 @@ function given(options: Options): Partial<ExecOptions> {
   const [when, marker] = [text(options, 'when'), text(options, 'marker')]
   const [quiet, every, grace, backoff] = ['quiet', 'every', 'grace', 'backoff'].map((each) => duration(options, each))
   const [keep, retries] = [whole(options, 'keep'), whole(options, 'retries')]
+  const loseAtMost = duration(options, 'lose-at-most')
   const ignore = list(options, 'ignore')
   return {
     ...(when !== undefined && { when: when as 'quiet' }),
     ...(quiet !== undefined && { quiet }),
     ...(marker !== undefined && { marker }),
     ...(every !== undefined && { every }),
+    ...(loseAtMost !== undefined && { loseAtMost }),
     ...(grace !== undefined && { grace }),
     ...(ignore.length > 0 && { ignore }),
     ...(keep !== undefined && { keep }),
@@ -113,12 +115,13 @@ async function lastOf(engine: Reprise, name: string, args: readonly string[], op
     })
   }
   const { command, state, settings } = started
-  const { when, quietMs, everyMs, marker, ignore, graceMs, keep, retries } = settings
+  const { when, quietMs, everyMs, loseAtMostMs = null, marker, ignore, graceMs, keep, retries } = settings
   const before: ExecOptions = {
     command: args.length > 0 ? args : command,
     state: text(options, 'state') ?? state,
     ...{ when, quiet: quietMs, ignore, grace: graceMs, keep },
     ...(everyMs !== null && { every: everyMs }),
+    ...(loseAtMostMs !== null && { loseAtMost: loseAtMostMs }),
     ...(marker !== null && { marker }),
   }
   const now = given(options)

@@ -57,7 +57,7 @@ const known = {
   send: namesOf<{ readonly key?: string }>()('key'),
   close: namesOf<{ readonly grace?: Duration }>()('grace'),
   backup: namesOf<BackupOptions>()('onProgress signal onlyNew loseAtMost'),
-  ship: namesOf<ShipOptions>()('every base keep take once signal onStatus'),
+  ship: namesOf<ShipOptions>()('every loseAtMost base keep take once signal onStatus'),
   addShard: namesOf<AddShardOptions>()('wait signal onProgress'),
   restore: namesOf<Omit<RestoreOptions, 'onlyNew'>>()('onProgress signal copy'),
   verify: namesOf<VerifyOptions>()('timelines repair from signal onProgress resume'),

@@ -78,6 +78,8 @@ export interface SaveModel {
   readonly keep: number
   readonly upcasters: Readonly<Record<number, (value: unknown) => unknown>>
   readonly valid: Validity<unknown> | undefined
+  /** Null: none was stated. */
+  readonly loseAtMostMs: number | null
 }
 
 const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const

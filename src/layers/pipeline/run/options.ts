@@ -100,7 +100,7 @@ const known = namesOf<PipelineOptions>()(
 )
 export const renamedOptions = { timeout: 'checkpointTimeout', deadLetters: 'deadLettersMax' }
 const knownChanges = new Set(['rename', 'drop', 'add'])
-const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery'])
+const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery', 'loseAtMost'])
 const usualLettersMax = 1000
 const threadsMax = 64
 

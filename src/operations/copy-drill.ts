@@ -12,9 +12,9 @@ import { hostOf } from '../engine/host/host.ts'
 import { isOfStore } from '../engine/model/first-segment.ts'
 import type { Kernel } from '../engine/storage/kernel.ts'
 import { aside } from '../engine/storage/object-file.ts'
-import { type CopyKind, noteDrill } from '../engine/storage/protection-notes.ts'
 import type { KeyRing } from '../engine/storage/seal/seal.ts'
 import { headsOf } from '../engine/storage/sound-page.ts'
+import { type CopyKind, noteDrill } from '../engine/tools/drill/protection-notes.ts'
 import type { ShippedRestore } from '../engine/tools/shipping/restore.ts'
 import { restoreShipped } from '../engine/tools/shipping/ship.ts'
 import { feedEnd, positionNumber } from './feed-end.ts'
@@ -61,7 +61,8 @@ export async function drillBackup(engine: Reprise, file: string, options: CopyDr
   return await noted(engine, 'backup', file, () =>
     aside(async (path) => {
       const requestedAt = Date.now()
-      const { namespace } = hostOf(engine).kernel
+      const { kernel } = hostOf(engine)
+      const { namespace } = kernel
       // 1. Restore into an empty store.
       const startedAt = performance.now()
       const copy = await openCopy(`sqlite:${path}`, { ...options, namespace })
@@ -134,8 +135,9 @@ export async function verifyCopy(engine: Reprise, copy: Reprise, moment: number 
 /** The history of the copy must be a part of that of the store, or of a branch that was rolled back since. */
 async function differences(engine: Reprise, copy: Reprise, moment: number | null): Promise<string[]> {
   const { kernel } = hostOf(engine)
+  const { kernel: copied } = hostOf(copy)
   const found: string[] = []
-  for await (const head of headsOf(hostOf(copy).kernel)) {
+  for await (const head of headsOf(copied)) {
     const { timeline, seq, epoch, digest } = head
     const [own] = await kernel.store.head([timeline])
     // Deleted, begun again or trimmed since: there is nothing left to compare with.
@@ -160,12 +162,13 @@ async function isIn(kernel: Kernel, where: Coordinate): Promise<boolean> {
 
 /** The entries that the store has and the copy lacks. */
 async function lossOf(engine: Reprise, copy: Reprise, excluded: ReadonlySet<string>) {
-  const { kernel } = hostOf(copy)
+  const { kernel } = hostOf(engine)
+  const { kernel: copied } = hostOf(copy)
   let entriesLost = 0
   let timelinesLost = 0
-  for await (const head of headsOf(hostOf(engine).kernel)) {
+  for await (const head of headsOf(kernel)) {
     if (isOfStore(head.timeline) || excluded.has(head.timeline)) continue
-    const [there] = await kernel.store.head([head.timeline])
+    const [there] = await copied.store.head([head.timeline])
     if (!there) timelinesLost += 1
     entriesLost += Math.max(0, head.seq - (there?.seq ?? head.floor))
   }

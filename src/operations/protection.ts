@@ -4,7 +4,12 @@
 import { formatMs } from '../core/duration.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
-import { type CopyKind, copyKinds, type ProtectionNotes, protectionNotes } from '../engine/storage/protection-notes.ts'
+import {
+  type CopyKind,
+  copyKinds,
+  type ProtectionNotes,
+  protectionNotes,
+} from '../engine/tools/drill/protection-notes.ts'
 import { type Check, drillEveryMs } from './health.ts'
 import { shippingOf } from './shipping.ts'
 import { relative } from './words.ts'
@@ -21,13 +26,15 @@ export interface Protection extends ProtectionNotes {
 }
 
 export async function protectionOf(engine: Reprise): Promise<Protection> {
-  const notes = await protectionNotes(hostOf(engine).kernel)
+  const { kernel } = hostOf(engine)
+  const notes = await protectionNotes(kernel)
   return { ...notes, createdAt: await firstAt(engine), isShipped: (await shippingOf(engine)) !== null }
 }
 
 /** Among the first timelines by name. */
 async function firstAt(engine: Reprise): Promise<number | null> {
-  const heads = await hostOf(engine).kernel.store.timelines({ limit: timelinesLookedAt })
+  const { kernel } = hostOf(engine)
+  const heads = await kernel.store.timelines({ limit: timelinesLookedAt })
   return heads.length === 0 ? null : Math.min(...heads.map((head) => head.createdAt))
 }
 

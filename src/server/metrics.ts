@@ -6,7 +6,7 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import type { Events } from '../engine/base/events.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { droppedMail } from '../engine/host/shaped-mail.ts'
-import { protectionNotes } from '../engine/storage/protection-notes.ts'
+import { protectionNotes } from '../engine/tools/drill/protection-notes.ts'
 import { realTime, withinOrFail } from '../lib/waiting.ts'
 import { failingTimelines } from '../operations/failures.ts'
 import { overBudget } from '../operations/loss-budgets.ts'
@@ -279,7 +279,8 @@ export class Metrics {
   }
 
   async #askProtection(engine: Reprise): Promise<void> {
-    const { backup, drills } = await protectionNotes(hostOf(engine).kernel)
+    const { kernel } = hostOf(engine)
+    const { backup, drills } = await protectionNotes(kernel)
     this.set('reprise_backup_at_seconds', backup === null ? 0 : Math.floor((backup.moment ?? backup.at) / 1000))
     if (backup?.loseAtMostMs) this.set('reprise_backup_lose_at_most_seconds', backup.loseAtMostMs / 1000)
     for (const [kind, { ok }] of Object.entries(drills)) this.set('reprise_copy_drill_failed', ok ? 0 : 1, { kind })

@@ -9,6 +9,7 @@ import type { Kernel } from '../../engine/storage/kernel.ts'
 const firstPauseMs = 100
 const longestPauseMs = 60_000
 
+/** @example const autosave = weights.autosave(() => model) */
 export class Autosave {
   readonly #kernel: Pick<Kernel, 'clock' | 'events'>
   readonly #timeline: string
@@ -35,7 +36,7 @@ export class Autosave {
     this.#plan(this.#intervalMs)
   }
 
-  /** Starts no further save. */
+  /** Starts no further save. @example autosave.stop() */
   stop(): void {
     this.#isStopped = true
     this.#cancel?.()

@@ -139,11 +139,7 @@ export async function card(
   const levels = await consistencies(kernel, id, catalog)
   const measured: Omit<RecoveryCard, 'axes'> = {
     coordinate: { timeline: id, seq: head.seq, epoch: head.epoch, digest: toHex(head.digest) },
-    owner: head.owner && {
-      worker: head.owner,
-      isAlive: head.isOwnerAlive,
-      msSinceProgress: owner ? kernel.worker.now() - owner.progressAt : null,
-    },
+    owner: ownerOf(kernel, head, owner),
     status: head.status,
     captured: captured && {
       id: captured.id,
@@ -164,10 +160,7 @@ export async function card(
       entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq),
       again: againOf(kernel, head, captured?.createdAt ?? head.createdAt, owner),
     },
-    loss: lossBudgetOf(kernel, head, policyFor(kernel, head, fold) ?? {}, {
-      capturedAt: captured?.createdAt ?? head.createdAt,
-      owner,
-    }),
+    loss: lossOf(kernel, head, fold, captured?.createdAt, owner),
     floor: retention.floor,
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     settings: await settingsOf(kernel, head),
@@ -199,6 +192,21 @@ function checkpointingOf(
     costs,
     failureEveryMs,
   }
+}
+
+function ownerOf(kernel: Kernel, head: Head, row: WorkerRow | undefined): RecoveryCard['owner'] {
+  const msSinceProgress = row ? kernel.worker.now() - row.progressAt : null
+  return head.owner && { worker: head.owner, isAlive: head.isOwnerAlive, msSinceProgress }
+}
+
+function lossOf(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<unknown> | null,
+  capturedAt = head.createdAt,
+  owner: WorkerRow | undefined,
+): LossBudget | null {
+  return lossBudgetOf(kernel, head, policyFor(kernel, head, fold) ?? {}, { capturedAt, owner })
 }
 
 function policyFor(kernel: Kernel, head: Head, fold: Fold<unknown> | null): CheckpointPolicy | undefined {

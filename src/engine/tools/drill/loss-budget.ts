@@ -41,7 +41,7 @@ export function lossBudgetOf(
   return { loseAtMostMs, unsavedMs, isKept: unsavedMs <= loseAtMostMs, because }
 }
 
-/** @example lossText(budget) // 'not kept: at most 5m may be lost, 12m now: work since the newest checkpoint is stored nowhere else' */
+/** @example lossText(budget) // 'kept: at most 5m may be lost, 2m now: work since the newest checkpoint …' */
 export function lossText({ loseAtMostMs, unsavedMs, isKept, because }: LossBudget): string {
   const now = unsavedMs === null ? '' : `, ${formatMs(Math.round(unsavedMs))} now`
   return `${isKept ? 'kept' : 'not kept'}: at most ${formatMs(loseAtMostMs)} may be lost${now}: ${because}`

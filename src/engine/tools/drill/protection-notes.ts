@@ -2,10 +2,10 @@
 // the stated bound of loss, and the last drill of each kind of copy. For the doctor, for metrics and for alerts. A note is
 // advisory: a store that cannot be written has none, and no operation fails because of it.
 
-import { timelineId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
-import type { Kernel } from './kernel.ts'
-import { changeNotes } from './key-notes.ts'
+import { timelineId } from '../../../core/coordinate.ts'
+import { isReprise } from '../../../core/errors.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+import { changeNotes } from '../../storage/key-notes.ts'
 
 const storeTimeline = 'reprise/store'
 const backupAttribute = '$backup'

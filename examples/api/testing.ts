@@ -10,8 +10,10 @@ import {
   checkHistories,
   conformance,
   crashEverywhere,
+  FakeQueue,
   faultyStore,
   given,
+  queueConformance,
   sinkConformance,
   slowStore,
   sourceConformance,
@@ -150,6 +152,29 @@ export default [
       faultyStore(store, (method, n) => (method === 'commit' && n === 3 ? 'fail-after' : 'ok'))
       slowStore(store, (method) =>
         method === 'inbox' ? new Promise((resolve) => setTimeout(resolve, 200)) : undefined,
+      )
+    },
+    'compiled',
+  ),
+  example(
+    ['queueConformance', 'FakeQueue'],
+    async () => {
+      const decoder = new TextDecoder()
+      queueConformance(
+        { describe, it },
+        {
+          name: 'my queue',
+          create: async () => {
+            const queue = new FakeQueue({ holdMs: 300 })
+            return {
+              queue,
+              textOf: ({ value }) => decoder.decode(value),
+              send: async (texts) => queue.send(texts),
+              size: async () => queue.size,
+              destroy: async () => undefined,
+            }
+          },
+        },
       )
     },
     'compiled',

@@ -64,6 +64,10 @@ const kinds = {
     remedy: 'retry',
     hint: 'No broker answered within the configured time. Nothing is lost: check that the broker runs, and run the pipeline again; it resumes from its last checkpoint.',
   },
+  QUEUE_REFUSED: {
+    remedy: 'fix',
+    hint: 'The broker refused a request, for the reason in the message: check the address, the credentials and their permissions. Nothing is lost: unacknowledged messages stay in the queue.',
+  },
   CONTENDED: {
     remedy: 'retry',
     hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',

@@ -38,7 +38,10 @@ export type KafkaStart =
   | { readonly offsets: Readonly<Record<number, number>> }
   | { readonly group: string }
 
-const known = namesOf<KafkaOptions>()('brokers clientId awayFor client topic start gone discover group')
+export const kafkaOptionNames = [
+  ...['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'],
+] as const
+const known = new Set<string>(kafkaOptionNames)
 /** How long a request waits at the broker without records: `heldWaitMs` while other partitions have read ahead enough. */
 const waitMs = 250
 const heldWaitMs = 20

@@ -285,7 +285,7 @@ class NatsReader implements SourceReader<NatsRecord> {
   }
 }
 
-function recordOf({ subject, data, seq, timestampNanos, headers }: JsMsg): NatsRecord {
+export function recordOf({ subject, data, seq, timestampNanos, headers }: JsMsg): NatsRecord {
   return {
     subject,
     value: data,

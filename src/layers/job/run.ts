@@ -68,6 +68,8 @@ export class JobRun<T = unknown> {
   readonly #bench: Workbench<T>
   readonly #shards = new Map<number, Shard<Task<T>>>()
   readonly #passes = new Map<Pass<T>, Promise<void>>()
+  /** Passes over a queue whose source is still open, for the acknowledgements of items in flight. */
+  readonly #acknowledging = new Set<Pass<T>>()
   readonly #announcer: Announcer
   readonly #trace: JobTrace<T>
   readonly #alarm: Alarm
@@ -365,6 +367,8 @@ export class JobRun<T = unknown> {
         this.#isHeld = true
         void this.stop({ reason }).catch(() => undefined)
       })
+      if (shard.state.redrive.size === 0) continue
+      for (const pass of this.#passes.keys()) if (pass.shards.includes(shard)) pass.lettersChanged()
     }
   }
 
@@ -423,6 +427,8 @@ export class JobRun<T = unknown> {
     const shard: Shard<Task<T>> = new Shard(kernel, open, index, this.#job, () => {
       this.#shards.delete(index)
       this.#bench.lost(shard)
+      // Its messages go to the next owner.
+      for (const pass of this.#acknowledging) pass.cancel(new RepriseError('FENCED', 'another process has the job'))
       this.#alarm.ring()
     })
     // The last owner recorded no stop, so its process died, possibly because of an item in flight.
@@ -444,6 +450,7 @@ export class JobRun<T = unknown> {
   #startPass(shards: readonly Shard<Task<T>>[]): void {
     if (this.#status !== 'stopping') this.#status = 'running'
     const pass = new Pass(this.#engine, this.#job, shards, this.#bench)
+    if (this.#job.source.acknowledges) this.#acknowledging.add(pass)
     const over = this.#runPass(pass)
       .catch((error) => this.#fail(error))
       .finally(() => {
@@ -492,6 +499,9 @@ export class JobRun<T = unknown> {
       if (shard.lost) continue
       try {
         await this.#bench.settle(shard)
+        await shard.recordCutOff(new RepriseError('ABORTED', because))
+        // The next owner of the shard receives at once what this process gives up.
+        await this.#endQueues()
         await this.#release(shard, because, hasFailed)
       } catch (error) {
         if (shard.lost) continue
@@ -500,8 +510,16 @@ export class JobRun<T = unknown> {
         await shard.abandon(error)
       }
     }
+    await this.#endQueues()
     this.#alarm.ring()
     if (failures.length > 0) throw failures[0]
+  }
+
+  async #endQueues(): Promise<void> {
+    for (const pass of this.#acknowledging) {
+      await pass.end().catch((error) => this.#engine.events.emit('problem', { where: `job ${this.name}`, error }))
+      this.#acknowledging.delete(pass)
+    }
   }
 
   /** Records the failure with the shards of this process, or with the first shard if it has none yet. */

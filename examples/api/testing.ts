@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { aggregate, Refused } from 'reprise/events'
+import { job, queueSource, text } from 'reprise/job'
 import type { Sink, Source } from 'reprise/pipeline'
 import type { Store } from 'reprise/store'
 import {
@@ -156,8 +157,27 @@ export default [
     },
     'compiled',
   ),
+  example(['FakeQueue.send', 'FakeQueue.goAway', 'FakeQueue.comeBack'], async (rp) => {
+    const queue = new FakeQueue()
+    queue.send(['a', 'b'])
+    queue.goAway()
+    const work = job('work', { source: queueSource(queue, { decode: text(), untilEmptyFor: 50 }), each: () => 1 })
+    const run = await rp.run(work)
+    queue.comeBack()
+    assert.equal((await run.result()).done, 2)
+  }),
+  example(['FakeQueue.connect', 'FakeQueue.isAway'], async () => {
+    const queue = new FakeQueue({ holdMs: 1000 })
+    queue.send(['a'])
+    const connection = await queue.connect()
+    const [delivery] = await connection.receive(10, 100, new AbortController().signal)
+    await connection.acknowledge([delivery!])
+    assert.equal(queue.size, 0)
+    queue.goAway()
+    await connection.extend([]).catch((error) => assert.ok(queue.isAway(error)))
+  }),
   example(
-    ['queueConformance', 'FakeQueue'],
+    ['queueConformance'],
     async () => {
       const decoder = new TextDecoder()
       queueConformance(

@@ -1,5 +1,5 @@
-// The queues of real brokers pass the kit, which kills the broker too. Each broker is started here, on a port and with data of its
-// own, and left out with a printed reason where it cannot be had.
+// The queues of real brokers pass the kit, which kills the broker too. Each broker is started here, on a port and with data of
+// its own, and left out with a printed reason where it cannot be had.
 
 import { afterAll, beforeAll, describe, it } from 'vitest'
 import { queueConformance } from '../../src/testing/index.ts'

@@ -1,4 +1,4 @@
-// The kit for external queues over a queue in memory, with hold times and without; and proof that the kit notices faults of an adapter.
+// The kit for external queues over a queue in memory, with hold times and without.
 
 import { describe, it } from 'vitest'
 import { FakeQueue, queueConformance } from '../../src/testing/index.ts'

@@ -110,6 +110,8 @@ export async function startElasticMq(libs: string, again?: Again): Promise<Runni
   const file = join(folder, 'elasticmq.conf')
   const lines = [
     'include classpath("application.conf")',
+    // The queues that it had before a kill are read as configuration.
+    ...(again ? [`include file("${join(folder, 'queues.conf')}")`] : []),
     `node-address { protocol = http, host = "127.0.0.1", port = ${port}, context-path = "" }`,
     `rest-sqs { enabled = true, bind-port = ${port}, bind-hostname = "127.0.0.1", sqs-limits = strict }`,
     'rest-stats { enabled = false }',

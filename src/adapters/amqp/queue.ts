@@ -47,7 +47,7 @@ class AmqpAway extends Error {
   override readonly name: string = 'AmqpAway'
 }
 
-/** @example job('orders', { source: amqpQueue({ url, queue: 'orders', decode: json<Order>() }), key: (o) => o.id, each: ship }) */
+/** @example job('orders', { source: amqpQueue({ url, queue: 'orders', decode: json() }), key: (o) => o.id, each: ship }) */
 export function amqpQueue<T = AmqpMessage>(options: AmqpOptions<T>): QueueSource<T> {
   checkOptions('amqpQueue', options, known)
   const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options

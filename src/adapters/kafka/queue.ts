@@ -11,7 +11,7 @@ export type KafkaQueueOptions<T = KafkaRecord> = KafkaOptions & Omit<LogReading<
 
 const known = new Set([...kafkaOptionNames, 'decode', 'untilEmptyFor'])
 
-/** @example job('orders', { source: kafkaQueue({ brokers, topic: 'orders', decode: json<Order>() }), key: (order) => order.id, each: ship }) */
+/** @example job('orders', { source: kafkaQueue({ brokers, topic: 'orders', decode: json<Order>() }), each: ship }) */
 export function kafkaQueue<T = KafkaRecord>(options: KafkaQueueOptions<T>): PlainSource<T> {
   checkOptions('kafkaQueue', options, known)
   const { decode, untilEmptyFor, ...reading } = options

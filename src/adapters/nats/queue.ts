@@ -31,7 +31,10 @@ export type NatsConsuming = NatsServers & {
   readonly consumer: string
   /** For a consumer that is created: the subjects to read, wildcards allowed. Default: all subjects of the stream. */
   readonly filter?: string | readonly string[]
-  /** For a consumer that is created: how long the server waits between two extensions, which delays the repetition after a crash. Default: 30 seconds. */
+  /**
+   * For a consumer that is created: how long the server waits between two extensions. A crash repeats items after this time.
+   * Default: 30 seconds.
+   */
   readonly holdFor?: Duration
 }
 
@@ -44,7 +47,7 @@ const nanosPerMs = 1_000_000
 /** How long one request for messages waits at the server. */
 const fetchMs = 1000
 
-/** @example job('orders', { source: natsQueue({ servers, stream: 'ORDERS', consumer: 'shipping', decode: json<Order>() }), key: (o) => o.id, each: ship }) */
+/** @example job('orders', { source: natsQueue({ servers, stream: 'ORDERS', consumer: 'shipping' }), each: ship }) */
 export function natsQueue<T = NatsRecord>(options: NatsQueueOptions<T>): QueueSource<T> {
   checkOptions('natsQueue', options, known)
   const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
@@ -142,7 +145,7 @@ class NatsConsumer implements QueueConnection<NatsRecord> {
       while (this.#ready.length === 0 && !isOver) {
         this.#check()
         if (!this.#isFetching) void this.#fetch(max)
-        await this.#changed.until(() => this.#ready.length > 0 || isOver || !this.#isFetching)
+        await this.#changed.until(() => this.#ready.length > 0 || isOver || !this.#isFetching || this.#isClosed)
       }
     } finally {
       cancel()
@@ -175,6 +178,7 @@ class NatsConsumer implements QueueConnection<NatsRecord> {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#fetched?.stop()
+    this.#changed.changed()
     try {
       for (const message of this.#ready.splice(0)) message.nak()
       if (!this.#failure) await this.#flushed()
@@ -228,5 +232,6 @@ class NatsConsumer implements QueueConnection<NatsRecord> {
 
   #check(): void {
     if (this.#failure) throw this.#failure.error
+    if (this.#isClosed) throw Object.assign(new Error('the connection was closed'), { name: 'ClosedConnectionError' })
   }
 }

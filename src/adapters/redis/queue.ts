@@ -31,7 +31,10 @@ export interface RedisConnecting {
   readonly group: string
   /** The field that `value` holds. Default: 'value'. */
   readonly field?: string
-  /** How long an entry stays with a process between two extensions: the delay before a crash repeats it. Default: 30 seconds. */
+  /**
+   * How long an entry stays with a process between two extensions: the delay before a crash repeats it.
+   * Default: 30 seconds.
+   */
   readonly holdFor?: Duration
   /** Remove entries from the stream once they are acknowledged: for streams with one group. Default: false. */
   readonly remove?: boolean
@@ -56,7 +59,7 @@ interface Client {
   destroy(): void
 }
 
-/** @example job('orders', { source: redisQueue({ url, stream: 'orders', group: 'shipping', decode: json<Order>() }), key: (o) => o.id, each: ship }) */
+/** @example job('orders', { source: redisQueue({ url, stream: 'orders', group: 'shipping' }), each: ship }) */
 export function redisQueue<T = RedisMessage>(options: RedisOptions<T>): QueueSource<T> {
   checkOptions('redisQueue', options, known)
   const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
@@ -156,8 +159,11 @@ class RedisConnection implements QueueConnection<RedisMessage> {
   async acknowledge(deliveries: readonly Delivery<RedisMessage>[]): Promise<void> {
     const { stream, group, remove = false } = this.#options
     const ids = deliveries.map(({ id }) => id!)
-    await this.#send(this.#acting, ['XACK', stream, group, ...ids])
-    if (remove) await this.#send(this.#acting, ['XDEL', stream, ...ids])
+    const commands = remove
+      ? [['MULTI'], ['XACK', stream, group, ...ids], ['XDEL', stream, ...ids], ['EXEC']]
+      : [['XACK', stream, group, ...ids]]
+    // Sent together: a crash between two commands would leave entries that nobody removes.
+    await Promise.all(commands.map((command) => this.#send(this.#acting, command)))
   }
 
   async extend(deliveries: readonly Delivery<RedisMessage>[]): Promise<void> {

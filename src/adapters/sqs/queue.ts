@@ -35,7 +35,10 @@ export interface SqsConnecting {
   readonly region?: string
   /** Default: environment variables, the profile, or the role of the machine, as for reprise/s3. */
   readonly credentials?: SqsKeys | (() => Promise<SqsKeys>)
-  /** How long a message is invisible to others between two extensions: the delay before a crash repeats it. Default: 30 seconds. */
+  /**
+   * How long a message is invisible to others between two extensions: the delay before a crash repeats it.
+   * Default: 30 seconds.
+   */
   readonly holdFor?: Duration
 }
 

@@ -14,23 +14,26 @@ export interface Delivery<Message> {
 }
 
 export interface QueueConnection<Message> {
-  /** How long the broker waits for an acknowledgement, or an extension, before it delivers again. Null: until the connection ends. */
+  /**
+   * How long the broker waits for an acknowledgement, or an extension, before it delivers again. Null: until the connection
+   * ends.
+   */
   readonly holdMs: number | null
   /**
-   * Returns 1 to `max` deliveries as soon as the broker has some, or none after about `waitMs` and when `signal` fires. A delivery
-   * that arrives later stays in the queue. It is not called again before its promise has settled.
+   * Returns 1 to `max` deliveries as soon as the broker has some, or none after about `waitMs` and when `signal` fires. It is
+   * not called again before its promise has settled. Once the connection is closed, it rejects.
    */
   receive(max: number, waitMs: number, signal: AbortSignal): Promise<readonly Delivery<Message>[]>
   /**
-   * Removes the messages from the queue for good. A delivery that has expired, or belongs to an earlier connection, may be ignored:
-   * the broker delivers its message again, and the job acknowledges that delivery.
+   * Removes the messages from the queue for good. A delivery that has expired, or belongs to an earlier connection, may be
+   * ignored: the broker delivers its message again, and the job acknowledges that delivery.
    */
   acknowledge(deliveries: readonly Delivery<Message>[]): Promise<void>
   /** Starts the hold time of the deliveries again. Deliveries that have expired are ignored. */
   extend(deliveries: readonly Delivery<Message>[]): Promise<void>
   /** Returns the messages to the queue, where they are available at once. Deliveries that have expired are ignored. */
   release(deliveries: readonly Delivery<Message>[]): Promise<void>
-  /** Ends the connection, and acknowledges nothing. Messages that are still held return to the queue, some only after `holdMs`. */
+  /** Ends the connection, and acknowledges nothing. Messages that are held return to the queue, some only after `holdMs`. */
   close(): Promise<void>
 }
 

@@ -1,12 +1,12 @@
 // A message between its delivery and its acknowledgement. The job holds one receipt for each item of a queue.
 
-import { toHex } from '../../../core/coordinate.ts'
-import type { Kernel } from '../../../engine/storage/kernel.ts'
+import { createHash } from 'node:crypto'
 import type { Delivery } from './external-queue.ts'
 
 /** Names a message by its content, for the dead letter of a message without an id. */
-export function messagePrint({ hash, codec }: Kernel): (message: unknown) => string {
-  return (message) => `message-${toHex(hash(codec.encode(message))).slice(0, 32)}`
+export function messagePrint(message: unknown): string {
+  const plain = JSON.stringify(message, (_, value) => (typeof value === 'bigint' ? String(value) : value)) ?? ''
+  return `message-${createHash('sha256').update(plain).digest('hex').slice(0, 32)}`
 }
 
 /** What a source expects back for an item. Exactly one of `settled` and `released` takes effect. */

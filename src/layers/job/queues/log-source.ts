@@ -5,7 +5,6 @@
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
-import { hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import { realTime, within } from '../../../lib/waiting.ts'
 import type { Chunk, PlainSource, ReadContext, Reader } from '../source.ts'
@@ -54,7 +53,7 @@ interface LogSettings<Message, T> {
   readonly id: ((message: Message) => string) | null
 }
 
-/** @example job('orders', { source: logSource(kafkaSource({ brokers, topic }), { decode: json<Order>() }), key: (o) => o.id, each }) */
+/** @example job('orders', { source: logSource(kafkaSource({ brokers, topic }), { decode: json<Order>() }), each: ship }) */
 export function logSource<Message, T = Message>(
   log: Log<Message>,
   reading: LogReading<Message, T> = {},
@@ -88,15 +87,13 @@ class LogItems<Message, T> implements Reader<T> {
   readonly #settings: LogSettings<Message, T>
   readonly #max: number
   readonly #positions: Map<string, unknown>
-  readonly #printOf: (message: Message) => string
 
   constructor(
     reader: LogReader<Message>,
     settings: LogSettings<Message, T>,
     from: ReadonlyMap<string, unknown>,
-    { slots = 1, engine }: ReadContext,
+    { slots = 1 }: ReadContext,
   ) {
-    this.#printOf = messagePrint(hostOf(engine).kernel)
     this.#reader = reader
     this.#settings = settings
     this.#positions = new Map(from)
@@ -125,7 +122,7 @@ class LogItems<Message, T> implements Reader<T> {
 
   /** A log waits for nothing: the position covers its messages. */
   #receiptOf(stored: Message, id: string | null): Receipt {
-    const key = id ?? this.#printOf(stored)
+    const key = id ?? messagePrint(stored)
     return { isRedelivered: false, stored, id, key, taken: nothing, join: nothing, settled: nothing, released: nothing }
   }
 

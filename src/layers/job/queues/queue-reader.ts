@@ -5,14 +5,19 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { growingPause } from '../../../core/retry/pause.ts'
-import { hostOf } from '../../../engine/host/host.ts'
-import type { Kernel } from '../../../engine/storage/kernel.ts'
+import { type Host, hostOf } from '../../../engine/host/host.ts'
 import { Condition, sleep, within } from '../../../lib/waiting.ts'
 import type { Chunk, ReadContext, Reader } from '../source.ts'
 import { DeliveryOutbox } from './delivery-outbox.ts'
 import type { Delivery, ExternalQueue, QueueConnection } from './external-queue.ts'
 import { HeldMessage, messagePrint } from './held-message.ts'
-import type { QueueSettings } from './queue-source.ts'
+
+export interface QueueSettings<Message, T> {
+  readonly decode: ((message: Message) => T) | null
+  readonly untilEmptyMs: number | null
+  readonly prefetch: number | null
+  readonly awayMs: number
+}
 
 const receiveMax = 512
 const prefetchMin = 16
@@ -33,7 +38,7 @@ export class QueueReader<Message, T> implements Reader<T> {
   readonly #queue: ExternalQueue<Message>
   readonly #settings: QueueSettings<Message, T>
   readonly #context: ReadContext
-  readonly #kernel: Kernel
+  readonly #host: Host
   readonly #prefetch: number
   readonly #held = new Set<HeldMessage<Message>>()
   readonly #changed = new Condition()
@@ -53,7 +58,7 @@ export class QueueReader<Message, T> implements Reader<T> {
     this.#queue = queue
     this.#settings = settings
     this.#context = context
-    this.#kernel = hostOf(context.engine).kernel
+    this.#host = hostOf(context.engine)
     this.#prefetch = settings.prefetch ?? Math.max(2 * (context.slots ?? 1), prefetchMin)
     this.#acknowledged = new DeliveryOutbox(
       async (held) => {
@@ -65,6 +70,7 @@ export class QueueReader<Message, T> implements Reader<T> {
     this.#given = new DeliveryOutbox(
       async (held) => {
         // If it fails, the broker delivers them again by itself, later.
+        if (this.#isClosed) return
         const used = this.#connected()
         try {
           await (await used).release(held.map(({ delivery }) => delivery))
@@ -86,7 +92,7 @@ export class QueueReader<Message, T> implements Reader<T> {
       await this.#changed.until(() => this.#held.size < this.#prefetch || this.#isOff)
       if (this.#isOff) break
       const max = Math.min(receiveMax, this.#prefetch - this.#held.size)
-      const askedAt = this.#kernel.clock.elapsed()
+      const askedAt = this.#host.clock.elapsed()
       const received = await this.#patiently('receive messages', (from) =>
         from.receive(max, this.#waitMs(), this.#reading.signal),
       )
@@ -110,7 +116,7 @@ export class QueueReader<Message, T> implements Reader<T> {
     this.#stopReading()
     this.#context.signal.removeEventListener('abort', this.#onAbort)
     for (const held of this.#held) held.released()
-    const { clock } = this.#kernel
+    const { clock } = this.#host
     const sent = Promise.all([this.#acknowledged.sent(), this.#given.sent()])
     await within(
       clock,
@@ -146,7 +152,7 @@ export class QueueReader<Message, T> implements Reader<T> {
   }
 
   #report(error: unknown): void {
-    this.#kernel.events.emit('problem', { where: `${this.#context.timeline} ${this.#queue.name}`, error })
+    this.#host.events.emit('problem', { where: `${this.#context.timeline} ${this.#queue.name}`, error })
   }
 
   #forget(held: readonly HeldMessage<Message>[]): void {
@@ -157,7 +163,7 @@ export class QueueReader<Message, T> implements Reader<T> {
   #waitMs(): number {
     const { untilEmptyMs } = this.#settings
     if (untilEmptyMs === null) return waitMs
-    const emptyMs = this.#emptySince === null ? 0 : this.#kernel.clock.elapsed() - this.#emptySince
+    const emptyMs = this.#emptySince === null ? 0 : this.#host.clock.elapsed() - this.#emptySince
     const leftMs = untilEmptyMs - emptyMs
     return leftMs > 0 ? Math.min(waitMs, leftMs) : heldWaitMs
   }
@@ -167,14 +173,14 @@ export class QueueReader<Message, T> implements Reader<T> {
     const { untilEmptyMs } = this.#settings
     if (untilEmptyMs === null || this.#isOff) return false
     this.#emptySince ??= askedAt
-    return this.#held.size === 0 && this.#kernel.clock.elapsed() - this.#emptySince >= untilEmptyMs
+    return this.#held.size === 0 && this.#host.clock.elapsed() - this.#emptySince >= untilEmptyMs
   }
 
   #chunkOf(received: readonly Delivery<Message>[]): Chunk<T> {
     const items: T[] = []
     const unread = new Map<number, unknown>()
     const receipts = received.map((delivery, i) => {
-      const key = delivery.id ?? messagePrint(this.#kernel)(delivery.message)
+      const key = delivery.id ?? messagePrint(delivery.message)
       const held = new HeldMessage(delivery, key, { settled: this.#settled, released: this.#released })
       this.#held.add(held)
       try {
@@ -208,7 +214,7 @@ export class QueueReader<Message, T> implements Reader<T> {
 
   /** Connects again and repeats the work while the broker is away. */
   async #patiently<R>(what: string, work: (connection: QueueConnection<Message>) => Promise<R>): Promise<R> {
-    const { clock } = this.#kernel
+    const { clock } = this.#host
     const { awayMs } = this.#settings
     let since: number | null = null
     for (let attempt = 1; ; attempt++) {
@@ -239,7 +245,7 @@ export class QueueReader<Message, T> implements Reader<T> {
   #extendEvery(connection: QueueConnection<Message>, holdMs: number): () => void {
     let cancel = () => {}
     const again = () => {
-      cancel = this.#kernel.clock.after(holdMs / extensionsPerHold, () => void extend())
+      cancel = this.#host.clock.after(holdMs / extensionsPerHold, () => void extend())
     }
     const extend = async () => {
       const held = [...this.#held].filter(({ isOver }) => !isOver).map(({ delivery }) => delivery)

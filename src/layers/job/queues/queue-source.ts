@@ -5,7 +5,7 @@ import { checkCount } from '../../../core/options.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import type { PlainSource } from '../source.ts'
 import type { ExternalQueue } from './external-queue.ts'
-import { QueueReader } from './queue-reader.ts'
+import { QueueReader, type QueueSettings } from './queue-reader.ts'
 
 /** The options of reading that every queue has. */
 export interface QueueReading<Message, T = Message> {
@@ -28,13 +28,6 @@ export const queueReadingNames = ['decode', 'untilEmptyFor', 'prefetch', 'awayFo
 export interface QueueSource<T> extends PlainSource<T> {
   readonly kind: 'queue'
   readonly acknowledges: true
-}
-
-export interface QueueSettings<Message, T> {
-  readonly decode: ((message: Message) => T) | null
-  readonly untilEmptyMs: number | null
-  readonly prefetch: number | null
-  readonly awayMs: number
 }
 
 const prefetchMax = 100_000

@@ -1,4 +1,4 @@
-// node:sqlite: a connection to the file of the store, with BEGIN and COMMIT. On Node before 22.13 its API is @photostructure/sqlite.
+// node:sqlite: a connection to the file of the store, with BEGIN and COMMIT. Before Node 22.13: @photostructure/sqlite.
 
 import { DatabaseSync } from '@photostructure/sqlite'
 import { within } from 'reprise/within'

@@ -162,7 +162,7 @@ class RedisConnection implements QueueConnection<RedisMessage> {
     const commands = remove
       ? [['MULTI'], ['XACK', stream, group, ...ids], ['XDEL', stream, ...ids], ['EXEC']]
       : [['XACK', stream, group, ...ids]]
-    // Sent together: a crash between two commands would leave entries that nobody removes.
+    // Sent together: a crash between two commands would leave entries behind for good.
     await Promise.all(commands.map((command) => this.#send(this.#acting, command)))
   }
 

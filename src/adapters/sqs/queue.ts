@@ -143,7 +143,7 @@ class SqsConnection implements QueueConnection<SqsMessage> {
       const { Messages } = await this.#client.call('ReceiveMessage', input, seconds * 1000, signal)
       return Array.isArray(Messages) ? Messages.map(deliveryOf) : []
     } catch (error) {
-      // Messages of an answer that nobody reads become visible again after their hold.
+      // Messages of an unread answer become visible again after their hold.
       if (signal.aborted && error instanceof SqsAway) return []
       throw error
     }

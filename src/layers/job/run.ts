@@ -11,7 +11,7 @@ import type { Attribute, Head } from '../../core/store/ports.ts'
 import { unlessAborted } from '../../engine/base/abortable-wait.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import { Beginning } from '../../engine/base/run-start.ts'
-import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
+import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { UnderWay } from '../../engine/base/worker.ts'
 import { fairShare } from '../../engine/feed/fair-share.ts'
@@ -137,7 +137,8 @@ export class JobRun<T = unknown> {
   /** Resolves when all items of the round are settled, or the run was stopped. `signal` ends the wait, not the run. */
   async result(options: { readonly signal?: AbortSignal } = {}): Promise<JobReport> {
     checkOptions('result', options, knownResult)
-    return await whileAwaited(unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`))
+    const ended = unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`)
+    return await whileAwaited(ended, this.#engine.clock)
   }
 
   /** Resolves when the run owns a timeline and has begun; rejects if it failed before that. */
@@ -228,7 +229,7 @@ export class JobRun<T = unknown> {
 
   async #drive(): Promise<JobReport> {
     // The engine's timers do not keep the process alive, but a job under way must.
-    const letEnd = stayAlive()
+    const letEnd = this.#engine.clock.stayAlive?.()
     const offWatch = this.#engine.worker.watch(() => this.#underWay())
     const offClose = this.#engine.onClose(async () => {
       await this.stop({ reason: 'the engine was closed' }).catch(() => undefined)
@@ -259,7 +260,7 @@ export class JobRun<T = unknown> {
     } finally {
       // A process that no longer works on the job must not count in the fair share.
       this.#engine.worker.describe(`job ${this.name}`, null)
-      letEnd()
+      letEnd?.()
       offWatch()
       offClose()
       offHandOver()

@@ -44,7 +44,7 @@ export class JobProcess {
     this.rp = createEngine(
       {
         store: mortal(store, isAlive),
-        clock: clockOf(isAlive),
+        clock: clockOf(isAlive, (call) => this.onDeath(call)),
         identity: { host: 'test', process: name },
         isGone: (other) => dead.has(other.process),
       },
@@ -95,14 +95,34 @@ function mortal(store: Store, isAlive: () => boolean): Store {
   })
 }
 
-function clockOf(isAlive: () => boolean): Clock {
+/** At the death, the pending timers end too: they would keep the program of the tests alive. */
+function clockOf(isAlive: () => boolean, onDeath: (call: () => void) => void): Clock {
+  const pending = new Set<() => void>()
+  onDeath(() => {
+    for (const cancel of pending) cancel()
+  })
   const ifAlive = (call: () => void) => () => {
     if (isAlive()) call()
   }
   return {
     now: () => systemClock.now(),
     elapsed: () => systemClock.elapsed(),
-    after: (delayMs, call, isAwaited) => systemClock.after(delayMs, ifAlive(call), isAwaited),
+    after(delayMs, call, isAwaited) {
+      if (!isAlive()) return () => undefined
+      const stop = systemClock.after(
+        delayMs,
+        () => {
+          pending.delete(stop)
+          call()
+        },
+        isAwaited,
+      )
+      pending.add(stop)
+      return () => {
+        pending.delete(stop)
+        stop()
+      }
+    },
     soon: (call) => systemClock.soon(ifAlive(call)),
     next: (call) => systemClock.next(ifAlive(call)),
   }

@@ -1,4 +1,4 @@
-// The brokers that queue tests run on: how each is started, and how a test sends to a queue of its own and counts the remaining messages.
+// The brokers that queue tests run on: how each is started, and how a test sends to a queue of its own and counts the rest.
 
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect as connectNats } from '@nats-io/transport-node'

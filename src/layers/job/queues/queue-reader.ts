@@ -1,5 +1,5 @@
-// Reads an external queue for a job: receives within the prefetch limit, extends the hold of what it holds, acknowledges what
-// is durable, releases messages that are given up, and connects again while the broker is away. The order of acts for each message:
+// Reads an external queue for a job: receives within the prefetch limit, extends the hold of its messages, acknowledges those
+// whose items are durable, releases those that are given up, and connects again while the broker is away. The order of acts:
 //   1. receive   2. the item runs   3. its record is durable in history   4. acknowledge
 // A crash after 1, 2 or 3 leaves the message in the queue; after 3, the next delivery finds the key finished and goes to 4.
 

@@ -4,6 +4,7 @@
 import { formatMs } from '../core/duration.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { soundPage } from '../engine/storage/sound-page.ts'
 import {
   type CopyKind,
   copyKinds,
@@ -34,7 +35,7 @@ export async function protectionOf(engine: Reprise): Promise<Protection> {
 /** Among the first timelines by name. */
 async function firstAt(engine: Reprise): Promise<number | null> {
   const { kernel } = hostOf(engine)
-  const heads = await kernel.store.timelines({ limit: timelinesLookedAt })
+  const heads = await soundPage(kernel, { limit: timelinesLookedAt }, () => undefined)
   return heads.length === 0 ? null : Math.min(...heads.map((head) => head.createdAt))
 }
 

@@ -82,6 +82,7 @@ async function scheduleGroup(
     })
     await interruption.requested
     await schedule.close()
+    output.result({ closed: name }, () => undefined)
     output.note(`the schedule ${name} continues in other processes; reprise group end ${name} ends it everywhere`)
     return exit.interrupted
   } finally {

@@ -2,7 +2,6 @@
 
 import type { Meter } from '@opentelemetry/api'
 import type { Events } from '../../engine/base/events.ts'
-import { droppedMail } from '../../engine/host/shaped-mail.ts'
 
 export function measure(events: Events, meter: Meter): () => void {
   const count = (name: string, description: string) => meter.createCounter(`reprise.${name}`, { description })
@@ -22,7 +21,6 @@ export function measure(events: Events, meter: Meter): () => void {
   const retries = count('store.retries', 'Commits that were retried')
   const recalls = count('memo.lookups', 'Lookups of memos in this process, by memo and level')
   const problems = count('problems', 'Problems that were reported')
-  const dropped = count('messages.dropped', 'Messages that their receiver could not use, and dropped')
   const offs = [
     events.on('committed', (event) => {
       commits.add(event.commits)
@@ -42,7 +40,6 @@ export function measure(events: Events, meter: Meter): () => void {
     events.on('store-retry', () => retries.add(1)),
     events.on('recalled', ({ memo, from }) => recalls.add(1, { memo, result: from })),
     events.on('problem', () => problems.add(1)),
-    events.on('report', ({ kind }) => kind === droppedMail && dropped.add(1)),
   ]
   return () => {
     for (const off of offs) off()

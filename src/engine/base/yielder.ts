@@ -30,10 +30,10 @@ export class Yielder {
   }
 
   #nextTurn(): void {
-    this.#clock.soon(() => void this.#resume())
+    this.#clock.soon(() => void this.#letGoOn())
   }
 
-  async #resume(): Promise<void> {
+  async #letGoOn(): Promise<void> {
     this.#since = this.#clock.elapsed()
     let next = 0
     do {

@@ -40,7 +40,7 @@ export interface ForkStart {
     state: unknown,
     identity: string,
     life: number,
-  ) => { readonly entries: readonly NewEntry[]; readonly extras?: CommitExtras }
+  ) => { readonly entries: readonly NewEntry[]; readonly along?: CommitExtras }
   readonly mark?: ForkMark | null
 }
 
@@ -93,11 +93,11 @@ async function forkOnce(
     publish: [...copies, ...(await segmentCopies(kernel, lineage, floor))],
     status: 'open',
     ...summary,
-    ...begun?.extras,
+    ...begun?.along,
     attributes: {
       ...forkAttributes(await withInheritance(kernel, head), start.mark),
       ...summary?.attributes,
-      ...begun?.extras?.attributes,
+      ...begun?.along?.attributes,
     },
     release: true,
   })

@@ -22,17 +22,17 @@ export class WakeUp extends Alarm {
 /**
  * Calls `look` after `ms` (or at once, and then), and again `ms` after each call has ended. Returns a function that stops it.
  */
-export function pollEvery(
+export function lookEvery(
   clock: Kernel['clock'],
   ms: number,
-  poll: () => Promise<void>,
+  look: () => Promise<void>,
   onError: (error: unknown) => void = () => undefined,
   isAtOnce = false,
 ): () => void {
   let isOver = false
   let cancel = () => {}
   const go = () => {
-    void poll()
+    void look()
       .catch((error) => isOver || onError(error))
       .finally(() => {
         if (!isOver) cancel = clock.after(ms, go)

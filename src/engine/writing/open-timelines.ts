@@ -101,11 +101,11 @@ export class OpenTimelines {
     id: TimelineId,
     fold: Fold<State>,
     entries: FirstEntries,
-    extras: CommitExtras,
+    along: CommitExtras,
   ): Promise<OpenTimeline<State> | 'released' | null> {
-    return createTimeline(this.#kernel, id, fold, entries, extras, (created) => {
+    return createTimeline(this.#kernel, id, fold, entries, along, (created) => {
       if (!created) return null
-      return extras.release ? 'released' : this.promote(created.head, fold, created.recovered)
+      return along.release ? 'released' : this.promote(created.head, fold, created.recovered)
     })
   }
 

@@ -29,7 +29,7 @@ const knownRun = namesOf<ExecRunOptions>()('fresh replace output onEvent takeove
 export function exec(name: string, options: ExecOptions): ExecDefinition {
   checkName('exec', name)
   const spec = specOf(name, options)
-  const model = execModel(name, spec.keep, spec.loseAtMostMs)
+  const model = execModel(name, spec.keep)
   return {
     [describes]: model,
     kind: 'exec',

@@ -20,14 +20,10 @@ export class Flight<Task extends InFlight> {
   }
 
   has(key: string, print: string): boolean {
-    return this.get(key, print) !== null
-  }
-
-  get(key: string, print: string): Task | null {
     for (let task = this.#buckets[this.#bucketOf(print)]!; task !== null; task = task.nextInFlight!) {
-      if (task.key === key) return task
+      if (task.key === key) return true
     }
-    return null
+    return false
   }
 
   /** The caller has checked that no task has this key. */

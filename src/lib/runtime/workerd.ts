@@ -24,7 +24,6 @@ export const runtime: Runtime = {
     return { host, pid: null }
   },
   publishModules: null,
-  refusedPermission: null,
   cacheCompiled: null,
 }
 

@@ -16,12 +16,17 @@ import type { Graph } from '../graph.ts'
 import { type CheckpointAction, CheckpointCoordinator, type CheckpointKind } from '../rules/coordinator.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
 import { CallOff } from './checkpoint-bounds.ts'
-import { type CheckpointBase, type StoredTable, type WrittenState, writeState } from './checkpoint-writer.ts'
+import {
+  type CheckpointBase,
+  isDueInFull,
+  type StoredTable,
+  type WrittenState,
+  writeState,
+} from './checkpoint-writer.ts'
 import { namedParts } from './code-changes.ts'
 import { whyEnded } from './displaced.ts'
-import type { Flow } from './flow.ts'
+import type { Flow, FlowCut } from './flow.ts'
 import type { Neighbours } from './pace.ts'
-import type { FlowCut } from './staged-cut.ts'
 import {
   type CheckpointFacts,
   type PipelineStage,
@@ -39,7 +44,7 @@ const failuresMax = 3
 const sqlFailuresMax = 3
 /** Removing old checkpoints costs a few commits, so it does not follow each checkpoint. */
 const retainEvery = 8
-/** The task that reads the sources and writes the checkpoint: all instances that it calls are cut together. */
+/** The coordinator has one task: all instances of this process are cut together. */
 const flowTask = 'flow'
 
 export interface MadeCheckpoint {
@@ -72,8 +77,6 @@ export interface CheckpointsOf {
   readonly writers: ReadonlyMap<string, SinkWriter>
   readonly timing: CheckpointTiming
   readonly restored: { readonly state: PipelineState; readonly base: CheckpointBase | null }
-  /** The highest number of a checkpoint that this process has attempted under this ownership. */
-  readonly lastId: number
   readonly timeoutMs: number
   /** Null: tracing is off. */
   readonly trace: RunTrace | null
@@ -86,8 +89,7 @@ export interface CheckpointsOf {
 
 export class Checkpoints {
   readonly #of: CheckpointsOf
-  /** Tasks of stages acknowledge without a snapshot: the flow gathers what they captured. */
-  readonly #coordinator: CheckpointCoordinator<Snapshot | null>
+  readonly #coordinator: CheckpointCoordinator<Snapshot>
   readonly #requests = new Map<number, CheckpointRequest>()
   #state: PipelineState
   #base: CheckpointBase | null
@@ -95,8 +97,6 @@ export class Checkpoints {
   #underWay: Promise<void> | null = null
   #sqlFailures = 0
   #sinceRetained = 0
-  #made = 0
-  #lastId: number
   #leftBy: ManifestId | null
   #lastFailure: string | null = null
   #failingSince: number | null = null
@@ -115,13 +115,8 @@ export class Checkpoints {
     this.#state = of.restored.state
     this.#base = of.restored.base
     const { timeoutMs } = of
-    this.#lastId = Math.max(of.lastId, of.restored.state.checkpoint)
-    this.#coordinator = new CheckpointCoordinator({ timeoutMs, failuresMax }, this.#lastId)
-    const { epoch } = of.taken.head
-    for (const task of [flowTask, ...of.flow.tasks]) this.#act(this.#coordinator.running(task, epoch, this.#now))
-    of.flow.onCaptured = (task, checkpoint) => {
-      this.#act(this.#coordinator.acknowledge(checkpoint, { task, attempt: epoch }, null))
-    }
+    this.#coordinator = new CheckpointCoordinator({ timeoutMs, failuresMax }, of.restored.state.checkpoint)
+    this.#act(this.#coordinator.running(flowTask, of.taken.head.epoch, this.#now))
   }
 
   /** The state of the newest checkpoint. */
@@ -131,16 +126,6 @@ export class Checkpoints {
 
   get baseId(): string | null {
     return this.#base?.id ?? null
-  }
-
-  /** The highest number of a checkpoint that was attempted: sinks rely on numbers that are never used twice in one epoch. */
-  get lastId(): number {
-    return this.#lastId
-  }
-
-  /** The number of checkpoints of this run. */
-  get made(): number {
-    return this.#made
   }
 
   get failures(): number {
@@ -210,7 +195,7 @@ export class Checkpoints {
     return this.#of.kernel.clock.elapsed()
   }
 
-  #act(actions: readonly CheckpointAction<Snapshot | null>[]): void {
+  #act(actions: readonly CheckpointAction<Snapshot>[]): void {
     for (const action of actions) {
       switch (action.do) {
         case 'start':
@@ -232,7 +217,7 @@ export class Checkpoints {
         case 'publish':
         case 'complete':
         case 'discard':
-          // The flow acknowledges last, so these actions are steps of #run; unreferenced chunks are collected.
+          // With one task, these actions are steps of #run; unreferenced chunks are collected.
           break
       }
     }
@@ -247,7 +232,6 @@ export class Checkpoints {
 
   /** Starts after the previous checkpoint, whose chunks may still be in transit although it was aborted. */
   #start(id: number, kind: CheckpointKind): void {
-    this.#lastId = id
     const running = (this.#underWay ?? Promise.resolve()).then(() =>
       this.#isOver ? undefined : tracedCheckpoint(this.#of.trace, id, kind, () => this.#run(id, kind)),
     )
@@ -271,11 +255,8 @@ export class Checkpoints {
     const mark = timing.mark()
     const base = this.#base
     this.#current = new CallOff(this.#of.kernel.worker, taken.id, id)
-    const stored = new Map([...(base?.tables ?? [])].map(([name, { cells }]) => [name, cells]))
-    // No await from here to the end of `cut`: this is the barrier. In stages of other threads, it follows the records.
-    const cutting = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, stored)
-    const cut = cutting instanceof Promise ? await this.#aligned(id, cutting) : cutting
-    if (cut === null) return { outcome: 'called off' }
+    // No await from here to the end of `cut`: this is the barrier.
+    const cut = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, (table) => isDueInFull(base, table))
     let snapshot: Snapshot | null = null
     let isPublishing = false
     let record: ManifestRecord
@@ -306,20 +287,6 @@ export class Checkpoints {
     await this.#settle(snapshot, record, kind)
     this.#act(this.#coordinator.published(id, this.#now))
     return { outcome: 'published', facts: this.#state.recent.at(-1)! }
-  }
-
-  /** Waits until the barrier has reached every task. Null: the attempt was aborted, and its captures are abandoned. */
-  async #aligned(id: number, cutting: Promise<FlowCut>): Promise<FlowCut | null> {
-    try {
-      return await this.#current!.waitFor('its barrier to reach every task', cutting)
-    } catch (error) {
-      this.#of.flow.abandonCut(id)
-      for (const writer of this.#of.writers.values()) writer.rejoin()
-      if (this.#isOver) return null
-      const from = { task: flowTask, attempt: this.#of.taken.head.epoch }
-      this.#failed(error, (why) => this.#coordinator.decline(id, from, why, this.#now))
-      return null
-    }
   }
 
   async #write(what: {
@@ -392,7 +359,7 @@ export class Checkpoints {
       trigger: kind === 'periodic' ? (timing.decision?.trigger ?? 'time') : kind,
       label,
       pin: kind === 'savepoint',
-      extras: {
+      along: {
         status: statusOfStage[state.stage],
         attributes: { ...this.#of.noted, records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
@@ -419,7 +386,6 @@ export class Checkpoints {
     }
     this.#state = { ...state, recent: [...state.recent, facts].slice(-recentMax) }
     this.#base = { id: record.id, tables: written.tables }
-    this.#made += 1
     this.#sqlFailures = 0
     this.#lastFailure = null
     this.#failingSince = null
@@ -457,7 +423,7 @@ export class Checkpoints {
   }
 
   /** Rethrows an error that the run cannot survive. */
-  #failed(error: unknown, notify: (why: string) => CheckpointAction<Snapshot | null>[]): void {
+  #failed(error: unknown, notify: (why: string) => CheckpointAction<Snapshot>[]): void {
     const { kernel, taken } = this.#of
     const why = error instanceof Error ? error.message : String(error)
     this.#lastFailure = why

@@ -110,8 +110,7 @@ function aboveOf(field: string): string[] {
   return above
 }
 
-/** The parts of a JSON pointer. @example partsOf('/a~1b') // ['a/b'] */
-export function partsOf(field: string): string[] {
+function partsOf(field: string): string[] {
   return field
     .split('/')
     .slice(1)

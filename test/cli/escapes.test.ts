@@ -153,6 +153,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   state: [['get', evil, evil, evil]],
   work: [[evil]],
   resume: [[evil]],
+  lint: [[evil]],
   check: [[evil]],
   rebuild: [[evil]],
   explain: [['FENCED'], [evil]],

@@ -41,7 +41,7 @@ const errorsAndFolds = 'GiveUp RetryLater RepriseError Refused LevelError ModelH
 const inherited = 'led settled deadLetters redrive discard close'.split(' ').map((verb) => `FollowerHandle.${verb}`)
 /** They take a run, a logger or a stream of the process, or run in a callback that few users write. */
 const others =
-  'logOf attachReporter makeReporter stopOnSignals evaluateSession checked tableProjection partitionedTableProjection ' +
+  'Wakes.push logOf attachReporter makeReporter stopOnSignals evaluateSession checked tableProjection partitionedTableProjection ' +
   'JobSourceContext.cursor JobSourceContext.total LoopContext.stop StepCall.heartbeat WorkflowContext.continueAsNew ' +
   'ReducingState.get ReducingState.add ReducingState.clear CompleteContext.start CompleteContext.sql ' +
   'CommandHandle.run CommandHandle.explain CommandHandle.check CommandHandle.forget CommandHandle.close'

@@ -56,6 +56,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   dev: 'is the server',
   mcp: 'is a server for other clients, of the same operations',
   check: 'needs code that the server does not run',
+  lint: 'reads code that the server does not run',
   advise: 'asks a person',
   completion: 'is for a shell',
   cache: 'runs commands of the machine',

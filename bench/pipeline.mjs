@@ -63,7 +63,7 @@ async function keyedCount(records, keys) {
   const bare = bareLoop(records, keys)
   return await inFolder(async (url) => {
     const rp = await open(url)
-    const run = await rp.run(counting(records, keys, collectSink()), {}, { checkpoint: { every: '1s' } })
+    const run = await rp.run(counting(records, keys, collectSink()), { checkpoint: { every: '1s' } })
     const started = process.cpuUsage()
     await run.result()
     const value = perSecond(records, process.cpuUsage(started))

@@ -71,20 +71,36 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   nats: ['@nats-io/jetstream', '@nats-io/transport-node'],
   'postgres-cdc': ['pg'],
   kubernetes: ['@kubernetes/client-node'],
+  sqs: ['aws4fetch'],
+  amqp: ['amqplib'],
+  redis: ['@redis/client'],
 }
 
-/**
- * An adapter that connects a layer to an outside system may import that layer's contract, nothing else of it, and no other
- * layer.
- */
-const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly files: readonly string[] }>> = {
-  ...Object.fromEntries(
-    ['kafka', 'nats', 'postgres-cdc'].map((adapter) => [
-      adapter,
-      { layer: 'pipeline', files: ['batch.ts', 'sink.ts', 'source.ts', 'sources/ready-queue.ts', 'rules/'] },
-    ]),
-  ),
-  kubernetes: { layer: 'resource', files: ['origin.ts', 'rules/'] },
+interface LayerContract {
+  readonly layer: string
+  readonly files: readonly string[]
+}
+
+const pipelineContract: LayerContract = {
+  layer: 'pipeline',
+  files: ['batch.ts', 'sink.ts', 'source.ts', 'sources/ready-queue.ts', 'rules/'],
+}
+const queueContract: LayerContract = { layer: 'job', files: ['queues/', 'source.ts'] }
+
+/** An adapter that connects layers to an outside system may import their contracts, nothing else of them, and no other layer. */
+const connectsLayers: Readonly<Record<string, readonly LayerContract[]>> = {
+  kafka: [pipelineContract, queueContract],
+  nats: [pipelineContract, queueContract],
+  'postgres-cdc': [pipelineContract],
+  sqs: [queueContract],
+  amqp: [queueContract],
+  redis: [queueContract],
+  kubernetes: [{ layer: 'resource', files: ['origin.ts', 'rules/'] }],
+}
+
+/** An adapter that uses one file of a store, and why: both find the keys of AWS in the same places. */
+const sharesFiles: Readonly<Record<string, readonly string[]>> = {
+  'src/adapters/sqs/client.ts': ['src/stores/s3/credentials.ts'],
 }
 
 /** Entries of the package that join several layers under one name. They re-export, and do nothing else. */
@@ -109,7 +125,10 @@ const engineFloors = [
   'api',
 ]
 /** Not available to every user or on every Node: never a static import. */
-const loadedOnDemand = ['pg', 'aws4fetch', 'node:sqlite', '@modelcontextprotocol/sdk', '@kubernetes/client-node']
+const loadedOnDemand = [
+  ...['pg', 'aws4fetch', 'amqplib', '@redis/client', 'node:sqlite'],
+  ...['@modelcontextprotocol/sdk', '@kubernetes/client-node'],
+]
 
 /** Files that may import a name held in a variable, each with its reason. The cli may anywhere: it runs users' files. */
 const computedImports: Readonly<Record<string, string>> = {
@@ -229,9 +248,13 @@ function refuseFile(
     return kind === 'dynamic' ? undefined : `imports ${target} statically: stores are opened with import()`
   }
   if (zoneName === 'adapters' && targetZone === 'layers') {
-    const connects = connectsLayer[folderOf(path)]
-    if (connects?.files.some((file) => isAt(target, `src/layers/${connects.layer}/${file}`))) return undefined
+    const contracts = connectsLayers[folderOf(path)] ?? []
+    const isContract = contracts.some(({ layer, files }) =>
+      files.some((file) => isAt(target, `src/layers/${layer}/${file}`)),
+    )
+    if (isContract) return undefined
   }
+  if (sharesFiles[path]?.includes(target)) return undefined
   if (joinsLayers[path]?.some((layer) => target === `src/layers/${layer}/index.ts`)) return undefined
   if (!zone.zones.includes(targetZone)) {
     return targetZone === 'cli' ? 'imports the cli: nothing may' : `${zoneName} imports ${targetZone} (${target})`

@@ -14,7 +14,7 @@ const lib = join(root, 'lib/')
 const { exports, imports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const library = Object.values(exports).flatMap((entry) => (entry.default ? entry.default.slice('./lib/'.length) : []))
 /** Files that are started by their path. */
-const programs = ['cli/main.js', 'cli/thread.js', 'cli/commands/demo-child.js']
+const programs = ['cli/main.js', 'cli/thread.js', 'cli/commands/demo-child.js', 'cli/stage-thread.js']
 /** One file per runtime: the conditions of `#runtime` choose one of them. */
 const runtimes = Object.entries(imports['#runtime']).flatMap(([condition, path]) =>
   condition === 'types' ? [] : path.slice('./lib/'.length),

@@ -35,6 +35,7 @@ export type { ShippedRestore, ShippedRestoreOptions } from './engine/tools/shipp
 export { type RestoreShippedOptions, restoreShipped, type ShipOptions } from './engine/tools/shipping/ship.ts'
 export type { ShipStatus } from './engine/tools/shipping/status.ts'
 export type { ShipPoint } from './engine/tools/shipping/target.ts'
+export type { CutSchedule, CutScheduleOptions } from './engine/tools/timeline-groups/cut-schedule.ts'
 export type { CaptureOptions, GroupCut, GroupRestore } from './engine/tools/timeline-groups/groups.ts'
 export type {
   CutState,

@@ -6,6 +6,7 @@ import { at, type Problem, post, problemOf } from './api.ts'
 import { awaitedCall, awaitedSignal, DecideDialog, keepPayload } from './awaited.tsx'
 import { type Field, faultsIn, Input, type Values } from './form.tsx'
 import { count, exact, quoted } from './format.ts'
+import { RerunDialog } from './rerun.tsx'
 import { go, hrefOf } from './route.ts'
 import { whyNot } from './session.ts'
 import type { Role, Timeline } from './types.ts'
@@ -172,6 +173,7 @@ export const buttons: readonly (readonly [verb: string, label: string])[] = [
   ['decide', 'Decide…'],
   ['redrive', 'Redrive…'],
   ['retry', 'Retry…'],
+  ['rerun', 'Re-run…'],
   ['stop', 'Stop…'],
   ['cancel', 'Cancel…'],
   ['terminate', 'Terminate…'],
@@ -190,6 +192,7 @@ export function roleOf(verb: string): Role {
 export function ActionDialog({ asked, timeline, onClose }: { asked: Asked; timeline: Timeline; onClose: () => void }) {
   if (asked.verb === 'rollback')
     return <RollbackDialog timeline={timeline} seq={Number(asked.more.seq)} onClose={onClose} />
+  if (asked.verb === 'rerun') return <RerunDialog timeline={timeline} onClose={onClose} />
   if (asked.verb === 'decide' && awaitedCall(timeline)) return <DecideDialog timeline={timeline} onClose={onClose} />
   const spec = specs[asked.verb]
   return spec ? <PlainDialog spec={spec} asked={asked} timeline={timeline} onClose={onClose} /> : null

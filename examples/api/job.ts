@@ -17,20 +17,27 @@ import {
   job,
   jobFold,
   jobKind,
+  json,
   jsonLines,
   keyRange,
+  keyValue,
   lines,
   logOf,
+  logSource,
   makeReporter,
   pages,
+  queueSource,
   RetryLater,
   readLetters,
   redriveLetters,
   releaseConsumer,
   stopJob,
   stopOnSignals,
+  text,
 } from 'reprise/job'
 import { memo } from 'reprise/memo'
+import { valueSource } from 'reprise/pipeline'
+import { FakeQueue } from 'reprise/testing'
 import { example } from './example.ts'
 
 const counter = timeline('counter', {
@@ -229,6 +236,29 @@ export default [
     assert.equal((await rp.run(mailer).result()).done, 1)
     assert.equal((await consumerLag(rp, mailer)).runs, 0)
     await releaseConsumer(rp, mailer)
+  }),
+  example(['queueSource', 'json'], async (rp) => {
+    const queue = new FakeQueue()
+    queue.send(['{"id":"a"}', '{"id":"b"}', '{"id":"a"}'])
+    const orders = job('orders', {
+      source: queueSource(queue, { decode: json<{ id: string }>(), untilEmptyFor: 50 }),
+      key: (order) => order.id,
+      concurrency: 8,
+      each: (order) => console.assert(order.id !== ''),
+    })
+    assert.equal((await rp.run(orders).result()).done, 2)
+    assert.equal(queue.size, 0)
+  }),
+  example(['logSource', 'text', 'keyValue'], async (rp) => {
+    const bytes = (value: string) => new TextEncoder().encode(value)
+    const records = [{ key: bytes('a'), value: bytes('1') }]
+    // Any source of reprise/pipeline: here values, elsewhere kafkaSource() or natsSource().
+    const prices = job('prices', {
+      source: logSource(valueSource(records), { decode: keyValue(text()) }),
+      key: ({ key }) => key,
+      each: ({ value }) => assert.equal(value, '1'),
+    })
+    assert.equal((await rp.run(prices).result()).done, 1)
   }),
   example(['makeReporter'], async (rp) => {
     const written: string[] = []

@@ -1,6 +1,7 @@
 // Examples of `reprise/kafka`. They need a broker, and are compiled: test/pipeline/kafka.test.ts runs both on a real one.
 
-import { kafkaSink, kafkaSource } from 'reprise/kafka'
+import { job } from 'reprise/job'
+import { kafkaQueue, kafkaSink, kafkaSource } from 'reprise/kafka'
 import { json, pipeline, sum, tumbling } from 'reprise/pipeline'
 import { example } from './example.ts'
 
@@ -9,6 +10,8 @@ interface Order {
   readonly cents: number
   readonly at: number
 }
+
+declare function ship(order: Order, idempotencyKey: string): Promise<void>
 
 export default [
   example(
@@ -36,6 +39,18 @@ export default [
       })
       // Committed with each checkpoint: readers of committed records see every total once.
       await rp.run(revenue, { checkpoint: { every: '1s' } }).result()
+    },
+    'compiled',
+  ),
+  example(
+    ['kafkaQueue'],
+    async (rp) => {
+      const shipping = job('shipping', {
+        source: kafkaQueue({ brokers: ['localhost:9092'], topic: 'orders', decode: json<Order>() }),
+        concurrency: 16,
+        each: async (order, ctx) => await ship(order, ctx.idempotencyKey),
+      })
+      await rp.run(shipping, { signals: true }).result()
     },
     'compiled',
   ),

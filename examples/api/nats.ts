@@ -1,6 +1,7 @@
 // Examples of `reprise/nats`. They need a server, and are compiled: test/pipeline/nats.test.ts runs both on a real one.
 
-import { natsSink, natsSource } from 'reprise/nats'
+import { job, queueSource } from 'reprise/job'
+import { natsBroker, natsQueue, natsSink, natsSource } from 'reprise/nats'
 import { json, pipeline } from 'reprise/pipeline'
 import { example } from './example.ts'
 
@@ -8,6 +9,8 @@ interface Order {
   readonly id: string
   readonly cents: number
 }
+
+declare function ship(order: Order, idempotencyKey: string): Promise<void>
 
 export default [
   example(
@@ -28,6 +31,28 @@ export default [
           )
       })
       await rp.run(paid).result()
+    },
+    'compiled',
+  ),
+  example(
+    ['natsQueue'],
+    async (rp) => {
+      const servers = 'nats://localhost:4222'
+      const shipping = job('shipping', {
+        source: natsQueue({ servers, stream: 'ORDERS', consumer: 'shipping', decode: json<Order>() }),
+        key: (order) => order.id,
+        concurrency: 16,
+        each: async (order, ctx) => await ship(order, ctx.idempotencyKey),
+      })
+      await rp.run(shipping, { signals: true }).result()
+    },
+    'compiled',
+  ),
+  example(
+    ['natsBroker'],
+    async () => {
+      const broker = natsBroker({ servers: 'nats://localhost:4222', stream: 'ORDERS', consumer: 'shipping' })
+      queueSource(broker, { untilEmptyFor: '30s' })
     },
     'compiled',
   ),

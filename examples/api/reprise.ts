@@ -138,6 +138,14 @@ export default [
       for (const cut of await rp.groups.cuts()) assert.notEqual(cut.status, 'completed')
     },
   ),
+  example(['Groups.schedule', 'Groups.schedules', 'Groups.endSchedule'], async (rp) => {
+    for (const id of ['a', 'b']) await rp.open(counter, id).append({ type: 'added', by: 1 })
+    const hourly = await rp.groups.schedule('hourly', ['counter/a', 'counter/b'], { each: '1h', keep: 24 })
+    assert.equal((await rp.groups.schedules())[0]!.status, 'running')
+    await hourly.close()
+    await rp.groups.endSchedule('hourly')
+    assert.equal((await rp.groups.schedules())[0]!.status, 'stopped')
+  }),
   example(['Groups.restores', 'Groups.resume', 'Groups.abandon', 'Groups.expire'], async (rp) => {
     // After a crash in the middle of a restore: continue it, or abandon it and keep the members as they are.
     for (const { id, status } of await rp.groups.restores()) {

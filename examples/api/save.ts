@@ -32,4 +32,12 @@ export default [
     for await (const bytes of (await weights.latest()).stream()) size += bytes.length
     assert.equal(size, 1000)
   }),
+  example(['SaveHandle.autosave'], async (rp) => {
+    const game = await rp.open(save<{ level: number }>('game', { loseAtMost: '100ms' }))
+    const autosave = game.autosave(() => ({ level: 7 }))
+    while ((await game.list()).length === 0) await new Promise((resolve) => setTimeout(resolve, 10))
+    autosave.stop()
+    assert.equal((await game.latest()).value.level, 7)
+    await game.close()
+  }),
 ]

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { aggregate, Refused } from 'reprise/events'
+import { job, queueSource, text } from 'reprise/job'
 import type { Sink, Source } from 'reprise/pipeline'
 import type { Store } from 'reprise/store'
 import {
@@ -10,8 +11,10 @@ import {
   checkHistories,
   conformance,
   crashEverywhere,
+  FakeQueue,
   faultyStore,
   given,
+  queueConformance,
   sinkConformance,
   slowStore,
   sourceConformance,
@@ -150,6 +153,48 @@ export default [
       faultyStore(store, (method, n) => (method === 'commit' && n === 3 ? 'fail-after' : 'ok'))
       slowStore(store, (method) =>
         method === 'inbox' ? new Promise((resolve) => setTimeout(resolve, 200)) : undefined,
+      )
+    },
+    'compiled',
+  ),
+  example(['FakeQueue.send', 'FakeQueue.goAway', 'FakeQueue.comeBack'], async (rp) => {
+    const queue = new FakeQueue()
+    queue.send(['a', 'b'])
+    queue.goAway()
+    const work = job('work', { source: queueSource(queue, { decode: text(), untilEmptyFor: 50 }), each: () => 1 })
+    const run = await rp.run(work)
+    queue.comeBack()
+    assert.equal((await run.result()).done, 2)
+  }),
+  example(['FakeQueue.connect', 'FakeQueue.isAway'], async () => {
+    const queue = new FakeQueue({ holdMs: 1000 })
+    queue.send(['a'])
+    const connection = await queue.connect()
+    const [delivery] = await connection.receive(10, 100, new AbortController().signal)
+    await connection.acknowledge([delivery!])
+    assert.equal(queue.size, 0)
+    queue.goAway()
+    await connection.extend([]).catch((error) => assert.ok(queue.isAway(error)))
+  }),
+  example(
+    ['queueConformance'],
+    async () => {
+      const decoder = new TextDecoder()
+      queueConformance(
+        { describe, it },
+        {
+          name: 'my queue',
+          create: async () => {
+            const queue = new FakeQueue({ holdMs: 300 })
+            return {
+              queue,
+              textOf: ({ value }) => decoder.decode(value),
+              send: async (texts) => queue.send(texts),
+              size: async () => queue.size,
+              destroy: async () => undefined,
+            }
+          },
+        },
       )
     },
     'compiled',

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { memo } from 'reprise/memo'
 import {
   checkDefinitions,
+  dag,
   exportHistory,
   GiveUp,
   loadHistory,
@@ -189,6 +190,43 @@ export default [
     assert.equal(await asIf.result(), 'cached')
     await run.rollback({ to: 'fetch' })
     assert.equal(await run.result(), 'text')
+  }),
+  example(['WorkflowRun.rerun', 'WorkflowRun.planRerun', 'WorkflowRun.steps'], async (rp) => {
+    let calls = 0
+    const report = workflow('report', async (ctx) => {
+      const rows = await ctx.step('extract', () => ['a', 'b'], { after: [] })
+      const rates = await ctx.step('rates', () => 2, { after: [] })
+      const clean = await ctx.step('clean', () => [...rows, calls++], { after: ['extract'] })
+      return await ctx.step('load', () => clean.length * rates, { after: ['clean', 'rates'] })
+    })
+    const run = await rp.run(report, { id: 'r1' })
+    assert.equal(await run.result(), 6)
+    assert.deepEqual((await run.planRerun('clean')).repeats, ['clean', 'load'])
+    assert.deepEqual((await run.steps()).at(-1)!.after, ['clean', 'rates'])
+    await run.rerun('clean')
+    assert.equal(await run.result(), 6)
+    assert.equal(calls, 2)
+  }),
+  example(['dag'], async (rp) => {
+    const calls: string[] = []
+    const etl = dag('etl', {
+      extract: { run: (_, { day }) => [day, 'a', 'b'] },
+      rates: { run: () => 2 },
+      clean: { after: ['extract'], run: ({ extract }) => extract.slice(1) },
+      load: {
+        after: ['clean', 'rates'],
+        run: ({ clean, rates }, { day }) => {
+          calls.push(day)
+          return clean.length * rates
+        },
+      },
+    })
+    const run = await rp.run(etl, { day: '2026-01-01' }, { id: '2026-01-01' })
+    assert.equal((await run.result()).load, 4)
+    const { completed, skipped } = await etl.backfill(rp, { from: '2026-01-01', to: '2026-01-03' })
+    assert.deepEqual([completed.length, skipped], [2, ['2026-01-01']])
+    await etl.backfill(rp, { from: '2026-01-02', to: '2026-01-03', rerun: 'clean', key: 'new-rule' })
+    assert.equal(calls.length, 5)
   }),
   example(['WorkflowRun.undo', 'WorkflowRun.restart'], async (rp) => {
     const undone: string[] = []

@@ -2,6 +2,7 @@
 
 import type { RecoveryReport } from '../engine/base/recovery-report.ts'
 import type { RecoveryCard } from '../engine/tools/drill/card.ts'
+import { type LossBudget, lossText } from '../engine/tools/drill/loss-budget.ts'
 import { bytes, count, ms, relative } from './format.ts'
 
 export interface CardFact {
@@ -29,6 +30,7 @@ export function cardFacts(card: RecoveryCard, now: number): CardFact[] {
     { name: 'history', text: `${history.floor + 1} to ${history.head}` },
     { name: 'may go', text: `${floor.seq > history.floor ? `up to ${floor.seq}` : 'nothing'}: ${floor.because}` },
     { name: 'checkpoints', text: `${card.checkpoints}; ${checkpointing.because.join('; ')}` },
+    ...(card.loss === null ? [] : [lossFact(card.loss)]),
     ...stallOf(checkpointing.costs.stallMs),
     { name: 'effects', text: effectsText(card) },
     ...(invalid === null ? [] : [{ name: 'state', text: `not valid: ${invalid}`, tone: 'bad' as const }]),
@@ -67,6 +69,10 @@ function effectsText({ effects, missing }: RecoveryCard): string {
   const { safe, compensatable, irreversible, byDefinition, inDoubt } = effects
   const left = byDefinition > 0 ? `, ${byDefinition} only by their definition` : ''
   return `${safe} recorded, ${compensatable} can be compensated${left}, ${irreversible} cannot, ${inDoubt} in doubt`
+}
+
+function lossFact(loss: LossBudget): CardFact {
+  return { name: 'loss budget', text: lossText(loss), ...(!loss.isKept && { tone: 'bad' as const }) }
 }
 
 /** Shown only if people would notice it. */

@@ -104,6 +104,14 @@ export function duration(options: Options, name: string): Duration | undefined {
   return given as Duration | undefined
 }
 
+/** An option with a whole number. */
+export function whole(options: Options, name: string): number | undefined {
+  const value = text(options, name)
+  if (value === undefined) return undefined
+  if (!/^\d+$/.test(value)) throw new UsageError(`--${name} must be a whole number (got ${value})`)
+  return Number(value)
+}
+
 /** An option that may be repeated. */
 export function list(options: Options, name: string): readonly string[] {
   const value = options[name]

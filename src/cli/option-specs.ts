@@ -39,6 +39,7 @@ export const initOptions = {
 } as const
 export const moduleOption = value('FILE', 'module that exports the definition of a custom model')
 export const drillOptions = {
+  backup: value('FILE', 'restore this backup to a separate place, and measure RPO and RTO'),
   shipped: value('PLACE', 'restore the shipped store to a separate place, and measure RPO and RTO'),
   module: moduleOption,
 } as const

@@ -21,6 +21,9 @@ export function canRunTypeScript(): boolean {
 
 const extension = (language: 'ts' | 'js') => (language === 'ts' ? 'ts' : 'mjs')
 
+/** Programs that open the store themselves. */
+const runsWithNode = (language: 'ts' | 'js') => (language === 'ts' && !canRunTypeScript() ? 'npx tsx' : 'node')
+
 export const templates: readonly Template[] = [
   {
     name: 'job',
@@ -145,10 +148,94 @@ export const work = workflow('${name}', async (ctx, order${language === 'ts' ? '
     ],
   },
   {
+    name: 'pipeline',
+    summary: 'a stream of records into windows and files, each result exactly once',
+    defaultName: 'readings',
+    files: (name, language) => [
+      {
+        path: `${name}.${extension(language)}`,
+        content: `// A pipeline: kill it whenever you like and run it again. No result is missing, and none appears twice.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { count, fileSink, iterableSource, pipeline, tumbling } from 'reprise/pipeline'
+
+// Stands for your stream: 300 readings of three sensors, with their times.
+async function* readings() {
+  for (let n = 0; n < 300; n++) {
+    await sleep(10)
+    yield { sensor: \`sensor-\${n % 3}\`, at: n * 100 }
+  }
+}
+
+export const work = pipeline('${name}', (p) => {
+  p.from('readings', iterableSource(readings), { time: (reading) => reading.at })
+    .keyBy((reading) => reading.sensor)
+    .window('ten-seconds', tumbling('10s'))
+    .aggregate(count())
+    .to('counts', fileSink({ folder: '${name}-counts' })) //   a visible file is complete; rowSink writes to your database
+})
+`,
+      },
+    ],
+  },
+  {
+    name: 'agent',
+    summary: 'a model that calls tools, in a session that resumes',
+    defaultName: 'support',
+    runsWith: runsWithNode,
+    files: (name, language) => [
+      {
+        path: `chat-${name}.${extension(language)}`,
+        content: `// Kill it whenever you like and run it again: the turn continues, and its tools are called once.
+import { open } from 'reprise'
+import { work } from './${name}.${extension(language)}'
+
+const rp = await open()
+const session = await rp.open(work, 'ticket-7')
+const { content } = await session.turn('My parcel never came.', { key: 'request-1' }) // the same key is the same turn
+console.log(content)
+await rp.close()
+`,
+      },
+      {
+        path: `${name}.${extension(language)}`,
+        content: `// An agent: each call of the model and of a tool is recorded, with its intent before it.
+import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { agent, tool } from 'reprise/agent'
+
+const usage = { inputTokens: 100, outputTokens: 10, cost: 0.001 }
+
+export const work = agent('${name}', {
+  initial: () => ({ order: 'order-42' }),
+  settings: { prompt: 'Refund an order once at most.' },
+  // Stands for your model: anthropicModel and openAIModel of reprise/agent call real ones.
+  model: async ({ messages }) => {
+    await sleep(500)
+    const isRefunded = messages.some((message) => message.role === 'tool')
+    if (isRefunded) return { content: 'Your money is on its way.', usage }
+    return { content: '', requests: [{ tool: 'refund', args: { cents: 1999 } }], usage }
+  },
+  tools: {
+    refund: tool({
+      kind: 'compensatable', //                                a rollback of the session undoes it
+      inDoubt: 'retry', //                                     after a crash, call again with the same key
+      run: async (args${language === 'ts' ? ': { cents: number }' : ''}, { key }) => {
+        appendFileSync('bank.txt', \`refund of \${args.cents} with \${key}\\n\`)
+        return { id: key }
+      },
+      compensate: (_args, refund) => appendFileSync('bank.txt', \`undone \${refund.id}\\n\`),
+    }),
+  },
+})
+`,
+      },
+    ],
+  },
+  {
     name: 'timeline',
     summary: 'the kernel itself: history, state, coordinate',
     defaultName: 'counter',
-    runsWith: (language) => (language === 'ts' && !canRunTypeScript() ? 'npx tsx' : 'node'),
+    runsWith: runsWithNode,
     files: (name, language) => [
       {
         path: `count-${name}.${extension(language)}`,

@@ -22,6 +22,13 @@ export function toMs(duration: Duration | string, what = 'duration'): number {
   return ms > 0 ? Math.max(1, Math.round(ms)) : 0
 }
 
+/** For a bound or a period: zero is refused. @example positiveMs('5m', 'loseAtMost') // 300000 */
+export function positiveMs(duration: Duration | string, what: string): number {
+  const ms = toMs(duration, what)
+  if (ms > 0) return ms
+  throw new RepriseError('INVALID_ARGUMENT', `${what} must be a duration above zero`, { given: String(duration) })
+}
+
 /** A moment: a Date, ISO text with a time zone or a date, or milliseconds since 1970. */
 export type Time = Date | string | number
 

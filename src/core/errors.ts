@@ -64,6 +64,10 @@ const kinds = {
     remedy: 'retry',
     hint: 'No broker answered within the configured time. Nothing is lost: check that the broker runs, and run the pipeline again; it resumes from its last checkpoint.',
   },
+  QUEUE_REFUSED: {
+    remedy: 'fix',
+    hint: 'The broker refused a request, for the reason in the message: check the address, the credentials and their permissions. Nothing is lost: unacknowledged messages stay in the queue.',
+  },
   CONTENDED: {
     remedy: 'retry',
     hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',
@@ -150,7 +154,7 @@ const kinds = {
   },
   STORE_DENIED: {
     remedy: 'fix',
-    hint: 'The object store refused the access keys, or none were found. Check the keys, the region, the clock and the permissions of the bucket.',
+    hint: 'The object store refused the access keys, or none were found: check the keys, the region, the clock and the permissions of the bucket. Or the runtime refused a permission: start the program with the one that the message names, as in deno run --allow-net app.mjs.',
   },
   STORE_FULL: {
     remedy: 'retry',
@@ -207,6 +211,10 @@ const kinds = {
   CONSUMED: {
     remedy: 'stop',
     hint: "Consumers have acted on the entries that the rollback would undo; the data names them. Correct their results first, or roll back with { consumed: 'force' }, which records them.",
+  },
+  RERUN_UNSOUND: {
+    remedy: 'stop',
+    hint: 'This step cannot be repeated alone, for the reason in the message, and nothing was done. Roll the run back to the step, or fork it there.',
   },
   OUTCOME_UNKNOWN: {
     remedy: 'reload',

@@ -11,21 +11,25 @@ import { lostHeads } from '../engine/ownership/lost-head.ts'
 import { lossWords } from '../engine/storage/losses.ts'
 import { legibleHeads } from '../engine/storage/sound-page.ts'
 import { changeWords } from '../engine/storage/store-change.ts'
+import { lossBudgetOf } from '../engine/tools/drill/loss-budget.ts'
 import { housekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
 import { endings } from '../layers/workflow/names.ts'
 import { failuresHealth } from './failures.ts'
 import {
   type Check,
   checkpointsHealth,
+  cutsHealth,
   dueHealth,
   failingHealth,
   housekeepingHealth,
+  lossHealth,
   pagesHealth,
   type TimelineFacts,
   type WorkerFacts,
   workersHealth,
 } from './health.ts'
 import { measuredMistakes, mistakesHealth, paceMistakes } from './mistakes.ts'
+import { protectionChecks } from './protection.ts'
 import { queuesOf } from './queues.ts'
 import { requestsHealth } from './requests.ts'
 import { pacesOf } from './schedules.ts'
@@ -61,7 +65,8 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(...dueHealth(await queuesOf(engine), hostOf(engine).now()))
   checks.push(...(await requestsHealth(engine)), ...(await failuresHealth(engine)), ...(await checkMail(engine)))
-  checks.push(...(await shippingHealth(engine, Date.now())))
+  checks.push(...cutsHealth(await engine.groups.schedules(), hostOf(engine).now()))
+  checks.push(...(await shippingHealth(engine, Date.now())), ...(await protectionChecks(engine, hostOf(engine).now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).now()))
   return checks
 }
@@ -180,7 +185,7 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
   // Their checkpoints are missing because of the code, not because of a failure.
   const grown = new Set(mistakes.flatMap(({ rule, at }) => (rule === 'workflow-growth' ? [at] : [])))
   const others = facts.filter(({ timeline }) => !grown.has(timeline))
-  const checks = checkpointsHealth(others, hostOf(engine).now())
+  const checks = [...checkpointsHealth(others, hostOf(engine).now()), ...lossHealth(facts)]
   return [...quarantineHealth(damaged), ...checks, ...mistakesHealth(mistakes)]
 }
 
@@ -191,6 +196,8 @@ export async function timelineFacts(
   isWanted: (timeline: string) => boolean = () => true,
 ): Promise<TimelineFacts[]> {
   const facts: TimelineFacts[] = []
+  const { kernel } = hostOf(engine)
+  const workers = new Map((await kernel.store.workers()).map((row) => [row.id as string, row]))
   for await (const head of legibleHeads(hostOf(engine).kernel, undefined, onDamage)) {
     if (!isWanted(head.timeline)) continue
     if (facts.length === timelinesLookedAt) break
@@ -204,7 +211,22 @@ export async function timelineFacts(
     const kept = policy && keptInterval(policy, head.attributes, at)
     const { interval = null, costs } = kept ?? {}
     const restoreMs = costs?.restoreMs ?? null
-    facts.push({ timeline, kind, isEnded, seq, start, createdAt, updatedAt, policy, interval, restoreMs, checkpoints })
+    const capturedAt = checkpoints.find(({ invalid }) => invalid === null)?.createdAt ?? createdAt
+    const loss = lossBudgetOf(kernel, head, policy ?? {}, { capturedAt, owner: workers.get(head.owner ?? '') })
+    facts.push({
+      timeline,
+      kind,
+      isEnded,
+      seq,
+      start,
+      createdAt,
+      updatedAt,
+      policy,
+      interval,
+      restoreMs,
+      loss,
+      checkpoints,
+    })
   }
   return facts
 }

@@ -16,3 +16,8 @@ export async function feedEnd(engine: Reprise, from: FeedPosition = feedStart): 
     at = page.next
   }
 }
+
+/** Positions as numbers: their difference is the number of positions in between. */
+export function positionNumber(position: FeedPosition): number {
+  return Number(position) || 0
+}

@@ -4,7 +4,9 @@ import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint/ch
 import { formatMs, toMs } from '../core/duration.ts'
 import type { WorkerRow } from '../core/store/ports.ts'
 import type { WorkerReport } from '../engine/base/worker.ts'
+import { type LossBudget, lossText } from '../engine/tools/drill/loss-budget.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
+import type { CutSchedule } from '../engine/tools/timeline-groups/cut-schedule.ts'
 import type { QueueRow } from './queues.ts'
 import { count, relative } from './words.ts'
 import { stuckOn } from './workers.ts'
@@ -18,7 +20,10 @@ export interface Check {
   readonly data?: Readonly<Record<string, unknown>>
 }
 
-const drillEveryMs = 30 * 86_400_000
+export const drillEveryMs = 30 * 86_400_000
+const shownMax = 5
+/** How the outcome of a failed drill begins. */
+const drillFailed = 'failed: '
 /** Fewer entries than this without a checkpoint cause no warning. */
 const entriesBehindLeast = 10_000
 /** Checkpoints may be this many times later than their policy before a warning. */
@@ -74,6 +79,19 @@ export function dueHealth(queues: readonly QueueRow[], now: number): Check[] {
   ]
 }
 
+/** Schedules of cuts without a complete cut for two intervals: there is no recent common moment to restore the group to. */
+export function cutsHealth(schedules: readonly CutSchedule[], now: number): Check[] {
+  return schedules
+    .filter(({ isLate }) => isLate)
+    .map(({ name, lastAt, since, because }) => {
+      const last = lastAt === null ? `none since ${relative(since, now)}` : `the last was ${relative(lastAt, now)}`
+      const what = `the schedule ${name} takes no cut of its group: ${last}${because === null ? '' : `: ${because}`}`
+      const cure =
+        because === null ? 'start a process that takes them: reprise group schedule' : 'fix the reported cause'
+      return { name: 'cuts', state: 'bad', what, cure: `${cure}; reprise group end ${name} ends the schedule` }
+    })
+}
+
 /** Failing checkpoints, as reported by live workers. */
 export function failingHealth(workers: readonly WorkerFacts[], now: number): Check[] {
   const failing = workers.filter((worker) => worker.isAlive).flatMap((worker) => worker.failing)
@@ -101,6 +119,8 @@ export interface TimelineFacts {
   readonly policy: CheckpointPolicy | null
   /** The interval that results from its policy and its stored costs; null: none. */
   readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'> | null
+  /** Its loss budget; null: none is stated. */
+  readonly loss?: LossBudget | null
   /** The measured time of a restore; null: none was measured. */
   readonly restoreMs: number | null
   /** Newest first. */
@@ -108,8 +128,23 @@ export interface TimelineFacts {
     readonly seq: number
     readonly createdAt: number
     readonly drilledAt: number | null
+    /** The outcome of its last drill: 'ok: …' or 'failed: …'. */
+    readonly drill?: string | null
     readonly invalid: string | null
   }[]
+}
+
+/** Loss budgets that are not kept: the work since the last checkpoint is older than stated, or will be. */
+export function lossHealth(timelines: readonly Pick<TimelineFacts, 'timeline' | 'loss'>[]): Check[] {
+  const budgets = timelines.flatMap(({ timeline, loss }) => (loss ? [{ timeline, loss }] : []))
+  if (budgets.length === 0) return []
+  const name = 'loss budgets'
+  const over = budgets.filter(({ loss }) => !loss.isKept)
+  if (over.length === 0) return [{ name, state: 'ok', what: `${count(budgets.length, 'timeline')} within loseAtMost` }]
+  const words = over.slice(0, shownMax).map(({ timeline, loss }) => `${timeline}: ${lossText(loss)}`)
+  if (over.length > shownMax) words.push(`and ${over.length - shownMax} more`)
+  const cure = 'save more often (autosave of a save, --every of exec), divide the state, or state a longer loseAtMost'
+  return [{ name, state: 'bad', what: words.join('; '), cure }]
 }
 
 /** For a server that reports whether its pages have checksums: without them a damaged page may read as "not there". */
@@ -153,6 +188,15 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
     })
   if (checks.length === 0)
     checks.push({ name: 'checkpoints', state: 'ok', what: `${count(timelines.length, 'timeline')} checked` })
+  const failed = known.flatMap(({ timeline, checkpoints }) => {
+    const [last] = checkpoints.filter((each) => each.drilledAt !== null).sort((a, b) => b.drilledAt! - a.drilledAt!)
+    if (!last?.drill?.startsWith(drillFailed) || last.invalid !== null) return []
+    return [`${timeline}: ${last.drill.slice(drillFailed.length)}`]
+  })
+  if (failed.length > 0) {
+    const cure = 'reprise drill repeats them; reprise verify shows damage'
+    return [...checks, { name: 'drills', state: 'bad', what: `the last drill failed: ${failed.join('; ')}`, cure }]
+  }
   checks.push(
     undrilled.length > 0
       ? {

@@ -87,7 +87,7 @@ function checkLetters(engine: Reprise, heads: readonly Head[]): void {
     const redrive = model?.actions?.redrive
     if (model && !model.letters && typeof redrive !== 'function') {
       const instead = redrive?.instead ?? 'only jobs, consumers and pipelines have dead letters'
-      const what = `${timeline} is of the kind ${model.kind}, which has no dead letters: ${instead}`
+      const what = `${timeline} has the kind ${model.kind}, which has no dead letters: ${instead}`
       throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model.kind })
     }
     actionOf(model, 'redrive', timeline)

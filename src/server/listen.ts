@@ -8,7 +8,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { RepriseError } from '../core/errors.ts'
 import { secured } from './guard.ts'
 import type { ServerLimits } from './limits.ts'
-import { isSimple, NodeAsked, send } from './node.ts'
+import { isSimple, NodeRequest, send } from './node.ts'
 import { problemOf, problemReply } from './problem.ts'
 import type { RequestLogger } from './request-log.ts'
 import { longTimes } from './request-slots.ts'
@@ -40,7 +40,7 @@ export async function listen(server: Server, options: ListenOptions): Promise<Li
   const adapted = getRequestListener(
     async (request, bindings) => {
       const { incoming, outgoing } = bindings as HttpBindings
-      await send(await answer(new NodeAsked(request, incoming, outgoing)), outgoing)
+      await send(await answer(new NodeRequest(request, incoming, outgoing)), outgoing)
       return RESPONSE_ALREADY_SENT
     },
     { overrideGlobalObjects: false },
@@ -54,7 +54,7 @@ export async function listen(server: Server, options: ListenOptions): Promise<Li
   }
   const node = createServer(bounds, (incoming, outgoing) => {
     if (!isSimple(incoming)) return void adapted(incoming, outgoing)
-    answer(new NodeAsked(null, incoming, outgoing)).then(
+    answer(new NodeRequest(null, incoming, outgoing)).then(
       (reply) => send(reply, outgoing),
       // Every refusal is a response, so this is a bug of ours: the connection is closed.
       () => outgoing.destroy(),

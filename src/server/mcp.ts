@@ -1,17 +1,19 @@
 // Tools for language models (Model Context Protocol). Each tool is a route of the API, called as the client, so the same
-// roles, scopes and limits apply. Tools that change something are offered only if enabled.
+// roles, scopes and limits apply. Tools that change something are offered only if enabled. The package's documentation is
+// offered as resources.
 
 import { driverMissing } from '../core/driver-missing.ts'
 import { packageVersion } from '../operations/package.ts'
+import { pagePaths, readPage } from '../operations/pages.ts'
 import type { McpMode, Route } from './route.ts'
 import { published } from './schema.ts'
 
 /** The tools, by operation id of their routes. */
 const reading = [
   ...['listRuns', 'listTimelines', 'showTimeline', 'readHistory', 'stateAt', 'diffStates', 'recoveryCard'],
-  ...['listDeadLetters', 'listWorkers', 'listQueues', 'explainError'],
+  ...['listSteps', 'listDeadLetters', 'listWorkers', 'listQueues', 'explainError'],
 ]
-const acting = ['fork', 'retry', 'signal']
+const acting = ['fork', 'retry', 'rerun', 'signal']
 
 export interface Tool {
   readonly name: string
@@ -93,27 +95,41 @@ export interface McpOptions {
 
 /** A server of the official SDK with these tools, not connected yet. DRIVER_MISSING: the SDK is not installed. */
 export async function mcpServer({ routes, mode, base, headers, ask }: McpOptions) {
-  const [{ Server }, { CallToolRequestSchema, ListToolsRequestSchema }] = await loadSdk()
+  const [{ Server }, schemas] = await loadSdk()
   const tools = toolsOf(routes, mode)
   const server = new Server(
     { name: 'reprise', version: packageVersion() },
     {
-      capabilities: { tools: {} },
+      capabilities: { tools: {}, resources: {} },
       instructions:
-        'Durable histories of workflows, jobs and other runs. Begin with list_runs; show_timeline returns the status of one, read_history its entries. A timeline id looks like workflow/checkout/order-42.',
+        'Durable histories of workflows, jobs and other runs. Begin with list_runs; show_timeline returns the status of one, read_history its entries. A timeline id looks like workflow/checkout/order-42. The resources are the documentation of Reprise: begin with reprise://skills/reprise/SKILL.md.',
     },
   )
-  server.setRequestHandler(ListToolsRequestSchema, () => ({
+  server.setRequestHandler(schemas.ListToolsRequestSchema, () => ({
     tools: tools.map(({ route: _, ...tool }) => tool),
   }))
-  server.setRequestHandler(CallToolRequestSchema, async ({ params }) => {
+  server.setRequestHandler(schemas.CallToolRequestSchema, async ({ params }) => {
     const tool = tools.find(({ name }) => name === params.name)
     if (!tool) return textResult(`there is no tool ${params.name}`, true)
     const response = await ask(requestFor(tool, params.arguments ?? {}, base, headers))
     return textResult(await response.text(), response.status >= 400)
   })
+  server.setRequestHandler(schemas.ListResourcesRequestSchema, () => ({
+    resources: pagePaths().map((path) => ({ uri: uriOf(path), name: path, title: readPage(path)!.title, mimeType })),
+  }))
+  server.setRequestHandler(schemas.ReadResourceRequestSchema, ({ params: { uri } }) => {
+    const page = uri.startsWith(scheme) ? readPage(uri.slice(scheme.length)) : null
+    if (!page) throw new schemas.McpError(resourceNotFound, `there is no page ${uri}; resources/list names all`)
+    return { contents: [{ uri, mimeType, text: page.text }] }
+  })
   return server
 }
+
+const scheme = 'reprise://'
+const mimeType = 'text/markdown'
+/** The code that the protocol defines for it. */
+const resourceNotFound = -32002
+const uriOf = (path: string) => scheme + path
 
 function textResult(text: string, isError: boolean) {
   return { content: [{ type: 'text' as const, text }], ...(isError && { isError }) }

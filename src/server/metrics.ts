@@ -5,8 +5,11 @@ import { RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Events } from '../engine/base/events.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { droppedMail } from '../engine/host/shaped-mail.ts'
+import { protectionNotes } from '../engine/tools/drill/protection-notes.ts'
 import { realTime, withinOrFail } from '../lib/waiting.ts'
 import { failingTimelines } from '../operations/failures.ts'
+import { overBudget } from '../operations/loss-budgets.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { shippingOf } from '../operations/shipping.ts'
 import { describeWorkers } from '../operations/workers.ts'
@@ -53,6 +56,11 @@ const families = {
   reprise_fenced_total: { from: [{}], kind: 'counter', help: 'Timelines that another owner took over' },
   reprise_store_retries_total: { from: [{}], kind: 'counter', help: 'Commits that were retried' },
   reprise_problems_total: { from: [{}], kind: 'counter', help: 'Problems that were reported' },
+  reprise_dropped_messages_total: {
+    from: [{}],
+    kind: 'counter',
+    help: 'Messages that their receiver could not use, and dropped',
+  },
   reprise_http_requests_total: { kind: 'counter', help: 'Requests, by route and status' },
   reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },
   reprise_cache_events_total: { kind: 'counter', help: 'Hits and misses that build tools reported, by level' },
@@ -84,7 +92,24 @@ const families = {
     kind: 'gauge',
     help: 'Age of the oldest commit that is not shipped yet; 0 if all are shipped, absent without shipping',
   },
+  reprise_late_cut_schedules: { from: [{}], kind: 'gauge', help: 'Schedules without a complete cut for two intervals' },
   reprise_shipping_positions_behind: { kind: 'gauge', help: 'Positions of the feed that are not shipped yet' },
+  reprise_loss_over_budget_timelines: {
+    kind: 'gauge',
+    help: 'Timelines whose loss budget (loseAtMost) is not kept now',
+  },
+  reprise_backup_at_seconds: {
+    kind: 'gauge',
+    help: 'The moment that the newest backup shows, in seconds since 1970; 0: never backed up',
+  },
+  reprise_backup_lose_at_most_seconds: {
+    kind: 'gauge',
+    help: 'The stated bound of the age of the newest backup; absent if none was stated',
+  },
+  reprise_copy_drill_failed: {
+    kind: 'gauge',
+    help: '1: the last drill of a copy of the store failed, by kind of copy; 0: it succeeded; absent: no drill',
+  },
 } as const satisfies Record<string, Family>
 
 type Name = keyof typeof families
@@ -206,6 +231,7 @@ export class Metrics {
       events.on('fenced', () => this.add('reprise_fenced_total')),
       events.on('store-retry', () => this.add('reprise_store_retries_total')),
       events.on('problem', () => this.add('reprise_problems_total')),
+      events.on('report', ({ kind }) => kind === droppedMail && this.add('reprise_dropped_messages_total')),
     ]
   }
 
@@ -241,11 +267,23 @@ export class Metrics {
     for (const { shard, aheadMs } of (await engine.facts()).clocks ?? []) {
       this.set('reprise_shard_clock_ahead_seconds', aheadMs / 1000, { shard: String(shard) })
     }
+    const late = (await engine.groups.schedules()).filter(({ isLate }) => isLate)
+    this.set('reprise_late_cut_schedules', late.length)
+    await this.#askProtection(engine)
+    this.set('reprise_loss_over_budget_timelines', await overBudget(engine))
     const shipping = await shippingOf(engine)
     if (!shipping) return
     const lagMs = shipping.behind === 0 ? 0 : this.#now() - (shipping.safeAt ?? shipping.updatedAt)
     this.set('reprise_shipping_lag_seconds', Math.max(0, lagMs) / 1000)
     this.set('reprise_shipping_positions_behind', shipping.behind)
+  }
+
+  async #askProtection(engine: Reprise): Promise<void> {
+    const { kernel } = hostOf(engine)
+    const { backup, drills } = await protectionNotes(kernel)
+    this.set('reprise_backup_at_seconds', backup === null ? 0 : Math.floor((backup.moment ?? backup.at) / 1000))
+    if (backup?.loseAtMostMs) this.set('reprise_backup_lose_at_most_seconds', backup.loseAtMostMs / 1000)
+    for (const [kind, { ok }] of Object.entries(drills)) this.set('reprise_copy_drill_failed', ok ? 0 : 1, { kind })
   }
 
   /** The requests that object stores charge for. */

@@ -5,7 +5,7 @@ import { RepriseError } from '../core/errors.ts'
 import { type ByteSource, isSource, type Reply } from './reply.ts'
 import { addressOf, checkAnnounced, type ServerRequest, tooLarge } from './server-request.ts'
 
-export class NodeAsked implements ServerRequest {
+export class NodeRequest implements ServerRequest {
   readonly method: string
   readonly url: string
   readonly path: string

@@ -12,7 +12,7 @@ import { sleep } from '../lib/waiting.ts'
 import { ownersAlive } from '../operations/workers.ts'
 
 /** How often a server looks for jobs whose process is gone. */
-const lookMs = 2000
+const pollMs = 2000
 const beganMs = 10
 const graceMs = 1000
 /** Searchable, so that a look reads these jobs only. */
@@ -78,7 +78,7 @@ export class RemoteJobs {
         else host.events.emit('problem', { where: 'remote jobs', error })
       })
       .finally(() => {
-        if (!this.#isClosed) this.#cancel = host.clock.after(lookMs, () => this.continue())
+        if (!this.#isClosed) this.#cancel = host.clock.after(pollMs, () => this.continue())
       })
   }
 

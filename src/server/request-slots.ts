@@ -18,7 +18,7 @@ interface Waiting {
   readonly since: number
   readonly allowedMs: number
   readonly route: Route
-  give(error: RepriseError): void
+  reject(error: RepriseError): void
 }
 
 export class RequestSlots {
@@ -118,7 +118,7 @@ export class RequestSlots {
   #inTime<T>(route: Route, work: Promise<T>, allowedMs: number): Promise<T> {
     return new Promise((resolve, reject) => {
       const since = this.#clock.elapsed()
-      const waiting: Waiting = { since, allowedMs, route, give: reject }
+      const waiting: Waiting = { since, allowedMs, route, reject: reject }
       this.#waiting.add(waiting)
       this.#watch(since + allowedMs)
       // The slot is released when the work ends, even if its client stopped waiting.
@@ -154,14 +154,14 @@ export class RequestSlots {
     const now = this.#clock.elapsed()
     let next = Number.POSITIVE_INFINITY
     for (const waiting of this.#waiting) {
-      const { since, allowedMs, route, give } = waiting
+      const { since, allowedMs, route, reject } = waiting
       const until = since + allowedMs
       if (until > now) {
         next = Math.min(next, until)
         continue
       }
       this.#waiting.delete(waiting)
-      give(new RepriseError('TIMEOUT', `${route.id} took longer than ${allowedMs} ms; it may still complete`))
+      reject(new RepriseError('TIMEOUT', `${route.id} took longer than ${allowedMs} ms; it may still complete`))
     }
     if (next < Number.POSITIVE_INFINITY) this.#watch(next)
   }
@@ -182,10 +182,10 @@ export class RequestSlots {
       return
     }
     const { storeMs } = this.#limits
-    for (const { since, route, give } of [...this.#waiting]) {
+    for (const { since, route, reject } of [...this.#waiting]) {
       if (now - Math.max(since, this.#trouble.since) < storeMs) continue
       const what = `the store does not answer; the outcome of ${route.id} is unknown: repeat the request with the same Idempotency-Key`
-      give(new RepriseError('OUTCOME_UNKNOWN', what))
+      reject(new RepriseError('OUTCOME_UNKNOWN', what))
     }
     this.#cancelLook = this.#clock.after(Math.min(storeMs, 500), () => this.#look())
   }

@@ -66,7 +66,7 @@ export class ResourceKinds {
     }
     try {
       const collection = await held.opening
-      this.#letGo()
+      this.#closeUnused()
       return { collection, release }
     } catch (error) {
       if (this.#held.get(id) === held) this.#held.delete(id)
@@ -97,7 +97,7 @@ export class ResourceKinds {
     }
   }
 
-  #letGo(): void {
+  #closeUnused(): void {
     for (const [id, { opening, users }] of this.#held) {
       if (this.#held.size <= this.#openMax) return
       if (users > 0) continue

@@ -7,6 +7,8 @@ export { type Decide, type Fate, faultyStore } from './faulty-store.ts'
 export { type LedgerCall, OutsideLedger } from './outside-ledger.ts'
 export { type SinkHarness, type SinkWorld, sinkConformance } from './pipeline/sink-kit.ts'
 export { type SourceHarness, type SourceWorld, sourceConformance } from './pipeline/source-kit.ts'
+export { type FakeMessage, FakeQueue, type FakeQueueOptions } from './queue/fake-queue.ts'
+export { type QueueHarness, type QueueWorld, queueConformance } from './queue/queue-kit.ts'
 export { type Slowness, slowStore } from './slow-store.ts'
 export { VirtualClock } from './virtual-clock.ts'
 export {

@@ -2,6 +2,7 @@
 
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { open } from '../../src/index.ts'
 import { agent, anthropicModel, type ModelCall, openAIModel, tool } from '../../src/layers/agent/index.ts'
 import { usageOf } from '../../src/layers/agent/models/http.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -190,4 +191,30 @@ describe('tokens of the prompt cache', () => {
       expect(usage.cost * 1e6).toBeCloseTo(60 * 3 + 40 * 1 + 20 * 15)
     }
   })
+})
+
+it('C11: each call of Anthropic marks tools, prompt and the last two turns, so that the next reads them from the cache', async () => {
+  await serve('anthropic', (_body, count) => (count === 1 ? { calls: [call('x1', '{"a":1,"b":2}')] } : { text: 'yes' }))
+  const rp = await open('memory:')
+  const marked = async (name: string, more: object) => {
+    const model = modelOf('anthropic', true, more)
+    const session = await rp.open(agent(name, { tools: { add }, model, settings: { prompt: 'You add.' } }), 's')
+    await session.turn('1 + 2?')
+    await session.turn('and now?')
+    const { tools, system, messages } = server!.requests.at(-1)!.body
+    const marks = (blocks: readonly { cache_control?: object }[]) =>
+      blocks.map(({ cache_control }) => cache_control ?? null)
+    const ends = messages.filter(({ role }: { role: string }) => role === 'user')
+    return { tools: marks(tools), system, ends: ends.map(({ content }: { content: [] }) => marks(content).at(-1)) }
+  }
+  const mark = { type: 'ephemeral' }
+  const usual = await marked('usual', {})
+  expect(usual.tools.at(-1)).toEqual(mark)
+  expect(usual.system).toEqual([{ type: 'text', text: 'You add.', cache_control: mark }])
+  expect(usual.ends).toEqual([null, mark, mark])
+  const hour = await marked('hour', { promptCache: '1h' })
+  expect(hour.ends.at(-1)).toEqual({ ...mark, ttl: '1h' })
+  const none = await marked('none', { promptCache: false })
+  expect([none.system, none.ends.at(-1), none.tools.at(-1)]).toEqual(['You add.', null, null])
+  await rp.close()
 })

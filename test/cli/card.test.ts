@@ -49,6 +49,7 @@ const full: RecoveryCard = {
   },
   checkpoints: 5,
   history: { floor: 12, head: 902, entriesAfterCheckpoint: 31, again: { what: 'input is read again', ms: 9000 } },
+  loss: { loseAtMostMs: 300_000, unsavedMs: 12_345, isKept: true, because: 'work is stored nowhere' },
   floor: { seq: 44, because: 'policy', heldBy: [] },
   checkpointing: {
     from: 'kept',

@@ -94,7 +94,22 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare const model: Model',
     "declare const createReadStream: typeof import('node:fs').createReadStream",
   ],
+  'docs/guides/reruns.md': [
+    "declare const report: import('reprise/workflow').WorkflowDefinition<string, number>",
+    'declare const fetchRows: (day: string) => Promise<string[]>',
+    'declare const fetchRates: (day: string) => Promise<number>',
+    "declare const cleaned: import('reprise/memo').MemoDefinition<[string[]], string[]>",
+    'declare const load: (day: string, clean: string[], rates: number, key: string) => Promise<void>',
+  ],
+  'docs/guides/queues.md': [
+    'interface Order { readonly id: string }',
+    'declare const ship: (order: Order, key: string) => Promise<void>',
+  ],
   'docs/guides/pipelines.md': [
+    'interface ItemOrder { readonly user: string; readonly item: string; readonly cents: number }',
+    "declare const orderSource: import('reprise/pipeline').Source<ItemOrder>",
+    "declare const itemSink: import('reprise/pipeline').Sink<import('reprise/pipeline').KeyedResult<number>>",
+    'const rate = { onRecord: (order: ItemOrder, ctx: { emit(order: ItemOrder): void }): void => ctx.emit(order) }',
     'interface Visit { readonly user: string; readonly page: string; readonly ms: number; readonly at: number }',
     "declare const visitSource: import('reprise/pipeline').Source<Visit>",
     "declare const lateSink: import('reprise/pipeline').Sink<Visit>",

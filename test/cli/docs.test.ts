@@ -67,6 +67,19 @@ it.each([
   expect(links.filter((link) => !text.includes(`](${link})`))).toEqual([])
 })
 
+it('each block has a name of its own', () => {
+  const names = snippets.map(({ name }) => name)
+  expect(names.filter((name, i) => names.indexOf(name) !== i)).toEqual([])
+})
+
+it('the ways over and the skill have whole programs, which run', () => {
+  const pages = ['docs/moving/from-', 'skills/reprise/references/'].flatMap((start) =>
+    snippets.filter(({ page }) => page.startsWith(start)),
+  )
+  expect(pages.length).toBeGreaterThan(9)
+  expect(pages.filter(({ isWhole }) => !isWhole).map(({ name }) => name)).toEqual([])
+})
+
 it('would find a call that does not exist', () => {
   const broken = join(folder, 'broken')
   const text = "import { job } from 'reprise/job'\njob('x', { source: [1], eachOne: () => 1 })\nexport {}\n"

@@ -49,7 +49,11 @@ export function snippetsOf(page: string, text: string): { readonly name: string;
 
 export async function readSnippets(): Promise<Snippet[]> {
   const exported = await exportedNames()
-  const guides = readdirSync(join(root, 'docs/guides')).map((name) => `docs/guides/${name}`)
+  const folders = [
+    ...['guides', 'start', 'concepts', 'moving'].map((name) => `docs/${name}`),
+    'skills/reprise/references',
+  ]
+  const guides = folders.flatMap((folder) => readdirSync(join(root, folder)).map((name) => `${folder}/${name}`))
   return ['README.md', ...guides.sort()].flatMap((page) =>
     snippetsOf(page, readFileSync(join(root, page), 'utf8')).map(({ name, text }) => {
       const given = contextOf(page, text)

@@ -108,6 +108,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   cancel: [[`workflow/broken/${turned}`]],
   terminate: [[`workflow/broken/${turned}`]],
   retry: [[`workflow/broken/${turned}`]],
+  rerun: [[`workflow/broken/${turned}`, evil, '--yes']],
   settle: [[`workflow/broken/${turned}`, evil, 'done']],
   decide: [['notes/a', 'approve']],
   mark: [

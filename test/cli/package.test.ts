@@ -4,9 +4,12 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, posix } from 'node:path'
+import { basename, join, posix } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
+import { open } from '../../src/index.ts'
+import { workflows } from '../../src/layers/workflow/index.ts'
+import { follow, killOnce, linesOf, stepsOf } from '../site/tutorial.ts'
 import { temporaryFolder } from '../support/fixture.ts'
 import { root } from './support.ts'
 
@@ -130,21 +133,25 @@ function anchorsOf(text: string): Set<string> {
   )
 }
 
+/** Installs the tarball once; npm installs the same files for every Node. */
+function copyInstalled(home: string): void {
+  if (!installed) {
+    const place = join(folder, 'installed')
+    mkdirSync(place)
+    writeFileSync(join(place, 'package.json'), '{"private":true,"type":"module"}')
+    const told = run('npm', ['install', tarball, ...quiet], place)
+    expect(told.code, told.stderr).toBe(0)
+    installed = place
+  }
+  cpSync(installed, home, { recursive: true, verbatimSymlinks: true })
+}
+
 describe.each(versions)('the package on Node %s', (version) => {
   it('installs in seconds with fewer than 10 packages, and the commands of the README work', () => {
     const node = nodeOf(version)
     if (!node) return
     const home = join(folder, `on-${version}`)
-    mkdirSync(home)
-    writeFileSync(join(home, 'package.json'), '{"private":true,"type":"module"}')
-    // npm installs the same files for every Node.
-    if (installed) cpSync(installed, home, { recursive: true, verbatimSymlinks: true })
-    else {
-      const told = run('npm', ['install', tarball, ...quiet], home)
-      expect(told.code, told.stderr).toBe(0)
-      installed = join(folder, 'installed')
-      cpSync(home, installed, { recursive: true, verbatimSymlinks: true })
-    }
+    copyInstalled(home)
     const lock = JSON.parse(readFileSync(join(home, 'package-lock.json'), 'utf8')) as {
       packages: Record<string, { optional?: boolean }>
     }
@@ -182,6 +189,97 @@ describe.each(versions)('the package on Node %s', (version) => {
     expect(types.code).toBe(0)
     const typed = cli('run', 'typed/papers.ts', '--report', 'none')
     if (Number(version) >= 22) expect(typed.code, typed.stderr).toBe(0)
+  }, 300_000)
+})
+
+describe('the tutorial', () => {
+  it('holds as it is written: two crashes that its reader causes, no invoice lost, one charge', async () => {
+    const home = join(folder, 'tutorial')
+    copyInstalled(home)
+    const page = readFileSync(join(root, 'docs/start/tutorial.md'), 'utf8')
+    const isInstalling = (command: string) => ['npm init -y', `npm install ./${basename(tarball)}`].includes(command)
+    const store = `sqlite:${join(home, '.reprise/reprise.db')}`
+    const isTimeToKill = async () => {
+      if (!existsSync(join(home, 'checkout.mjs'))) return linesOf(join(home, 'sent.txt')).length >= 20
+      if (linesOf(join(home, 'bank.txt')).length === 0) return false
+      await using rp = await open(store, { readOnly: true })
+      return (await workflows(rp).list({ status: 'waiting' })).length === 1
+    }
+    const ran = await follow(page, home, isInstalling, isTimeToKill)
+    const outputs = (command: string) =>
+      ran.filter((each) => each.command.startsWith(command)).map(({ stdout }) => stdout.trim())
+    const [crashed, resumed] = ran.filter((each) => each.command === 'npx reprise run invoices.mjs')
+    expect(crashed!.stdout).not.toContain('items done')
+    const [, done, skipped] = /(\d+) items done, (\d+) skipped, .*resumed from job\/invoices@\d+/.exec(resumed!.stdout)!
+    expect(Number(done) + Number(skipped)).toBe(120)
+    expect(Number(skipped)).toBeGreaterThan(10)
+    expect(outputs('cut ')).toEqual(['120'])
+    expect(outputs('sort ')[0]!.split('\n').length).toBeLessThanOrEqual(4)
+    expect(outputs('npx reprise ls')[0]).toMatch(/job\/invoices +running/)
+    expect(outputs('cat ')[0]).toMatch(/^charged 1999 with (charge-\w+)\nshipped$/)
+    const failed = ran.find((each) => each.command.includes('--id second'))!
+    expect([failed.code, failed.stderr]).toEqual([5, expect.stringContaining('nothing left in stock')])
+    expect(linesOf(join(home, 'bank.txt')).slice(2).join('\n')).toMatch(/^charged 9900 with (\S+)\nrefunded \1$/)
+    expect(outputs('npx reprise log')[0]).toContain('undone')
+    expect(outputs('npx reprise verify')[0]).toMatch(/^ok /)
+  }, 300_000)
+})
+
+describe('the skill for coding agents', () => {
+  it('is in the package, and its commands run in their order', () => {
+    const home = join(folder, 'skill')
+    copyInstalled(home)
+    const skill = join(home, 'node_modules/reprise/skills/reprise')
+    const [, name, description] = /^---\nname: (.*)\ndescription: (.*)\n---\n/.exec(
+      readFileSync(join(skill, 'SKILL.md'), 'utf8'),
+    )!
+    expect(name).toBe('reprise')
+    expect(description!.length).toBeLessThan(1024)
+    const steps = stepsOf(readFileSync(join(skill, 'references/operate.md'), 'utf8'))
+    expect(steps.length).toBeGreaterThan(8)
+    const bin = join(home, 'node_modules/reprise/dist/cli/bin.cjs')
+    for (const { text } of steps) {
+      const ran = run(process.execPath, [bin, ...text.split(' ').slice(2)], home)
+      expect([text, ran.code, ran.stderr.includes('USAGE')], ran.stderr).toEqual([text, 0, false])
+    }
+  }, 300_000)
+})
+
+describe('templates of the package', () => {
+  const made = (template: string, name: string) => {
+    const home = join(folder, `template-${template}`)
+    copyInstalled(home)
+    const bin = join(home, 'node_modules/reprise/dist/cli/bin.cjs')
+    const args = ['init', '--template', template, '--name', name, '--yes', '--language', 'js']
+    expect(run(process.execPath, [bin, ...args], home).code).toBe(0)
+    return { home, bin }
+  }
+
+  it('a pipeline that is killed after its first results counts each record once', async () => {
+    const { home, bin } = made('pipeline', 'readings')
+    const results = () => {
+      const place = join(home, 'readings-counts')
+      const names = existsSync(place) ? readdirSync(place).filter((name) => name.endsWith('.jsonl')) : []
+      return names.flatMap((name) => linesOf(join(place, name)))
+    }
+    await killOnce([bin, 'run', 'readings.mjs'], home, () => results().length > 0)
+    expect(results().length).toBeLessThan(9)
+    const resumed = run(process.execPath, [bin, 'run', 'readings.mjs'], home)
+    expect(resumed.code, resumed.stderr).toBe(0)
+    const counts = results().map((line) => JSON.parse(line) as { key: string; start: number; value: number })
+    expect(counts.reduce((sum, { value }) => sum + value, 0)).toBe(300)
+    expect(new Set(counts.map(({ key, start }) => `${key} ${start}`)).size).toBe(9)
+    expect(counts.length).toBe(9)
+  }, 300_000)
+
+  it('an agent that is killed after its tool was called continues the turn, with the same key', async () => {
+    const { home } = made('agent', 'support')
+    const bank = join(home, 'bank.txt')
+    await killOnce(['chat-support.mjs'], home, () => linesOf(bank).length > 0)
+    const resumed = run(process.execPath, ['chat-support.mjs'], home)
+    expect([resumed.code, resumed.stdout]).toEqual([0, 'Your money is on its way.\n'])
+    expect(new Set(linesOf(bank)).size).toBe(1)
+    expect(linesOf(bank).length).toBeLessThan(3)
   }, 300_000)
 })
 

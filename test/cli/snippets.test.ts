@@ -86,7 +86,7 @@ describe('templates', () => {
       program === 'reprise'
         ? (await cli(rest, { cwd: folder.path })).code
         : spawnSync(program!, rest, { cwd: folder.path, encoding: 'utf8', timeout: 120_000 }).status
-    expect([ran, program]).toEqual([0, name === 'timeline' ? 'node' : 'reprise'])
+    expect([ran, program]).toEqual([0, ['timeline', 'agent'].includes(name) ? 'node' : 'reprise'])
     expect(
       (await cli(['init', name, '--template', name, '--yes', '--language', 'js'], { cwd: folder.path })).code,
     ).toBe(2)

@@ -324,7 +324,7 @@ export const account = aggregate('account', {
   expect(await balance('bob')).toBe(3)
   const dead = await cli(['dead', 'account/alice'], at())
   expect(dead.code).toBe(2)
-  expect(dead.stderr).toContain('events/account/alice is of the kind aggregate, which has no dead letters')
+  expect(dead.stderr).toContain('events/account/alice has the kind aggregate, which has no dead letters')
 })
 
 it('reprise resume continues all at once: a run that waits for a signal is reported and blocks no other', async () => {

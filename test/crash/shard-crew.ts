@@ -93,7 +93,7 @@ export class Follower {
   readonly #seen: string[] = []
   #position = feedStart
 
-  /** Reads on; false: a shard did not answer. */
+  /** Continues to read; false: a shard did not answer. */
   async read(shards: readonly string[]): Promise<boolean> {
     try {
       return await opened(shards, async (store) => {

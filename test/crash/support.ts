@@ -169,7 +169,7 @@ export async function checkAfterCrash(where: Where, acks: Acks, ids: readonly st
   }
 }
 
-/** Null: it was never made, and nothing of it was acknowledged. */
+/** Null: it was never created, and no write to it was acknowledged. */
 async function checkTimeline(rp: Reprise, id: string, acked: number): Promise<number | null> {
   const [kind, name] = id.split('/') as ['plain' | 'ledger' | 'shelf', string]
   if (!(await rp.head(id))) {

@@ -141,7 +141,7 @@ describe('damaged history is given up', () => {
     const keys = { current: 'k', keys: { k: new Uint8Array(32).fill(7) } }
     const options = { ...quiet, keys }
     const { file, url } = await made(options)
-    // By its place: nothing of it can be read.
+    // Named by its place: no part of it can be read.
     const bytes = readFileSync(file)
     const rp = await open(url, options)
     const [run] = await hostOf(rp).kernel.store.read('notes/ann' as never, 16, 1)

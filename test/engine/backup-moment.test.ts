@@ -5,8 +5,10 @@
 import { existsSync, mkdirSync, readdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, inject, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
 import { open, timeline } from '../../src/index.ts'
 import { pause, temporaryFolder } from '../support/fixture.ts'
+import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 const folder = temporaryFolder('backup-moment')
@@ -111,6 +113,49 @@ describe.each(Object.keys(urls))('A7.3: a backup of %s in use', (store) => {
     expectOneMoment(await sumIn(file))
     await work.stop()
     await rp.close()
+  })
+
+  it('A7.3: holds 1000 of 1000 while money travels as mail: each commit takes it and sends it, or receives it and puts it', async () => {
+    const rp = await open(urls[store]!())
+    const purses = await Promise.all(
+      ['a', 'm', 'z'].map((id) => hostOf(rp).openTimeline(timelineId(`account/purse-${id}`), account.fold)),
+    )
+    await purses[0]!.write([{ type: 'moved', data: { by: 1000 } }])
+    let isOver = false
+    let sent = 0
+    const move = async (from: number, step: number) => {
+      const purse = purses[from]!
+      const to = purses[(from + step) % purses.length]!
+      const message = hostOf(rp).message(to.id, 'money', { by: 7 }, `${from}-${step}-${sent++}`)
+      await purse.write([{ type: 'moved', data: { by: -7 } }], { send: [message] })
+      await to.write([{ type: 'moved', data: { by: 7 } }], { consume: [message.id] })
+    }
+    const clerks = [1, 2].map(async (step) => {
+      for (let turn = 0; !isOver; turn++) {
+        await move(turn % purses.length, step)
+        await pause(2)
+      }
+    })
+    const sums: number[] = []
+    for (const name of ['mail-1', 'mail-2']) {
+      const before = sent
+      await rp.backup(fileOf(store, name))
+      expect(sent).toBeGreaterThan(before)
+      const copy = await open('memory:')
+      await copy.restore(fileOf(store, name), { copy: true })
+      let sum = 0
+      for (const { id } of purses) {
+        const purse = await hostOf(copy).openTimeline(id, account.fold)
+        sum += (purse.state as number) + (await purse.inbox()).length * 7
+      }
+      sums.push(sum)
+      await copy.close()
+    }
+    isOver = true
+    await Promise.all(clerks)
+    for (const purse of purses) await purse.close()
+    await rp.close()
+    expect(sums).toEqual([1000, 1000])
   })
 
   it('resumes with the records that still apply, and refuses the part of another store', async () => {

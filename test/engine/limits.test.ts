@@ -174,7 +174,7 @@ const walk: Readonly<Record<keyof Limits, Walk>> = {
     const forkOf = (n: number) => rp.fork({ timeline: `counter/f${n}`, seq: 1 }, `counter/f${n + 1}`)
     for (let n = 0; n < 3; n++) {
       await forkOf(n)
-      // A fork that has nothing of its own is a fork of what its parent left.
+      // A fork without entries of its own is a fork of the rest of its parent.
       const fork = await rp.open(counter, `f${n + 1}`)
       await fork.append(added(1))
       await fork.close()

@@ -278,7 +278,7 @@ describe('a move', () => {
     const there = await target.open(counter, 'x')
     expect(there.state.total).toBe(2)
     await there.close()
-    // It works there: revived here, or moved to a third place, there would be two of it.
+    // The other place has it: reviving it here, or moving it to a third place, would create a second one.
     const store = await openSqlite(join(folder, 'third.db'), { namespace: 'default', hash: sha256 })
     const elsewhere = createEngine({ store }, { worker: 'third' })
     // Another namespace of the store that it went to is another place.

@@ -78,7 +78,7 @@ onEveryStore(
       expect(await other.status()).toMatchObject({ latest: 1, inForce: [{ version: null, clients: 1 }] })
       await other.set('red')
       await expect(other.reached(2, { timeout: 1 })).rejects.toEqual(gone('TIMEOUT'))
-      // Its stream, its late answer and its version are of another history.
+      // Its stream, its late answer and its version belong to another history.
       await expect(other.client('edge', { stream: stream.stream })).rejects.toEqual(gone('POSITION_GONE'))
       expect(await other.ack('edge', green!.nonce)).toMatchObject({ isTaken: false })
       for (const has of [2, green!.held, blue!.held]) {

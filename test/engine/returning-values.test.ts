@@ -30,7 +30,7 @@ interface Place {
 
 interface Row {
   readonly value: string
-  /** The timelines that are deleted, so that they are made again. */
+  /** The timelines that are deleted and then created again. */
   readonly timelines: readonly string[]
   /** Called twice in each place; a restore loses the second time. */
   make(place: Place, word: string): Promise<unknown>

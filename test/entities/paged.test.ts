@@ -330,7 +330,7 @@ onEveryStore('paged table', (world) => {
     await open.checkpoint()
     await open.write([{ type: 'p', data: { t: 'cut too', n: 0, d: ['before'] } }])
     const next = await (await w.engine()).open(big(), undefined, { takeover: true })
-    // Undone in the log, not only passed over: nothing of them is kept.
+    // Undone in the log, not only skipped: the store keeps none of them.
     expect((await rp.at(big(), '', { seq: next.coordinate.seq })).state.pending.size).toBe(0)
     expect([await next.get('before'), await next.has('half'), await next.has('other')]).toEqual([1, false, false])
     await next.set('after', 2)

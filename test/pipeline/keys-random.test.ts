@@ -26,7 +26,7 @@ interface Op {
   readonly parallelism: number
   /** New partitions of the second source since the run before. */
   readonly growth: number
-  /** The run is stopped after so many calls to the outside. */
+  /** The run is stopped after this many calls to the outside. */
   readonly stopAfter: number
   /** The order in which batches of partitions arrive. */
   readonly order: number

@@ -78,7 +78,7 @@ onEveryStore('a pipeline', (world) => {
     expect(await rp.run(drained.counted, { from: checkpoint! }).stop({ drain: true })).toMatchObject({
       status: 'completed',
     })
-    // All of them are of one minute, which nothing else would end.
+    // All records fall into one minute, and nothing else would end it.
     expect(drained.out.values).toHaveLength(1)
   })
 

@@ -14,8 +14,13 @@ import { StateTimeline } from '../../src/engine/writing/state-timeline.ts'
 import { open } from '../../src/index.ts'
 import type { StateCapture } from '../../src/layers/pipeline/rules/state-capture.ts'
 import { StateTable } from '../../src/layers/pipeline/rules/state-table.ts'
-import { type CheckpointBase, isDueInFull, writeState } from '../../src/layers/pipeline/run/checkpoint-writer.ts'
-import type { CapturedTable, NamedTable } from '../../src/layers/pipeline/run/flow.ts'
+import { type CheckpointBase, writeState } from '../../src/layers/pipeline/run/checkpoint-writer.ts'
+import {
+  type CapturedTable,
+  isDueInFull,
+  type NamedTable,
+  partName,
+} from '../../src/layers/pipeline/run/named-table.ts'
 import { readHeader, readTables } from '../../src/layers/pipeline/run/restore.ts'
 import { emptyState, pipelineVersion } from '../../src/layers/pipeline/run/state.ts'
 
@@ -82,7 +87,10 @@ class World {
     const captures = this.tables.map(
       (each): CapturedTable => ({
         ...each,
-        capture: interrupted(each.table.capture(isDueInFull(base, each)), next),
+        capture: interrupted(
+          each.table.capture(isDueInFull(base?.tables.get(partName(each))?.cells, each.table)),
+          next,
+        ),
       }),
     )
     const hold = await ChunkHold.begin(this.#kernel)

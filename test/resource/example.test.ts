@@ -49,7 +49,7 @@ it.each(Object.keys(storeUrls))(
     ends.push(async () => {
       for (const pid of await running()) process.kill(pid, 'SIGKILL')
     })
-    /** The status is of the newest generation, and lists exactly the running replicas. */
+    /** The status reports the newest generation, and lists exactly the running replicas. */
     const isSo = async (replicas: number) => {
       const object = await handle.get('web')
       const pids = object?.status?.pids ?? []

@@ -35,7 +35,7 @@ onEveryStore('tools on a kind of resource', (world) => {
     expect(shown).toMatchObject({
       kind: 'resource',
       summary: { objects: 2, deleting: 1, outdated: 1 },
-      statusLine: { text: '2 objects, 1 being deleted, 1 whose status is of an older generation' },
+      statusLine: { text: '2 objects, 1 being deleted, 1 whose status reports an older generation' },
     })
     expect(Object.keys(shown.refuses)).toEqual(['rollback', 'fork'])
     const model = hostOf(tool).models.find(head.timeline)!

@@ -1,15 +1,16 @@
-// A program with the package inside: bundled by esbuild and by Vite, and as a single binary of Bun. Each is killed twice and then
-// ends its job.
+// A program with the package inside: bundled by esbuild and by Vite, and as a single binary of Bun and of Deno. Each is killed
+// twice and then ends its job. `deno compile` downloads the program `denort`, or takes that of DENORT_BIN: only
+// `npm run test:runtimes` does this, and it skips with the reason where it cannot.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, readFileSync, symlinkSync } from 'node:fs'
+import { copyFileSync, existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build as esbuild } from 'esbuild'
 import { build as vite } from 'vite'
 import { expect, it } from 'vitest'
 import { temporaryFolder, until } from '../support/fixture.ts'
-import { bun, programOf } from '../support/runtimes.ts'
+import { bun, deno, installPackage, programOf } from '../support/runtimes.ts'
 
 const source = fileURLToPath(new URL('program.mjs', import.meta.url))
 const folder = temporaryFolder('bundles')
@@ -21,17 +22,11 @@ const requiring =
 /** Each returns the command that runs the program; null: it cannot be made here. */
 const bundlers: Readonly<Record<string, (out: string) => Promise<readonly string[] | null>>> = {
   async esbuild(out) {
-    const outfile = `${out}.mjs`
-    const options = { bundle: true, format: 'esm', platform: 'node' } as const
-    await esbuild({
-      entryPoints: [source],
-      outfile,
-      banner: { js: requiring },
-      logLevel: 'error',
-      external: ['pg'],
-      ...options,
-    })
-    return [process.execPath, outfile]
+    return [process.execPath, await byEsbuild(`${out}.mjs`, [])]
+  },
+  async 'esbuild for Deno'(out) {
+    const program = programOf(deno)
+    return program ? [program, 'run', '-A', await byEsbuild(`${out}.mjs`, ['deno'])] : null
   },
   async vite(out) {
     await vite({
@@ -52,6 +47,27 @@ const bundlers: Readonly<Record<string, (out: string) => Promise<readonly string
     expect(status, stderr).toBe(0)
     return [out]
   },
+  async 'deno compile'(out) {
+    const program = process.env.REPRISE_RUNTIMES === 'all' ? programOf(deno) : null
+    if (!program) return null
+    const place = temporaryFolder('deno-compile')
+    installPackage(place)
+    copyFileSync(source, join(place, 'program.mjs'))
+    const args = ['compile', '-A', '--no-check', '-o', out, 'program.mjs']
+    const { status, stderr } = spawnSync(program, args, { cwd: place, encoding: 'utf8' })
+    if (status !== 0 && stderr.includes('denort')) {
+      console.warn(`deno compile is left out: ${/error sending request.*/.exec(stderr)?.[0] ?? stderr}`)
+      return null
+    }
+    expect(status, stderr).toBe(0)
+    return [out]
+  },
+}
+
+async function byEsbuild(outfile: string, conditions: string[]): Promise<string> {
+  const options = { bundle: true, format: 'esm', platform: 'node', banner: { js: requiring } } as const
+  await esbuild({ entryPoints: [source], outfile, conditions, external: ['pg'], logLevel: 'error', ...options })
+  return outfile
 }
 
 it.each(Object.keys(bundlers))('E1: a program of %s is killed twice, and ends its job', async (name) => {

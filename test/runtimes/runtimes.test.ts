@@ -1,23 +1,33 @@
 // The packed tarball under other runtimes, which npm installs (offline they are skipped with the reason), and the conformance
 // suite of the stores. `npm test` runs a slice of both on SQLite; `npm run test:runtimes` runs all on both stores and writes
-// docs/runtimes.md.
+// docs/runtimes.md. Some runtimes alone, whose columns are replaced:
+//
+//     REPRISE_RUNTIMES='Node 22,Bun 1.4' npx vitest run test/runtimes/runtimes.test.ts --update
 
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bun, deno, installPackage, nodeAt, programOf, type Runtime } from '../support/runtimes.ts'
+import { readTable, tableLines } from '../support/runtimes-table.ts'
 import { storeUrls } from '../support/store-urls.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const runsAll = process.env.REPRISE_RUNTIMES === 'all'
+const chosen = process.env.REPRISE_RUNTIMES ?? ''
+const runsAll = chosen !== ''
 const scratch = mkdtempSync(join(tmpdir(), 'reprise-runtimes-'))
 
 /** The whole suite runs on Node 20, and the package is tested on Node 24 in test/cli/package.test.ts. */
-const nodes = runsAll ? ['20', '22', '24', '26'] : ['22', '26']
-const runtimes: readonly Runtime[] = [...nodes.map(nodeAt), bun, deno]
+const all: readonly Runtime[] = [...['20', '22', '24', '26'].map(nodeAt), bun, deno]
+const inCi = ['Node 22', 'Node 26', bun.name, deno.name]
+const names = chosen === 'all' ? all.map(({ name }) => name) : chosen ? chosen.split(',') : inCi
+const runtimes = names.map((name) => {
+  const runtime = all.find((each) => each.name === name)
+  if (!runtime) throw new Error(`REPRISE_RUNTIMES: ${name} is none of ${all.map((each) => each.name).join(', ')}`)
+  return runtime
+})
 
 interface Checked {
   readonly check: string
@@ -97,6 +107,37 @@ describe.each(runtimes)('E1: the package on $name', (runtime) => {
   )
 })
 
+describe('E1: permissions of Deno', () => {
+  const text = `import { open } from 'reprise'
+    import { workflow } from 'reprise/workflow'
+    const greet = workflow('greet', async (ctx) => await ctx.step('say', () => 'hello'))
+    const outcome = async () => {
+      const rp = await open('sqlite:permissions.db')
+      const said = await (await rp.run(greet)).result()
+      await rp.close()
+      return said
+    }
+    console.log(await outcome().catch(({ code, message }) => code + ' ' + message))`
+  const outcome = (flags: readonly string[]) => {
+    const file = join(scratch, 'permissions.mjs')
+    writeFileSync(file, text)
+    return run(programOf(deno)!, ['run', '--no-prompt', ...flags, file], scratch).stdout.trim()
+  }
+  const enough = ['--allow-read', '--allow-write', '--allow-env', '--allow-sys']
+
+  it.runIf(programOf(deno))('those of docs/guides/where-it-runs.md are enough', () => {
+    expect(outcome(enough)).toBe('hello')
+  })
+
+  it.runIf(programOf(deno))('each that is missing is named at open', () => {
+    for (const missing of enough) {
+      const refused = outcome(enough.filter((flag) => flag !== missing))
+      expect(refused).toMatch(/^STORE_DENIED deno refused a permission: /)
+      expect(refused).toContain(missing)
+    }
+  })
+})
+
 it('E1: a program on Node 22 prints its own warnings, and none about the driver', () => {
   const program = programOf(nodeAt('22'))
   if (!program) return
@@ -111,35 +152,37 @@ it('E1: a program on Node 22 prints its own warnings, and none about the driver'
 })
 
 it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
-  const names = [...results.keys()]
+  const file = join(root, 'docs/runtimes.md')
+  const kinds = ['sqlite', 'postgres']
   const checks = [...new Set([...results.values()].flatMap((checked) => checked.map(({ check }) => check)))]
-  const cell = (name: string, check: string) =>
-    results.get(name)?.find((each) => each.check === check)?.ok ? 'yes' : 'no'
-  const columns = runtimes.map(({ name }) => name)
+  const passed = (name: string, check: string) => results.get(name)?.find((each) => each.check === check)?.ok
   const both = (name: string, check: string) =>
-    ['sqlite', 'postgres'].map((kind) => cell(`${name} ${kind}`, check)).join(', ')
-  const cases = (name: string) => ['sqlite', 'postgres'].map((kind) => conformed.get(`${name} ${kind}`)).join(', ')
+    kinds.map((kind) => (passed(`${name} ${kind}`, check) ? 'yes' : 'no')).join(', ')
+  const cases = (name: string) => kinds.map((kind) => conformed.get(`${name} ${kind}`)).join(', ')
   const versionOf = (runtime: Runtime) => /\d+\.\d+\.\d+/.exec(run(programOf(runtime)!, ['--version'], root).stdout)![0]
-  expect(names.length).toBe(2 * runtimes.length)
+  expect(results.size).toBe(2 * runtimes.length)
+  const row = (cellOf: (runtime: Runtime) => string) => new Map(runtimes.map((each) => [each.name, cellOf(each)]))
+  const cells = new Map([
+    ['version', row(versionOf)],
+    ['cases of the conformance suite', row(({ name }) => cases(name))],
+    ...checks.map((check) => [check, row(({ name }) => both(name, check))] as const),
+  ])
+  const columns = all.map(({ name }) => name)
   const page = [
     '# Where it runs',
     '',
     'Node 20.19 or newer, Bun and Deno, from the same package. The table is written by `npm run test:runtimes`: each cell has the result',
     'on SQLite, then on PostgreSQL. The whole test suite runs on Node 20.',
     '',
-    `| check | ${columns.join(' | ')} |`,
-    `|---|${columns.map(() => '---|').join('')}`,
-    `| version | ${runtimes.map(versionOf).join(' | ')} |`,
-    `| cases of the conformance suite | ${columns.map(cases).join(' | ')} |`,
-    ...checks.map((check) => `| ${check} | ${columns.map((name) => both(name, check)).join(' | ')} |`),
+    ...tableLines(columns, { columns: names, cells }, readTable(readFileSync(file, 'utf8'))),
     '',
     '- **Bun** does not measure how busy the event loop is: checkpoints are timed by the wall clock there.',
-    '- **Deno** needs its permissions: `deno run -A app.mjs`.',
+    '- **Deno** needs permissions: [where it runs](guides/where-it-runs.md#deno) lists them.',
     '- **Node 22** would print a warning about its SQLite driver; Reprise drops that warning and no other.',
     '- **Cloudflare workerd** (`nodejs_compat`) runs the models of this table and the handlers of `reprise/serverless` on PostgreSQL; it has no files,',
     '  so a SQLite store is refused with STORE_UNSUPPORTED, and no processes, so there is no command line.',
     '- **Serverless functions** on these runtimes: [Where it runs](guides/where-it-runs.md).',
     '',
   ].join('\n')
-  await expect(page).toMatchFileSnapshot(join(root, 'docs/runtimes.md'))
+  await expect(page).toMatchFileSnapshot(file)
 })

@@ -247,6 +247,8 @@ describe('each route', () => {
     const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
     const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']
     const tools = ['mcp', 'mcpStream']
+    // In test/workflow/rerun.test.ts, by the verbs that they call.
+    const reruns = ['listSteps', 'rerun']
     // In test/server/caches.test.ts, configs.test.ts and kubernetes.test.ts, and in test/upload.
     const groups = ['caches', 'configs', 'kubernetes', 'uploads']
     const caches = routes.filter(({ tag }) => groups.includes(tag)).map(({ id }) => id)
@@ -255,7 +257,7 @@ describe('each route', () => {
         .map(({ id }) => id)
         .filter((id) => !asked.has(id))
         .sort(),
-    ).toEqual([...others, ...more, ...elsewhere, ...files, ...tools, ...caches].sort())
+    ).toEqual([...others, ...more, ...elsewhere, ...files, ...tools, ...reruns, ...caches].sort())
   })
 
   it('releases a savepoint, marks a checkpoint bad and takes that back', async () => {

@@ -80,6 +80,19 @@ describe('over HTTP', () => {
     expect(isError).toBe(true)
   })
 
+  it('has the documentation as resources, and reads no other file', async () => {
+    const client = await clientOf(await served('read'), 'ann')
+    const { resources } = await client.listResources()
+    const uris = resources.map(({ uri }) => uri)
+    expect(uris).toEqual(expect.arrayContaining(['reprise://docs/guides/jobs.md', 'reprise://skills/reprise/SKILL.md']))
+    expect(uris.filter((uri) => uri.includes('decisions'))).toEqual([])
+    const { contents } = await client.readResource({ uri: 'reprise://docs/guides/jobs.md' })
+    expect(contents).toMatchObject([{ mimeType: 'text/markdown', text: expect.stringMatching(/^# Jobs/) }])
+    for (const path of ['package.json', 'docs/../package.json', 'docs/proofs.md', 'docs/guides/none.md']) {
+      await expect(client.readResource({ uri: `reprise://${path}` })).rejects.toThrow('there is no page')
+    }
+  })
+
   it('acts where enabled, within the role', async () => {
     const here = await served('act')
     const reader = await clientOf(here, 'reader')

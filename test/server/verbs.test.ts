@@ -32,6 +32,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   cancel: ['cancel'],
   terminate: ['terminate'],
   retry: ['retry'],
+  rerun: ['rerun', 'listSteps'],
   settle: ['settle', 'settleEffect'],
   decide: ['decide'],
   card: ['recoveryCard'],

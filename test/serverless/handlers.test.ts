@@ -47,6 +47,11 @@ describe('options of handlers', () => {
     { ...right, next: 'https://example.com' },
     { open: right.open },
     { work: [] },
+    { ...right, budget: 'soon' },
+    { ...right, budget: 100 },
+    { ...right, idle: -1 },
+    { ...right, work: [{}] },
+    { ...right, work: [null] },
     undefined,
   ]
 
@@ -68,6 +73,23 @@ describe('options of handlers', () => {
   it('a missing function or context is refused', async () => {
     expect(() => cloudflareHandler(right as never)).toThrow(expect.objectContaining(refused))
     await expect(lambdaHandler(right)({}, undefined as never)).rejects.toMatchObject(refused)
+    const context = { getRemainingTimeInMillis: () => Number.NaN }
+    await expect(lambdaHandler(right)({}, context)).rejects.toMatchObject(refused)
+  })
+
+  it.each([
+    { url: 'nowhere', secret },
+    { url: 'ftp://example.com/work', secret },
+    { url: 'https://example.com/work', secret: undefined },
+    { url: 'https://example.com/work', secret, retries: 3 },
+  ])('a wrong `next` is refused by the first invocation, not by the one that needs it: %o', async (next) => {
+    const handler = lambdaHandler({ ...right, next: next as never })
+    await expect(handler({}, { getRemainingTimeInMillis: () => 5000 })).rejects.toMatchObject(refused)
+  })
+
+  it('an `open` that returns no engine is refused', async () => {
+    const handler = lambdaHandler({ open: async () => undefined as never, work: [] })
+    await expect(handler({}, { getRemainingTimeInMillis: () => 5000 })).rejects.toMatchObject(refused)
   })
 })
 
@@ -109,6 +131,35 @@ describe('a route', () => {
 
   it('names the reason of a refusal', async () => {
     await expect(verifyWake(secret, 't=1,n=2', '')).rejects.toMatchObject({ code: 'UNAUTHENTICATED' })
+    const options = { seen: [] as never }
+    await expect(verifyWake(secret, await signWake(secret, ''), '', options)).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+    })
+  })
+
+  it('refuses the request of a framework with (req, res)', async () => {
+    await using rp = await open('memory:')
+    const ofNode = { headers: { authorization: `Bearer ${secret}` }, url: '/api/work' }
+    await expect(route(rp)(ofNode as never)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  })
+
+  it('opens another engine after one that cannot work again', async () => {
+    const engines: Reprise[] = []
+    const handler = routeHandler({
+      open: async () => {
+        engines.push(await open('memory:'))
+        return engines.at(-1)!
+      },
+      work: [idle],
+      idle: 10,
+      secret: null,
+    })
+    expect((await handler(new Request(urlOf()))).status).toBe(200)
+    await engines[0]!.close()
+    await expect(handler(new Request(urlOf()))).rejects.toMatchObject({ code: 'CLOSED' })
+    expect((await handler(new Request(urlOf()))).status).toBe(200)
+    expect(engines).toHaveLength(2)
+    await engines[1]!.close()
   })
 
   it('serves overlapping requests one after another, and opens the engine again after a failure', async () => {

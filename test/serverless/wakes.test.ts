@@ -170,8 +170,11 @@ it('needs a url and a secret', async () => {
   await using rp = await open('memory:')
   for (const target of [
     { url: 'nowhere', secret },
+    { url: 'ftp://127.0.0.1/', secret },
     { url: 'http://127.0.0.1/', secret: 'short' },
+    { url: 'http://127.0.0.1/', secret, retries: 3 },
+    null,
   ]) {
-    expect(() => pushWakes(rp, target)).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }))
+    expect(() => pushWakes(rp, target as never)).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }))
   }
 })

@@ -7,6 +7,8 @@ export interface CuttingProxy {
   readonly port: number
   /** Connections that were cut so far. */
   readonly cuts: number
+  /** Resets all open connections. */
+  cut(): void
   /** Lets everything through from now on. */
   calm(): void
   close(): Promise<void>
@@ -57,6 +59,9 @@ export async function cuttingProxy(target: number, bytesOf: () => number | null)
     port: (server.address() as AddressInfo).port,
     get cuts() {
       return cuts
+    },
+    cut() {
+      for (const socket of open) socket.resetAndDestroy()
     },
     calm() {
       isCalm = true

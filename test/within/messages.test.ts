@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { aggregate, commandTo, Refused } from '../../src/layers/events/index.ts'
 import { consumer, itemQueue } from '../../src/layers/job/index.ts'
+import { Metrics } from '../../src/server/metrics.ts'
 import { within } from '../../src/within.ts'
 import { until } from '../support/fixture.ts'
 import { hostOf } from '../support/host.ts'
@@ -127,6 +128,7 @@ describe.each(Object.keys(storeUrls))('messages in a transaction of the applicat
   it('E3: an entry that the timeline refuses is reported and dropped, and the next ones are appended', async () => {
     const problems: string[] = []
     rp.events.on('problem', ({ error }) => problems.push((error as Error).message))
+    const metrics = new Metrics(hostOf(rp).events, () => 0)
     rp.work([visits])
     await expect(commit((tx) => within(rp, tx).append(visits, 'p', []))).rejects.toMatchObject({
       code: 'INVALID_ARGUMENT',
@@ -139,6 +141,8 @@ describe.each(Object.keys(storeUrls))('messages in a transaction of the applicat
     await expect.poll(() => length('p')).toBe(1)
     expect(await seen('p')).toEqual(['fine'])
     expect(problems).toEqual([expect.stringContaining('was dropped')])
+    expect(await metrics.write(rp)).toContain('\nreprise_dropped_messages_total 1\n')
+    await expect.poll(() => rp.log({ kind: 'mail-dropped' })).toMatchObject([{ timeline: 'visits/p' }])
   })
 
   it('E3: the items of a consumer can be appended in a transaction', async () => {

@@ -286,7 +286,7 @@ export class Recorder {
   }
 }
 
-const knownKind = new Set(['kind', 'compensate', 'inDoubt'])
+const knownKind = namesOf<EffectTool>()('kind compensate inDoubt')
 
 /** Repeats the compiler's checks, for programs without type checking. */
 function checkKind(name: string, given: EffectTool): void {

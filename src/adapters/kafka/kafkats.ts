@@ -9,8 +9,8 @@ import {
   type responses,
   UnsupportedVersionError,
 } from '@kafkats/client'
-import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { awayMsOf, brokerAway } from '../../core/retry/away.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 import type { Fetched, KafkaConnecting, KafkaPort, OutBatch, TransactionId } from './port.ts'
 import { committedOf, encode, type PartitionResponse } from './record-batches.ts'
@@ -79,13 +79,6 @@ export async function connectTo(options: KafkaConnecting, signal?: AbortSignal):
   return new KafkatsPort(made, awayMs)
 }
 
-/** How long brokers may be away before the caller gets an error. */
-export function awayMsOf({ awayFor = '1m' }: KafkaConnecting): number {
-  const awayMs = toMs(awayFor, 'awayFor')
-  if (awayMs > 0) return awayMs
-  throw new RepriseError('INVALID_ARGUMENT', 'awayFor must be at least 1 ms (got 0)')
-}
-
 interface Waiting {
   readonly what: string
   readonly awayMs: number
@@ -104,17 +97,11 @@ async function whileAway<R>({ what, awayMs, isPassing, prepare, signal }: Waitin
     } catch (error) {
       if (!isPassing(error)) throw error
       if (signal?.aborted) throw new RepriseError('ABORTED', `${what}: aborted`, {}, error)
-      if (Date.now() > until) throw awayError(what, awayMs, error)
+      if (Date.now() > until) throw brokerAway(what, 'no broker', awayMs, error)
       await sleep(realTime, pauseMs)
       await prepare?.().catch(() => undefined)
     }
   }
-}
-
-function awayError(what: string, awayMs: number, cause: unknown): RepriseError {
-  const last = cause instanceof Error ? cause.message : String(cause)
-  const text = `${what}: no broker could do it for ${awayMs} ms (awayFor), the last answer was "${last}"`
-  return new RepriseError('BROKER_AWAY', text, { awayMs }, cause)
 }
 
 class KafkatsPort implements KafkaPort {
@@ -340,7 +327,8 @@ class KafkatsPort implements KafkaPort {
       // The broker is away: its partitions soon have another leader, or it comes back. A broker that accepts connections but
       // never answers is not retried forever.
       const since = this.#silentSince.get(leader.nodeId)
-      if (since && Date.now() - since > this.#awayMs) throw awayError(`fetch of ${topic}`, this.#awayMs, error)
+      if (since && Date.now() - since > this.#awayMs)
+        throw brokerAway(`fetch of ${topic}`, 'no broker', this.#awayMs, error)
       this.#silentSince.set(leader.nodeId, since ?? Math.min(due.at, Date.now()))
       await this.#client.cluster.refreshMetadata([topic]).catch(() => undefined)
       return wanted.map(({ partition, offset }) => ({ partition, outcome: 'later', records: [], next: offset }))
@@ -378,7 +366,7 @@ class KafkatsPort implements KafkaPort {
     const since = this.#refusedSince.get(key) ?? Date.now()
     this.#refusedSince.set(key, since)
     if (Date.now() - since > this.#awayMs) {
-      throw awayError(`fetch of partition ${partition} of ${topic}`, this.#awayMs, error)
+      throw brokerAway(`fetch of partition ${partition} of ${topic}`, 'no broker', this.#awayMs, error)
     }
   }
 

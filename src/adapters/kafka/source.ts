@@ -5,11 +5,12 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
+import { awayMsOf } from '../../core/retry/away.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
-import { awayMsOf, connectTo } from './kafkats.ts'
+import { connectTo } from './kafkats.ts'
 import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord } from './port.ts'
 
 export interface KafkaOptions extends KafkaConnecting {
@@ -37,7 +38,10 @@ export type KafkaStart =
   | { readonly offsets: Readonly<Record<number, number>> }
   | { readonly group: string }
 
-const known = new Set(['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
+export const kafkaOptionNames = [
+  ...['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'],
+] as const
+const known = new Set<string>(kafkaOptionNames)
 /** How long a request waits at the broker without records: `heldWaitMs` while other partitions have read ahead enough. */
 const waitMs = 250
 const heldWaitMs = 20

@@ -9,8 +9,9 @@ import {
   jetstreamManager,
 } from '@nats-io/jetstream'
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
-import { type Duration, toMs } from '../../core/duration.ts'
+import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { awayMsOf, brokerAway } from '../../core/retry/away.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 
 export interface NatsPatience {
@@ -47,12 +48,6 @@ export function checkConnecting(name: string, options: NatsConnecting): void {
   throw new RepriseError('INVALID_ARGUMENT', `${name} needs either { servers: 'nats://…' } or { connection }`)
 }
 
-export function awayMsOf({ awayFor = '1m' }: NatsPatience): number {
-  const awayMs = toMs(awayFor, 'awayFor')
-  if (awayMs > 0) return awayMs
-  throw new RepriseError('INVALID_ARGUMENT', 'awayFor must be at least 1 ms (got 0)')
-}
-
 const pauseMs = 100
 
 /** Retries until the work succeeds, for as long as a server may be away. `isOver`: the result is no longer needed. */
@@ -70,16 +65,10 @@ export async function whileAway<R>(
     } catch (error) {
       since ??= Date.now()
       if (!isAway(error) || isOver()) throw error
-      if (Date.now() - since > awayMs) throw awayError(what, awayMs, error)
+      if (Date.now() - since > awayMs) throw brokerAway(what, 'no server of NATS', awayMs, error)
       await sleep(realTime, pauseMs)
     }
   }
-}
-
-export function awayError(what: string, awayMs: number, cause: unknown): RepriseError {
-  const last = cause instanceof Error ? cause.message : String(cause)
-  const text = `${what}: no server of NATS could do it for ${awayMs} ms (awayFor), the last answer was "${last}"`
-  return new RepriseError('BROKER_AWAY', text, { awayMs }, cause)
 }
 
 const awayNames = new Set([

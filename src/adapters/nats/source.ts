@@ -5,13 +5,12 @@
 import { type Consumer, type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
+import { awayMsOf, brokerAway } from '../../core/retry/away.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 import {
   accessTo,
-  awayError,
-  awayMsOf,
   checkConnecting,
   codeOf,
   connectingNames,
@@ -169,7 +168,8 @@ class NatsReader implements SourceReader<NatsRecord> {
         failingSince ??= Date.now()
         // A server that was away has lost the consumer: a new one continues after the last message.
         if (error instanceof RepriseError) throw error
-        if (Date.now() - failingSince > awayMs) throw awayError(`read ${this.#options.stream}`, awayMs, error)
+        if (Date.now() - failingSince > awayMs)
+          throw brokerAway(`read ${this.#options.stream}`, 'no server of NATS', awayMs, error)
         consumer = null
         await sleep(realTime, 100)
       }
@@ -285,7 +285,7 @@ class NatsReader implements SourceReader<NatsRecord> {
   }
 }
 
-function recordOf({ subject, data, seq, timestampNanos, headers }: JsMsg): NatsRecord {
+export function recordOf({ subject, data, seq, timestampNanos, headers }: JsMsg): NatsRecord {
   return {
     subject,
     value: data,

@@ -2,6 +2,7 @@
 
 import type { Meter } from '@opentelemetry/api'
 import type { Events } from '../../engine/base/events.ts'
+import { droppedMail } from '../../engine/host/shaped-mail.ts'
 
 export function measure(events: Events, meter: Meter): () => void {
   const count = (name: string, description: string) => meter.createCounter(`reprise.${name}`, { description })
@@ -21,6 +22,7 @@ export function measure(events: Events, meter: Meter): () => void {
   const retries = count('store.retries', 'Commits that were retried')
   const recalls = count('memo.lookups', 'Lookups of memos in this process, by memo and level')
   const problems = count('problems', 'Problems that were reported')
+  const dropped = count('messages.dropped', 'Messages that their receiver could not use, and dropped')
   const offs = [
     events.on('committed', (event) => {
       commits.add(event.commits)
@@ -40,6 +42,7 @@ export function measure(events: Events, meter: Meter): () => void {
     events.on('store-retry', () => retries.add(1)),
     events.on('recalled', ({ memo, from }) => recalls.add(1, { memo, result: from })),
     events.on('problem', () => problems.add(1)),
+    events.on('report', ({ kind }) => kind === droppedMail && dropped.add(1)),
   ]
   return () => {
     for (const off of offs) off()

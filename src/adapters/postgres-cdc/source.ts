@@ -4,7 +4,7 @@
 
 import type { Client } from 'pg'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import type { PostgresChange } from './decode.ts'
@@ -26,7 +26,7 @@ export interface PostgresCdcOptions {
   readonly rowsMax?: number
 }
 
-const known = new Set(['url', 'publication', 'tables', 'slot', 'snapshot', 'rowsMax'])
+const known = namesOf<PostgresCdcOptions>()('url publication tables slot snapshot rowsMax')
 
 /** @example p.from('orders', postgresCdcSource({ url, tables: ['orders'] })) */
 export function postgresCdcSource(options: PostgresCdcOptions): Source<PostgresChange> {

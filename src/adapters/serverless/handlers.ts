@@ -1,9 +1,10 @@
 // Handlers for the platforms: AWS Lambda, functions from a Request to a Response (Vercel, Next.js), and Cloudflare Workers.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type Allowed, aFunction, checkGivenOptions, checkList, checkValues, namesOf } from '../../core/options.ts'
+import { aFunction, anObject, checkGivenOptions, checkList, checkValues, namesOf } from '../../core/options.ts'
 import type { WorkReport } from '../../engine/api/work-until.ts'
-import { Invocations, type ServerlessOptions } from './invocations.ts'
+import { checkDefinition, works } from '../../engine/model/definition.ts'
+import { checkDurations, Invocations, type ServerlessOptions } from './invocations.ts'
 import { isEqual, type SeenWakes, signatureHeader, verifyWake } from './signature.ts'
 
 export interface RouteOptions extends ServerlessOptions {
@@ -26,9 +27,8 @@ export interface LambdaContext {
 
 const lambdaOptions = namesOf<ServerlessOptions>()('open work budget idle next')
 const routeOptions = namesOf<RouteOptions>()('open work budget idle next secret waitUntil')
-const anObject: Allowed = ['an object', (value) => typeof value === 'object' && value !== null]
 
-/** A misspelt budget would otherwise be noticed by the platform's time limit. Throws INVALID_ARGUMENT. */
+/** A wrong budget would otherwise be noticed by the platform's time limit. Throws INVALID_ARGUMENT. */
 function checkHandler(where: string, options: ServerlessOptions, known: ReadonlySet<string>): void {
   checkGivenOptions(where, options, known)
   checkValues(
@@ -37,6 +37,8 @@ function checkHandler(where: string, options: ServerlessOptions, known: Readonly
     { open: [aFunction], next: [anObject], waitUntil: [aFunction] },
   )
   checkList(`the definitions of ${where}`, options.work)
+  for (const definition of options.work) checkDefinition(definition, works, where)
+  checkDurations(where, options)
 }
 
 /** Kept for the answer, and for the time between the platform's measure and ours. */
@@ -52,10 +54,10 @@ export function lambdaHandler(
   checkHandler('lambdaHandler()', options, lambdaOptions)
   const invocations = new Invocations(options)
   return async (_, context) => {
-    if (typeof context?.getRemainingTimeInMillis === 'function') {
-      return await invocations.invoke(context.getRemainingTimeInMillis() - lambdaMarginMs)
-    }
-    throw new RepriseError('INVALID_ARGUMENT', "lambdaHandler(): the second argument must be Lambda's context", {})
+    const leftMs = typeof context?.getRemainingTimeInMillis === 'function' ? context.getRemainingTimeInMillis() : null
+    if (Number.isFinite(leftMs)) return await invocations.invoke(leftMs! - lambdaMarginMs)
+    const what = "lambdaHandler(): the second argument must be Lambda's context, with the remaining milliseconds"
+    throw new RepriseError('INVALID_ARGUMENT', what, {})
   }
 }
 
@@ -117,6 +119,10 @@ async function answer(
   work: () => Promise<WorkReport>,
 ): Promise<Response> {
   checkSecret(secret)
+  if (!isRequest(request)) {
+    const what = 'the handler of a route takes a Request of the Fetch API: a framework with (req, res) needs an adapter'
+    throw new RepriseError('INVALID_ARGUMENT', what, {})
+  }
   try {
     if (secret !== null) await check(request, secret, seen)
   } catch (error) {
@@ -126,6 +132,12 @@ async function answer(
   if (!waitUntil || !request.headers.has(signatureHeader)) return Response.json(await work())
   waitUntil(work())
   return Response.json({ accepted: true }, { status: 202 })
+}
+
+/** Not by its class: a framework may bring its own. */
+function isRequest(request: unknown): request is Request {
+  const { headers, text } = (request ?? {}) as Partial<Request>
+  return typeof headers?.get === 'function' && typeof text === 'function'
 }
 
 async function check(request: Request, secret: string, seen: SeenWakes): Promise<void> {

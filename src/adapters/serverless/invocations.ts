@@ -2,12 +2,13 @@
 // work one after another, each with the time that is left of its own.
 
 import { type Duration, toMs } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import type { WorkReport } from '../../engine/api/work-until.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import type { Workable } from '../../engine/model/definition.ts'
 import { Mutex, realTime, within } from '../../lib/waiting.ts'
-import { sendWake, type WakeTarget } from './wakes.ts'
+import { checkTarget, sendWake, type WakeTarget } from './wakes.ts'
 
 export interface ServerlessOptions {
   /** Opens the engine, once per process: `() => open(process.env.DATABASE_URL)`. */
@@ -25,6 +26,15 @@ export interface ServerlessOptions {
 const budgetMsDefault = 50_000
 /** With less time than this, an invocation leaves its work to the next one. */
 const leastMs = 200
+
+/** With a budget that is too small, no invocation would ever work. Throws INVALID_ARGUMENT. */
+export function checkDurations(where: string, { budget, idle }: ServerlessOptions): void {
+  if (idle !== undefined) toMs(idle, 'idle')
+  if (budget === undefined) return
+  const budgetMs = toMs(budget, 'budget')
+  if (budgetMs >= leastMs) return
+  throw new RepriseError('INVALID_ARGUMENT', `${where}: budget must be at least ${leastMs} ms (got ${budgetMs})`, {})
+}
 
 /** The part of the budget for the request to the next invocation. */
 function nextMs(budgetMs: number): number {
@@ -51,11 +61,18 @@ export class Invocations {
 
   /** The engine of this process. An engine that could not be opened is tried again by the next invocation. */
   engine(): Promise<Reprise> {
-    this.#engine ??= this.#options.open().catch((error) => {
+    this.#engine ??= this.#open().catch((error) => {
       this.#engine = null
       throw error
     })
     return this.#engine
+  }
+
+  async #open(): Promise<Reprise> {
+    const rp = await this.#options.open()
+    // Throws INVALID_ARGUMENT: `open` returned something else.
+    hostOf(rp)
+    return rp
   }
 
   async close(): Promise<void> {
@@ -74,18 +91,32 @@ export class Invocations {
 
   async #work(leftMs: number): Promise<WorkReport> {
     const begunAt = performance.now()
+    // Checked by the invocation: builds load the module without the variables of its environment.
+    if (this.#options.next) checkTarget('next', this.#options.next)
     const rp = await this.#engineWithin(leftMs)
+    const { next } = this.#options
     const budget = Math.floor(leftMs - (performance.now() - begunAt))
-    if (budget < leastMs) return { done: 0, handedOver: [], nextDueAt: Date.now() }
-    const { work, idle, next } = this.#options
-    const report = await rp.workUntil(work, {
-      budget: budget - (next ? nextMs(budget) : 0),
-      ...(idle !== undefined && { idle }),
-    })
+    const workMs = budget - (next ? nextMs(budget) : 0)
+    if (workMs < leastMs) return { done: 0, handedOver: [], nextDueAt: Date.now() }
+    const report = await this.#workUntil(rp, workMs)
     // Work that only waits, as for a retry, is left to the scheduler: it would wake itself without end.
     const isCut = report.handedOver.length > 0 && performance.now() - begunAt > leftMs / 2
     const failure = next && isCut ? await sendWake(next, AbortSignal.timeout(nextMs(budget))) : null
     if (failure) rp.events.emit('problem', { where: next!.url, error: failure })
     return report
+  }
+
+  /** An engine that cannot work again (it was closed, its store has moved) is replaced by the next invocation. */
+  async #workUntil(rp: Reprise, budget: number): Promise<WorkReport> {
+    const { work, idle } = this.#options
+    try {
+      return await rp.workUntil(work, { budget, ...(idle !== undefined && { idle }) })
+    } catch (error) {
+      if (isReprise(error) && error.remedy === 'stop') {
+        this.#engine = null
+        void rp.close().catch(() => undefined)
+      }
+      throw error
+    }
   }
 }

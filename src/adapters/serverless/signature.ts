@@ -4,7 +4,7 @@
 //     reprise-signature: t=1700000000000,n=5f0c…,v1=HMAC("1700000000000.5f0c….BODY")
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions, checkText } from '../../core/options.ts'
+import { type Allowed, aNumber, checkOptions, checkText, checkValues } from '../../core/options.ts'
 
 export const signatureHeader = 'reprise-signature'
 
@@ -25,6 +25,7 @@ export async function signWake(secret: string, body: string, now: number = Date.
 export type SeenWakes = Set<string>
 
 const knownVerify = new Set(['seen', 'now'])
+const aSet: Allowed = ['a Set', (value) => value instanceof Set]
 
 /**
  * Resolves if the signature is right, fresh and new; otherwise rejects with UNAUTHENTICATED. `seen`: the numbers that were
@@ -37,6 +38,7 @@ export async function verifyWake(
   options: { readonly seen?: SeenWakes; readonly now?: number } = {},
 ): Promise<void> {
   checkOptions('verifyWake', options, knownVerify)
+  checkValues('verifyWake', options, { seen: [aSet], now: [aNumber] })
   const { seen, now = Date.now() } = options
   const found = /^t=(\d{1,16}),n=([0-9a-f]{32}),v1=([0-9a-f]{64})$/.exec(signature ?? '')
   if (!found) throw refused(signature === null ? 'it has no signature' : 'its signature cannot be read')

@@ -4,7 +4,7 @@
 // leaves due work, which the first request of the next process, or the scheduler's tick, finds.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkObject } from '../../core/options.ts'
+import { checkGivenOptions, namesOf } from '../../core/options.ts'
 import { growingPause } from '../../core/retry/pause.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
@@ -46,7 +46,7 @@ export class Wakes {
   #waiting: (() => void)[] = []
 
   constructor(rp: Engine, target: WakeTarget) {
-    checkTarget(target)
+    checkTarget('pushWakes()', target)
     this.#engine = hostOf(rp)
     this.#target = target
     this.#alarm = new Alarm(this.#engine.clock)
@@ -121,12 +121,14 @@ export async function sendWake(target: WakeTarget, signal: AbortSignal): Promise
   }
 }
 
+const known = namesOf<WakeTarget>()('url secret')
+
 /** Throws INVALID_ARGUMENT. */
-function checkTarget(target: WakeTarget): void {
-  checkObject('the target of pushWakes()', target)
+export function checkTarget(where: string, target: WakeTarget): void {
+  checkGivenOptions(where, target, known)
   const { url, secret } = target
-  if (!URL.canParse(url) || typeof secret !== 'string' || secret.length < 16) {
-    const what = 'pushWakes() needs the url of a route, and its secret of at least 16 characters'
-    throw new RepriseError('INVALID_ARGUMENT', what, { url: String(url) })
-  }
+  const isUrl = URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)
+  if (isUrl && typeof secret === 'string' && secret.length >= 16) return
+  const what = `${where} needs the url of a route (https://…), and its secret of at least 16 characters`
+  throw new RepriseError('INVALID_ARGUMENT', what, { url: String(url) })
 }

@@ -31,13 +31,15 @@ export const branches: readonly CommandRow[] = [
     load: () => import('../commands/rollback.ts'),
   },
   {
-    usage: 'group capture|ls|show|line|restore|resume|abandon|release …',
+    usage: 'group capture|schedule|end|ls|show|line|restore|resume|abandon|release …',
     summary: 'capture timelines of any models in one cut; restore them together',
     options: {
       timeout: value(
         'DURATION',
         'capture: time limit (default: 30s); restore: time for live owners to release their timelines (default: 10s)',
       ),
+      each: value('DURATION', 'schedule: the time between two cuts'),
+      keep: value('N', 'schedule: the number of cuts to keep (default: 24)'),
       failed: values('TIMELINE', 'line, restore: a member that failed (default: all)'),
       takeover: flag('restore: even if live processes own the timelines'),
       'even-consumed': flag('restore: even if consumers have acted on the undone entries; they are recorded'),

@@ -8,7 +8,10 @@ export const copies: readonly CommandRow[] = [
     usage: 'backup FILE',
     summary: 'write the whole store into one file',
     details: 'FILE may be s3://bucket/name. Repeat the command to resume after an interruption.',
-    options: { force: flag('overwrite an existing file') },
+    options: {
+      force: flag('overwrite an existing file'),
+      'lose-at-most': value('DURATION', 'alarm if the newest backup is older than this; stored with the store'),
+    },
     store: 'existing',
     load: () => import('../commands/backup.ts'),
   },
@@ -31,6 +34,7 @@ export const copies: readonly CommandRow[] = [
     details: 'PLACE is a folder or s3://bucket/prefix.',
     options: {
       every: value('DURATION', 'interval while there are commits (default: 1s)'),
+      'lose-at-most': value('DURATION', 'greatest age of a commit that is not shipped; alarm if it is older'),
       base: value('DURATION', 'interval of copies of the whole state (default: 1d)'),
       keep: value('DURATION', 'how far back a restore can go (default: 7d)'),
       once: flag('ship the present commits, and exit'),

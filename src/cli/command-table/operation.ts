@@ -57,6 +57,17 @@ export const operation: readonly CommandRow[] = [
     load: () => import('../commands/run-actions.ts'),
   },
   {
+    usage: 'rerun TIMELINE [STEP]',
+    summary: 'repeat one step of a run and what depends on it; without STEP, list the steps',
+    options: {
+      'undo-inherited': flag('of a fork: also undo repeated steps of its original'),
+      'even-consumed': flag('even if consumers have acted on the repeated steps; they are recorded'),
+      yes,
+    },
+    store: 'existing',
+    load: () => import('../commands/rerun.ts'),
+  },
+  {
     usage: 'settle TIMELINE STEP done|failed|retry|compensated',
     summary: 'record the outcome of a held step or a stuck compensation',
     options: {

@@ -5,7 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
 import type { ShipPoint } from '../../engine/tools/shipping/target.ts'
 import { ByteBar } from '../byte-bar.ts'
-import { type Command, flag, type Invocation, refuseOptions, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, refuseOptions, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import type { Output } from '../output.ts'
@@ -20,7 +20,9 @@ export const backup: Command = async ({ engine, args, options, output }) => {
   if (isThere && !flag(options, 'force')) {
     throw new UsageError(`${file} exists already`, '--force overwrites it')
   }
+  const loseAtMost = duration(options, 'lose-at-most')
   const report = await engine.backup(file, {
+    ...(loseAtMost !== undefined && { loseAtMost }),
     // A concurrent backup to the same name is refused, and not overwritten.
     ...(!flag(options, 'force') && { onlyNew: true }),
     onProgress: progressNotes(output),

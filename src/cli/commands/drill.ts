@@ -1,15 +1,21 @@
 // reprise drill: practice restores of checkpoints, compared by digest. Exit code 8 if one failed.
 
+import type { CopyDrill } from '../../operations/copy-drill.ts'
 import { type Command, type Invocation, text } from '../command.ts'
-import { exit } from '../exit.ts'
+import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
-import { ms } from '../format.ts'
+import { count, ms } from '../format.ts'
+import type { Output } from '../output.ts'
 import { keysOf } from '../store.ts'
 
 const drill: Command = async (invocation) => {
   const { engine, args, output, options } = invocation
-  const shipped = text(options, 'shipped')
-  if (shipped !== undefined) return await drillPlace(invocation, shipped)
+  const of = (['shipped', 'backup'] as const).filter((kind) => text(options, kind) !== undefined)
+  if (of.length > 0) {
+    const why = 'a drill of a whole copy names one copy, and no timelines'
+    if (args.length > 0 || of.length > 1) throw new UsageError(why)
+    return of[0] === 'shipped' ? await drillPlace(invocation) : await drillFile(invocation)
+  }
   const timelines = await Promise.all(args.map(async (given) => (await findTimeline(engine, given)).timeline))
   const report = await engine.drill(timelines.length > 0 ? { timelines } : {})
   output.result(report, () => {
@@ -38,19 +44,39 @@ const drill: Command = async (invocation) => {
 export default drill
 
 /** A drill of the whole store, from its shipped copy. */
-async function drillPlace({ engine, output, options }: Invocation, place: string): Promise<number> {
-  const { drillShipped } = await import('../../operations/shipping.ts')
+async function drillPlace({ engine, output, options }: Invocation): Promise<number> {
+  const { drillShipped } = await import('../../operations/copy-drill.ts')
   const keys = keysOf({ keys: text(options, 'keys') })
-  const report = await drillShipped(engine, place, keys ? { keys } : {})
+  const report = await drillShipped(engine, text(options, 'shipped')!, keys ? { keys } : {})
   output.result(report, () => {
-    const { green, red } = output.colours
-    const { ok, record, rpoMs, positionsBehind, rtoMs, restoreMs, verifyMs, timelines, entries } = report
-    output.line(`${ok ? green('ok') : red('failed')}  record ${record}, ${timelines} timelines, ${entries} entries`)
-    output.line(`RPO  ${ms(rpoMs)}, ${positionsBehind} positions would be lost`)
-    output.line(`RTO  ${ms(rtoMs)}: restore ${ms(restoreMs)}, verify ${ms(verifyMs)}`)
-    for (const fault of report.faults) output.line(fault)
-    if (report.lost) output.line(`records ${report.lost.from} to ${report.lost.to} cannot be used: ${report.lost.why}`)
-    for (const { base, why } of report.skipped) output.line(`base ${base} cannot be used: ${why}`)
+    const { record, positionsBehind, lost, skipped } = report
+    print(output, report, `record ${record}`, `${count(positionsBehind, 'position')} would be lost`)
+    if (lost) output.line(`records ${lost.from} to ${lost.to} cannot be used: ${lost.why}`)
+    for (const { base, why } of skipped) output.line(`base ${base} cannot be used: ${why}`)
   })
   return report.ok ? exit.ok : exit.damage
+}
+
+/** The same from a backup. */
+async function drillFile({ engine, output, options }: Invocation): Promise<number> {
+  const { drillBackup } = await import('../../operations/copy-drill.ts')
+  const keys = keysOf({ keys: text(options, 'keys') })
+  const report = await drillBackup(engine, text(options, 'backup')!, keys ? { keys } : {})
+  output.result(report, () => {
+    const { place, moment, entriesLost, timelinesLost } = report
+    const asOf = moment === null ? '' : ` as of ${new Date(moment).toISOString()}`
+    const among = timelinesLost === 0 ? '' : `, with ${count(timelinesLost, 'whole timeline')} among them`
+    print(output, report, `${place}${asOf}`, `${count(entriesLost, 'entry', 'entries')} would be lost${among}`)
+  })
+  return report.ok ? exit.ok : exit.damage
+}
+
+function print(output: Output, report: CopyDrill, what: string, loss: string): void {
+  const { green, red } = output.colours
+  const { ok, rpoMs, rtoMs, restoreMs, verifyMs, timelines, entries, faults } = report
+  const sizes = `${count(timelines, 'timeline')}, ${count(entries, 'entry', 'entries')}`
+  output.line(`${ok ? green('ok') : red('failed')}  ${what}, ${sizes}`)
+  output.line(`RPO  ${rpoMs === null ? 'unknown' : ms(rpoMs)}, ${loss}`)
+  output.line(`RTO  ${ms(rtoMs)}: restore ${ms(restoreMs)}, verify ${ms(verifyMs)}`)
+  for (const fault of faults) output.line(fault)
 }

@@ -11,9 +11,9 @@ import { hostOf } from '../../engine/host/host.ts'
 import { type ExecEntries, startedAttribute } from '../../layers/exec/entries.ts'
 import { type ExecEvent, type ExecOptions, type ExecRun, exec } from '../../layers/exec/index.ts'
 import { sendWord } from '../../layers/exec/program-messages.ts'
-import { type Command, duration, flag, type Invocation, list, type Options, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, list, type Options, text, whole } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { bytes, count as counted, ms } from '../format.ts'
+import { bytes, count, ms } from '../format.ts'
 import { LiveLine } from '../live-line.ts'
 import { nameOfWords } from '../name-of-words.ts'
 import type { Output } from '../output.ts'
@@ -88,13 +88,15 @@ async function chosen({ engine, args, options }: Invocation): Promise<{ name: st
 function given(options: Options): Partial<ExecOptions> {
   const [when, marker] = [text(options, 'when'), text(options, 'marker')]
   const [quiet, every, grace, backoff] = ['quiet', 'every', 'grace', 'backoff'].map((each) => duration(options, each))
-  const [keep, retries] = [count(options, 'keep'), count(options, 'retries')]
+  const [keep, retries] = [whole(options, 'keep'), whole(options, 'retries')]
+  const loseAtMost = duration(options, 'lose-at-most')
   const ignore = list(options, 'ignore')
   return {
     ...(when !== undefined && { when: when as 'quiet' }),
     ...(quiet !== undefined && { quiet }),
     ...(marker !== undefined && { marker }),
     ...(every !== undefined && { every }),
+    ...(loseAtMost !== undefined && { loseAtMost }),
     ...(grace !== undefined && { grace }),
     ...(ignore.length > 0 && { ignore }),
     ...(keep !== undefined && { keep }),
@@ -102,13 +104,6 @@ function given(options: Options): Partial<ExecOptions> {
       retry: { ...(retries !== undefined && { attempts: retries + 1 }), ...(backoff !== undefined && { backoff }) },
     }),
   }
-}
-
-function count(options: Options, name: 'keep' | 'retries'): number | undefined {
-  const value = text(options, name)
-  if (value === undefined) return undefined
-  if (!/^\d+$/.test(value)) throw new UsageError(`--${name} must be a whole number (got ${value})`)
-  return Number(value)
 }
 
 /** The command and options of its last start, overridden by the current ones. */
@@ -120,12 +115,13 @@ async function lastOf(engine: Reprise, name: string, args: readonly string[], op
     })
   }
   const { command, state, settings } = started
-  const { when, quietMs, everyMs, marker, ignore, graceMs, keep, retries } = settings
+  const { when, quietMs, everyMs, loseAtMostMs = null, marker, ignore, graceMs, keep, retries } = settings
   const before: ExecOptions = {
     command: args.length > 0 ? args : command,
     state: text(options, 'state') ?? state,
     ...{ when, quiet: quietMs, ignore, grace: graceMs, keep },
     ...(everyMs !== null && { every: everyMs }),
+    ...(loseAtMostMs !== null && { loseAtMost: loseAtMostMs }),
     ...(marker !== null && { marker }),
   }
   const now = given(options)
@@ -239,7 +235,7 @@ function wordsFor(event: ExecEvent): string | null {
 }
 
 function files(n: number): string {
-  return counted(n, 'file')
+  return count(n, 'file')
 }
 
 export default run

@@ -1,21 +1,24 @@
 // reprise group: timelines of any models, captured in one cut and restored together. A restore shows its plan, and runs with
 // --yes (or after a prompt); `group resume` resumes an interrupted one.
 
-import { type Duration, toMs } from '../../core/duration.ts'
+import { type Duration, formatMs, toMs } from '../../core/duration.ts'
 import type { GroupCut } from '../../engine/tools/timeline-groups/groups.ts'
 import { inWords } from '../../engine/tools/timeline-groups/plan.ts'
 import type { GroupPlan, GroupTarget } from '../../engine/tools/timeline-groups/records.ts'
 import type { GroupRestored } from '../../engine/tools/timeline-groups/restore.ts'
 import { mayRestore } from '../../operations/act.ts'
-import { type Command, duration, flag, type Invocation, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, text, whole } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { count, when } from '../format.ts'
+import { onInterrupt } from '../interrupt.ts'
 import type { Output } from '../output.ts'
 import { confirm } from '../prompt.ts'
 
 const verbs: Readonly<Record<string, (invocation: Invocation, args: readonly string[]) => Promise<number>>> = {
   capture: (invocation, [name, ...members]) => captureGroup(invocation, name, members),
+  schedule: (invocation, [name, ...members]) => scheduleGroup(invocation, name, members),
+  end,
   ls,
   show,
   line,
@@ -55,14 +58,64 @@ export async function captureGroup(
   return exit.ok
 }
 
+/** Takes the cuts until Ctrl-C. */
+async function scheduleGroup(
+  { engine, options, output }: Invocation,
+  name: string | undefined,
+  members: readonly string[],
+): Promise<number> {
+  const each = duration(options, 'each')
+  if (name === undefined || members.length === 0 || each === undefined)
+    throw new UsageError('name the schedule and its members: reprise group schedule NAME TIMELINE… --each DURATION')
+  const [keep, timeout] = [whole(options, 'keep'), duration(options, 'timeout')]
+  const interruption = onInterrupt(output, 'finishing the cut that is being taken')
+  const ids = await idsOf({ engine }, members)
+  const offCompleted = engine.events.on('cut-completed', ({ cut }) => output.note(`cut ${cut} is complete`))
+  const offAbandoned = engine.events.on('cut-abandoned', ({ cut, because }) =>
+    output.note(`cut ${cut} was abandoned: ${because}`),
+  )
+  try {
+    const schedule = await engine.groups.schedule(name, ids, {
+      each,
+      ...(keep !== undefined && { keep }),
+      ...(timeout !== undefined && { timeout }),
+    })
+    await interruption.requested
+    await schedule.close()
+    output.result({ closed: name }, () => undefined)
+    output.note(`the schedule ${name} continues in other processes; reprise group end ${name} ends it everywhere`)
+    return exit.interrupted
+  } finally {
+    offCompleted()
+    offAbandoned()
+    interruption.off()
+  }
+}
+
+async function end({ engine, output }: Invocation, args: readonly string[]): Promise<number> {
+  const name = one(args, 'end NAME')
+  await engine.groups.endSchedule(name)
+  output.result({ ended: name }, () =>
+    output.line(`ended the schedule ${name}; its cuts are kept until they are released`),
+  )
+  return exit.ok
+}
+
 async function ls({ engine, output }: Invocation): Promise<number> {
   const [cuts, restores] = [await engine.groups.cuts(), await engine.groups.restores()]
-  output.result({ cuts, restores }, () => {
+  const schedules = await engine.groups.schedules()
+  output.result({ cuts, restores, schedules }, () => {
+    for (const { name, status, members, eachMs, lastAt, because } of schedules) {
+      const last = lastAt === null ? 'no cut yet' : `last cut ${when(lastAt)}`
+      output.line(
+        `schedule ${name}  ${status}  ${count(members.length, 'member')}  each ${formatMs(eachMs)}  ${last}${because === null ? '' : `  ${because}`}`,
+      )
+    }
     for (const { name, status, members, beganAt } of cuts)
       output.line(`cut ${name}  ${status}  ${count(members.length, 'member')}  ${when(beganAt)}`)
     for (const { id, status, members } of restores)
       output.line(`restore ${id}  ${status}  ${count(members.length, 'member')}`)
-    if (cuts.length + restores.length === 0) output.note('no cut was captured yet')
+    if (cuts.length + restores.length + schedules.length === 0) output.note('no cut was captured yet')
   })
   return exit.ok
 }

@@ -13,11 +13,17 @@ import { urlOf } from '../store.ts'
 const ship: Command = async (invocation) => {
   const { engine, args, options, output } = invocation
   if (flag(options, 'verify')) {
-    refuseOptions(options, ['every', 'base', 'keep', 'once', 'take'], '--verify only checks the shipped records')
+    refuseOptions(
+      options,
+      ['every', 'lose-at-most', 'base', 'keep', 'once', 'take'],
+      '--verify only checks the shipped records',
+    )
     return await verify(invocation)
   }
   await reportElsewhere(invocation)
-  const [every, base, keep] = ['every', 'base', 'keep'].map((name) => duration(options, name))
+  const [every, loseAtMost, base, keep] = ['every', 'lose-at-most', 'base', 'keep'].map((name) =>
+    duration(options, name),
+  )
   const end = new AbortController()
   const interruption = onInterrupt(output, 'shipping the remaining commits')
   void interruption.requested.then(() => end.abort())
@@ -25,6 +31,7 @@ const ship: Command = async (invocation) => {
   try {
     const status = await shipStore(urlOf({ url: text(options, 'url') }), args[0]!, hostOf(engine).kernel, {
       ...(every !== undefined && { every }),
+      ...(loseAtMost !== undefined && { loseAtMost }),
       ...(base !== undefined && { base }),
       ...(keep !== undefined && { keep }),
       ...{ take: flag(options, 'take'), once: flag(options, 'once'), signal: end.signal, onStatus },

@@ -6,8 +6,7 @@
 // budget, a busy one stretches the interval as far as the budget allows.
 // Failure rate: with checkpoint cost C and mean time between failures M, Young's √(2CM), refined by Daly.
 
-import { type Duration, formatMs, toMs } from '../duration.ts'
-import { RepriseError } from '../errors.ts'
+import { type Duration, formatMs, positiveMs, toMs } from '../duration.ts'
 import { checkCount, checkOptions, checkValues, namesOf, texts } from '../options.ts'
 import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 
@@ -26,6 +25,11 @@ export interface CheckpointPolicy {
    * 'observed': the rate at which owners of this timeline died; one failure per day is assumed until more is known.
    */
   readonly failureEvery?: Duration | 'observed'
+  /**
+   * Loss budget: no work may be older than this without being in a published checkpoint, the time to write one included. The
+   * recovery card shows whether it is kept, and the doctor and the metrics report it when it is not.
+   */
+  readonly loseAtMost?: Duration
   /** After an entry of one of these types: milestones, irreversible calls. */
   readonly on?: readonly string[]
 }
@@ -33,7 +37,7 @@ export interface CheckpointPolicy {
 /** Default of models whose entries are small facts: a history of any length is replayed from its last 10,000 entries. */
 export const usualPolicy: CheckpointPolicy = { every: 10_000 }
 
-const knownTriggers = namesOf<CheckpointPolicy>()('every first each recoverWithin failureEvery on')
+const knownTriggers = namesOf<CheckpointPolicy>()('every first each recoverWithin failureEvery loseAtMost on')
 
 /** The work since the last checkpoint. */
 export interface SinceCheckpoint {
@@ -51,7 +55,7 @@ export interface SinceCheckpoint {
   readonly failureEveryMs?: number
 }
 
-export type CheckpointTrigger = 'count' | 'time' | 'event' | 'budget' | 'failure rate'
+export type CheckpointTrigger = 'count' | 'time' | 'event' | 'budget' | 'failure rate' | 'loss'
 
 export interface CheckpointInterval {
   /** Null: no trigger of this kind. */
@@ -82,6 +86,8 @@ const calmLoad = 0.5
 const busyLoad = 0.9
 /** How far load stretches the interval of a failure rate, if a budget allows it. */
 const stretchMax = 4
+/** Share of a loss budget that is used: timers and checkpoints are sometimes late. */
+const lossShare = 0.8
 
 /** @example decideCheckpoint({ every: 1000 }, noCosts, { entries: 1000, ms: 5000 }).isDue // true */
 export function decideCheckpoint(
@@ -125,8 +131,21 @@ export function chooseInterval(
 }
 
 /** Whether the policy depends on measured costs. */
-export function usesCosts({ recoverWithin, failureEvery }: CheckpointPolicy): boolean {
-  return recoverWithin !== undefined || failureEvery !== undefined
+export function usesCosts({ recoverWithin, failureEvery, loseAtMost }: CheckpointPolicy): boolean {
+  return recoverWithin !== undefined || failureEvery !== undefined || loseAtMost !== undefined
+}
+
+/**
+ * The time between two captures that keeps a loss budget. Just before a capture is published, the work since the capture before
+ * it would be lost: the interval, and the time to write both. `isKept` is false if captures would have to run back to back.
+ * @example lossInterval(60_000, 1000) // { ms: 46000, isKept: true }
+ */
+export function lossInterval(
+  loseAtMostMs: number,
+  checkpointMs: number,
+): { readonly ms: number; readonly isKept: boolean } {
+  const ms = Math.round(loseAtMostMs * lossShare - 2 * checkpointMs)
+  return { ms: Math.max(1, ms, Math.round(checkpointMs)), isKept: ms >= checkpointMs }
 }
 
 /** Young (1974): the first-order optimum of the time between two checkpoints. */
@@ -145,16 +164,12 @@ export function dalyIntervalMs(checkpointMs: number, failureEveryMs: number): nu
 export function checkPolicy(policy: CheckpointPolicy): void {
   checkOptions('checkpoint', policy, knownTriggers)
   checkValues('checkpoint', policy, { on: [texts] })
-  const { every, first, each, recoverWithin, failureEvery } = policy
+  const { every, first, each, recoverWithin, failureEvery, loseAtMost } = policy
   if (every !== undefined) checkCount('checkpoint.every', every)
   if (first !== undefined) checkCount('checkpoint.first', first)
-  for (const [name, duration] of Object.entries({ each, recoverWithin, failureEvery })) {
+  for (const [name, duration] of Object.entries({ each, recoverWithin, failureEvery, loseAtMost })) {
     if (duration === undefined || (name === 'failureEvery' && duration === 'observed')) continue
-    if (toMs(duration, `checkpoint.${name}`) === 0) {
-      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} must be a duration above zero`, {
-        given: String(duration),
-      })
-    }
+    positiveMs(duration, `checkpoint.${name}`)
   }
 }
 
@@ -189,6 +204,7 @@ function limitsOf(policy: CheckpointPolicy, costs: MeasuredCosts, since: SinceCh
     const ms = toMs(policy.each, 'checkpoint.each')
     limits.push({ trigger: 'time', ms, because: () => `each ${formatMs(ms)}` })
   }
+  if (policy.loseAtMost !== undefined) limits.push(lossLimit(policy.loseAtMost, costs))
   const { recoverWithin, failureEvery } = policy
   const budget =
     recoverWithin === undefined ? null : budgetLimit(toMs(recoverWithin, 'checkpoint.recoverWithin'), costs, since)
@@ -237,6 +253,19 @@ function failureLimit(
     `a failure is ${isObserved ? 'observed' : 'expected'} every ${formatMs(everyMs)} (Daly; by Young's formula ${formatMs(youngIntervalMs(checkpointMs, everyMs))})` +
     `${ms > best ? `; stretched from ${formatMs(best)}: busy ${percent(costs.load!)}` : ''}`
   return { trigger: 'failure rate', ms, because }
+}
+
+function lossLimit(loseAtMost: Duration, costs: MeasuredCosts): TriggerLimit {
+  const budgetMs = toMs(loseAtMost, 'checkpoint.loseAtMost')
+  const { checkpointMs } = estimate(costs)
+  const { ms, isKept } = lossInterval(budgetMs, checkpointMs)
+  const because = () => {
+    const took = `a checkpoint takes ${costText(checkpointMs, isAssumed(costs).checkpoint)}`
+    return isKept
+      ? `each ${formatMs(ms)} to lose at most ${formatMs(budgetMs)}: ${took}`
+      : `losing at most ${formatMs(budgetMs)} is not possible, so checkpoints take at most half of the time: ${took}`
+  }
+  return { trigger: 'loss', ms, because }
 }
 
 const dayMs = 86_400_000

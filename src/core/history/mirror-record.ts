@@ -115,7 +115,7 @@ function decode(content: Uint8Array): MirrorRecord {
   const kind = reader.byte()
   if (kind === 2) return { kind: 'position', position: reader.text() }
   if (kind === 3) return { kind: 'start', sign: reader.text() }
-  if (kind !== 1) throw new RepriseError('MALFORMED', `a record of the mirror is of an unknown kind ${kind}`)
+  if (kind !== 1) throw new RepriseError('MALFORMED', `a record of the mirror has an unknown kind ${kind}`)
   const timeline = reader.text() as TimelineId
   const first = reader.integer()
   const count = reader.integer()

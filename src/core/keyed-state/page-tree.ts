@@ -5,6 +5,7 @@
 // operations that need it throw UnreadPages, and the caller reads it and repeats the operation.
 
 import { assert } from '../assert.ts'
+import { firstIndex } from '../binary-search.ts'
 import { type LoadedPage, type Owner, type Page, type Unread, UnreadPages, unreadPage } from './page.ts'
 
 /** A page with more entries than this splits. */
@@ -279,28 +280,16 @@ export interface Position {
 
 /** The page that contains or would contain the key. */
 export function pageIndexOf(bounds: readonly string[], key: string): number {
-  let low = 1
-  let high = bounds.length
+  const end = bounds.length
   // Keys that arrive in order belong to the last page: check it first.
-  if (high > 1 && bounds[high - 1]! <= key) return high - 1
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (bounds[middle]! <= key) low = middle + 1
-    else high = middle
-  }
-  return low - 1
+  if (end > 1 && bounds[end - 1]! <= key) return end - 1
+  return firstIndex(1, end, (at) => bounds[at]! > key) - 1
 }
 
 export function lowerBound(keys: readonly string[], key: string): number {
-  let low = 0
-  let high = keys.length
-  if (high > 0 && keys[high - 1]! < key) return high
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (keys[middle]! < key) low = middle + 1
-    else high = middle
-  }
-  return low
+  const end = keys.length
+  if (end > 0 && keys[end - 1]! < key) return end
+  return firstIndex(0, end, (at) => keys[at]! >= key)
 }
 
 function insert<T>(items: T[], at: number, item: T): void {

@@ -3,7 +3,7 @@
 
 import { type Duration, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
-import { checkCount, checkOptions } from '../options.ts'
+import { checkCount, checkOptions, namesOf } from '../options.ts'
 
 export interface RatePolicy {
   /** At most this many starts… */
@@ -17,7 +17,7 @@ export interface RateSettings {
   readonly perMs: number
 }
 
-const known = new Set(['max', 'per'])
+const known = namesOf<RatePolicy>()('max per')
 
 export function resolveRate(policy: RatePolicy): RateSettings {
   checkOptions('rate', policy, known)

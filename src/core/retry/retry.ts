@@ -6,7 +6,7 @@
 
 import { type Duration, toMs } from '../duration.ts'
 import { isReprise, RepriseError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
+import { checkOptions, namesOf } from '../options.ts'
 import { refuseThenable } from '../synchronous.ts'
 import { isPermanent, retryAfterOf } from './retry-after.ts'
 
@@ -80,7 +80,7 @@ export const patientRetry: RetryPolicy = { attempts: 10 }
 
 const noPolicy: RetryPolicy = {}
 const resolved = new WeakMap<RetryPolicy, ResolvedRetry>()
-const known = new Set(['attempts', 'backoff', 'factor', 'backoffMax', 'jitter', 'retryAfterMax', 'giveUpOn'])
+const known = namesOf<RetryPolicy>()('attempts backoff factor backoffMax jitter retryAfterMax giveUpOn')
 const renamed = { maxBackoff: 'backoffMax', nonRetryable: 'giveUpOn', crashes: 'crashesMax, an option of the job' }
 
 /** Most calls have no policy of their own, so the resolved policy of their definition is cached. */

@@ -25,7 +25,7 @@ export interface ShardSet {
   hasLostClaims(): boolean
 
   /**
-   * Like `Store.head`, but all heads are of one moment with no mail in transit between the timelines. Null: they change too
+   * Like `Store.head`, but all heads are read at one moment with no mail in transit between the timelines. Null: they change too
    * fast, and the caller tries again.
    */
   moment(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null>

@@ -4,16 +4,16 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
-import { lookEvery } from '../feed/wake-up.ts'
+import { pollEvery } from '../feed/wake-up.ts'
 import { address } from '../host/address.ts'
 import type { Host } from '../host/host.ts'
-import { applyHere } from '../host/shaped-mail.ts'
+import { applyHere, reportDropped } from '../host/shaped-mail.ts'
 import type { Fold } from '../model/definition.ts'
 import type { RequestDraft } from '../model/enlisting.ts'
 import type { NewEntry, OpenTimeline } from '../writing/timeline.ts'
 
 export const appendKind = 'append'
-const lookMs = 1000
+const pollMs = 1000
 
 interface Received<State> {
   readonly name: string
@@ -60,7 +60,7 @@ export function serveAppends<State>(engine: Host, received: Received<State>): vo
       }
     }
   }
-  const stop = lookEvery(engine.clock, lookMs, look, (error) => engine.events.emit('problem', { where: queue, error }))
+  const stop = pollEvery(engine.clock, pollMs, look, (error) => engine.events.emit('problem', { where: queue, error }))
   engine.onClose(async () => stop())
 }
 
@@ -81,15 +81,14 @@ async function append<State>(
   message: Message,
   { entriesOf }: Received<State>,
 ): Promise<void> {
-  const { id, kind, to } = message
+  const { id, kind } = message
   const consume = [id]
   try {
     if (kind !== appendKind) throw new RepriseError('INVALID_ARGUMENT', 'its kind is not known here')
     await open.write(entriesOf(engine.openMessage(message), id), { consume })
   } catch (cause) {
     if (!isReprise(cause, 'INVALID_ARGUMENT', 'UNSERIALIZABLE', 'FOLD_FAILED')) throw cause
-    const what = `${to}: the message ${id} of the kind ${kind} was dropped: ${cause.message}`
-    engine.events.emit('problem', { where: to, error: new RepriseError('MALFORMED', what, { id, kind }, cause) })
+    reportDropped(engine, message, cause.message, cause)
     await open.write([], { consume })
   }
 }

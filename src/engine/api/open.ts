@@ -8,7 +8,14 @@ import { checkObject } from '../../core/options.ts'
 import type { Clock, Hash, Random, Store } from '../../core/store/ports.ts'
 import { Events } from '../base/events.ts'
 import { installGuard } from '../base/guard/install.ts'
-import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from '../base/platform.ts'
+import {
+  identifyProcess,
+  type ProcessIdentity,
+  permissionError,
+  sha256,
+  systemClock,
+  systemRandom,
+} from '../base/platform.ts'
 import { Worker } from '../base/worker.ts'
 import { DurableMarks, watchDurable } from '../feed/durable-marks.ts'
 import { notingForgotten } from '../feed/forgotten-timelines.ts'
@@ -38,6 +45,7 @@ import { TieredBlobs, type TierRequests } from '../storage/tiered-blobs.ts'
 import { ReportLog } from '../tools/drill/report-log.ts'
 import { keepHouse } from '../tools/housekeeping/housekeeping.ts'
 import { sealsWith, signOf } from '../tools/rekey.ts'
+import { scheduleKind } from '../tools/timeline-groups/cut-schedule.ts'
 import { cutKind, restoreKind } from '../tools/timeline-groups/records.ts'
 import {
   checkEngineOptions,
@@ -78,7 +86,15 @@ export async function open(url?: string | Options, given: Options = {}): Promise
   }
   const options = typeof url === 'object' ? url : given
   checkOpenOptions(options)
-  const location = locationOf(typeof url === 'object' ? undefined : url, options.shards)
+  try {
+    return await openChecked(typeof url === 'object' ? undefined : url, options)
+  } catch (error) {
+    throw permissionError(error) ?? error
+  }
+}
+
+async function openChecked(url: string | undefined, options: Options): Promise<Reprise> {
+  const location = locationOf(url, options.shards)
   const { store, isAlone, requests } = await openPlaced(location, options)
   const engine = await orClosed(store, () =>
     createEngine({ store, namespace: options.namespace ?? 'default', ...(requests && { requests }) }, options),
@@ -202,7 +218,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   watchDurable(kernel.identity, marks, worker, events)
   return new Reprise(
     new Host(kernel, async () => {
-      folds.letGo()
+      folds.uninstall()
       await store.close()
     }),
   )
@@ -241,14 +257,14 @@ async function freeze(kernel: Kernel, ports: Ports, options: EngineOptions): Pro
   return { ...kernel, store, redundancy, tiers, segments: new Segments(inner) }
 }
 
-function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
+function foldGuard(isWanted: boolean): { isOn(): boolean; uninstall(): void } {
   let held: (() => void) | null = null
   return {
     isOn() {
       if (isWanted) held ??= installGuard()
       return isWanted
     },
-    letGo: () => held?.(),
+    uninstall: () => held?.(),
   }
 }
 
@@ -266,7 +282,7 @@ function reportOf(events: Events): RedundancyListener {
 
 /** The store's own notes are timelines, too; everything of them is kept. */
 function withStore(models: ModelRegistry): ModelRegistry {
-  for (const kind of [cutKind, restoreKind]) models.declare(kind)
+  for (const kind of [cutKind, scheduleKind, restoreKind]) models.declare(kind)
   models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })
   return models
 }

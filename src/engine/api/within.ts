@@ -53,7 +53,7 @@ const knownKey = namesOf<KeyOption>()('key')
 const knownStarted = namesOf<StartedOptions>()('timeout signal')
 
 /** How often a start that waits for a worker is looked at. */
-const lookMs = 50
+const pollMs = 50
 
 /**
  * @example await db.transaction(async (tx) => {
@@ -248,7 +248,7 @@ export class Enlisted<Handle> {
       if (row.problem !== null) throw refused(this.timeline, row)
       wasSeen = true
       if (clock.elapsed() >= end) throw new RepriseError('TIMEOUT', `${this.timeline} has not started yet`)
-      await sleep(clock, lookMs, signal ? { signal } : {})
+      await sleep(clock, pollMs, signal ? { signal } : {})
     }
   }
 

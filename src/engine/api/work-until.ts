@@ -31,7 +31,7 @@ export interface WorkReport {
 
 const known = namesOf<WorkUntilOptions>()('budget idle')
 const idleMsDefault = 1000
-const lookMs = 20
+const pollMs = 20
 /** The part of the budget that is kept for the end, and its bounds. Half of it is for calls in flight. */
 const reservedPart = 0.1
 const reservedMs = { min: 100, max: 5000 }
@@ -100,7 +100,7 @@ async function untilIdle(session: Host, endsAt: number, idleMs: number): Promise
       if (isBusy) lastAt = now
       if (now - lastAt >= idleMs) return true
       if (now >= endsAt || isFinal(claimFailure)) return !isBusy && !hasWorked
-      await sleep(clock, Math.min(lookMs, Math.max(1, endsAt - now)))
+      await sleep(clock, Math.min(pollMs, Math.max(1, endsAt - now)))
     }
   } finally {
     off()

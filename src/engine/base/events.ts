@@ -64,7 +64,7 @@ export interface EngineEvents {
   readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number; readonly note: string }
   /** Every member of a group was saved at one consistent moment. */
   readonly 'cut-completed': { readonly cut: string; readonly members: readonly string[]; readonly ms: number }
-  /** A cut did not complete in time; nothing of it is kept. */
+  /** A cut did not complete in time and is discarded. */
   readonly 'cut-abandoned': {
     readonly cut: string
     readonly members: readonly string[]

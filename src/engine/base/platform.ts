@@ -2,6 +2,7 @@
 // file of the engine that reads them; simulations pass their own.
 
 import { readFileSync, readlinkSync } from 'node:fs'
+import { RepriseError } from '../../core/errors.ts'
 import type { Clock, Hash, Random } from '../../core/store/ports.ts'
 import { isRunning, processStat } from '../../lib/process-stat.ts'
 import { runtime } from '../../lib/runtime/index.ts'
@@ -50,6 +51,14 @@ function pooledRandom(): Random {
     },
     number: () => Math.random(),
   }
+}
+
+/** Names the permission that the runtime refused to a failed call. Null: another error. */
+export function permissionError(error: unknown): RepriseError | null {
+  const { name, refusedPermission } = runtime
+  const refused = refusedPermission?.(error) ?? null
+  if (refused === null) return null
+  return new RepriseError('STORE_DENIED', `${name} refused a permission: ${refused}`, { runtime: name }, error)
 }
 
 /** Identifies a process on a machine: a reused pid, a rebooted host or another container has another identity. */

@@ -30,10 +30,10 @@ export class Yielder {
   }
 
   #nextTurn(): void {
-    this.#clock.soon(() => void this.#letGoOn())
+    this.#clock.soon(() => void this.#resume())
   }
 
-  async #letGoOn(): Promise<void> {
+  async #resume(): Promise<void> {
     this.#since = this.#clock.elapsed()
     let next = 0
     do {

@@ -40,7 +40,7 @@ export interface ForkStart {
     state: unknown,
     identity: string,
     life: number,
-  ) => { readonly entries: readonly NewEntry[]; readonly along?: CommitExtras }
+  ) => { readonly entries: readonly NewEntry[]; readonly extras?: CommitExtras }
   readonly mark?: ForkMark | null
 }
 
@@ -93,11 +93,11 @@ async function forkOnce(
     publish: [...copies, ...(await segmentCopies(kernel, lineage, floor))],
     status: 'open',
     ...summary,
-    ...begun?.along,
+    ...begun?.extras,
     attributes: {
       ...forkAttributes(await withInheritance(kernel, head), start.mark),
       ...summary?.attributes,
-      ...begun?.along?.attributes,
+      ...begun?.extras?.attributes,
     },
     release: true,
   })

@@ -26,7 +26,7 @@ const driftMax = 0.25
 /** The minimum time between two such writes. */
 const keepEachMs = 10_000
 
-const lookEvery = 256
+const entriesPerCheck = 256
 /** A burst counts less with each checkpoint after it. */
 const fades = 0.9
 
@@ -61,7 +61,7 @@ export class CheckpointTiming {
   #activeAt: number
   #decision: CheckpointDecision | null = null
   /** Entry count at which costs are evaluated again, even if no limit is near. */
-  #nextLook = 0
+  #nextCheck = 0
   #keptAt: number
 
   constructor(clock: Clock, policy: CheckpointPolicy, attributes: Attributes, now: () => number) {
@@ -139,7 +139,7 @@ export class CheckpointTiming {
     this.#bytes += bytes
     if (!this.#isMeasuring) return this.isNear
     this.#replayMs += this.#estimated(entries, bytes)
-    return this.#entries >= this.#nextLook || this.isNear
+    return this.#entries >= this.#nextCheck || this.isNear
   }
 
   /** Entries that other processes wrote and this one read. */
@@ -162,7 +162,7 @@ export class CheckpointTiming {
     if (this.#isMeasuring && mean !== null && timed > 0) {
       this.#costs = observe(this.#costs, { kind: 'apply', ms: mean })
     }
-    this.#nextLook = this.#entries + lookEvery
+    this.#nextCheck = this.#entries + entriesPerCheck
     const ms = this.#clock.elapsed() - this.#lastAt
     this.#decision = decideCheckpoint(this.policy, this.#costs, {
       ...this.#sinceCheckpoint,

@@ -3,9 +3,9 @@
 // `begin`, no other process knows of the parts (a generation that is being rebuilt), so their builder takes all of them.
 
 import type { Kernel } from '../storage/kernel.ts'
-import { lookEvery } from './wake-up.ts'
+import { pollEvery } from './wake-up.ts'
 
-const lookMs = 1000
+const pollMs = 1000
 
 /** Decides whether this process may take a free part. */
 export interface ShareGate {
@@ -53,7 +53,7 @@ export class FairShare implements ShareGate {
     if (this.#stop) return
     const { worker, clock } = this.#kernel
     worker.describe(this.#key, this.#parts)
-    this.#stop = this.#parts > 1 ? lookEvery(clock, lookMs, () => this.#look(), undefined, true) : () => undefined
+    this.#stop = this.#parts > 1 ? pollEvery(clock, pollMs, () => this.#look(), undefined, true) : () => undefined
   }
 
   mayTake(): boolean {

@@ -130,7 +130,7 @@ function noPosition(token: unknown): RepriseError {
 
 function gone(): RepriseError {
   const what =
-    'the position belongs to another history: the store was restored or copied since, or the position is of another scope'
+    'the position belongs to another history: the store was restored or copied since, or the position belongs to another scope'
   const hint = 'Drop the data derived from this position, and read from the start: pass no position.'
   return new RepriseError('POSITION_GONE', what, {}, undefined, hint)
 }

@@ -164,10 +164,10 @@ export abstract class PositionSink<Item extends Occurred> extends OwnedSink<Item
     await this.#write(items, entry, { cursors: { [this.timeline]: position } })
   }
 
-  async #write(items: readonly Item[], entry: NewEntry, along: CommitExtras = {}): Promise<void> {
+  async #write(items: readonly Item[], entry: NewEntry, extras: CommitExtras = {}): Promise<void> {
     const held = this.held!
     try {
-      await held.write([entry], items.length > 0 ? { ...along, ...(await this.effectsOf(items)) } : along)
+      await held.write([entry], items.length > 0 ? { ...extras, ...(await this.effectsOf(items)) } : extras)
     } catch (error) {
       if (items.length === 1 && isSqlPoison(error)) throw error.cause
       throw error

@@ -19,7 +19,7 @@ import { takeTimeline } from '../ownership/take-timeline.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Origin } from '../storage/store-identity.ts'
 import { whereabouts } from './feed-marks.ts'
-import { lookEvery } from './wake-up.ts'
+import { pollEvery } from './wake-up.ts'
 
 export interface FollowOptions {
   /** The maximum time between two polls if the store cannot notify. Default: 1s. */
@@ -70,11 +70,11 @@ export class Replica<State, Handle = unknown> {
     this.#base = start.base
     this.recovery = start.report
     this.#isPaged = !options.isWhole
-    const look = () => this.#refreshQuietly()
+    const poll = () => this.#refreshQuietly()
     if (!options.isPassive) {
       this.#stopLooking = [
-        kernel.store.listen(() => void look()),
-        lookEvery(kernel.clock, options.pollMs ?? 1000, look),
+        kernel.store.listen(() => void poll()),
+        pollEvery(kernel.clock, options.pollMs ?? 1000, poll),
       ]
     }
     options.signal?.addEventListener('abort', () => this.close(), { once: true })

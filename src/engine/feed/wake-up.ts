@@ -22,17 +22,17 @@ export class WakeUp extends Alarm {
 /**
  * Calls `look` after `ms` (or at once, and then), and again `ms` after each call has ended. Returns a function that stops it.
  */
-export function lookEvery(
+export function pollEvery(
   clock: Kernel['clock'],
   ms: number,
-  look: () => Promise<void>,
+  poll: () => Promise<void>,
   onError: (error: unknown) => void = () => undefined,
   isAtOnce = false,
 ): () => void {
   let isOver = false
   let cancel = () => {}
   const go = () => {
-    void look()
+    void poll()
       .catch((error) => isOver || onError(error))
       .finally(() => {
         if (!isOver) cancel = clock.after(ms, go)

@@ -292,10 +292,10 @@ export class Host implements Engine, LayerHost {
     id: TimelineId,
     fold: Fold<State>,
     entries: FirstEntries,
-    along: CommitExtras = {},
+    extras: CommitExtras = {},
   ): Promise<OpenTimeline<State> | 'released' | null> {
     this.check()
-    return this.#openTimelines.create(id, fold, entries, along)
+    return this.#openTimelines.create(id, fold, entries, extras)
   }
 
   /** Executes due timelines of a queue in this process. */
@@ -366,7 +366,7 @@ export class Host implements Engine, LayerHost {
   }
 
   /** Releases a timeline that is open in this process. */
-  async letGo(id: TimelineId): Promise<void> {
+  async shutTimeline(id: TimelineId): Promise<void> {
     await (await this.#openTimelines.get(id))?.shut()
   }
 
@@ -536,7 +536,7 @@ export class Host implements Engine, LayerHost {
   ): Promise<Rollback & { readonly archive: TimelineId }> {
     this.check()
     const id = timelineId(where.timeline)
-    await this.letGo(id)
+    await this.shutTimeline(id)
     return await rollback(this.kernel, where, this.models.foldOf(id) ?? ledgerOnly, options)
   }
 

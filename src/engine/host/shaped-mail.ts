@@ -24,9 +24,14 @@ export function readShaped(engine: Host, message: Message, shapes: Shapes): unkn
 export const droppedMail = 'mail-dropped'
 
 /** Reports a message that its receiver cannot use, to listeners and in the store's log. Then it is removed from the inbox. */
-export function reportDropped({ events }: Pick<Host, 'events'>, { id, kind, to }: Message, fault: string): void {
+export function reportDropped(
+  { events }: Pick<Host, 'events'>,
+  { id, kind, to }: Message,
+  fault: string,
+  cause?: unknown,
+): void {
   const what = `the message ${id} of the kind ${kind} was dropped: ${fault}`
-  events.emit('problem', { where: to, error: new RepriseError('MALFORMED', `${to}: ${what}`, { id, kind }) })
+  events.emit('problem', { where: to, error: new RepriseError('MALFORMED', `${to}: ${what}`, { id, kind }, cause) })
   events.emit('report', { kind: droppedMail, timeline: to, what, data: { id, kind } })
 }
 

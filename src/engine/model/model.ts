@@ -224,6 +224,12 @@ export interface Actions {
   readonly terminate?: Act<{ readonly reason: string }>
   /** Clears the last failure and resumes. */
   readonly retry?: Act
+  /** Repeats one step and the steps that depend on it; the others keep their results. */
+  readonly rerun?: Act<{
+    readonly step: string
+    readonly undo?: 'inherited'
+    readonly consumed?: 'force'
+  }>
   readonly signal?: Act<{ readonly name: string; readonly value?: unknown }>
   /** Records a person's decision on the outcome of something in doubt. */
   readonly settle?: Act<{

@@ -19,9 +19,9 @@ const turnsAtMost = 10
  * An owner that has not moved the head between two reads rests. The first two reads are this many commit times apart,
  * because a slow commit is no rest, within the two bounds below. The pause grows from read to read.
  */
-const lookCommits = 3
-const leastLookMs = 4
-const longestLookMs = 90
+const pollCommits = 3
+const leastPollMs = 4
+const longestPollMs = 90
 /** The longest turn. */
 const longestTurnMs = 10_000
 
@@ -43,7 +43,7 @@ export class Contest {
   readonly #until: number
   #losses = 0
   #turnMs = leastTurnMs
-  #lookMs = leastLookMs
+  #pollMs = leastPollMs
   #seen: { readonly epoch: number; readonly first: number; readonly seq: number; readonly since: number } | null = null
 
   constructor(kernel: Kernel, timeline: TimelineId, waitMs: number) {
@@ -60,7 +60,7 @@ export class Contest {
   /** Records a lost write that took this long. */
   async lost(error: RepriseError, commitMs: number): Promise<void> {
     this.#losses += 1
-    this.#lookMs = Math.min(Math.max(this.#lookMs, lookCommits * commitMs), longestLookMs)
+    this.#pollMs = Math.min(Math.max(this.#pollMs, pollCommits * commitMs), longestPollMs)
     if (error.code === 'WORKER_RETIRED') await this.#kernel.worker.renewNow()
   }
 
@@ -73,8 +73,8 @@ export class Contest {
       if (!isWanted()) return { head, is: 'unwanted' }
       if (clock.elapsed() >= this.#until) throw this.contended()
       if (this.#isOver()) return { head, is: 'over' }
-      const pauseMs = this.#lookMs * (0.75 + random.number() / 2)
-      this.#lookMs = Math.min(2 * this.#lookMs, longestLookMs)
+      const pauseMs = this.#pollMs * (0.75 + random.number() / 2)
+      this.#pollMs = Math.min(2 * this.#pollMs, longestPollMs)
       await sleep(clock, pauseMs)
     }
   }

@@ -15,8 +15,8 @@ const noChunks: KnownChunks = new Map()
 const pageBlockBytes = 128 * 1024
 const layerBlockBytes = 64 * 1024
 /** How many entries, or bytes, are encoded between two checks of the slice. */
-const entriesPerLook = 64
-const bytesPerLook = 32 * 1024
+const entriesPerCheck = 64
+const bytesPerCheck = 32 * 1024
 const inlineTryBytes = 16 * 1024
 /** The assumed size of an entry before any was measured. */
 const entryBytesAssumed = 64
@@ -122,8 +122,8 @@ async function writePages(capture: KeyedCapture<unknown>, before: KnownChunks, o
       for (let at = 0; at < page.keys.length; at++) {
         const value = output.io.codec.encode(page.values[at])
         if (blocks.add(page.keys[at]!, value)) await blocks.close()
-        const isTimeToLook = at % entriesPerLook === 0 || value.length > bytesPerLook
-        if (isTimeToLook && output.isPauseDue) await output.pause()
+        const isCheckDue = at % entriesPerCheck === 0 || value.length > bytesPerCheck
+        if (isCheckDue && output.isPauseDue) await output.pause()
       }
       const inline = pages.length === 1 ? blocks.takeInline() : null
       if (inline)

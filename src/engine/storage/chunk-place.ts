@@ -92,7 +92,7 @@ export async function withChunks(
   // not accepted as theirs.
   const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
   if (isEmpty) {
-    const put = askedFirst(store, blobs, async (named) => {
+    const put = checkedBeforePut(store, blobs, async (named) => {
       if (await isNoted(store, folder)) return
       if (named && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
       await noteFolder()
@@ -174,7 +174,7 @@ async function withOwnChunks(store: Store): Promise<Store> {
   // Sets of shards are younger than the notes; and one of them may be unreachable.
   if (store.shards) return store
   if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
-  const blobs = askedFirst(store, store.blobs, async (named) => {
+  const blobs = checkedBeforePut(store, store.blobs, async (named) => {
     // The store had no chunks when it was opened: those that exist now were put into the store itself.
     if (named && (await store.blobs.list(null, 1)).length === 0) throw nowhere(null)
   })
@@ -194,7 +194,7 @@ async function lies(blobs: Blobs, { digest }: NamedChunk): Promise<boolean> {
 }
 
 /** Before the first put: checks the chunks that the store's checkpoints name. Checked again as long as the check refuses. */
-function askedFirst(store: Store, blobs: Blobs, answer: (named: NamedChunk | null) => Promise<void>): Blobs {
+function checkedBeforePut(store: Store, blobs: Blobs, answer: (named: NamedChunk | null) => Promise<void>): Blobs {
   let answered: Promise<void> | null = null
   const ask = async () => {
     answered ??= findNamedChunk(store).then(answer)

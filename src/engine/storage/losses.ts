@@ -21,7 +21,7 @@ const noted = /^\$loss:(.+)$/
 const storeTimeline = timelineId('reprise/store')
 /** A note is one attribute: what does not fit is counted. */
 const noteLengthMax = 1500
-const saidAfterMs = 1000
+const reportAfterMs = 1000
 
 /** Losses that were not given up, oldest first. */
 export async function storeLosses(kernel: Pick<Kernel, 'store'>): Promise<LossRecord[]> {
@@ -132,7 +132,7 @@ export async function watchLosses(kernel: Kernel): Promise<() => void> {
   const losses = await storeLosses(kernel)
   if (losses.length === 0) return () => undefined
   const { events, clock } = kernel
-  const cancel = clock.after(saidAfterMs, () => {
+  const cancel = clock.after(reportAfterMs, () => {
     for (const loss of losses) events.emit('problem', { where: 'store', error: lossError(loss) })
   })
   const off = events.on('recovered', ({ timeline }) => {

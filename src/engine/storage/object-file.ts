@@ -90,7 +90,8 @@ export function sourceOf(path: string): string {
   return isObjectStore(path) ? path : resolve(path)
 }
 
-async function aside<T>(work: (path: string) => Promise<T>): Promise<T> {
+/** Calls `work` with the path of a file to create in a temporary folder of its own, which is removed afterwards. */
+export async function aside<T>(work: (path: string) => Promise<T>): Promise<T> {
   await removeLeftovers(tmpdir())
   const folder = await mkdtemp(join(tmpdir(), folderNames))
   try {

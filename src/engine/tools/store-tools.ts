@@ -3,6 +3,7 @@
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
+import { positiveMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Effect, listEffects, withOwners } from '../../core/history/effects.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
@@ -38,6 +39,7 @@ import { type BadCheckpoint, markBad, unmarkBad } from './bad-checkpoint.ts'
 import { checkCall, checkGivenCall } from './call-options.ts'
 import { card, type RecoveryCard } from './drill/card.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill/drill.ts'
+import { noteBackup } from './drill/protection-notes.ts'
 import { type Report, type ReportFilter, readReports } from './drill/report-log.ts'
 import { type EraseEntriesReport, eraseEntries } from './erase/entries.ts'
 import { type EraseReport, eraseTimeline } from './erase/erase.ts'
@@ -87,7 +89,17 @@ export class StoreTools implements Engine {
    */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
     checkCall('backup', options)
+    const { loseAtMost } = options
+    const loseAtMostMs = loseAtMost === undefined ? undefined : positiveMs(loseAtMost, 'loseAtMost')
     const report = await written(path, (file) => backup(this.#kernel, file, options), options.onlyNew)
+    const { moment, bytes, timelines } = report
+    const file = sourceOf(path)
+    await noteBackup(this.#kernel, {
+      ...{ moment, file, bytes, timelines },
+      ...(loseAtMostMs !== undefined && { loseAtMostMs }),
+    })
+    const what = `${timelines} timelines, ${bytes} bytes in ${file}`
+    this.#kernel.events.emit('report', { kind: 'backup', timeline: null, what, data: { moment, bytes, timelines } })
     return { ...report, file: path }
   }
 

@@ -33,11 +33,11 @@ export function createTimeline<State, Result>(
   id: TimelineId,
   fold: Fold<State>,
   entries: FirstEntries,
-  along: CommitExtras,
+  extras: CommitExtras,
   made: (created: Created<State> | null) => Result,
   past: Pick<PastLife, 'life' | 'epoch'> = kernel.identity.usual,
 ): Promise<Result> {
-  const again = (start = past) => createTimeline(kernel, id, fold, entries, along, made, start)
+  const again = (start = past) => createTimeline(kernel, id, fold, entries, extras, made, start)
   const worker = kernel.worker.registered
   if (worker === null) return kernel.worker.register().then(() => again())
   if (!kernel.identity.known) return kernel.identity.load().then(() => again())
@@ -66,10 +66,10 @@ export function createTimeline<State, Result>(
       ),
     )
     const declared = policyToStore(kernel, id, null)
-    const released = along.release ? onRelease(fold.checkpoint, {}, epoch, kernel.worker.now()) : null
+    const released = extras.release ? onRelease(fold.checkpoint, {}, epoch, kernel.worker.now()) : null
     const commit = {
-      ...along,
-      ...(declared && { attributes: { ...along.attributes, ...declared, ...released } }),
+      ...extras,
+      ...(declared && { attributes: { ...extras.attributes, ...declared, ...released } }),
       operation: newOperation(kernel.random),
       guard: { timeline: id, epoch: past.epoch, seq: 0, digest },
       take: { worker, from: 'free', create: { digest, life } },
@@ -78,7 +78,7 @@ export function createTimeline<State, Result>(
     return kernel.committer.submit(commit).then((outcome) => {
       if (outcome.ok)
         return made({
-          head: headOf(kernel, { id, life, epoch }, digest, run, along),
+          head: headOf(kernel, { id, life, epoch }, digest, run, extras),
           recovered: recoveredOf(id, epoch, state, run),
         })
       if (outcome.code === 'WORKER_RETIRED') return kernel.worker.renewNow().then(() => again())
@@ -99,7 +99,7 @@ function headOf(
   { id, life, epoch }: { readonly id: TimelineId; readonly life: number; readonly epoch: number },
   origin: Digest,
   run: FirstRun,
-  along: CommitExtras,
+  extras: CommitExtras,
 ): Head {
   const now = kernel.worker.now(id)
   return {
@@ -108,15 +108,15 @@ function headOf(
     life,
     epoch,
     digest: run.digest,
-    owner: along.release ? null : kernel.worker.id,
-    isOwnerAlive: !along.release,
+    owner: extras.release ? null : kernel.worker.id,
+    isOwnerAlive: !extras.release,
     floor: 0,
     floorDigest: origin,
     base: null,
-    queue: along.queue ?? null,
-    priority: along.priority ?? 0,
-    status: along.status ?? '',
-    wakeup: along.wakeup ?? null,
+    queue: extras.queue ?? null,
+    priority: extras.priority ?? 0,
+    status: extras.status ?? '',
+    wakeup: extras.wakeup ?? null,
     mail: 0,
     attributes: {},
     operation: null,

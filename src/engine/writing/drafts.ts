@@ -65,7 +65,7 @@ export class DraftMaker {
     }
   }
 
-  /** Entries without a version are of the current version. */
+  /** Entries without a version are treated as the current version. */
   versionOf({ type, version }: NewEntry): number {
     return version ?? this.#upcasters?.[type]?.version ?? 1
   }

@@ -101,11 +101,11 @@ export class OpenTimelines {
     id: TimelineId,
     fold: Fold<State>,
     entries: FirstEntries,
-    along: CommitExtras,
+    extras: CommitExtras,
   ): Promise<OpenTimeline<State> | 'released' | null> {
-    return createTimeline(this.#kernel, id, fold, entries, along, (created) => {
+    return createTimeline(this.#kernel, id, fold, entries, extras, (created) => {
       if (!created) return null
-      return along.release ? 'released' : this.promote(created.head, fold, created.recovered)
+      return extras.release ? 'released' : this.promote(created.head, fold, created.recovered)
     })
   }
 

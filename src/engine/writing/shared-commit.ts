@@ -28,7 +28,7 @@ export async function publishAside(
 export async function commitAside(
   kernel: Kernel,
   id: TimelineId,
-  along: CommitExtras,
+  extras: CommitExtras,
   at?: Pick<ManifestRecord, 'seq' | 'digest'> & { readonly erasure: string | null },
 ): Promise<void> {
   for (let attempt = 1; ; attempt++) {
@@ -44,8 +44,8 @@ export async function commitAside(
       throw new RepriseError('FENCED', `${id}: entries were erased since its state was read`, { timeline: id })
     }
     const guard = { timeline: id, epoch: head.epoch }
-    const aside = mayBeAside(along)
-    const outcome = await submit(kernel, { ...along, guard, ...(aside && { aside }) })
+    const aside = mayBeAside(extras)
+    const outcome = await submit(kernel, { ...extras, guard, ...(aside && { aside }) })
     if (outcome.ok) return
     if (outcome.code !== 'FENCED' || attempt >= attemptsMax) throw refusalError(id, outcome)
   }

@@ -41,7 +41,7 @@ export interface Publication {
   readonly trigger: string
   readonly label?: string | undefined
   readonly pin?: boolean | undefined
-  readonly along?: CommitExtras
+  readonly extras?: CommitExtras
 }
 
 export class StateTimeline {
@@ -119,13 +119,13 @@ export class StateTimeline {
   }
 
   /** A commit without a publication: cursors, attributes, messages. */
-  async write(along: CommitExtras): Promise<void> {
-    await this.#inTurn(() => this.#commit(along))
+  async write(extras: CommitExtras): Promise<void> {
+    await this.#inTurn(() => this.#commit(extras))
   }
 
   /** An entry without a publication, for events between two of them. */
-  async append(entry: NewEntry, along: CommitExtras = {}): Promise<void> {
-    await this.#inTurn(() => this.#commit(along, this.#pack(entry)))
+  async append(entry: NewEntry, extras: CommitExtras = {}): Promise<void> {
+    await this.#inTurn(() => this.#commit(extras, this.#pack(entry)))
   }
 
   async retain(policy: RetentionPolicy, foldVersion: string): Promise<void> {
@@ -134,10 +134,10 @@ export class StateTimeline {
   }
 
   /** Releases it, so that other processes can take it at once. */
-  async release(along: CommitExtras = {}): Promise<void> {
+  async release(extras: CommitExtras = {}): Promise<void> {
     await this.#turns.run(() => undefined)
-    if (this.#broken) return await this.#letGo(this.#broken, along)
-    await this.#commit({ ...along, release: true }).catch((error) => {
+    if (this.#broken) return await this.#releaseBroken(this.#broken, extras)
+    await this.#commit({ ...extras, release: true }).catch((error) => {
       if (!isReprise(error, 'FENCED', 'NOT_FOUND', 'CLOSED')) throw error
     })
     this.#broken = new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
@@ -147,10 +147,10 @@ export class StateTimeline {
    * It broke without being taken over: in the store, this process still owns it, and no other could take it while this
    * process lives. Under a newer epoch the release is refused, without a loss.
    */
-  async #letGo(broken: RepriseError, along: CommitExtras): Promise<void> {
+  async #releaseBroken(broken: RepriseError, extras: CommitExtras): Promise<void> {
     if (isReprise(broken, 'FENCED', 'NOT_FOUND', 'CLOSED')) return
     const guard = { timeline: this.id, epoch: this.#head.epoch }
-    await submit(this.#kernel, { ...along, guard, release: true }).catch(() => undefined)
+    await submit(this.#kernel, { ...extras, guard, release: true }).catch(() => undefined)
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -161,7 +161,7 @@ export class StateTimeline {
   }
 
   async #publish(publication: Publication): Promise<ManifestRecord> {
-    const { entry, parts, foldVersion, addedChunks, reusedChunks = [], hold, along } = publication
+    const { entry, parts, foldVersion, addedChunks, reusedChunks = [], hold, extras } = publication
     await verifyChunks({ parts }, stateIo(this.#kernel), publication.readsBackAll ? undefined : addedChunks)
     const { seq, epoch } = this.#head
     const run = this.#pack(entry)
@@ -170,9 +170,9 @@ export class StateTimeline {
     const record = this.#record(publication, { seq: seq + 1, epoch, digest, body })
     if (hold)
       await hold.publish(reusedChunks.length > 0 ? [...addedChunks, ...reusedChunks] : addedChunks, (since) =>
-        this.#commit({ ...along, publish: [{ ...record, chunksSince: since }] }, run),
+        this.#commit({ ...extras, publish: [{ ...record, chunksSince: since }] }, run),
       )
-    else await this.#commit({ ...along, publish: [record] }, run)
+    else await this.#commit({ ...extras, publish: [record] }, run)
     return record
   }
 
@@ -205,14 +205,14 @@ export class StateTimeline {
     }
   }
 
-  async #commit(along: CommitExtras, run?: ReturnType<typeof packEntries>): Promise<void> {
+  async #commit(extras: CommitExtras, run?: ReturnType<typeof packEntries>): Promise<void> {
     const { seq, epoch, digest } = this.#head
     const making = this.#creation
     const guard = { timeline: this.id, epoch: making ? epoch - 1 : epoch, seq, digest }
-    const attributes = { ...along.attributes, ...making?.attributes }
+    const attributes = { ...extras.attributes, ...making?.attributes }
     try {
       const outcome = await submit(this.#kernel, {
-        ...along,
+        ...extras,
         ...(making && { take: making.take, attributes }),
         guard,
         ...(run && { run }),

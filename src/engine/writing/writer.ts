@@ -38,8 +38,8 @@ export interface OutcomeReceiver {
 /** A request and its outcome, in one object: a thousand of them are alive at once. */
 class Request {
   readonly drafts: Drafts
-  readonly along: CommitExtras | null
-  readonly asker: OutcomeReceiver
+  readonly extras: CommitExtras | null
+  readonly receiver: OutcomeReceiver
   /** The sequence it must follow, checked when its turn comes: earlier requests in the queue have moved the head by then. */
   readonly expect: number | undefined
   /** The drafts that go into history, and the sequence of the first. */
@@ -48,10 +48,10 @@ class Request {
   /** The next request: in the queue, then in the same commit. */
   next: Request | null = null
 
-  constructor(drafts: Drafts, along: CommitExtras | null, asker: OutcomeReceiver, expect: number | undefined) {
+  constructor(drafts: Drafts, extras: CommitExtras | null, receiver: OutcomeReceiver, expect: number | undefined) {
     this.drafts = drafts
-    this.along = along
-    this.asker = asker
+    this.extras = extras
+    this.receiver = receiver
     this.expect = expect
   }
 }
@@ -145,28 +145,34 @@ export class Writer implements CommitSource {
     return this.#broken
   }
 
-  write(drafts: Drafts, along: CommitExtras | null, signal?: AbortSignal, expect?: number): Promise<Written> {
-    return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal, expect))
+  write(drafts: Drafts, extras: CommitExtras | null, signal?: AbortSignal, expect?: number): Promise<Written> {
+    return new Promise((resolve, reject) => this.ask(drafts, extras, { resolve, reject }, signal, expect))
   }
 
   /** The same without a promise: the asker is called once the entries are durable, applied, and passed to the watchers. */
-  ask(drafts: Drafts, along: CommitExtras | null, asker: OutcomeReceiver, signal?: AbortSignal, expect?: number): void {
+  ask(
+    drafts: Drafts,
+    extras: CommitExtras | null,
+    receiver: OutcomeReceiver,
+    signal?: AbortSignal,
+    expect?: number,
+  ): void {
     // Entries are sealed when their turn comes; a request that cannot be sealed is refused at once.
     const unsealable = drafts.packed ? this.#kernel.sealer.refusal : null
     const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable
     if (refusal) {
-      asker.reject(refusal)
+      receiver.reject(refusal)
       return
     }
     assert(this.#isOwner || this.#take, 'a writer owns the timeline, or takes it')
     const { committer } = this.#kernel
-    const request = new Request(drafts, along, asker, expect)
+    const request = new Request(drafts, extras, receiver, expect)
     // No await if there is room: this is the hot path, and appends keep the order of their calls.
     if (committer.tryEnter()) this.#enqueue(request)
     else
       committer.enter(signal).then(
         () => this.#enqueue(request),
-        (error) => asker.reject(error),
+        (error) => receiver.reject(error),
       )
   }
 
@@ -194,7 +200,7 @@ export class Writer implements CommitSource {
   }
 
   build(): PreparedCommit | null {
-    const along = this.#queued?.along ?? null
+    const extras = this.#queued?.extras ?? null
     if (this.#isUnderWay || this.#broken || this.#queued === null) return null
     this.#follower.begin()
     let taken: Request | null = null
@@ -205,7 +211,7 @@ export class Writer implements CommitSource {
     let bytes = 0
     while (this.#queued !== null) {
       const request: Request = this.#queued
-      if (taken && (request.along || along || !this.#fits(entries.length, bytes, request))) break
+      if (taken && (request.extras || extras || !this.#fits(entries.length, bytes, request))) break
       this.#queued = request.next
       if (request.next === null) this.#last = null
       request.next = null
@@ -238,9 +244,9 @@ export class Writer implements CommitSource {
         for (const entry of fresh.entries) joined.push(entry)
         entries = joined
       }
-      if (along) break
+      if (extras) break
     }
-    return taken && this.#prepare(taken, entries, along)
+    return taken && this.#prepare(taken, entries, extras)
   }
 
   /** Back to the front of the queue: they are offered again once the state is rebuilt. */
@@ -322,8 +328,8 @@ export class Writer implements CommitSource {
     }
   }
 
-  #prepare(taken: Request, entries: readonly Entry[], along: CommitExtras | null): PreparedCommit | null {
-    if (entries.length === 0 && !along) {
+  #prepare(taken: Request, entries: readonly Entry[], extras: CommitExtras | null): PreparedCommit | null {
+    if (entries.length === 0 && !extras) {
       this.#follower.discard()
       this.#resolveAll(taken, undefined)
       if (this.#queued) this.#kernel.committer.ready(this)
@@ -334,16 +340,22 @@ export class Writer implements CommitSource {
     const guard = { timeline: this.#timeline, epoch, seq, digest }
     const take = this.#take
     const commit: Commit =
-      run && !along && !take
+      run && !extras && !take
         ? { operation: appendOperation(run.digest), guard, run }
-        : { ...along, ...this.#taking(along), operation: newOperation(this.#kernel.random), guard, ...(run && { run }) }
+        : {
+            ...extras,
+            ...this.#taking(extras),
+            operation: newOperation(this.#kernel.random),
+            guard,
+            ...(run && { run }),
+          }
     this.#isUnderWay = true
     return new PreparedWrite(this, commit, run, taken, entries)
   }
 
-  #taking(along: CommitExtras | null): Pick<Commit, 'take' | 'attributes'> {
+  #taking(extras: CommitExtras | null): Pick<Commit, 'take' | 'attributes'> {
     if (!this.#take) return {}
-    const attributes = this.#declared && { ...along?.attributes, ...this.#declared }
+    const attributes = this.#declared && { ...extras?.attributes, ...this.#declared }
     return { take: this.#take, ...(attributes && { attributes }) }
   }
 
@@ -443,10 +455,10 @@ export class Writer implements CommitSource {
 
   #resolveAll(taken: Request, sqlResult: unknown): void {
     for (let request: Request | null = taken; request; request = request.next) {
-      const { drafts, fresh, first, asker } = request
+      const { drafts, fresh, first, receiver } = request
       const count = fresh.entries.length
       this.#kernel.committer.leave()
-      asker.resolve({ first, count, isDuplicate: drafts.packed !== null && count === 0, sqlResult })
+      receiver.resolve({ first, count, isDuplicate: drafts.packed !== null && count === 0, sqlResult })
     }
   }
 
@@ -467,7 +479,7 @@ export class Writer implements CommitSource {
 
   #reject(request: Request, error: unknown): void {
     this.#kernel.committer.leave()
-    request.asker.reject(error)
+    request.receiver.reject(error)
   }
 }
 

@@ -43,7 +43,7 @@ export async function writeDecision(
   const { waiting } = open.state
   if (!waiting) throw new RepriseError('CONFLICT', `${open.id} does not wait for a decision`)
   const { verdict, by, reason, args, result } = decision
-  const along = { status: 'running', ...(consume.length > 0 && { consume }) }
+  const extras = { status: 'running', ...(consume.length > 0 && { consume }) }
   const decided = entry('decided', {
     verdict,
     by,
@@ -62,12 +62,12 @@ export async function writeDecision(
         : entry('failed', { id, error: reason ?? 'it did not happen' })
     await open.write(
       [{ type: '$effect.settled', data: { id, outcome, by } }, entry('decided', { verdict: outcome, by }), meaning],
-      along,
+      extras,
     )
     return
   }
   // 'retry' is recorded as an approval of the same call, under the same key.
-  await open.write([verdict === 'retry' ? entry('decided', { verdict: 'approve', by }) : decided], along)
+  await open.write([verdict === 'retry' ? entry('decided', { verdict: 'approve', by }) : decided], extras)
 }
 
 /**

@@ -204,7 +204,7 @@ export class Artifacts {
         foldVersion,
         baseId: null,
         trigger: 'artifact',
-        along: { attributes: { [usedAttribute]: meta.at } },
+        extras: { attributes: { [usedAttribute]: meta.at } },
       })
       if (taken.head.seq > 1) await taken.retain({ checkpoints: 1, history: 'needed' }, foldVersion)
       this.#pruner.stored()

@@ -39,7 +39,7 @@ export class RolloutRunner {
     this.#isOver = true
     this.#unwatch()
     await this.#last
-    await this.#letGo()
+    await this.#release()
   }
 
   /** Called at every change and every poll: steps run one after another, and once more if a call arrived meanwhile. */
@@ -50,7 +50,7 @@ export class RolloutRunner {
     this.#isLooking = true
     this.#last = this.#look()
       .catch(async (error) => {
-        await this.#letGo()
+        await this.#release()
         // Another process runs the rollout or has taken it over: nothing to do here.
         this.#notBefore = this.#config.engine.clock.elapsed() + againMs
         if (isReprise(error, 'OWNED', 'FENCED') || this.#isOver) return
@@ -65,11 +65,11 @@ export class RolloutRunner {
   async #look(): Promise<void> {
     const { engine, name } = this.#config
     if (!this.#open && (!this.#isWanted() || engine.clock.elapsed() < this.#notBefore)) return
-    if (this.#open?.broken) await this.#letGo()
+    if (this.#open?.broken) await this.#release()
     this.#open ??= await engine.openTimeline(idsOf(name).rollout, keptFold)
     await this.#step(this.#open)
     if (this.#isWanted(this.#open.state)) return
-    await this.#letGo()
+    await this.#release()
     // Otherwise the rollout would still appear to be under way, and the timeline would be opened once more.
     await this.#config.refresh()
   }
@@ -107,7 +107,7 @@ export class RolloutRunner {
     return true
   }
 
-  async #letGo(): Promise<void> {
+  async #release(): Promise<void> {
     const open = this.#open
     this.#open = null
     await open?.close().catch(() => undefined)

@@ -7,7 +7,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { decideRetry, resolveRetry } from '../../core/retry/retry.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
 import { headsInReach } from '../../core/store/shard-set.ts'
-import { lookEvery } from '../../engine/feed/wake-up.ts'
+import { pollEvery } from '../../engine/feed/wake-up.ts'
 import { address } from '../../engine/host/address.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold, OpenOptions } from '../../engine/model/definition.ts'
@@ -76,7 +76,7 @@ export class Mailroom<State> {
     const where = queueOf(this.#model.name)
     this.#engine.serve(where, (head) => this.#claimed(head))
     this.#engine.requests.serveMail(where, this.#model.prefix, (to) => address(this.#engine, to, where))
-    const stop = lookEvery(
+    const stop = pollEvery(
       this.#engine.clock,
       lookMs,
       () => this.#look(),

@@ -432,7 +432,7 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
         hold,
         baseId: (this.#base?.id as never) ?? null,
         trigger,
-        along: { cursors: { [this.#timeline]: this.#savedPosition }, attributes: { position } },
+        extras: { cursors: { [this.#timeline]: this.#savedPosition }, attributes: { position } },
       })
       this.#base = { id: record.id, capture: written.base }
       this.#savedPosition = position

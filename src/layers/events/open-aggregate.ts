@@ -30,7 +30,7 @@ interface Request<State> {
   /** Entries of this layer itself: nothing is decided. */
   readonly entries?: readonly NewEntry[]
   readonly options: DoOptions
-  readonly along: CommitExtras | null
+  readonly extras: CommitExtras | null
   resolve(done: DoResult<State, never>): void
   reject(error: unknown): void
 }
@@ -116,7 +116,7 @@ export class OpenAggregate<State> {
     return this.#inTurn(() => this.#turns.close())
   }
 
-  command(name: string, input: unknown, options: DoOptions, along: CommitExtras | null = null) {
+  command(name: string, input: unknown, options: DoOptions, extras: CommitExtras | null = null) {
     const decision = this.#model.decide[name]
     if (!decision || !Object.hasOwn(this.#model.decide, name)) {
       const what = `${this.#model.name} has no command ${String(name).slice(0, 80)}`
@@ -127,17 +127,17 @@ export class OpenAggregate<State> {
       const checked = validate(decision, `command ${name}`, input)
       return listOf(decision(state, checked as never, { id: this.id, seq, now, meta }), name)
     }
-    return this.#submit({ decide, options, along })
+    return this.#submit({ decide, options, extras })
   }
 
   /** Appends events without a command: corrections, imports. */
-  append(events: readonly unknown[], options: DoOptions, along: CommitExtras | null = null) {
-    return this.#submit({ decide: () => events, options, along })
+  append(events: readonly unknown[], options: DoOptions, extras: CommitExtras | null = null) {
+    return this.#submit({ decide: () => events, options, extras })
   }
 
   /** Writes entries of this layer itself, in their own commit. */
-  async note(type: string, fields: unknown, meta: Metadata, along: CommitExtras): Promise<void> {
-    await this.#submit({ decide: () => [], entries: [entryOf(type, fields, meta, undefined)], options: {}, along })
+  async note(type: string, fields: unknown, meta: Metadata, extras: CommitExtras): Promise<void> {
+    await this.#submit({ decide: () => [], entries: [entryOf(type, fields, meta, undefined)], options: {}, extras })
   }
 
   #submit(request: Omit<Request<State>, 'resolve' | 'reject'>): Promise<DoResult<State, never>> {
@@ -192,10 +192,10 @@ export class OpenAggregate<State> {
   #takeBatch(first: Request<State>): Request<State>[] {
     const batch = [first]
     this.#queue.shift()
-    if (first.along || holdsKeyed(this.open.state)) return batch
+    if (first.extras || holdsKeyed(this.open.state)) return batch
     while (this.#queue.length > 0) {
       const next = this.#queue[0]!
-      if ('task' in next || next.along) break
+      if ('task' in next || next.extras) break
       batch.push(next)
       this.#queue.shift()
     }
@@ -255,10 +255,10 @@ export class OpenAggregate<State> {
     }
     try {
       await this.#turns.lose(contest, error, isWanted)
-      const consumed = rest.flatMap((request) => request.along?.consume ?? [])
+      const consumed = rest.flatMap((request) => request.extras?.consume ?? [])
       if (consumed.length === 0 || (await this.#areUnread(consumed))) return rest
       const taken = new RepriseError('CONFLICT', `${this.timeline}: another process took the message into history`)
-      return this.#rejectSome(rest, (request) => (request.along?.consume ? taken : null))
+      return this.#rejectSome(rest, (request) => (request.extras?.consume ? taken : null))
     } catch (failure) {
       return this.#rejectSome(rest, () => failure)
     }
@@ -304,7 +304,7 @@ export class OpenAggregate<State> {
       try {
         if (signal?.aborted) throw aborted(this.timeline, signal)
         if (superseded && !request.entries) throw superseded
-        if (key !== undefined && open.hasKey(key) && !request.along) {
+        if (key !== undefined && open.hasKey(key) && !request.extras) {
           verdicts.push(() =>
             request.resolve({ events: [], seq: this.open.seq, state: this.open.state, isDuplicate: true }),
           )
@@ -337,10 +337,10 @@ export class OpenAggregate<State> {
       }
     }
     for (const { request, entries, events } of decided) {
-      if (entries.length === 0 && !request.along) verdicts.push(() => this.#notify(request, events))
+      if (entries.length === 0 && !request.extras) verdicts.push(() => this.#notify(request, events))
     }
     return {
-      decided: decided.filter(({ entries, request }) => entries.length > 0 || request.along),
+      decided: decided.filter(({ entries, request }) => entries.length > 0 || request.extras),
       verdicts,
       rest,
     }
@@ -358,10 +358,10 @@ export class OpenAggregate<State> {
     if (decided.length === 0) return null
     try {
       const entries = decided.length === 1 ? decided[0]!.entries : decided.flatMap((each) => each.entries)
-      const along = this.#alongOf(decided, entries)
+      const extras = this.#alongOf(decided, entries)
       const { open } = this
       const sealed = this.#model.seal(this.#engine, this.id, entries)
-      const write = (ready: readonly NewEntry[]) => open.write(ready, along ?? undefined)
+      const write = (ready: readonly NewEntry[]) => open.write(ready, extras ?? undefined)
       return sealed instanceof Promise ? sealed.then(write) : write(sealed)
     } catch (error) {
       return Promise.reject(error)
@@ -379,11 +379,11 @@ export class OpenAggregate<State> {
   }
 
   #alongOf(decided: readonly Decided<State>[], entries: readonly NewEntry[]): CommitExtras | null {
-    const along = decided[0]!.request.along
+    const extras = decided[0]!.request.extras
     const { inline } = this.#model
-    if (!inline || entries.length === 0) return along
+    if (!inline || entries.length === 0) return extras
     const first = this.open.seq + 1
-    return { ...along, userSql: (sql) => inline(sql, entries, { timeline: this.timeline, first }) }
+    return { ...extras, userSql: (sql) => inline(sql, entries, { timeline: this.timeline, first }) }
   }
 }
 

@@ -151,7 +151,7 @@ interface Running {
   holders: number
 }
 
-const known = new Set(['from', 'on', 'onRefused', 'poison', 'retry', 'forks'])
+const known = namesOf<ProcessManagerOptions<never, never>>()('from on onRefused poison retry forks')
 
 export function processManager<Sources extends readonly EventSource[], On extends Reactions<Sources>>(
   name: string,

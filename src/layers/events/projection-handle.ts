@@ -8,7 +8,7 @@ import { throwIfAborted } from '../../engine/base/abortable-wait.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { isSame, type Quarantined, type SubscriptionSink } from '../../engine/feed/sink.ts'
 import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/feed/subscription.ts'
-import { lookEvery } from '../../engine/feed/wake-up.ts'
+import { pollEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { feedEnd, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/tools/generations.ts'
 import { sleep } from '../../lib/waiting.ts'
@@ -87,7 +87,7 @@ export class ProjectionHandle<State> {
     this.#model = model
     this.#running = running
     this.#forget = engine.onClose(() => this.#shut())
-    this.#stopLooking = lookEvery(
+    this.#stopLooking = pollEvery(
       engine.clock,
       lookMs,
       () => this.#follow(),

@@ -27,7 +27,7 @@ export interface ProjectedTable<Tx extends OffsetTx> {
   readonly coordinate: Coordinate
   transaction(
     run: (tx: Tx) => void,
-    along?: { readonly cursors?: Readonly<Record<string, FeedPosition>> },
+    extras?: { readonly cursors?: Readonly<Record<string, FeedPosition>> },
   ): Promise<void>
   offset(source: string): string | number | undefined
   close(): Promise<void>
@@ -139,9 +139,9 @@ export class TableSink<Tx extends OffsetTx> extends OwnedSink<Occurrence, Projec
     await this.#write(table, run, { cursors })
   }
 
-  async #write(table: ProjectedTable<Tx>, run: (tx: Tx) => void, along = {}): Promise<void> {
+  async #write(table: ProjectedTable<Tx>, run: (tx: Tx) => void, extras = {}): Promise<void> {
     try {
-      await table.transaction(run, along)
+      await table.transaction(run, extras)
     } catch (error) {
       if (isReprise(error, 'FENCED', 'CLOSED')) this.#isBroken = true
       throw error

@@ -247,7 +247,7 @@ export class Captures {
       baseId: base.record?.id ?? null,
       trigger,
       ...{ label, pin },
-      along: { attributes: { files, bytes: tree.bytes, captured: new Date(tree.at).toISOString() } },
+      extras: { attributes: { files, bytes: tree.bytes, captured: new Date(tree.at).toISOString() } },
     })
     this.#known = { files: known, record }
     const { id, seq, addedBytes } = record

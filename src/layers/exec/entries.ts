@@ -50,6 +50,8 @@ export interface Settings {
   readonly when: CaptureWhen
   readonly quietMs: number
   readonly everyMs: number | null
+  /** Missing in older entries. */
+  readonly loseAtMostMs?: number | null
   readonly marker: string | null
   readonly ignore: readonly string[]
   readonly graceMs: number

@@ -29,7 +29,7 @@ const knownRun = namesOf<ExecRunOptions>()('fresh replace output onEvent takeove
 export function exec(name: string, options: ExecOptions): ExecDefinition {
   checkName('exec', name)
   const spec = specOf(name, options)
-  const model = execModel(name, spec.keep)
+  const model = execModel(name, spec.keep, spec.loseAtMostMs)
   return {
     [describes]: model,
     kind: 'exec',

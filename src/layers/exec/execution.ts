@@ -371,7 +371,7 @@ class Owned {
   async check(): Promise<void> {
     const { epoch } = await this.head()
     if (epoch === this.taken.head.epoch) return
-    const what = `${this.taken.id} was taken over by another process: its program is stopped, nothing of it is captured`
+    const what = `${this.taken.id} was taken over by another process: its program is stopped without a capture`
     throw new RepriseError('FENCED', what, { timeline: this.taken.id, epoch })
   }
 

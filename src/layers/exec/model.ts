@@ -43,11 +43,11 @@ export const execKind: Model = {
   },
 }
 
-export function execModel(name: string, keep: number): Model {
-  return { ...execKind, name, scope: `exec/${name}`, fold: execFold(keep) }
+export function execModel(name: string, keep: number, loseAtMostMs: number | null = null): Model {
+  return { ...execKind, name, scope: `exec/${name}`, fold: execFold(keep, loseAtMostMs) }
 }
 
-function execFold(keep: number): Fold<unknown> {
+function execFold(keep: number, loseAtMostMs: number | null = null): Fold<unknown> {
   return {
     version: foldVersion,
     initial: () => null,
@@ -55,6 +55,7 @@ function execFold(keep: number): Fold<unknown> {
     retain: { checkpoints: keep, history: 'all' },
     authority: 'state',
     isOurs: true,
+    ...(loseAtMostMs !== null && { checkpoint: { loseAtMost: loseAtMostMs } }),
   }
 }
 

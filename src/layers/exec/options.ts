@@ -1,7 +1,7 @@
 // The options of a program, validated and with defaults applied.
 
 import { resolve, sep } from 'node:path'
-import { type Duration, toMs } from '../../core/duration.ts'
+import { type Duration, positiveMs, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkGivenOptions, namesOf } from '../../core/options.ts'
 import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
@@ -31,6 +31,12 @@ export interface ExecOptions {
   readonly quiet?: Duration
   /** After this long without a capture, captures as soon as no file is being written. For `quiet` and `rename`. */
   readonly every?: Duration
+  /**
+   * The greatest age of work that no capture has: captures after half of it, as with `every`. With `marker` and `word` the
+   * program itself decides. The recovery card shows whether it is kept, and the doctor and the metrics report it when it is not.
+   * Default: none.
+   */
+  readonly loseAtMost?: Duration
   /** The path of the marker file in the folder; sets `when`. */
   readonly marker?: string
   /** Further files to exclude, as in .gitignore: logs, caches. */
@@ -51,7 +57,9 @@ export interface ExecSpec extends Settings {
   readonly retry: ResolvedRetry
 }
 
-const known = namesOf<ExecOptions>()('command state directory env keep when quiet every marker ignore grace retry')
+const known = namesOf<ExecOptions>()(
+  'command state directory env keep when quiet every loseAtMost marker ignore grace retry',
+)
 const usualRetry: RetryPolicy = { attempts: 1, backoff: '1s', backoffMax: '1m' }
 const whens: readonly CaptureWhen[] = ['quiet', 'rename', 'marker', 'word']
 
@@ -69,6 +77,7 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
   if (!Number.isSafeInteger(keep) || keep < 2) {
     throw invalid(`keep must be at least 2 (got ${keep}): a damaged capture needs one to fall back to`, { keep })
   }
+  const loseAtMostMs = options.loseAtMost === undefined ? null : positiveMs(options.loseAtMost, 'loseAtMost')
   const retry = resolveRetry(options.retry, usualRetry)
   const directory = resolve(options.directory ?? '.')
   const stateAt = resolve(directory, state)
@@ -82,7 +91,8 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
     env: options.env ?? {},
     when,
     quietMs: toMs(options.quiet ?? '1s', 'quiet'),
-    everyMs: every === undefined ? null : toMs(every, 'every'),
+    everyMs: leastOf(every === undefined ? null : toMs(every, 'every'), loseAtMostMs, when),
+    loseAtMostMs,
     marker: marker ?? null,
     ignore,
     graceMs: toMs(options.grace ?? '25s', 'grace'),
@@ -92,10 +102,26 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
   }
 }
 
+/** A capture after half of the bound leaves the other half for files that are being written, and for the capture itself. */
+function leastOf(everyMs: number | null, loseAtMostMs: number | null, when: CaptureWhen): number | null {
+  if (loseAtMostMs === null || when === 'marker' || when === 'word') return everyMs
+  return Math.min(everyMs ?? Number.POSITIVE_INFINITY, Math.ceil(loseAtMostMs / 2))
+}
+
 /** The settings that a later start takes over. */
 export function settingsOf(spec: ExecSpec): Settings {
-  const { when, quietMs, everyMs, marker, ignore, graceMs, keep, retries } = spec
-  return { when, quietMs, everyMs, marker, ignore, graceMs, keep, retries }
+  const { when, quietMs, everyMs, loseAtMostMs = null, marker, ignore, graceMs, keep, retries } = spec
+  return {
+    when,
+    quietMs,
+    everyMs,
+    ...(loseAtMostMs !== null && { loseAtMostMs }),
+    marker,
+    ignore,
+    graceMs,
+    keep,
+    retries,
+  }
 }
 
 /** A restore deletes files that were not captured, so it must not run on a folder that contains the program's directory. */

@@ -1,6 +1,8 @@
 // The entries of a job's history. One `done` entry holds all items that became durable together, with the source
 // position that they reach: state and position share one coordinate.
 
+import { boundedText, thrownText, userFrames } from '../../core/failure-text.ts'
+
 /** The position of the source, and the number of items before it (to compare positions of one pass). */
 export interface Cursor {
   readonly position: unknown
@@ -99,26 +101,16 @@ export function entry<Type extends EntryType>(type: Type, data: EntryData[Type])
   return { type, data }
 }
 
-const textMax = 2000
 const framesMax = 6
 
 export function toFailure(error: unknown): ItemFailure {
-  if (!(error instanceof Error)) return { name: 'Error', message: cut(`a value was thrown: ${String(error)}`) }
+  if (!(error instanceof Error)) return { name: 'Error', message: thrownText(error) }
   const { code } = error as { code?: unknown }
-  const stack = error.stack
-    ?.split('\n')
-    .filter((line) => /^\s+at /.test(line) && !line.includes('node:internal'))
-    .slice(0, framesMax)
-    .join('\n')
+  const stack = error.stack && userFrames(error.stack, framesMax)
   return {
-    name: cut(error.name),
-    message: cut(error.message),
+    name: boundedText(error.name),
+    message: boundedText(error.message),
     ...(typeof code === 'string' && { code }),
-    ...(stack && { stack: cut(stack) }),
+    ...(stack && { stack }),
   }
-}
-
-function cut(text: string): string {
-  const whole = text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd')
-  return whole.length > textMax ? `${whole.slice(0, textMax)}…` : whole
 }

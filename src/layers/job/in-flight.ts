@@ -20,10 +20,14 @@ export class Flight<Task extends InFlight> {
   }
 
   has(key: string, print: string): boolean {
+    return this.get(key, print) !== null
+  }
+
+  get(key: string, print: string): Task | null {
     for (let task = this.#buckets[this.#bucketOf(print)]!; task !== null; task = task.nextInFlight!) {
-      if (task.key === key) return true
+      if (task.key === key) return task
     }
-    return false
+    return null
   }
 
   /** The caller has checked that no task has this key. */

@@ -1,5 +1,6 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
+export { type ByteRecord, json, type KeyedByteRecord, keyValue, text } from '../../core/decoders.ts'
 export type { BreakerPolicy, BreakerSettings } from '../../core/retry/breaker.ts'
 export type { CallPolicy } from '../../core/retry/call-policy.ts'
 export type { RatePolicy, RateSettings } from '../../core/retry/rate.ts'
@@ -32,6 +33,10 @@ export {
   importProgress,
   type ProgressLine,
 } from './progress-file.ts'
+export type { Delivery, ExternalQueue, QueueConnection, QueueContext } from './queues/external-queue.ts'
+export type { Receipt } from './queues/held-message.ts'
+export { type Log, type LogBatch, type LogReader, type LogReading, logSource } from './queues/log-source.ts'
+export { type QueueReading, type QueueSource, queueSource } from './queues/queue-source.ts'
 export { attachReporter, makeReporter, type Reporter, type ReporterName, type ReportStream } from './report/index.ts'
 export type { JobRun, RedriveOptions } from './run.ts'
 export { stopOnSignals } from './signals.ts'

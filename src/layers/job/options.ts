@@ -135,6 +135,11 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   checkCount(`job ${name}: shards`, shards, 1, shardsMax)
   check(!(order === 'kept' && concurrency > 1), "order: 'kept' must have a concurrency of 1: leave it out")
   check(!(order === 'kept' && shards > 1), "order: 'kept' must have one shard")
+  const source = toSource(options.source)
+  check(
+    !(source.acknowledges && shards > 1),
+    'the source acknowledges messages: leave shards out, and raise concurrency',
+  )
   checkOptions(`job ${name}: batch`, batch, new Set(['size', 'wait']))
   checkCount(`job ${name}: batch.size`, batch.size ?? 100, 1, concurrencyMax)
   checkCount(`job ${name}: crashesMax`, crashesMax)
@@ -142,7 +147,7 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   if (options.retain) resolveRetention(options.retain)
   return {
     name,
-    source: toSource(options.source),
+    source,
     key: options.key ?? null,
     version:
       version === undefined

@@ -58,6 +58,10 @@ export class PatientReader<T> implements Reader<T> {
     await this.#reader?.close?.()
   }
 
+  reached(position: unknown): void {
+    this.#reader?.reached?.(position)
+  }
+
   async #openAndRead(): Promise<Chunk<T> | null> {
     this.#reader = await this.#job.source.open(this.#position, this.#context)
     return await this.#reader.next()

@@ -11,7 +11,7 @@ import type { Attribute, Head } from '../../core/store/ports.ts'
 import { unlessAborted } from '../../engine/base/abortable-wait.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import { Beginning } from '../../engine/base/run-start.ts'
-import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
+import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { UnderWay } from '../../engine/base/worker.ts'
 import { fairShare } from '../../engine/feed/fair-share.ts'
@@ -68,6 +68,8 @@ export class JobRun<T = unknown> {
   readonly #bench: Workbench<T>
   readonly #shards = new Map<number, Shard<Task<T>>>()
   readonly #passes = new Map<Pass<T>, Promise<void>>()
+  /** Passes over a queue whose source is still open, for the acknowledgements of items in flight. */
+  readonly #acknowledging = new Set<Pass<T>>()
   readonly #announcer: Announcer
   readonly #trace: JobTrace<T>
   readonly #alarm: Alarm
@@ -135,7 +137,8 @@ export class JobRun<T = unknown> {
   /** Resolves when all items of the round are settled, or the run was stopped. `signal` ends the wait, not the run. */
   async result(options: { readonly signal?: AbortSignal } = {}): Promise<JobReport> {
     checkOptions('result', options, knownResult)
-    return await whileAwaited(unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`))
+    const ended = unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`)
+    return await whileAwaited(ended, this.#engine.clock)
   }
 
   /** Resolves when the run owns a timeline and has begun; rejects if it failed before that. */
@@ -226,7 +229,7 @@ export class JobRun<T = unknown> {
 
   async #drive(): Promise<JobReport> {
     // The engine's timers do not keep the process alive, but a job under way must.
-    const letEnd = stayAlive()
+    const letEnd = this.#engine.clock.stayAlive?.()
     const offWatch = this.#engine.worker.watch(() => this.#underWay())
     const offClose = this.#engine.onClose(async () => {
       await this.stop({ reason: 'the engine was closed' }).catch(() => undefined)
@@ -257,7 +260,7 @@ export class JobRun<T = unknown> {
     } finally {
       // A process that no longer works on the job must not count in the fair share.
       this.#engine.worker.describe(`job ${this.name}`, null)
-      letEnd()
+      letEnd?.()
       offWatch()
       offClose()
       offHandOver()
@@ -365,6 +368,8 @@ export class JobRun<T = unknown> {
         this.#isHeld = true
         void this.stop({ reason }).catch(() => undefined)
       })
+      if (shard.state.redrive.size === 0) continue
+      for (const pass of this.#passes.keys()) if (pass.shards.includes(shard)) pass.lettersChanged()
     }
   }
 
@@ -423,6 +428,8 @@ export class JobRun<T = unknown> {
     const shard: Shard<Task<T>> = new Shard(kernel, open, index, this.#job, () => {
       this.#shards.delete(index)
       this.#bench.lost(shard)
+      // Its messages go to the next owner.
+      for (const pass of this.#acknowledging) pass.cancel(new RepriseError('FENCED', 'another process has the job'))
       this.#alarm.ring()
     })
     // The last owner recorded no stop, so its process died, possibly because of an item in flight.
@@ -444,6 +451,7 @@ export class JobRun<T = unknown> {
   #startPass(shards: readonly Shard<Task<T>>[]): void {
     if (this.#status !== 'stopping') this.#status = 'running'
     const pass = new Pass(this.#engine, this.#job, shards, this.#bench)
+    if (this.#job.source.acknowledges) this.#acknowledging.add(pass)
     const over = this.#runPass(pass)
       .catch((error) => this.#fail(error))
       .finally(() => {
@@ -492,6 +500,9 @@ export class JobRun<T = unknown> {
       if (shard.lost) continue
       try {
         await this.#bench.settle(shard)
+        await shard.recordCutOff(new RepriseError('ABORTED', because))
+        // The next owner of the shard receives at once what this process gives up.
+        await this.#endQueues()
         await this.#release(shard, because, hasFailed)
       } catch (error) {
         if (shard.lost) continue
@@ -500,8 +511,16 @@ export class JobRun<T = unknown> {
         await shard.abandon(error)
       }
     }
+    await this.#endQueues()
     this.#alarm.ring()
     if (failures.length > 0) throw failures[0]
+  }
+
+  async #endQueues(): Promise<void> {
+    for (const pass of this.#acknowledging) {
+      await pass.end().catch((error) => this.#engine.events.emit('problem', { where: `job ${this.name}`, error }))
+      this.#acknowledging.delete(pass)
+    }
   }
 
   /** Records the failure with the shards of this process, or with the first shard if it has none yet. */

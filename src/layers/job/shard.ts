@@ -15,6 +15,7 @@ import { type Cursor, type DeadData, entry, toFailure } from './entries.ts'
 import { versionPrint } from './fingerprint.ts'
 import type { FinishedSet } from './finished-keys.ts'
 import { Flight, type InFlight } from './in-flight.ts'
+import type { Receipt } from './queues/held-message.ts'
 import { type Marked, Marks } from './settled-positions.ts'
 import { entryOfKey } from './sources/feed.ts'
 import { finishedSet, type JobState } from './state.ts'
@@ -30,6 +31,7 @@ export interface ShardItem extends InFlight, Marked {
   readonly result: unknown
   crashes: number
   readonly userSqls: readonly UserSql[] | null
+  readonly receipt: Receipt | null
   abort(reason: Error): void
 }
 
@@ -63,6 +65,8 @@ export class Shard<Item extends ShardItem> {
   readonly #keepsResults: boolean
   readonly #cursorName: string | null
   readonly marks: Marks
+  /** A position of the source is durable. */
+  onReached: ((position: unknown) => void) | null = null
   #attributesAt = Number.NEGATIVE_INFINITY
   #movedAt: number
   #lost: unknown = null
@@ -117,7 +121,7 @@ export class Shard<Item extends ShardItem> {
   /** Records the items as done, with the cursor they reach. Durable when it resolves. */
   async recordDone(batch: readonly Item[]): Promise<void> {
     const cursor = this.marks.reachedWith(batch)
-    await this.write(this.#doneEntries(batch, cursor), { ...this.#along(batch), ...this.#cursors(cursor) })
+    await this.write(this.#doneEntries(batch, cursor), { ...this.#extras(batch), ...this.#cursors(cursor) })
     this.#settled(batch, cursor)
     this.#checkpointAfter(batch.length)
   }
@@ -146,6 +150,16 @@ export class Shard<Item extends ShardItem> {
   /** Drops a task that will not be settled here. */
   drop(task: Item): void {
     this.inFlight.delete(task)
+    task.receipt?.released()
+  }
+
+  /** The job was stopped with items in flight whose start was recorded: they did not end the process. */
+  async recordCutOff(error: unknown): Promise<void> {
+    const begun = this.inFlight.all().filter(({ crashes }) => crashes > 0)
+    const entries = begun.map(({ key, attempts, version }) =>
+      entry('failed', { key, attempts, error: toFailure(error), retryAt: 0, ...(version && { version }) }),
+    )
+    if (entries.length > 0) await this.write(entries)
   }
 
   async begun(task: Item): Promise<void> {
@@ -154,11 +168,11 @@ export class Shard<Item extends ShardItem> {
   }
 
   /** Writes again while the store is full or busy: that is no failure of an item. */
-  async write(entries: readonly NewEntry[], along: CommitExtras = {}): Promise<void> {
+  async write(entries: readonly NewEntry[], extras: CommitExtras = {}): Promise<void> {
     const { clock, events } = this.#kernel
     for (let attempt = 1; ; attempt++) {
       try {
-        await this.open.write(entries, along)
+        await this.open.write(entries, extras)
         return
       } catch (error) {
         if (this.open.broken) this.#lose(error)
@@ -252,7 +266,7 @@ export class Shard<Item extends ShardItem> {
     return entries
   }
 
-  #along(batch: readonly Item[]): CommitExtras {
+  #extras(batch: readonly Item[]): CommitExtras {
     const now = this.#kernel.clock.elapsed()
     const userSqls: UserSql[] = []
     for (const task of batch) if (task.userSqls) userSqls.push(...task.userSqls)
@@ -275,7 +289,12 @@ export class Shard<Item extends ShardItem> {
 
   #settled(tasks: readonly Item[], cursor: Cursor | null): void {
     this.marks.settle(tasks, cursor)
-    for (const task of tasks) this.inFlight.delete(task)
+    for (const task of tasks) {
+      this.inFlight.delete(task)
+      // The record is durable: only now may the broker forget the message.
+      task.receipt?.settled()
+    }
+    if (cursor) this.onReached?.(cursor.position)
   }
 
   /** The shard's data belongs to a copy of the store that was replaced. */

@@ -10,12 +10,18 @@ import type { Cursor } from './entries.ts'
 import { fingerprint } from './fingerprint.ts'
 import type { ResolvedJob } from './options.ts'
 import { PatientReader } from './patient-reader.ts'
+import type { Receipt } from './queues/held-message.ts'
 import type { Shard } from './shard.ts'
 import type { Chunk } from './source.ts'
 import { Task } from './task.ts'
 import type { Workbench } from './workbench.ts'
 
 const breathEveryMs = 8
+
+/** Sources that may have nothing for a long time. */
+const silentKinds: ReadonlySet<string> = new Set(['feed', 'queue'])
+
+type Interruption = 'stopped' | 'redriven'
 
 export class Pass<T> {
   readonly shards: readonly Shard<Task<T>>[]
@@ -25,7 +31,10 @@ export class Pass<T> {
   readonly #bench: Workbench<T>
   readonly #byIndex = new Map<number, Shard<Task<T>>>()
   readonly #controller = new AbortController()
-  #stopWaiting: (() => void) | null = null
+  /** Ends the wait for the source. */
+  #interrupt: ((why: Interruption) => void) | null = null
+  /** Letters were redriven while the source was read. */
+  #hasRedriven = false
   #reader: PatientReader<T> | null = null
   #ordinal = 0
   #read = 0
@@ -47,11 +56,11 @@ export class Pass<T> {
   }
 
   /**
-   * Monotonic time since when the pass waits for the source; null if it does not. A followed feed may be silent for
-   * long.
+   * Monotonic time since when the pass waits for the source; null if it does not. A followed feed, or a queue, may be
+   * silent for long.
    */
   get readingSince(): number | null {
-    return this.#job.source.kind === 'feed' ? null : this.#readingSince
+    return silentKinds.has(this.#job.source.kind) ? null : this.#readingSince
   }
 
   get total(): number | null {
@@ -85,13 +94,18 @@ export class Pass<T> {
       engine: this.#engine,
       timeline: this.shards[0]!.open.id,
       entryKeys: this.shards[0]!.state.entryKeys ?? false,
+      slots: this.#job.concurrency * this.#job.batchSize,
     }
-    this.#reader = new PatientReader(this.#kernel, this.#job, start?.position, context, {
+    const reader = new PatientReader(this.#kernel, this.#job, start?.position, context, {
       onFailure: (error, attempt, next) => this.#bench.sourceFailed(error, attempt, next),
       pause: (ms) => this.#pause(ms),
     })
+    this.#reader = reader
+    if (this.#job.shards === 1) this.shards[0]!.onReached = (position) => reader.reached(position)
+    let isAll = false
     try {
-      return await this.#readAll(this.#reader)
+      isAll = await this.#readAll(reader)
+      return isAll
     } catch (error) {
       // Reading was cancelled while the source was failing: the next owner of the shards reads it.
       if (this.#isOff) return false
@@ -101,14 +115,25 @@ export class Pass<T> {
       return false
     } finally {
       // A source that does not end when it is closed must not keep the job from ending.
-      await this.#reader.close()
+      if (isAll || !this.#job.source.acknowledges || this.shards.every(({ lost }) => lost)) await this.end()
     }
   }
 
   /** Stops reading. */
   cancel(reason: RepriseError): void {
     this.#controller.abort(reason)
-    this.#stopWaiting?.()
+    this.#interrupt?.('stopped')
+  }
+
+  /** Closes the source. Messages whose items were settled are acknowledged before, and the others released. */
+  async end(): Promise<void> {
+    await this.#reader?.close()
+  }
+
+  /** Letters may have been redriven: they are processed next, also while the source has nothing. */
+  lettersChanged(): void {
+    this.#hasRedriven = true
+    this.#interrupt?.('redriven')
   }
 
   get #isOff(): boolean {
@@ -133,7 +158,7 @@ export class Pass<T> {
     let ahead: Promise<Chunk<T> | null> | Chunk<T> | null = reader.next()
     for (;;) {
       if (ahead instanceof Promise) this.#readingSince = this.#kernel.clock.elapsed()
-      const chunk = ahead instanceof Promise ? await this.#orStop(ahead) : ahead
+      const chunk: Chunk<T> | null | 'stopped' = ahead instanceof Promise ? await this.#waitFor(ahead) : ahead
       this.#readingSince = null
       if (chunk === 'stopped') return false
       if (!chunk) return true
@@ -152,13 +177,30 @@ export class Pass<T> {
     }
   }
 
+  /** Redriven letters are processed while the source has nothing. */
+  async #waitFor<V>(pending: Promise<V>): Promise<V | 'stopped'> {
+    for (;;) {
+      const came = await this.#orInterrupt(pending)
+      this.#interrupt = null
+      if (came !== 'redriven') return came
+      await this.redrive()
+    }
+  }
+
   /** The source may take long to answer; stopping does not wait for it. */
-  #orStop<V>(pending: Promise<V>): Promise<V | 'stopped'> {
+  #orInterrupt<V>(pending: Promise<V>): Promise<V | Interruption> {
     const { signal } = this.#controller
     if (signal.aborted) return Promise.resolve('stopped')
+    if (this.#hasRedriven) {
+      this.#hasRedriven = false
+      return Promise.resolve('redriven')
+    }
     return new Promise((resolve, reject) => {
       // Not a listener of the signal: adding and removing one costs more than a short item.
-      this.#stopWaiting = () => resolve('stopped')
+      this.#interrupt = (why) => {
+        this.#hasRedriven = false
+        resolve(why)
+      }
       pending.then(resolve, reject)
     })
   }
@@ -167,8 +209,13 @@ export class Pass<T> {
     for (let i = 0; i < chunk.items.length; i++) {
       if (this.#isOff) return false
       const isRepeated = chunk.repeated !== undefined && i < chunk.repeated
-      const task = this.#taskFor(chunk.items[i]!, chunk.keys?.[i], isRepeated)
-      if (task && chunk.unread?.has(i)) await this.#bench.bury(task, chunk.unread.get(i))
+      const receipt = chunk.receipts?.[i] ?? null
+      const unread = chunk.unread?.has(i) ? { error: chunk.unread.get(i) } : this.#unkeyed(chunk.items[i]!, receipt)
+      const task =
+        unread && receipt
+          ? this.#taskFor(receipt.stored as T, receipt.key, isRepeated, receipt, true)
+          : this.#taskFor(chunk.items[i]!, chunk.keys?.[i] ?? receipt?.id ?? undefined, isRepeated, receipt)
+      if (task && unread) await this.#bench.bury(task, unread.error)
       else if (task) {
         if (!this.#bench.tryStart(task) && !(await this.#bench.admit(task))) return false
       } else if ((i & 63) === 0) await this.#yieldToLoop()
@@ -176,20 +223,48 @@ export class Pass<T> {
     return true
   }
 
-  #taskFor(item: T, own: string | undefined, isRepeated: boolean): Task<T> | null {
+  /** A message of a queue for which the user's key or version fails is unreadable: it must not stop the others. */
+  #unkeyed(item: T, receipt: Receipt | null): { readonly error: unknown } | null {
+    if (!receipt) return null
+    const { key, version } = this.#job
+    try {
+      if (key) identify(this.#job, item, undefined)
+      version?.(item)
+      return null
+    } catch (error) {
+      return { error }
+    }
+  }
+
+  #taskFor(
+    item: T,
+    own: string | undefined,
+    isRepeated: boolean,
+    receipt: Receipt | null,
+    isUnread = false,
+  ): Task<T> | null {
     if (!isRepeated) this.#read += 1
     const skipped = () => (isRepeated ? null : this.#bench.skipped())
-    const key = identify(this.#job, item, own)
+    const key = isUnread ? own! : identify(this.#job, item, own)
     const print = fingerprint(key)
     const shard = this.#byIndex.get(this.#job.shards === 1 ? 0 : shardOf(print, this.#job.shards))
     // Another process, or another pass, processes the rest.
-    if (!shard || shard.isLeaving || shard.lost) return null
-    const version = this.#job.version ? this.#job.version(item) : ''
-    if (shard.inFlight.has(key, print)) return skipped()
-    if (shard.isFinished(key, print, version)) return skipped()
+    if (!shard || shard.isLeaving || shard.lost) {
+      receipt?.released()
+      return null
+    }
+    const version = this.#job.version && !isUnread ? this.#job.version(item) : ''
+    if (shard.inFlight.has(key, print)) {
+      if (receipt) shard.inFlight.get(key, print)!.receipt?.join(receipt)
+      return skipped()
+    }
     const letter = shard.state.dead.size > 0 ? shard.state.dead.get(key) : undefined
-    if (letter && letter.version === version) return skipped()
-    return new Task(item, key, print, version, shard, shard.marks.tip)
+    if (shard.isFinished(key, print, version) || (letter && letter.version === version)) {
+      // The earlier acknowledgement was lost.
+      receipt?.settled()
+      return skipped()
+    }
+    return new Task(item, key, print, version, shard, shard.marks.tip, receipt)
   }
 
   /** Redriven letters are processed first. Returns true if an item was started. */

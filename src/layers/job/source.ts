@@ -5,11 +5,14 @@
 import { RepriseError } from '../../core/errors.ts'
 import { checkFunction, checkFunctions } from '../../core/synchronous.ts'
 import type { Engine } from '../../engine/model/definition.ts'
+import type { Receipt } from './queues/held-message.ts'
 
 export interface Chunk<T> {
   readonly items: readonly T[]
   /** The source's keys, if they are better than keys from the items. */
   readonly keys?: readonly string[]
+  /** By index, for a queue: what the source expects back for each item. */
+  readonly receipts?: readonly Receipt[]
   /** The position to resume from after this chunk; absent if there is none yet. */
   readonly after?: { readonly position: unknown }
   /** The number of its first items that a failed reader already yielded. */
@@ -22,6 +25,8 @@ export interface Reader<T> {
   /** Returns null at the end. */
   next(): Promise<Chunk<T> | null> | Chunk<T> | null
   close?(): Promise<void> | void
+  /** The position of a chunk is durable: every item before it is settled. Called for jobs with one shard. */
+  reached?(position: unknown): void
   /** The total number of items, if known; may become known while reading. */
   readonly total?: number | null
   /** The part of the source that was read, 0 to 1, if the items cannot be counted in advance. */
@@ -35,6 +40,8 @@ export interface ReadContext {
   readonly timeline: string
   /** For a consumer: keys contain a digest of the entry. False for older consumers, whose keys must not change. */
   readonly entryKeys?: boolean
+  /** The most items in flight at once. */
+  readonly slots?: number
 }
 
 /** A source with positions. Make one with lines(), jsonLines(), csv(), pages(), keyRange(), or implement this interface. */
@@ -47,6 +54,11 @@ export interface JobSource<T> {
   readonly takesInput?: boolean
   /** The source can be read only once (a stream, an iterator): a failure cannot be retried. */
   readonly once?: boolean
+  /**
+   * Items have receipts, and `close` of the reader is called after the items in flight are settled. A job over such a source has
+   * one shard.
+   */
+  readonly acknowledges?: boolean
   /** Reads an item of `unread` again. Returns null if it does not belong to this job; throws if it is still unreadable. */
   readAgain?(stored: unknown): T | null
 }

@@ -1,5 +1,6 @@
 // One item in progress: from the source, through its attempts, until the record that it is settled is durable.
 
+import type { Receipt } from './queues/held-message.ts'
 import type { Mark } from './settled-positions.ts'
 import type { Shard, ShardItem, UserSql } from './shard.ts'
 
@@ -10,6 +11,10 @@ export class Task<T> implements ShardItem {
   readonly version: string
   readonly shard: Shard<Task<T>>
   readonly mark: Mark | null
+  /** For an item of a queue: what its source expects back. */
+  readonly receipt: Receipt | null
+  /** The item may have been in flight in a process that died. Its next start is recorded first. */
+  isSuspect: boolean
   /** The item could not be read and is in the source's stored form. */
   isUnread = false
   /** The number of failed attempts. */
@@ -27,13 +32,24 @@ export class Task<T> implements ShardItem {
   #controller: AbortController | null = null
   #abortReason: unknown
 
-  constructor(item: T, key: string, print: string, version: string, shard: Shard<Task<T>>, mark: Mark | null) {
+  constructor(
+    item: T,
+    key: string,
+    print: string,
+    version: string,
+    shard: Shard<Task<T>>,
+    mark: Mark | null,
+    receipt: Receipt | null = null,
+  ) {
     this.item = item
     this.key = key
     this.print = print
     this.version = version
     this.shard = shard
     this.mark = mark
+    this.receipt = receipt
+    this.isSuspect = receipt?.isRedelivered ?? false
+    receipt?.taken()
     const waiting = shard.state.waiting.size > 0 ? shard.state.waiting.get(key) : undefined
     this.attempts = waiting?.attempts ?? 0
     this.crashes = waiting?.crashes ?? 0

@@ -111,20 +111,20 @@ export class Workbench<T> {
       return !this.isStopping
     }
     // The item was in flight when the process died, perhaps with others: run alone, it shows whether it was the cause.
-    const isSuspect = task.crashes > 0
-    if (isSuspect) await this.#condition.until(() => this.#busy === 0 || this.isStopping || shard.lost !== null)
+    const hasCrashed = task.crashes > 0
+    if (hasCrashed) await this.#condition.until(() => this.#busy === 0 || this.isStopping || shard.lost !== null)
     const delayMs = task.retryAt - this.#kernel.worker.now(shard.open.id)
     if (delayMs > 0) this.#startLater(task, delayMs)
     else {
       if (this.#busy >= this.#slots && !(await this.#freeSlot(shard))) return this.#refuse(task)
       this.#hold(task)
-      if (this.limiter || this.breaker || shard.careful > 0) {
+      if (this.limiter || this.breaker || shard.careful > 0 || task.isSuspect) {
         if (!(await this.#clear(task))) return this.#refuse(task)
       }
       this.#begin(task)
-      if (isSuspect) this.flushBatch()
+      if (hasCrashed) this.flushBatch()
     }
-    if (isSuspect) await this.#condition.until(() => !task.holdsSlot || this.isStopping)
+    if (hasCrashed) await this.#condition.until(() => !task.holdsSlot || this.isStopping)
     if (this.#job.isOrderKept)
       await this.#condition.until(
         () => !shard.inFlight.has(task.key, task.print) || this.isStopping || shard.lost !== null,
@@ -137,7 +137,7 @@ export class Workbench<T> {
   /** The fast path without waiting: returns true if the task was started. Otherwise `admit` it. */
   tryStart(task: Task<T>): boolean {
     if (this.#busy >= this.#slots || !this.#isPlain || this.isStopping) return false
-    if (task.shard.careful > 0 || task.crashes > 0 || task.retryAt > 0) return false
+    if (task.shard.careful > 0 || task.isSuspect || task.crashes > 0 || task.retryAt > 0) return false
     task.shard.take(task)
     this.#hold(task)
     this.#call(task)
@@ -259,10 +259,11 @@ export class Workbench<T> {
       return true
     }
     if (breaker && !(await pass((now) => breaker.tryStart(now, task)))) return false
-    if (task.shard.careful > 0) {
+    if (task.shard.careful > 0 || task.isSuspect) {
       // The start is recorded only when the limit has room, so that a waiting item is not blamed for a crash.
       if (limiter && !(await pass((now) => limiter.pauseMs(now)))) return false
-      task.shard.careful -= 1
+      if (task.shard.careful > 0) task.shard.careful -= 1
+      task.isSuspect = false
       await task.shard.begun(task)
     }
     // The start counts against the limit at the moment of the call, with nothing in between.

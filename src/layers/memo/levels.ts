@@ -125,7 +125,11 @@ export class Levels {
       if (level.name === from) return
       const mayPut = ({ scope }: { readonly scope: string }) => {
         if (scope !== this.#scope) {
-          level.report('other-scope', 'FORBIDDEN', `nothing of ${this.#scope} is sent: its token writes to ${scope}`)
+          level.report(
+            'other-scope',
+            'FORBIDDEN',
+            `results of ${this.#scope} are not sent: its token writes to ${scope}`,
+          )
         }
         return scope === this.#scope
       }

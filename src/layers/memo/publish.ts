@@ -78,7 +78,7 @@ async function publishOnce(kernel: Kernel, taken: StateTimeline, computed: Compu
       foldVersion,
       baseId: null,
       trigger: 'memo',
-      along: { attributes: { [usedAttribute]: kernel.clock.now(), args: envelope.parts.args.slice(0, 16) } },
+      extras: { attributes: { [usedAttribute]: kernel.clock.now(), args: envelope.parts.args.slice(0, 16) } },
     })
     await taken.retain({ checkpoints: 1, history: 'needed' }, foldVersion)
     const { stream } = source ? await readValue(kernel, record) : { stream: null }

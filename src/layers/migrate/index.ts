@@ -1,7 +1,7 @@
 // reprise/migrate: numbered steps, each recorded and checksummed, resumed at the one that failed. See docs/guides/migrations.md.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkGivenOptions, checkOptions } from '../../core/options.ts'
+import { checkGivenOptions, checkOptions, namesOf } from '../../core/options.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry/retry.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { checkName, type Process, runs } from '../../engine/model/definition.ts'
@@ -30,7 +30,7 @@ export interface StepsInFolder {
 /** Steps are defined in code or in a folder. */
 export type MigrationsOptions = MigrationsSettings & (StepsInCode | StepsInFolder)
 
-const known = new Set(['steps', 'folder', 'retry'])
+const known = namesOf<MigrationsOptions>()('steps folder retry')
 
 export interface MigrationsDefinition extends Process<void, MigrateRun, MigrateOptions>, Described {
   readonly kind: 'migrations'

@@ -25,11 +25,11 @@ import { PipelineBuilder } from './stream.ts'
 /** Options of every run, and of every task that `rp.work` runs. */
 export type PipelineDefaults = Pick<
   PipelineOptions,
-  'checkpoint' | 'checkpointTimeout' | 'deadLettersMax' | 'attributes' | 'parallelism' | 'keyGroups'
+  'checkpoint' | 'checkpointTimeout' | 'deadLettersMax' | 'attributes' | 'parallelism' | 'keyGroups' | 'module'
 >
 
 const knownDefaults = namesOf<PipelineDefaults>()(
-  'checkpoint checkpointTimeout deadLettersMax attributes parallelism keyGroups',
+  'checkpoint checkpointTimeout deadLettersMax attributes parallelism keyGroups module',
 )
 
 /** The method by which tools of this layer read the graph. */

@@ -1,5 +1,6 @@
 // reprise/pipeline: streams of records through operators with state, exactly once from source to sink.
 
+export { type ByteRecord, json, type KeyedByteRecord, keyValue, text } from '../../core/decoders.ts'
 export type { PipelineKey } from '../../core/key-groups.ts'
 export type { Nothing, Synchronous } from '../../core/synchronous.ts'
 export { type LogFields, type Logger, logOf } from '../../engine/base/log.ts'
@@ -66,7 +67,6 @@ export {
   timelineSink,
 } from './sinks/store.ts'
 export type { PartitionsContext, Positions, Source, SourceBatch, SourceContext, SourceReader } from './source.ts'
-export { type ByteRecord, json, type KeyedByteRecord, keyValue, text } from './sources/decoders.ts'
 export { type EntriesOf, type EntriesOptions, entrySource } from './sources/entries.ts'
 export {
   type CsvSourceOptions,
@@ -78,6 +78,7 @@ export {
 export { type HttpSource, type HttpSourceOptions, httpSource } from './sources/http.ts'
 export { type AskPage, pageSource, type SourcePage } from './sources/pages.ts'
 export { type GeneratedOptions, generatedSource, iterableSource, valueSource } from './sources/values.ts'
+export type { StageView } from './stages/plan.ts'
 export type {
   CountedStream,
   CountWindowOptions,

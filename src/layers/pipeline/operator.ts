@@ -22,6 +22,8 @@ export interface Operator {
    * Default: watermarks only pass through.
    */
   dueAbove?(watermark: number): number
+  /** True: the result of `dueAbove` depends on the state. */
+  readonly isDueByState?: boolean
   /** The flow calls this after the tables were filled from a checkpoint, before the first batch. */
   restored?(): void
   /** The flow calls this periodically with the clock time, even without records. */

@@ -3,7 +3,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { PipelineKey } from '../../core/key-groups.ts'
-import { checkCount, checkGivenOptions, checkOptions } from '../../core/options.ts'
+import { checkCount, checkGivenOptions, checkOptions, namesOf } from '../../core/options.ts'
 import { type CallPolicy, checkCallPolicy } from '../../core/retry/call-policy.ts'
 import { checkFunction, checkFunctions, type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
@@ -80,7 +80,7 @@ export class PipelineBuilder {
 
   /** Starts a stream at a source. The source's name is the identity of its positions. */
   from<In, T = In>(name: string, source: Source<In>, options: FromOptions<In, T> = {}): Stream<T> {
-    checkOptions(`source ${name}`, options, new Set(['decode', 'time', 'outOfOrder', 'idle', 'keyed']))
+    checkOptions(`source ${name}`, options, namesOf<FromOptions<never, never>>()('decode time outOfOrder idle keyed'))
     checkFunction(source?.open, `open() of the source ${name}`)
     checkFunctions(`source ${name}`, options, [], ['decode', 'time'])
     const outlet: Outlet = []
@@ -179,7 +179,7 @@ export class Stream<T> {
     join: (value: T, row: V | undefined) => Synchronous<R>,
     options: { readonly id?: string } = {},
   ): Stream<R> {
-    checkOptions('joinTable', options, new Set(['id']))
+    checkOptions('joinTable', options, namesOf<{ readonly id?: string }>()('id'))
     if (typeof table?.standby !== 'function') {
       throw new RepriseError('INVALID_ARGUMENT', 'joinTable() needs a table that can be followed, such as table(name)')
     }
@@ -195,7 +195,7 @@ export class Stream<T> {
    * key: at least once. Without `ordered`, results are emitted as they arrive.
    */
   call<R>(name: string, call: (value: T, context: CallContext) => Promise<R>, options: CallOptions = {}): Stream<R> {
-    checkOptions(`call ${name}`, options, new Set(['concurrency', 'ordered', 'retry', 'timeout', 'rate', 'breaker']))
+    checkOptions(`call ${name}`, options, namesOf<CallOptions>()('concurrency ordered retry timeout rate breaker'))
     const { concurrency = 16, ordered: _, ...policy } = options
     checkCallPolicy(policy as CallPolicy)
     checkCount(`call ${name}: concurrency`, concurrency)
@@ -291,7 +291,7 @@ export class KeyedStream<T> extends Stream<T> {
 
   /** Passes the first record of a key, and no other within this time. */
   dedupe(name: string, options: { readonly within: Duration }): KeyedStream<T> {
-    checkGivenOptions(`dedupe ${name}`, options, new Set(['within']))
+    checkGivenOptions(`dedupe ${name}`, options, namesOf<{ readonly within: Duration }>()('within'))
     return stateOf(this, name, 'dedupe', deduped(toMs(options.within, 'within'), this.hasTime))
   }
 
@@ -321,7 +321,7 @@ export class KeyedStream<T> extends Stream<T> {
   ): KeyedStream<R> {
     needsTime(this, name, other)
     const { from, to } = interval
-    checkOptions(`joinInterval ${name}`, interval, new Set(['from', 'to']))
+    checkOptions(`joinInterval ${name}`, interval, namesOf<{ readonly from: number; readonly to: number }>()('from to'))
     for (const [side, ms] of Object.entries({ from, to })) {
       if (Number.isSafeInteger(ms)) continue
       const what = `joinInterval ${name}: ${side} must be a whole number of milliseconds (got ${show(ms)})`

@@ -59,7 +59,7 @@ export async function changesAfter(
     }
     const digest = after.seq === floor.seq ? floor.digest : await digestAt(kernel, lineage, after.seq)
     if (after.digest !== undefined && after.digest.length > 0 && !equalBytes(after.digest, digest)) {
-      throw revisionGone(timeline, outside(after.seq), 'it is of another copy of this store')
+      throw revisionGone(timeline, outside(after.seq), 'it belongs to another copy of this store')
     }
     const changes: Change[] = []
     let at: Point = { seq: after.seq, digest }

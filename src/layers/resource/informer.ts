@@ -274,14 +274,14 @@ class Informing implements Session {
    */
   async #record(n: string, r: number | null, u: string, signal: AbortSignal): Promise<void> {
     const { letters } = this.#open.state
-    const along = letters.has(n) ? { attributes: { dead: letters.size - 1 } } : undefined
-    await this.#note({ type: 'handled', data: { n, r, u } }, n, signal, along)
+    const extras = letters.has(n) ? { attributes: { dead: letters.size - 1 } } : undefined
+    await this.#note({ type: 'handled', data: { n, r, u } }, n, signal, extras)
   }
 
-  async #note(entry: NewEntry, name: string, signal: AbortSignal, along?: WriteOptions): Promise<void> {
+  async #note(entry: NewEntry, name: string, signal: AbortSignal, extras?: WriteOptions): Promise<void> {
     for (let failures = 1; ; failures++) {
       try {
-        return void (await this.#open.write([entry], along))
+        return void (await this.#open.write([entry], extras))
       } catch (error) {
         const mayPass = isReprise(error) && error.remedy === 'retry' && !isLoss(error) && !this.#open.broken
         if (mayPass && !signal.aborted) {

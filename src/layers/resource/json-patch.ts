@@ -5,6 +5,7 @@
 
 import { applyPatch, type Operation } from 'rfc6902'
 import { RepriseError } from '../../core/errors.ts'
+import { partsOf } from './rules/field-owners.ts'
 import { copyJson, equalJson, isJsonObject, type Json, roughBytes } from './rules/json.ts'
 
 export type JsonPatch = readonly JsonPatchOperation[]
@@ -107,10 +108,7 @@ function segmentsOf(pointer: unknown, where: string): readonly string[] {
   if (typeof pointer !== 'string' || (pointer !== '' && !pointer.startsWith('/')) || /~(?![01])/.test(pointer)) {
     throw malformed(`${where}: a path must be '' or start with / (got ${String(pointer).slice(0, 80)})`)
   }
-  const segments = pointer
-    .split('/')
-    .slice(1)
-    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
+  const segments = partsOf(pointer)
   if (segments.length > segmentsMax) throw malformed(`${where}: a path must have at most ${segmentsMax} parts`)
   const refused = segments.find((part) => unnamed.has(part))
   if (refused !== undefined) throw malformed(`${where}: a path cannot name ${refused}: use a merge patch`)

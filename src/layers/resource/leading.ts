@@ -5,7 +5,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { growingPause } from '../../core/retry/pause.ts'
-import { lookEvery } from '../../engine/feed/wake-up.ts'
+import { pollEvery } from '../../engine/feed/wake-up.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenOptions } from '../../engine/model/definition.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
@@ -134,7 +134,7 @@ export class Leading {
       if (open.broken) lose(open.broken)
       else await applyMail(this.#engine, open)
     }
-    const stops = [unwatch, lookEvery(clock, mailMs, look, (error) => isLoss(error) && lose(error))]
+    const stops = [unwatch, pollEvery(clock, mailMs, look, (error) => isLoss(error) && lose(error))]
     try {
       await over.wait()
     } finally {

@@ -63,7 +63,7 @@ function statusText(state: ResourceState): string {
   const parts = [
     `${objects.toLocaleString('en')} ${objects === 1 ? 'object' : 'objects'}`,
     ...(deleting > 0 ? [`${deleting} being deleted`] : []),
-    ...(outdated > 0 ? [`${outdated} whose status is of an older generation`] : []),
+    ...(outdated > 0 ? [`${outdated} whose status reports an older generation`] : []),
   ]
   return parts.join(', ')
 }

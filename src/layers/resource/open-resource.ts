@@ -5,7 +5,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { type Era, firstRevision } from '../../core/identity.ts'
-import { lookEvery } from '../../engine/feed/wake-up.ts'
+import { pollEvery } from '../../engine/feed/wake-up.ts'
 import type { Point } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Entry } from '../../engine/model/entry.ts'
@@ -304,7 +304,7 @@ export class OpenResource implements SharedResource {
   #startFollowing(): () => void {
     const { store, clock } = this.engine.kernel
     const look = () => this.#lookForNews()
-    const stops = [store.listen(() => void look()), lookEvery(clock, pollMs, look, undefined, true)]
+    const stops = [store.listen(() => void look()), pollEvery(clock, pollMs, look, undefined, true)]
     return () => {
       for (const stop of stops) stop()
     }

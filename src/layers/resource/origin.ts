@@ -43,7 +43,7 @@ export interface OriginObject {
 export interface OriginCollection {
   /** The location, for messages to people. */
   readonly where: string
-  /** Consecutive pages are of one revision; REVISION_GONE if that revision is no longer available. */
+  /** Consecutive pages have the same revision; REVISION_GONE if that revision is no longer available. */
   list(options: {
     limit?: number | undefined
     continue?: string | undefined

@@ -31,9 +31,9 @@ export async function forkSaves({ engine, head }: Target, { seq, to, edit, mark 
     const { parts, ...sizes } = await writeValue(kernel, hold, null, envelope)
     const made = await StateTimeline.fork(kernel, id, baseAt(lineage, point))
     const data = { format: model.format, bytes: sizes.totalBytes, by: edit.by, replaces }
-    const along = { attributes: forkAttributes(parent, mark), status: 'open', release: true }
+    const extras = { attributes: forkAttributes(parent, mark), status: 'open', release: true }
     await made.publish({
-      ...{ entry: { type: 'saved', data }, parts, foldVersion, ...sizes, hold, along },
+      ...{ entry: { type: 'saved', data }, parts, foldVersion, ...sizes, hold, extras },
       ...{ baseId: null, trigger: 'fork' },
     })
   } catch (error) {

@@ -78,6 +78,8 @@ export interface SaveModel {
   readonly keep: number
   readonly upcasters: Readonly<Record<number, (value: unknown) => unknown>>
   readonly valid: Validity<unknown> | undefined
+  /** Null: none was stated. */
+  readonly loseAtMostMs: number | null
 }
 
 const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const
@@ -102,9 +104,13 @@ export class SaveReader<T> {
     return openedAs(this.model.prefix, this.timeline, this.model.name)
   }
 
+  protected async records(): Promise<readonly ManifestRecord[]> {
+    return await this.kernel.store.checkpoints(this.timeline)
+  }
+
   /** Newest first, damaged ones included. */
   async list(): Promise<SavedInfo[]> {
-    return (await this.kernel.store.checkpoints(this.timeline)).map(infoOf)
+    return (await this.records()).map(infoOf)
   }
 
   /** The newest intact save; damaged ones are skipped and listed in `skipped`. NOT_FOUND if nothing was saved. */
@@ -118,7 +124,7 @@ export class SaveReader<T> {
   /** Null: a save was removed during the read, because newer ones replaced it. */
   async #latestOnce(isLast: boolean): Promise<Loaded<T> | null> {
     const skipped: { id: string; why: string }[] = []
-    for (const record of await this.kernel.store.checkpoints(this.timeline)) {
+    for (const record of await this.records()) {
       if (record.invalid !== null) {
         skipped.push({ id: record.id, why: record.invalid })
         continue
@@ -141,7 +147,7 @@ export class SaveReader<T> {
   }
 
   async #isThere({ id }: ManifestRecord): Promise<boolean> {
-    return (await this.kernel.store.checkpoints(this.timeline)).some((record) => record.id === id)
+    return (await this.records()).some((record) => record.id === id)
   }
 
   /** One save by its id, valid or not. Damage is an error: no other save replaces it. */
@@ -193,9 +199,7 @@ export class SaveReader<T> {
   protected async noteDamage(_record: ManifestRecord, _why: string): Promise<void> {}
 
   protected async find(id: string): Promise<ManifestRecord> {
-    const found = (await this.kernel.store.checkpoints(this.timeline)).find(
-      (record) => record.id === (id as ManifestId),
-    )
+    const found = (await this.records()).find((record) => record.id === (id as ManifestId))
     if (!found) throw new RepriseError('NOT_FOUND', `${this.timeline} has no save ${id}`, { id })
     return found
   }

@@ -6,6 +6,7 @@
 // the manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { type Duration, positiveMs } from '../../core/duration.ts'
 import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/history/validity.ts'
 import { checkCount, checkOptions, namesOf } from '../../core/options.ts'
@@ -28,6 +29,7 @@ import type { Kernel } from '../../engine/storage/kernel.ts'
 import { type Publication, StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { removeRotten, writeValue } from '../../engine/writing/stored-value.ts'
 import { Mutex } from '../../lib/waiting.ts'
+import { Autosave } from './autosave.ts'
 import { foldVersion } from './fork.ts'
 import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader } from './reader.ts'
@@ -39,11 +41,16 @@ export interface SaveOptions<T = unknown> {
   readonly version?: number
   /** From each older format to the next: { 1: (old) => … }. */
   readonly upcasters?: Readonly<Record<number, (value: unknown) => unknown>>
+  /**
+   * The greatest age of work that no save has. `autosave` keeps it; the recovery card shows whether it is kept, and the doctor
+   * and the metrics report it when it is not. Default: none.
+   */
+  readonly loseAtMost?: Duration
   /** Checks a value (true, false, or the reason): an invalid one is neither saved nor returned by `latest()`. */
   readonly valid?: Validity<T>
 }
 
-const known = namesOf<SaveOptions>()('keep version upcasters valid')
+const known = namesOf<SaveOptions>()('keep version upcasters loseAtMost valid')
 
 export interface PutOptions {
   readonly label?: string
@@ -83,6 +90,7 @@ export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinit
     apply: (state) => state,
     retain: { checkpoints: model.keep, history: 'needed' },
     authority: 'state',
+    ...(options.loseAtMost !== undefined && { checkpoint: { loseAtMost: options.loseAtMost } }),
   }
   const described = saveModel(model, fold)
   const timelineOf = (id: string | undefined) => timelineId(id === undefined ? prefix : `${prefix}/${id}`)
@@ -137,6 +145,7 @@ export class SaveHandle<T> extends SaveReader<T> {
   /** Set when damage was found: the next save reuses no chunks. */
   #distrusts = false
   #holders = 1
+  #autosave: Autosave | null = null
   #isClosed = false
 
   /** @internal */
@@ -167,6 +176,25 @@ export class SaveHandle<T> extends SaveReader<T> {
    */
   putStream(source: ByteSource, value?: T, options: PutOptions = {}): Promise<SavedInfo> {
     return this.#inTurn(() => this.#put({ kind: 'bytes', value }, source, checkedPut(options)))
+  }
+
+  /**
+   * Puts the value that `capture` returns as often as `loseAtMost` requires, until `stop()` or the end of the handle. A failed
+   * save is a `checkpoint-failed` event and is retried. Each `put` counts as well.
+   * @example const autosave = weights.autosave(() => model)
+   */
+  autosave(capture: () => T | Promise<T>): Autosave {
+    const { loseAtMostMs } = this.model
+    if (loseAtMostMs === null) {
+      const what = `${this.timeline}: autosave needs a bound, as in save('${this.model.name}', { loseAtMost: '5m' })`
+      throw new RepriseError('INVALID_ARGUMENT', what, {})
+    }
+    if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`)
+    this.#autosave?.stop()
+    this.#autosave = new Autosave(this.kernel, this.timeline, loseAtMostMs, async () => {
+      await this.put(await capture(), { label: 'autosave' })
+    })
+    return this.#autosave
   }
 
   /** Makes an older save the newest one again. Writes no chunks. */
@@ -204,6 +232,8 @@ export class SaveHandle<T> extends SaveReader<T> {
   /** @internal Closes the handle for all its holders in this process. */
   async shut(): Promise<void> {
     if (this.#isClosed) return
+    this.#autosave?.stop()
+    await this.#autosave?.settled
     this.#isClosed = true
     await this.#turns.run(() => undefined)
     await this.#taken.release()
@@ -289,6 +319,7 @@ export class SaveHandle<T> extends SaveReader<T> {
       pin,
     })
     this.#held = { record, chunks: await heldBy(this.kernel, record) }
+    this.#autosave?.saved()
     await this.#taken.retain({ checkpoints: this.model.keep, history: 'needed' }, foldVersion)
     return infoOf(record)
   }
@@ -310,8 +341,9 @@ export class SaveHandle<T> extends SaveReader<T> {
 }
 
 function modelOf(name: string, prefix: string, options: SaveOptions<never>): SaveModel {
-  const { keep = 3, version = 1, upcasters = {}, valid } = options
+  const { keep = 3, version = 1, upcasters = {}, valid, loseAtMost } = options
+  const loseAtMostMs = loseAtMost === undefined ? null : positiveMs(loseAtMost, `save ${name}: loseAtMost`)
   checkCount(`save ${name}: keep`, keep)
   checkCount(`save ${name}: version`, version)
-  return { name, prefix, keep, format: version, upcasters, valid: valid as Validity<unknown> | undefined }
+  return { name, prefix, keep, format: version, upcasters, valid: valid as Validity<unknown> | undefined, loseAtMostMs }
 }

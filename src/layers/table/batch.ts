@@ -31,13 +31,13 @@ export class BatchWriter<V> {
   }
 
   /** Writes the batch in one commit, or as parts that one commit makes visible together. */
-  async write(batch: Batch, along: CommitExtras | null): Promise<void> {
+  async write(batch: Batch, extras: CommitExtras | null): Promise<void> {
     if (this.#hasLeftovers) await this.undoUnfinished()
     const pieces = cut(batch)
-    if (pieces.length === 0 && !along) return
-    if (pieces.length > 1) return await this.#writeParts(pieces, along)
+    if (pieces.length === 0 && !extras) return
+    if (pieces.length > 1) return await this.#writeParts(pieces, extras)
     const entries = pieces.map(({ ops }) => ({ type: 'w', data: ops }))
-    await this.#open.write(entries, along ?? {})
+    await this.#open.write(entries, extras ?? {})
   }
 
   /** Undoes interrupted transactions, and returns their number. */
@@ -48,7 +48,7 @@ export class BatchWriter<V> {
     return found.length
   }
 
-  async #writeParts(pieces: readonly Piece[], along: CommitExtras | null): Promise<void> {
+  async #writeParts(pieces: readonly Piece[], extras: CommitExtras | null): Promise<void> {
     const t = `${this.#open.epoch}.${this.#open.seq + 1}`
     this.#hasLeftovers = true
     let entries: NewEntry[] = []
@@ -63,7 +63,7 @@ export class BatchWriter<V> {
       entries.push({ type: 'p', data: { t, n, ...piece.ops } })
       bytes += piece.bytes
     }
-    await this.#open.write([...entries, { type: 'c', data: { t, n: pieces.length } }], along ?? {})
+    await this.#open.write([...entries, { type: 'c', data: { t, n: pieces.length } }], extras ?? {})
     this.#hasLeftovers = false
   }
 }

@@ -165,11 +165,11 @@ export class TableHandle<V> {
    */
   transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>): Promise<R>
   /** @internal With extras for the same commit. */
-  transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
-  async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
+  transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, extras?: CommitExtras): Promise<R>
+  async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, extras?: CommitExtras): Promise<R> {
     checkFunction(run, 'transaction()')
     this.#check()
-    return await this.#submit(run, along ?? null)
+    return await this.#submit(run, extras ?? null)
   }
 
   /** The offset of a source, as of the current rows. */
@@ -261,9 +261,9 @@ export class TableHandle<V> {
     )
   }
 
-  async #submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
+  async #submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, extras: CommitExtras | null = null): Promise<R> {
     try {
-      return await this.#writer.submit(run, along)
+      return await this.#writer.submit(run, extras)
     } catch (error) {
       // If the store was rescaled, that is the reason.
       if (isReprise(error, 'FENCED', 'NOT_FOUND')) await this.#model.confirm?.()

@@ -62,7 +62,7 @@ export class PagedTable<V> {
     this.#model = model
     this.#indexes = new PagedIndexes(model.name, model.indexes)
     this.#batches = new BatchWriter(opened.open)
-    this.#writer = new PagedWriter(this.#view(), (batch, along) => this.#commit(batch, along))
+    this.#writer = new PagedWriter(this.#view(), (batch, extras) => this.#commit(batch, extras))
     this.#checkpointer = new PagedCheckpointer(kernel, opened, changedRows, fold.retain ?? {}, fold.version)
     this.#endings = new Endings(kernel, opened.open as OpenTimeline<unknown>, opened.open.state.expiry)
     opened.open.state[observer] = {
@@ -200,12 +200,12 @@ export class PagedTable<V> {
    */
   transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>): Promise<R>
   /** @internal With extras for the same commit. */
-  transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
-  async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
+  transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, extras?: CommitExtras): Promise<R>
+  async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, extras?: CommitExtras): Promise<R> {
     checkFunction(run, 'transaction()')
     if (this.#damage) throw this.#damage
     if (this.#closing) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
-    return await this.#writer.submit(run, along ?? null)
+    return await this.#writer.submit(run, extras ?? null)
   }
 
   /** The offset of a source, as of the current rows. */
@@ -284,9 +284,9 @@ export class PagedTable<V> {
     }
   }
 
-  async #commit(batch: PagedBuffer<V>, along: CommitExtras | null): Promise<void> {
+  async #commit(batch: PagedBuffer<V>, extras: CommitExtras | null): Promise<void> {
     await this.#readBefore(batch)
-    await this.#batches.write(batch, along)
+    await this.#batches.write(batch, extras)
     await this.#checkpointer.afterWrite()
   }
 

@@ -10,25 +10,25 @@ const batchWrites = 8192
 
 interface Item<V> {
   readonly run: (tx: PagedTransaction<V>) => unknown
-  readonly along: CommitExtras | null
+  readonly extras: CommitExtras | null
   resolve(result: unknown): void
   reject(error: unknown): void
 }
 
 export class PagedWriter<V> {
   readonly #rows: PagedView<V>
-  readonly #write: (batch: PagedBuffer<V>, along: CommitExtras | null) => Promise<void>
+  readonly #write: (batch: PagedBuffer<V>, extras: CommitExtras | null) => Promise<void>
   #queue: Item<V>[] = []
   #working: Promise<void> | null = null
 
-  constructor(rows: PagedView<V>, write: (batch: PagedBuffer<V>, along: CommitExtras | null) => Promise<void>) {
+  constructor(rows: PagedView<V>, write: (batch: PagedBuffer<V>, extras: CommitExtras | null) => Promise<void>) {
     this.#rows = rows
     this.#write = write
   }
 
-  submit<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
+  submit<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, extras: CommitExtras | null = null): Promise<R> {
     return new Promise<R>((resolve, reject) => {
-      this.#queue.push({ run, along, resolve: resolve as (result: unknown) => void, reject })
+      this.#queue.push({ run, extras, resolve: resolve as (result: unknown) => void, reject })
       // Deferred: all transactions submitted in this tick belong to one batch.
       this.#working ??= Promise.resolve().then(() => this.#work())
     })
@@ -45,7 +45,7 @@ export class PagedWriter<V> {
       const done: { readonly item: Item<V>; readonly result: unknown }[] = []
       try {
         await this.#runBatch(batch, done)
-        await this.#write(batch, done[0]?.item.along ?? null)
+        await this.#write(batch, done[0]?.item.extras ?? null)
         for (const { item, result } of done) item.resolve(result)
       } catch (error) {
         for (const { item } of done) item.reject(error)
@@ -58,7 +58,7 @@ export class PagedWriter<V> {
   async #runBatch(batch: PagedBuffer<V>, done: { item: Item<V>; result: unknown }[]): Promise<void> {
     while (this.#queue.length > 0 && batch.writes.size < batchWrites) {
       const item = this.#queue[0]!
-      if (item.along && done.length > 0) return
+      if (item.extras && done.length > 0) return
       this.#queue.shift()
       const buffer = new PagedBuffer<V>(batch)
       try {
@@ -71,7 +71,7 @@ export class PagedWriter<V> {
       } finally {
         buffer.end()
       }
-      if (item.along) return
+      if (item.extras) return
     }
   }
 }

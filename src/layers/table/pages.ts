@@ -3,6 +3,7 @@
 // decoded on demand: most rows of a page never are. The stored layout is that of a resident table, so either kind opens the
 // data of the other.
 
+import { firstIndex } from '../../core/binary-search.ts'
 import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { readBlock } from '../../core/keyed-state/block.ts'
@@ -225,14 +226,7 @@ export class PagedRows<V> {
   }
 
   #indexOf(key: string): number {
-    let low = 0
-    let high = this.segments.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (this.segments[middle]!.first <= key) low = middle + 1
-      else high = middle
-    }
-    return low - 1
+    return firstIndex(0, this.segments.length, (at) => this.segments[at]!.first > key) - 1
   }
 
   async #load(segment: Segment): Promise<BlockView> {

@@ -14,7 +14,7 @@ const batchWrites = 8192
 
 interface Item<V> {
   readonly run: (tx: Transaction<V>) => unknown
-  readonly along: CommitExtras | null
+  readonly extras: CommitExtras | null
   /** The transaction already ran asynchronously: it is validated, and run again only if that fails. */
   readonly ran: { readonly buffer: Buffer<V>; readonly result: unknown } | null
   resolve(result: unknown): void
@@ -70,9 +70,9 @@ export class TableWriter<V> {
     this.#rows = rows
   }
 
-  submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
+  submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, extras: CommitExtras | null = null): Promise<R> {
     return new Promise<R>((resolve, reject) => {
-      this.#queue.push({ run, along, ran: null, resolve: resolve as (result: unknown) => void, reject })
+      this.#queue.push({ run, extras, ran: null, resolve: resolve as (result: unknown) => void, reject })
       // Deferred: all transactions submitted in this tick belong to one batch.
       if (!this.#isBusy) {
         this.#isBusy = true
@@ -92,7 +92,7 @@ export class TableWriter<V> {
       const done: { item: Item<V>; result: unknown }[] = []
       try {
         await this.#runBatch(overlay, done)
-        await this.#batches.write(overlay, done[0]?.item.along ?? null)
+        await this.#batches.write(overlay, done[0]?.item.extras ?? null)
         for (const { item, result } of done) item.resolve(result)
       } catch (error) {
         for (const { item } of done) item.reject(error)
@@ -104,7 +104,7 @@ export class TableWriter<V> {
   async #runBatch(overlay: Overlay<V>, done: { item: Item<V>; result: unknown }[]): Promise<void> {
     while (this.#queue.length > 0 && overlay.writes.size < batchWrites) {
       const item = this.#queue[0]!
-      if (item.along && done.length > 0) return
+      if (item.extras && done.length > 0) return
       this.#queue.shift()
       try {
         const outcome = item.ran ? await this.#check(item, overlay) : this.#run(item, overlay)
@@ -114,7 +114,7 @@ export class TableWriter<V> {
       } catch (error) {
         item.reject(error)
       }
-      if (item.along) return
+      if (item.extras) return
     }
   }
 

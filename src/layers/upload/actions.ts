@@ -64,7 +64,7 @@ async function copyRecord(
       },
       baseId: null,
       trigger: 'fork',
-      along: {
+      extras: {
         ...{ status, attributes, queue: queueOf(to), release: true },
         wakeup: wakeup === 0 ? kernel.worker.now(to) : wakeup,
       },

@@ -101,7 +101,7 @@ export class Completion {
       await writer.step({
         events: [{ type: 'handled', starts, result: value }],
         data: { starts: starts.length },
-        ...(sql.length > 0 && { along: { userSql } }),
+        ...(sql.length > 0 && { extras: { userSql } }),
         release: starts.length === 0,
       })
     } catch (error) {
@@ -172,7 +172,7 @@ export class Completion {
     await writer.step({
       events: [{ type: 'stumbled', error: message, isFinal: !again }],
       data: { error: message, attempt },
-      along: { wakeup },
+      extras: { wakeup },
       release: true,
     })
     if (wakeup !== null) this.#host.dispatcher.expect(wakeup, writer.timeline)

@@ -29,7 +29,7 @@ export interface Step {
   readonly type?: string
   /** Data of the entry, in addition to that of every step. */
   readonly data?: Readonly<Record<string, unknown>>
-  readonly along?: CommitExtras
+  readonly extras?: CommitExtras
   readonly reused?: Publication['reusedChunks']
   /** Releases the timeline afterwards. */
   readonly release?: boolean
@@ -209,11 +209,11 @@ export class UploadWriter {
     await this.#inFlight.catch(() => undefined)
     if (this.#record === null || this.#isReleased) return
     if (!this.#taken.broken) await this.#taken.release().catch(() => undefined)
-    else if (!isReprise(this.#taken.broken, 'FENCED', 'NOT_FOUND')) await this.#letGo()
+    else if (!isReprise(this.#taken.broken, 'FENCED', 'NOT_FOUND')) await this.#release()
   }
 
   /** The outcome of the last commit is unknown; the release is submitted in any case. */
-  async #letGo(): Promise<void> {
+  async #release(): Promise<void> {
     const guard = { timeline: this.timeline, epoch: this.#taken.head.epoch }
     await submit(this.#kernel, { guard, release: true }).catch(() => undefined)
   }
@@ -235,7 +235,7 @@ export class UploadWriter {
   }
 
   async #publish(
-    { events, type, data, along, reused, release = false, forgetsBytes = false }: Step,
+    { events, type, data, extras, reused, release = false, forgetsBytes = false }: Step,
     state: UploadState,
     stream: ReturnType<GrowingStream['snapshot']>,
     output: ChunkOutput,
@@ -260,10 +260,10 @@ export class UploadWriter {
         hold,
         baseId: forgetsBytes ? null : (this.#record?.id ?? null),
         trigger: 'upload',
-        along: {
-          ...along,
+        extras: {
+          ...extras,
           ...{ status, attributes, queue: queueOf(this.timeline) },
-          ...(along?.wakeup === undefined && {
+          ...(extras?.wakeup === undefined && {
             wakeup: wakeup === 0 ? this.#kernel.worker.now(this.timeline) : wakeup,
           }),
           ...(before.length > 0 && { drop: before }),

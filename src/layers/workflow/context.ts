@@ -50,6 +50,12 @@ export interface StepSettings<T> extends CallPolicy {
    * derived from the run's input and everything that the code observed before the step.
    */
   readonly input?: unknown
+  /**
+   * The names of the steps whose results the call uses: `run.rerun` of another step keeps this one. Of several with one name,
+   * the last one before the call counts; an empty list: only the run's input. Default: every outcome that the code could
+   * have observed before the step.
+   */
+  readonly after?: readonly string[]
 }
 
 export interface WithCompensate<T> {
@@ -79,7 +85,11 @@ export interface WithoutUndo {
 /** A step has `compensate`, `undo`, or neither. */
 export type StepOptions<T> = StepSettings<T> & (WithCompensate<T> | WithUndo<T> | WithoutUndo)
 
-export type TransactionOptions<T> = { readonly retry?: RetryPolicy } & (WithCompensate<T> | WithoutUndo)
+export type TransactionOptions<T> = {
+  readonly retry?: RetryPolicy
+  /** As for a step. */
+  readonly after?: readonly string[]
+} & (WithCompensate<T> | WithoutUndo)
 
 export interface ChildOptions {
   /** The id of the child. Default: derived from this run's id. */

@@ -58,7 +58,7 @@ export class Host implements InstanceHost, RunHost {
   readonly #watchers = new Map<string, Set<() => void>>()
   readonly #mail: MailWatch
   /** The error for writes through a released handle. One instance is shared, because there are many handles. */
-  readonly letGo = new RepriseError('CLOSED', 'the run was released')
+  readonly released = new RepriseError('CLOSED', 'the run was released')
   readonly results = new ResultsTable()
   callsStarted = 0
   #adopting = 0
@@ -70,8 +70,8 @@ export class Host implements InstanceHost, RunHost {
     this.looks = new ResultPoller(engine.kernel)
     this.yielder = new Yielder(engine.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
-    const letGo = installGuard(currentScope)
-    const off = [engine.worker.watch(() => this.#underWay()), engine.watchBusy(() => this.#isBusy()), letGo]
+    const uninstallGuard = installGuard(currentScope)
+    const off = [engine.worker.watch(() => this.#underWay()), engine.watchBusy(() => this.#isBusy()), uninstallGuard]
     engine.onHandOver((graceMs) => this.#handOver(graceMs))
     engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(() => off.forEach((each) => void each())))
   }
@@ -387,16 +387,16 @@ export class Host implements InstanceHost, RunHost {
   async #close(graceMs: number): Promise<void> {
     this.#isClosed = true
     this.#mail.close()
-    await this.#letGoAll(graceMs)
+    await this.#releaseAll(graceMs)
   }
 
   /** Waiting runs keep their wakeup; the others are due at once. */
   async #handOver(graceMs: number): Promise<HandedOver[]> {
     await Promise.all([...this.#live.values()].map((run) => run.isAsleep && run.residency.letGoNow()))
-    return await this.#letGoAll(graceMs)
+    return await this.#releaseAll(graceMs)
   }
 
-  async #letGoAll(graceMs: number): Promise<HandedOver[]> {
+  async #releaseAll(graceMs: number): Promise<HandedOver[]> {
     const live = [...this.#live.values()]
     await Promise.all(live.map((instance) => instance.residency.pause(graceMs)))
     const cut = live.filter(({ tenure }) => !tenure.isLeaving)

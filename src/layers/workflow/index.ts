@@ -27,12 +27,25 @@ export type {
   WorkflowContext,
   WorkflowFunction,
 } from './context.ts'
+export {
+  type BackfillOptions,
+  type BackfillReport,
+  type DagDefinition,
+  type DagFunction,
+  type DagMemo,
+  type DagNode,
+  type DagNodes,
+  type DagResults,
+  type DagSlice,
+  dag,
+} from './dag.ts'
 export { type WorkflowDefinition, workflow } from './definition.ts'
 export type { WorkflowRuns, Workflows } from './handle/batch.ts'
 export { type BatchReport, type RunQuery, type RunSummary, workflows } from './handle/batch.ts'
 export type { UpdateOptions } from './handle/query-update.ts'
 export type {
   RunCancelOptions,
+  RunRerunOptions,
   RunRollbackOptions,
   RunTerminateOptions,
   RunUndoOptions,
@@ -40,10 +53,12 @@ export type {
 export { type RunForkOptions, type SettleOptions, WorkflowRun } from './handle/run.ts'
 export type { ResultOptions, RunStatus } from './handle/run-view.ts'
 export type { StepOutcome } from './handle/settle.ts'
+export type { Outcome } from './history/dependants.ts'
 export type { End, Item, NotedWait, ParentLink, StandingStep, Started } from './history/entries.ts'
 export type { Failure } from './history/failure.ts'
 export type { Journal } from './history/journal.ts'
-export type { OpenCommand, RunState, Undo } from './history/state.ts'
+export type { GraphStep, RerunPlan } from './history/rerun.ts'
+export type { OpenCommand, Rerun, RunState, Undo } from './history/state.ts'
 export { summarizeWorkflow, type Wait, type WorkflowSummary } from './history/summary.ts'
 export type { Carried } from './messages.ts'
 export {

@@ -18,6 +18,7 @@ import type { AnyWorkflow } from './context.ts'
 import { forkRun, stepEdits } from './handle/fork.ts'
 import type { WorkflowRun } from './handle/run.ts'
 import { ChildMail } from './history/child-mail.ts'
+import { firstSeq } from './history/dependants.ts'
 import type { Item } from './history/entries.ts'
 import { workflowFold } from './history/fold.ts'
 import { itemsOf } from './history/journal.ts'
@@ -53,6 +54,13 @@ const actions: Actions = {
   retry: async (target) => {
     await runOf(target).retry(keyed(target))
     return done(target, `${target.head.timeline} resumes after its failure`, {})
+  },
+  rerun: async (target, { step, undo, consumed }) => {
+    const options = { ...keyed(target), ...(undo && { undo }), ...(consumed && { consumed }) }
+    const { repeats, keeps } = await runOf(target).rerun(step, options)
+    const words = `${target.head.timeline} repeats ${repeats.join(', ')}`
+    const text = keeps.length > 0 ? `${words}; it keeps ${keeps.join(', ')}` : words
+    return sent(target, text, { timeline: target.head.timeline, step, repeats, keeps })
   },
   signal: async (target, { name, ...rest }) => {
     await runOf(target).signal(name, rest.value, keyed(target))
@@ -210,7 +218,8 @@ async function rollBack(
     consumed,
   )
   const inherited = inheritedBy(lineage)
-  const isUndone = (item: Item) => undo !== undefined || ownerOf(inherited, item.seq) === null
+  const isUndone = (item: Item) =>
+    undo !== undefined || ownerOf(inherited, 'first' in item ? firstSeq(item) : item.seq) === null
   return {
     timeline: head.timeline,
     archive: null,

@@ -29,8 +29,15 @@ export const runtime: Runtime = {
   randomBytes,
   Thread: Worker,
   files: { sqlite: () => (hasSqlite(process.versions.node) ? quietly(() => builtIn('node:sqlite')) : undefined) },
-  identity: { host: hostname(), pid: process.pid },
+  identity: {
+    // Deno refuses it without a permission: `open` reports that, and not the import of the package.
+    get host() {
+      return hostname()
+    },
+    pid: process.pid,
+  },
   publishModules: modules.syncBuiltinESMExports,
+  refusedPermission: null,
   cacheCompiled: enableCompileCache ? (folder) => void enableCompileCache(folder) : null,
 }
 

@@ -21,6 +21,8 @@ export interface Runtime {
   readonly identity: { readonly host: string; readonly pid: number | null }
   /** Makes replaced functions of built-in modules visible to modules that imported them by name. Null: not possible. */
   readonly publishModules: (() => void) | null
+  /** The reason in an error that a missing permission caused; null for other errors. Null: the runtime has no permissions. */
+  readonly refusedPermission: ((error: unknown) => string | null) | null
   /** Keeps compiled code in a folder for the next start. Null: the runtime has no such cache. */
   readonly cacheCompiled: ((folder: string) => void) | null
 }

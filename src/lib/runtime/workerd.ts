@@ -24,6 +24,7 @@ export const runtime: Runtime = {
     return { host, pid: null }
   },
   publishModules: null,
+  refusedPermission: null,
   cacheCompiled: null,
 }
 

@@ -46,7 +46,7 @@ const about: Schema = {
 const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
 
 /** A rollback that was planned. */
-interface Asked {
+interface RollbackBody {
   readonly to: number
   readonly from: number
   readonly about?: HistoryPoint
@@ -113,6 +113,36 @@ export const actionRoutes: readonly Route[] = [
     }),
   ),
   verb('retry', 'Resume a run that failed, or a job that stopped or failed', shapes.object({}), () => ({})),
+  verb(
+    'rerun',
+    'Repeat one step of a run and the steps that depend on it; the others keep their results',
+    shapes.object({ step: { ...shapes.text, minLength: 1 }, undo, consumed }, ['step']),
+    ({ body }) => body,
+  ),
+  {
+    method: 'GET',
+    path: '/v1/timelines/{timeline}/steps',
+    id: 'listSteps',
+    tag: 'actions',
+    summary: 'The steps of a run, the steps that each depends on, and those that its re-run would repeat',
+    role: 'read',
+    answer: shapes.answer({
+      timeline: shapes.text,
+      steps: shapes.list(
+        shapes.answer({
+          step: shapes.text,
+          outcome: { type: 'string', enum: ['done', 'failed'] },
+          after: shapes.list(shapes.text),
+          isDeclared: { type: 'boolean' },
+          repeats: shapes.list(shapes.text),
+        }),
+      ),
+    }),
+    async call(call) {
+      const head = await call.head()
+      return { timeline: head.timeline, steps: await runOf(call.engine, head, 'steps').steps() }
+    },
+  },
   verb(
     'signal',
     'Send a signal to a run: durable when this is answered',
@@ -367,7 +397,7 @@ export const actionRoutes: readonly Route[] = [
     async call(call) {
       const head = await call.head()
       const { timeline, seq } = head
-      const { to, from, about, ...options } = call.body as unknown as Asked & Omit<RollbackOptions, 'to'>
+      const { to, from, about, ...options } = call.body as unknown as RollbackBody & Omit<RollbackOptions, 'to'>
       if (from !== seq) {
         const what = `${timeline} is at ${seq}, and the plan was made at ${from}: plan again`
         throw new RepriseError('CONFLICT', what, { timeline, seq, from })

@@ -17,7 +17,7 @@ import { mismatch, type Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
 
 const longestWaitMs = 25_000
-const lookEveryMs = 100
+const pollMs = 100
 
 export const runRoutes: readonly Route[] = [
   {
@@ -186,11 +186,11 @@ async function awaitResult(call: Call) {
     const { timeline, status } = head
     const unfinished = hostOf(engine).models.find(timeline)?.unfinished
     if (!unfinished)
-      throw new RepriseError('INVALID_ARGUMENT', `${timeline} is of a kind that does not end`, { timeline })
+      throw new RepriseError('INVALID_ARGUMENT', `${timeline} has a kind that does not end`, { timeline })
     if (!unfinished.includes(status)) return { timeline, status, isEnded: true, ...(await resultOf(engine, head)) }
     const leftMs = until - clock.elapsed()
     if (leftMs <= 0 || signal.aborted) return { timeline, status, isEnded: false }
-    await sleep(clock, Math.min(leftMs, lookEveryMs))
+    await sleep(clock, Math.min(leftMs, pollMs))
   }
 }
 

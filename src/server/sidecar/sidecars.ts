@@ -63,7 +63,7 @@ export class Sidecars {
       foldOf(this.#engine, id)
       // Another server may have continued it: then there is nothing to end here.
       await held?.end().catch(() => undefined)
-      await this.#letGo(id)
+      await this.#release(id)
       const lease = await Lease.take(this.#engine, id, request, () => this.#over(id, lease))
       return this.#keep(id, lease).view
     })
@@ -102,7 +102,7 @@ export class Sidecars {
 
   async close(): Promise<void> {
     await Promise.allSettled([...this.#leases.values()].map((lease) => lease.leave()))
-    await Promise.allSettled([...this.#shared.keys()].map((id) => this.#letGo(id)))
+    await Promise.allSettled([...this.#shared.keys()].map((id) => this.#release(id)))
   }
 
   #lease(id: string): Lease | null {
@@ -144,7 +144,7 @@ export class Sidecars {
       if (held?.token === token) return held
       if (held) throw fenced(id, token)
       if (this.#leases.size >= this.#openMax) throw full(this.#openMax)
-      await this.#letGo(id)
+      await this.#release(id)
       const lease = await Lease.continue(this.#engine, id, token, () => lease && this.#over(id, lease))
       if (!lease) throw fenced(id, token)
       return this.#keep(id, lease)
@@ -180,11 +180,11 @@ export class Sidecars {
   async #trim(): Promise<void> {
     for (const [id, { busy }] of this.#shared) {
       if (this.#shared.size <= this.#openMax) return
-      if (busy === 0) await this.#letGo(id)
+      if (busy === 0) await this.#release(id)
     }
   }
 
-  async #letGo(id: string): Promise<void> {
+  async #release(id: string): Promise<void> {
     const shared = this.#shared.get(id)
     this.#shared.delete(id)
     const open = await shared?.opening.catch(() => null)

@@ -2,8 +2,9 @@
 
 import type { CommitView } from '../../core/commit/view.ts'
 import type { Hash } from '../../core/store/ports.ts'
+import { toPosition } from '../numbered-position.ts'
 import { pastOf } from './past.ts'
-import { isAlive, toPosition } from './view.ts'
+import { isAlive } from './view.ts'
 import { messageKey, type Space } from './world.ts'
 
 export function commitView(space: Space, hash: Hash, now: number): CommitView {

@@ -1,6 +1,8 @@
 // The two containers of the memory world. A snapshot shares both in constant time: a map is copied by the first write
 // after the sharing, a log only when two branches of it diverge.
 
+import { firstIndex } from '../../core/binary-search.ts'
+
 /** A map whose snapshots cost nothing until the next write. */
 export class SharedMap<Key, Value> {
   #map: Map<Key, Value>
@@ -94,14 +96,7 @@ export class Log<Item> {
 
   /** Index of the first item for which the test holds, provided that it holds for all later ones; the length if for none. */
   search(isAtOrAfter: (item: Item) => boolean): number {
-    let low = 0
-    let high = this.length
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (isAtOrAfter(this.at(middle)!)) high = middle
-      else low = middle + 1
-    }
-    return low
+    return firstIndex(0, this.length, (at) => isAtOrAfter(this.at(at)!))
   }
 
   *[Symbol.iterator](): IterableIterator<Item> {

@@ -12,12 +12,12 @@ export function rewrite(space: Space, kind: Rewritable, change: Change): Rewritt
   if (kind === 'runs') rewriteRuns(space, count)
   else if (kind === 'checkpoints') {
     for (const row of [...space.timelines.values()]) {
-      const catalog = row.catalog.map((record) => ({ ...record, body: count.give(record.body) }))
+      const catalog = row.catalog.map((record) => ({ ...record, body: count.apply(record.body) }))
       space.timelines.set(row.id, { ...row, catalog })
     }
   } else {
     for (const [timeline, messages] of [...space.unread.entries()]) {
-      const rows = messages.map((message): MessageRow => ({ ...message, data: count.give(message.data) }))
+      const rows = messages.map((message): MessageRow => ({ ...message, data: count.apply(message.data) }))
       space.unread.set(timeline, rows)
       for (const row of rows) space.messages.set(messageKey(row.to, row.id), row)
     }
@@ -64,7 +64,7 @@ function rewriteRuns(space: Space, count: Count): void {
   const renew = (run: RunRow): RunRow => {
     const known = renewed.get(run)
     if (known) return known
-    const row = { ...run, bytes: count.give(run.bytes) }
+    const row = { ...run, bytes: count.apply(run.bytes) }
     renewed.set(run, row)
     return row
   }
@@ -83,7 +83,7 @@ class Count {
     this.#change = change
   }
 
-  give(bytes: Uint8Array): Uint8Array {
+  apply(bytes: Uint8Array): Uint8Array {
     this.seen += 1
     const other = this.#change(new Uint8Array(bytes))
     if (!other) return bytes

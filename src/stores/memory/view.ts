@@ -3,20 +3,20 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import { checkTimelineQuery } from '../../core/store/argument-checks.ts'
-import {
-  type EntryRun,
-  type FeedFilter,
-  type FeedItem,
-  type FeedPage,
-  type FeedPosition,
-  feedStart,
-  type Head,
-  type TimelineQuery,
-  type WorkerRow,
+import type {
+  EntryRun,
+  FeedFilter,
+  FeedItem,
+  FeedPage,
+  FeedPosition,
+  Head,
+  TimelineQuery,
+  WorkerRow,
 } from '../../core/store/ports.ts'
 import { compareText } from '../../core/store/text-order.ts'
 import { isWanted } from '../../core/store/timeline-filter.ts'
-import { notAPosition, positionGone } from '../refusals.ts'
+import { fromPosition, toPosition } from '../numbered-position.ts'
+import { positionGone } from '../refusals.ts'
 import type { Space, TimelineRow, WorkerState } from './world.ts'
 
 export function isAlive(worker: WorkerState | undefined, now: number): boolean {
@@ -94,16 +94,6 @@ export function readFeed(space: Space, after: FeedPosition, filter: FeedFilter, 
 
 function isInFeed(id: TimelineId, { prefixes }: FeedFilter): boolean {
   return prefixes === undefined || prefixes.some((scope) => isWithin(scope, id))
-}
-
-export function toPosition(number: number): FeedPosition {
-  return String(number).padStart(16, '0')
-}
-
-function fromPosition(position: FeedPosition): number {
-  if (position === feedStart) return 0
-  if (!/^\d{16}$/.test(position)) throw notAPosition(position)
-  return Number(position)
 }
 
 export function findTimelines(space: Space, query: TimelineQuery, now: number): Head[] {

@@ -281,7 +281,7 @@ export class Connections {
     // Ends its transaction, too.
     this.#frozen?.release(true)
     this.#frozen = null
-    this.#letGo()
+    this.#endKept()
     // A hanging server must not delay closing.
     await within(realTime, 2000, this.#pool.end().catch(ignore))
   }
@@ -318,10 +318,10 @@ export class Connections {
       return
     }
     this.#kept.push(client)
-    this.#keeping = this.#keeping?.refresh() ?? setTimeout(() => this.#letGo(), keepMs).unref()
+    this.#keeping = this.#keeping?.refresh() ?? setTimeout(() => this.#endKept(), keepMs).unref()
   }
 
-  #letGo(): void {
+  #endKept(): void {
     for (const client of this.#kept.splice(0)) client.release()
   }
 }

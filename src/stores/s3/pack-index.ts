@@ -1,6 +1,7 @@
 // An in-memory index of chunks from the notes and the lists of the packs: the pack of each chunk, its last touch, and
 // whether it is marked for deletion. About 120 bytes per chunk. It only computes: blobs.ts reads and writes.
 
+import { firstIndex } from '../../core/binary-search.ts'
 import type { Digest } from '../../core/coordinate.ts'
 import { decodeList, type Notes, type PackList } from './pack.ts'
 
@@ -121,7 +122,9 @@ export class PackIndex {
   /** The next chunks in the order of their digests. */
   list(after: Digest | null, limit: number): { readonly digest: Digest; readonly copy: Copy }[] {
     this.#sorted ??= [...this.#copies.keys()].sort()
-    const from = after === null ? 0 : firstAbove(this.#sorted, nameOf(after))
+    const sorted = this.#sorted
+    const start = after && nameOf(after)
+    const from = start === null ? 0 : firstIndex(0, sorted.length, (at) => sorted[at]! > start)
     const found: { digest: Digest; copy: Copy }[] = []
     for (let i = from; i < this.#sorted.length && found.length < limit; i++) {
       const digest = new Uint8Array(Buffer.from(this.#sorted[i]!, 'latin1'))
@@ -154,15 +157,4 @@ function nameAt(pack: PackList, place: number): string {
 
 function nameOf(digest: Digest): string {
   return Buffer.from(digest.buffer, digest.byteOffset, digest.length).toString('latin1')
-}
-
-function firstAbove(sorted: readonly string[], name: string): number {
-  let low = 0
-  let high = sorted.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (sorted[middle]! <= name) low = middle + 1
-    else high = middle
-  }
-  return low
 }

@@ -94,11 +94,11 @@ export class Mover {
       const grown = await this.#family(from, root)
       const isSame = grown?.length === family.length && (await this.#parent(target, root)) === parent
       if (!isSame || !(await this.#handOver(from, to, members, move))) {
-        await this.#letGo(from, members)
+        await this.#releaseAll(from, members)
         return 'again'
       }
     } catch (error) {
-      await this.#letGo(from, members).catch(() => undefined)
+      await this.#releaseAll(from, members).catch(() => undefined)
       // It was taken over while it was copied.
       if (isReprise(error, 'CONFLICT')) return 'again'
       throw error
@@ -173,7 +173,7 @@ export class Mover {
       const attributes = { [movingKey]: true }
       const [outcome] = await from.ask((store) => store.commit([{ operation, guard, take, attributes }]))
       if (!outcome!.ok) {
-        await this.#letGo(from, members)
+        await this.#releaseAll(from, members)
         return null
       }
       members.push({ before, epoch: epoch + 1 })
@@ -181,7 +181,7 @@ export class Mover {
     return members
   }
 
-  async #letGo(from: Shard, members: readonly Member[]): Promise<void> {
+  async #releaseAll(from: Shard, members: readonly Member[]): Promise<void> {
     const { newOperation } = this.#shardMap
     for (const { before, epoch } of members) {
       const guard = { timeline: before.timeline, epoch }
@@ -245,7 +245,7 @@ export class Mover {
       )
       if (outcome!.ok) continue
       if (i === 0) return false
-      await this.#letGo(from, members.slice(i))
+      await this.#releaseAll(from, members.slice(i))
       return true
     }
     return true

@@ -34,7 +34,7 @@ class World {
     return openSqlite(join(this.#folder, `${shard}.db`), { namespace: 'default', hash })
   }
 
-  /** A process. It is killed after so many calls of its shards. */
+  /** A process that is killed after this many calls of its shards. */
   async process<T>(callsMax: number, work: (store: Store) => Promise<T>): Promise<T | 'killed'> {
     let left = callsMax
     const members: Store[] = []

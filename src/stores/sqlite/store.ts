@@ -45,7 +45,7 @@ import { readFeed } from './log/feed.ts'
 import { SqliteBlobs } from './rows/blobs.ts'
 import { readCatalog } from './rows/catalog.ts'
 import { listCursors } from './rows/cursors.ts'
-import { DueLook, nextDue } from './rows/due.ts'
+import { DueCheck, nextDue } from './rows/due.ts'
 import { toHead } from './rows/heads.ts'
 import { identify, identityDamage, readIdentity } from './rows/identity.ts'
 import { findTimelines } from './rows/list.ts'
@@ -128,7 +128,7 @@ class SqliteStore implements Store {
   /** While the file is rewritten, all operations wait. */
   #renewing: Promise<void> | null = null
   readonly #listeners: Listeners
-  readonly #dueLook = new DueLook()
+  readonly #dueCheck = new DueCheck()
   readonly #isForReading: boolean
   readonly #inspectEnd: () => StoreFault[]
   #isClosed = false
@@ -232,7 +232,7 @@ class SqliteStore implements Store {
     if (this.#renewing) await this.#renewing
     const writer = this.#write()
     // Most polls find nothing: check first, without the write lock.
-    const hasDue = await this.#read((reading) => this.#dueLook.hasDue(reading, request))
+    const hasDue = await this.#read((reading) => this.#dueCheck.hasDue(reading, request))
     return hasDue ? writer.transact('claim from', (writing) => claim(writing, request)) : []
   }
 

@@ -52,7 +52,7 @@ export class Mirror {
   #cancel: (() => void) | null = null
   #isClosed = false
   #problem: string | null = null
-  #isAnewAsked = false
+  #isRestartRequested = false
 
   constructor(kernel: Kernel, path: string) {
     this.#kernel = kernel
@@ -78,7 +78,7 @@ export class Mirror {
 
   /** Rewrites it without damaged and removed runs; false: another process writes it. For a mirror that was not started. */
   async writeAnew(): Promise<boolean> {
-    this.#isAnewAsked = true
+    this.#isRestartRequested = true
     try {
       return await this.#catchUp()
     } finally {
@@ -116,7 +116,7 @@ export class Mirror {
     if (!writing) return false
     const sign = await mirrorSign(this.#kernel)
     const isTooLarge = writing.replaced.length === 0 && writing.bytes > writing.bytesMax
-    if (this.#isAnewAsked || isTooLarge || writing.sign !== sign) await this.#beginAnew(writing, sign)
+    if (this.#isRestartRequested || isTooLarge || writing.sign !== sign) await this.#beginAnew(writing, sign)
     for (;;) {
       const isEnd = await this.#page(writing)
       if (!isEnd) continue
@@ -150,7 +150,7 @@ export class Mirror {
   }
 
   async #beginAnew(writing: Writing, sign: string): Promise<void> {
-    this.#isAnewAsked = false
+    this.#isRestartRequested = false
     await writing.files.close()
     writing.replaced = await filesIn(this.#path)
     writing.position = feedStart

@@ -162,7 +162,7 @@ export class Sealer {
     const flags = envelope[0]
     if (flags === undefined) throw malformed('an envelope is empty')
     if ((flags & ~allFlags) !== 0) throw malformed(`an envelope has unknown flags ${flags}`)
-    if ((flags & (isChecked | isChunk)) !== kind) throw malformed('the envelope is of another kind')
+    if ((flags & (isChecked | isChunk)) !== kind) throw malformed('the envelope has another kind')
     const inner = kind === isChecked ? withoutCrc(envelope, context) : envelope
     const reader = new ByteReader(inner, 1)
     const packing = flags & isCompressed ? { algorithm: reader.byte(), size: reader.integer() } : null

@@ -34,7 +34,7 @@ export function openRow(secret: string, sealed: Uint8Array): Uint8Array {
   } catch (cause) {
     throw new RepriseError(
       'DECRYPT_FAILED',
-      'a row does not open with the secret in history: it was changed',
+      'a row cannot be decrypted with the secret in history: it was changed',
       {},
       cause,
     )

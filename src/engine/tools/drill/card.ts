@@ -1,7 +1,7 @@
 // The recovery card (D6) of one timeline: its checkpoint, the history after it, the coordinate that binds them and its
 // owner, the effects that are safe to replay, and the current cost of a recovery.
 
-import type { CheckpointInterval } from '../../../core/checkpoint/checkpoint-policy.ts'
+import type { CheckpointInterval, CheckpointPolicy } from '../../../core/checkpoint/checkpoint-policy.ts'
 import type { Consistency } from '../../../core/checkpoint/consistency.ts'
 import type { MeasuredCosts } from '../../../core/checkpoint/costs.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../../core/coordinate.ts'
@@ -27,6 +27,7 @@ import type { Kernel } from '../../storage/kernel.ts'
 import type { OpenTimeline } from '../../writing/timeline.ts'
 import { type Axes, axesOf } from './axes.ts'
 import { consistencies } from './consistency.ts'
+import { type LossBudget, lossBudgetOf } from './loss-budget.ts'
 import { type Report, readReports } from './report-log.ts'
 
 export interface RecoveryCard {
@@ -59,6 +60,8 @@ export interface RecoveryCard {
      */
     readonly again: { readonly what: string; readonly ms: number } | null
   }
+  /** The loss budget (`loseAtMost`) and whether it is kept now. Null: none is stated. */
+  readonly loss: LossBudget | null
   readonly floor: {
     readonly seq: number
     readonly because: string
@@ -136,11 +139,7 @@ export async function card(
   const levels = await consistencies(kernel, id, catalog)
   const measured: Omit<RecoveryCard, 'axes'> = {
     coordinate: { timeline: id, seq: head.seq, epoch: head.epoch, digest: toHex(head.digest) },
-    owner: head.owner && {
-      worker: head.owner,
-      isAlive: head.isOwnerAlive,
-      msSinceProgress: owner ? kernel.worker.now() - owner.progressAt : null,
-    },
+    owner: ownerOf(kernel, head, owner),
     status: head.status,
     captured: captured && {
       id: captured.id,
@@ -161,6 +160,7 @@ export async function card(
       entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq),
       again: againOf(kernel, head, captured?.createdAt ?? head.createdAt, owner),
     },
+    loss: lossOf(kernel, head, fold, captured?.createdAt, owner),
     floor: retention.floor,
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     settings: await settingsOf(kernel, head),
@@ -181,8 +181,7 @@ function checkpointingOf(
   isFirst: boolean,
   open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null,
 ): RecoveryCard['checkpointing'] {
-  const usual = kernel.models.find(head.timeline)?.usual?.checkpoint
-  const policy = storedPolicyOf(head.attributes)?.checkpoint ?? fold?.checkpoint ?? usual
+  const policy = policyFor(kernel, head, fold)
   const kept = keptInterval(policy ?? {}, head.attributes, { isFirst, now: kernel.worker.now() })
   const { costs, failureEveryMs, interval } = open?.checkpointing ?? kept
   const { entries, ms, because } = interval
@@ -193,6 +192,26 @@ function checkpointingOf(
     costs,
     failureEveryMs,
   }
+}
+
+function ownerOf(kernel: Kernel, head: Head, row: WorkerRow | undefined): RecoveryCard['owner'] {
+  const msSinceProgress = row ? kernel.worker.now() - row.progressAt : null
+  return head.owner && { worker: head.owner, isAlive: head.isOwnerAlive, msSinceProgress }
+}
+
+function lossOf(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<unknown> | null,
+  capturedAt = head.createdAt,
+  owner: WorkerRow | undefined,
+): LossBudget | null {
+  return lossBudgetOf(kernel, head, policyFor(kernel, head, fold) ?? {}, { capturedAt, owner })
+}
+
+function policyFor(kernel: Kernel, head: Head, fold: Fold<unknown> | null): CheckpointPolicy | undefined {
+  const usual = kernel.models.find(head.timeline)?.usual?.checkpoint
+  return storedPolicyOf(head.attributes)?.checkpoint ?? fold?.checkpoint ?? usual
 }
 
 function byHand(on: readonly string[] | undefined): string {

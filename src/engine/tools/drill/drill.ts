@@ -73,11 +73,11 @@ export type FoldOf = (head: Head) => Fold<unknown> | null
 
 /** Always guards folds, regardless of the engine's options: an impure fold must be detected here. */
 export async function drill(engine: Kernel, foldOf: FoldOf, options: DrillOptions = {}): Promise<DrillReport> {
-  const letGo = installGuard()
+  const uninstallGuard = installGuard()
   try {
     return await drillAll({ ...engine, guardsFolds: () => true }, foldOf, options)
   } finally {
-    letGo()
+    uninstallGuard()
   }
 }
 

@@ -62,7 +62,7 @@ export async function eraseEntries(
   }
   const [first] = plan.refusals
   if (first) {
-    const what = `nothing of ${id} is erased: ${first.timeline}: ${first.why}`
+    const what = `${id} was not erased: ${first.timeline}: ${first.why}`
     throw new RepriseError(first.code, what, { timeline: id, refusals: plan.refusals })
   }
   const erasure = plan.timelines.length > 0 ? newId(kernel.random) : null
@@ -190,8 +190,8 @@ async function release(kernel: Kernel, erasure: string, heads: readonly Head[], 
   return isOurs
 }
 
-async function change(kernel: Kernel, { timeline, epoch }: Head, along: Partial<Commit>): Promise<void> {
-  const outcome = await submit(kernel, { ...along, guard: { timeline, epoch } })
+async function change(kernel: Kernel, { timeline, epoch }: Head, extras: Partial<Commit>): Promise<void> {
+  const outcome = await submit(kernel, { ...extras, guard: { timeline, epoch } })
   if (!outcome.ok) throw refusalError(timeline, outcome)
 }
 

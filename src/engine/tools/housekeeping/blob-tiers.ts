@@ -74,7 +74,7 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   }))
   const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
   const history = await moveHistories(kernel, takes > 0 ? places[takes]! : null, options, leave)
-  // The warmest first: what moves is counted where it arrives.
+  // The warmest tier first: a moved chunk counts in its new tier.
   for (const [from, place] of places.entries()) {
     const due = places.map(() => [] as { digest: Digest; bytes: number }[])
     for await (const row of rowsOf(place.blobs)) {

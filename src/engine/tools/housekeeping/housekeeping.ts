@@ -8,7 +8,7 @@ import { fromHex, timelineId, toHex } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
-import { aSignal, checkOptions, checkValues } from '../../../core/options.ts'
+import { aSignal, checkOptions, checkValues, namesOf } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import { whileAwaited } from '../../base/stay-alive.ts'
@@ -121,7 +121,7 @@ export const housekeepingFold: Fold<HousekeepingState> = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
-const known = new Set(['every', 'collect', 'drill', 'scrub', 'expire'])
+const known = namesOf<HousekeepingOptions>()('every collect drill scrub expire')
 const knownExpire = new Set(['ended', 'archives'])
 
 /** Throws INVALID_ARGUMENT. */

@@ -54,6 +54,7 @@ class Loop {
     const { log, policy } = run
     this.#status = {
       ...{ place: log.objects.name, process: identifyProcess(), pid: process.pid, intervalMs: policy.intervalMs },
+      loseAtMostMs: policy.loseAtMostMs,
       ...{ record: 0, base: 0, safeAt: null, position: 0, updatedAt: Date.now(), failing: null, endedAt: null },
       ...{ records: 0, bytes: 0, bases: 0 },
     }

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { type Duration, toMs } from '../../../core/duration.ts'
+import { type Duration, positiveMs, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions, checkText, namesOf } from '../../../core/options.ts'
 import { makeFolder } from '../../../lib/durable-file.ts'
@@ -25,6 +25,11 @@ import { type ShippedReport, verifyShipped } from './verify.ts'
 export interface ShipOptions {
   /** How often commits are shipped while the store is written. Default: '1s'. */
   readonly every?: Duration
+  /**
+   * The greatest age of a commit that is not shipped: commits are shipped four times as often, and the doctor reports an older
+   * one. Default: none.
+   */
+  readonly loseAtMost?: Duration
   /** How often the whole state is shipped, so that a restore has little to apply. Default: '1d'. */
   readonly base?: Duration
   /** How far back a restore can go. Default: '7d'. */
@@ -57,10 +62,13 @@ export async function shipStore(
   }
 }
 
-function policyOf({ every, base, keep, take }: ShipOptions): ShipPolicy {
+function policyOf({ every, loseAtMost, base, keep, take }: ShipOptions): ShipPolicy {
+  const loseAtMostMs = loseAtMost === undefined ? null : positiveMs(loseAtMost, 'loseAtMost')
+  const wantedMs = every === undefined ? defaultPolicy.intervalMs : toMs(every, 'every')
   return {
     ...defaultPolicy,
-    ...(every !== undefined && { intervalMs: Math.max(10, toMs(every, 'every')) }),
+    intervalMs: Math.max(10, Math.min(wantedMs, (loseAtMostMs ?? Number.POSITIVE_INFINITY) / 4)),
+    loseAtMostMs,
     ...(base !== undefined && { baseMs: toMs(base, 'base') }),
     ...(keep !== undefined && { keepMs: toMs(keep, 'keep') }),
     ...(take !== undefined && { take }),

@@ -11,6 +11,8 @@ import { readOr, type ShipLog, type Tip } from './log.ts'
 export interface ShipPolicy {
   /** Milliseconds between two records, while the store is written. */
   readonly intervalMs: number
+  /** Null: no bound is stated. */
+  readonly loseAtMostMs: number | null
   /** Time between bases, so that a restore has little to apply. */
   readonly baseMs: number
   /** How far back a restore can go. */
@@ -26,6 +28,7 @@ export interface ShipPolicy {
 
 export const defaultPolicy: ShipPolicy = {
   intervalMs: 1000,
+  loseAtMostMs: null,
   baseMs: 86_400_000,
   keepMs: 7 * 86_400_000,
   logBytesMax: 256 * 1024 * 1024,

@@ -34,6 +34,8 @@ const firstPauseMs = 5
 const longestPauseMs = 200
 const mailPerEntry = 100
 
+export const itsProcessEnded = 'its process ended before it did'
+
 /** @example await captureCut(rp, 'before-release', ['agent/guide/ann', 'workflow/checkout/42', 'table/stock'], 30_000) */
 export async function captureCut(
   engine: Host,
@@ -55,7 +57,7 @@ export async function captureCut(
     }
     // The record of a process that died on the way.
     if (!isNew && record.state.status === 'capturing') {
-      await giveUp(engine, record, name, 'its process ended before it did')
+      await giveUp(engine, record, name, itsProcessEnded)
     }
     if (!isNew) await record.write(begun, { status: 'capturing' })
     const began = engine.clock.elapsed()
@@ -68,8 +70,12 @@ export async function captureCut(
   }
 }
 
-/** Reports everything that would keep the cut from completing, before it begins. */
-export async function checkMembers(engine: Host, members: readonly string[]): Promise<TimelineId[]> {
+/** Reports everything that would keep the cut from completing, before it begins. `evenHeld`: a restore under way does not. */
+export async function checkMembers(
+  engine: Host,
+  members: readonly string[],
+  { evenHeld = false } = {},
+): Promise<TimelineId[]> {
   checkList('the members of a group', members)
   const ids = [...new Set(members)].map((member) => timelineId(member))
   if (ids.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'a group must have at least one member')
@@ -78,7 +84,7 @@ export async function checkMembers(engine: Host, members: readonly string[]): Pr
     const head = await existing(engine.kernel, id)
     refuseNotHere(head)
     const hold = holdOf(head)
-    if (hold && !engine.kernel.restoring.has(id)) {
+    if (hold && !evenHeld && !engine.kernel.restoring.has(id)) {
       throw new RepriseError('CONFLICT', `${id} is being restored (${hold.restore}): finish or abandon that first`, {
         timeline: id,
         restore: hold.restore,
@@ -216,7 +222,7 @@ export async function releaseAll(kernel: Kernel, { members }: CutState, name: st
   }
 }
 
-/** Abandons an incomplete cut: nothing of it is kept, and an event reports it. */
+/** Abandons and discards an incomplete cut, and an event reports it. */
 export async function giveUp(
   engine: Host,
   record: OpenTimeline<CutState>,

@@ -1,7 +1,6 @@
 // Groups of timelines, of any models: captured at one moment, and restored together. See docs/guides/groups.md.
 
 import type { Coordinate } from '../../../core/coordinate.ts'
-import { timelineId } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { idBelow } from '../../../core/history/scope.ts'
@@ -9,7 +8,15 @@ import { checkOptions, namesOf } from '../../../core/options.ts'
 import { recover } from '../../history/recover.ts'
 import type { Host } from '../../host/host.ts'
 import { checkName } from '../../model/definition.ts'
-import { captureCut, giveUp, releaseAll } from './cut.ts'
+import { captureCut, giveUp, itsProcessEnded } from './cut.ts'
+import {
+  type CutSchedule,
+  type CutScheduleOptions,
+  CutScheduler,
+  cutSchedules,
+  endSchedule,
+  releaseCut,
+} from './cut-schedule.ts'
 import { cutOf, planGroup } from './plan.ts'
 import {
   type CutState,
@@ -39,6 +46,7 @@ export interface CaptureOptions {
 }
 
 const captureOptions = namesOf<CaptureOptions>()('timeout signal')
+const scheduleOptions = namesOf<CutScheduleOptions>()('each keep timeout')
 const restoreOptions = namesOf<GroupRestoreOptions>()('takeover wait signal consumed')
 
 export interface GroupCut {
@@ -66,6 +74,7 @@ export interface GroupRestore {
 
 export class Groups {
   readonly #engine: Host
+  readonly #schedulers = new Map<string, CutScheduler>()
 
   /** @internal */
   constructor(engine: Host) {
@@ -99,14 +108,35 @@ export class Groups {
 
   /** Turns its savepoints into ordinary checkpoints, and frees its name. */
   async release(name: string): Promise<void> {
-    const record = await this.#engine.openTimeline(timelineId(cutScope + name), cutFold, { mustExist: true })
-    try {
-      await releaseAll(this.#engine.kernel, record.state, name)
-      if (record.state.status === 'completed')
-        await record.write([{ type: 'released', data: {} }], { status: 'released' })
-    } finally {
-      await record.close()
-    }
+    await releaseCut(this.#engine, name)
+  }
+
+  /**
+   * Captures the members again and again: this process offers to take the cuts until the engine or the returned schedule is
+   * closed. One process takes each cut; `reprise doctor` reports a schedule without a complete cut for two intervals.
+   * @example const hourly = await rp.groups.schedule('hourly', [a, b, c], { each: '1h', keep: 24 })
+   */
+  async schedule(
+    name: string,
+    members: readonly string[],
+    options: CutScheduleOptions,
+  ): Promise<{ close(): Promise<void> }> {
+    checkName('schedule', name)
+    checkOptions('groups.schedule()', options, scheduleOptions)
+    await this.#schedulers.get(name)?.close()
+    const scheduler = await CutScheduler.start(this.#engine, name, members, options)
+    this.#schedulers.set(name, scheduler)
+    return scheduler
+  }
+
+  async schedules(): Promise<CutSchedule[]> {
+    return await cutSchedules(this.#engine)
+  }
+
+  /** Ends a schedule in every process. Its cuts are kept until they are released. */
+  async endSchedule(name: string): Promise<void> {
+    await this.#schedulers.get(name)?.close()
+    await endSchedule(this.#engine, name)
   }
 
   /** The effects of a restore, without a change. */
@@ -161,7 +191,7 @@ export class Groups {
         const record = await this.#engine.openTimeline(head.timeline, cutFold)
         try {
           if (record.state.status !== 'capturing') continue
-          await giveUp(this.#engine, record, idBelow(cutScope, head.timeline)!, 'its process ended before it did')
+          await giveUp(this.#engine, record, idBelow(cutScope, head.timeline)!, itsProcessEnded)
           ended += 1
         } finally {
           await record.close()

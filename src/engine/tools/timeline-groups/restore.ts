@@ -115,7 +115,7 @@ export async function endUnbegun(engine: Host): Promise<number> {
 }
 
 async function giveUp(engine: Host, record: Record, id: string, because: string): Promise<void> {
-  for (const member of record.state.members) await letGo(engine, member, id)
+  for (const member of record.state.members) await endHold(engine, member, id)
   await record.write([{ type: 'abandoned', data: { because } }], { status: 'abandoned' })
 }
 
@@ -136,7 +136,7 @@ async function carryOut(
     }
     if (!record.state.isMailed) await deliverAgain(engine, record, id, plan)
     await keepPlaces(engine, record.state)
-    for (const member of members) await letGo(engine, member, id)
+    for (const member of members) await endHold(engine, member, id)
     await record.write([{ type: 'ended', data: {} }], { status: 'restored' })
     events.emit('group-restored', { restore: id, members })
     return { id, plan, members: Object.values(record.state.rolled) }
@@ -179,7 +179,7 @@ async function hold(engine: Host, member: string, restore: string, options: Grou
   const id = timelineId(member)
   const before = await existing(kernel, id)
   if (holdOf(before)?.restore === restore) return
-  await engine.letGo(id)
+  await engine.shutTimeline(id)
   const taken = await takeTimeline(kernel, id, { wait: '10s', ...options, mustExist: true })
   const other = holdOf(taken)
   const isDue = before.owner !== null && taken.queue !== null
@@ -199,7 +199,7 @@ async function hold(engine: Host, member: string, restore: string, options: Grou
   }
 }
 
-async function letGo(engine: Host, member: string, restore: string): Promise<void> {
+async function endHold(engine: Host, member: string, restore: string): Promise<void> {
   const id = timelineId(member)
   const head = await existing(engine.kernel, id)
   const mark = holdOf(head)

@@ -6,6 +6,7 @@
 import { open as openFile, rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { timelineId, toHex } from '../../../core/coordinate.ts'
+import type { Duration } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import type { Head, LossRecord, PastLife, RequestRow } from '../../../core/store/ports.ts'
@@ -26,9 +27,14 @@ export interface BackupOptions {
   readonly signal?: AbortSignal
   /** An existing object, or one that is written concurrently, is not replaced: EXISTS. An interrupted file is resumed. */
   readonly onlyNew?: boolean
+  /**
+   * The greatest age of the newest backup of this store. Stored with the store: `reprise doctor` and the metrics report an
+   * older one. Default: the bound that an earlier backup stated.
+   */
+  readonly loseAtMost?: Duration
 }
 
-export interface RestoreOptions extends BackupOptions {
+export interface RestoreOptions extends Omit<BackupOptions, 'loseAtMost'> {
   /**
    * The restored store lives beside the original: it gets an identity of its own, so that its idempotency keys differ. Default:
    * false, the restored store replaces the original, and the same intents keep their keys.
@@ -52,6 +58,8 @@ export interface RestoreReport {
   /** The number of those that existed when this attempt began. */
   readonly before: number
   readonly leftOut: BackupReport['leftOut']
+  /** The time of the moment that the backup shows. Null: each timeline has its own moment, or the file is of an older version. */
+  readonly moment: number | null
 }
 
 type Description =
@@ -67,6 +75,8 @@ type Description =
       readonly isEnd: true
       readonly timelines: number
       readonly leftOut: BackupReport['leftOut']
+      /** As in the report. Missing in older files. */
+      readonly moment?: number | null
       /** The id of the store, and the lives of its forgotten ids. Missing in older files. */
       readonly store?: string
       /** The namespace from which its identities are derived. */
@@ -85,7 +95,7 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
   const frozen = await kernel.freeze()
   const moment = frozen ? kernel.clock.now() : null
   try {
-    return { ...(await backupFrom(frozen ?? kernel, path, options)), moment }
+    return { ...(await backupFrom(frozen ?? kernel, path, options, moment)), moment }
   } finally {
     await frozen?.store.close()
   }
@@ -94,7 +104,12 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
 /** Backups of this process so far: two of them may have the same name. */
 let attempts = 0
 
-async function backupFrom(kernel: Kernel, path: string, options: BackupOptions): Promise<Omit<BackupReport, 'moment'>> {
+async function backupFrom(
+  kernel: Kernel,
+  path: string,
+  options: BackupOptions,
+  moment: number | null,
+): Promise<Omit<BackupReport, 'moment'>> {
   const part = `${path}.part`
   const one = `${part}.${process.pid}-${++attempts}.one`
   const { id: store } = await kernel.identity.load()
@@ -119,7 +134,7 @@ async function backupFrom(kernel: Kernel, path: string, options: BackupOptions):
     const losses = await storeLosses(kernel)
     const requests = await waitingRequests(kernel)
     const rest = { store, namespace, pasts, losses, ...(requests.length > 0 && { requests }) }
-    await writer.add({ isEnd: true, timelines: done.size, leftOut, ...rest }, null)
+    await writer.add({ isEnd: true, timelines: done.size, leftOut, moment, ...rest }, null)
     await writer.give(path)
   } finally {
     await writer.close()
@@ -267,7 +282,7 @@ export async function restoreBackup(
       await copyLosses(kernel, losses)
       const { timelines, before } = await restoreAll(kernel, path, records, note, options)
       await fillRequests(kernel, requests)
-      return { timelines, before, leftOut: last.leftOut }
+      return { timelines, before, leftOut: last.leftOut, moment: last.moment ?? null }
     })
   } finally {
     await file.close()

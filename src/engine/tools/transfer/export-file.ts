@@ -60,7 +60,7 @@ export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, 
     const size = await writer.end()
     await file.sync()
     await file.close()
-    if (onlyNew) await give(aside, path)
+    if (onlyNew) await publish(aside, path)
     else await rename(aside, path)
     await syncFolder(dirname(resolve(path)))
     return size
@@ -72,7 +72,7 @@ export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, 
 }
 
 /** An existing name stays: of two concurrent writers, one gets it. Without hard links, the name is checked first. */
-async function give(aside: string, path: string): Promise<void> {
+async function publish(aside: string, path: string): Promise<void> {
   try {
     await link(aside, path)
   } catch (error) {

@@ -376,7 +376,7 @@ async function stop(
   if (marked) return { head: before, scheduling: marked.was }
   await refuseToLeave(engine, before, model)
   await model?.transfer?.stop?.({ engine, head: before })
-  await engine.letGo(id)
+  await engine.shutTimeline(id)
   const taken = await takeTimeline(kernel, id, { wait: '10s', ...options, mustExist: true })
   // The timeline is taken only to be released: its previous owner is fenced, and its queue and wakeup no longer change.
   const { status, queue } = taken

@@ -1,7 +1,7 @@
 // A model behind Anthropic's Messages API, or a compatible service: streams, tool calls, usage, and continuation of an
 // interrupted answer. No package needed. Thinking is kept as a note; its blocks are not sent back.
 
-import { checkGivenOptions } from '../../../core/options.ts'
+import { type Allowed, checkGivenOptions, checkValues } from '../../../core/options.ts'
 import type { LanguageModel, ModelAnswer, ModelCall, ModelPart, ToolRequest } from '../message.ts'
 import {
   cutOff,
@@ -21,6 +21,11 @@ export interface AnthropicModelOptions extends HttpModelOptions {
   readonly maxTokens?: number
   /** The version of the API. */
   readonly version?: string
+  /**
+   * Marks the prompt, the tools and the end of the conversation for the prompt cache, so that the next call reads them at a
+   * tenth of the price: for five minutes after the last use ('5m'), or for an hour ('1h'). Default: '5m'.
+   */
+  readonly promptCache?: '5m' | '1h' | false
 }
 
 interface Block {
@@ -56,7 +61,10 @@ interface Event {
   readonly error?: unknown
 }
 
-const known = new Set([...httpModelOptions, 'maxTokens', 'version'])
+const known = new Set([...httpModelOptions, 'maxTokens', 'version', 'promptCache'])
+const values: Readonly<Record<string, readonly Allowed[]>> = {
+  promptCache: ['5m', '1h', ['false', (value) => value === false]],
+}
 
 /**
  * A model over Anthropic's Messages API.
@@ -64,6 +72,7 @@ const known = new Set([...httpModelOptions, 'maxTokens', 'version'])
  */
 export function anthropicModel<Data = unknown>(options: AnthropicModelOptions): LanguageModel<Data> {
   checkGivenOptions('anthropicModel', options, known)
+  checkValues('anthropicModel', options, values)
   const url = `${(options.url ?? 'https://api.anthropic.com').replace(/\/$/, '')}/v1/messages`
   const send = async (call: ModelCall<Data>): Promise<Response> => {
     const headers = {
@@ -83,22 +92,43 @@ type WholeBody = { readonly content?: readonly Block[]; readonly usage?: Tokens;
 
 function requestOf(call: ModelCall<unknown>, options: AnthropicModelOptions): object {
   const { settings, toolDefinitions } = call
+  const { promptCache = '5m' } = options
+  const tools = toolDefinitions.map(({ name, description, parameters }) => ({
+    name,
+    description,
+    input_schema: parameters,
+  }))
+  const system = settings.prompt === undefined ? [] : [{ type: 'text', text: settings.prompt }]
+  const messages = messagesOf(call)
+  if (promptCache !== false) {
+    for (const blocks of [tools, system, ...turnEnds(messages, call)]) markLast(blocks, promptCache)
+  }
   return {
     model: settings.model ?? options.model,
     max_tokens: options.maxTokens ?? 4096,
-    ...(settings.prompt !== undefined && { system: settings.prompt }),
-    messages: messagesOf(call),
-    ...(toolDefinitions.length > 0 && {
-      tools: toolDefinitions.map(({ name, description, parameters }) => ({
-        name,
-        description,
-        input_schema: parameters,
-      })),
-    }),
+    ...(system.length > 0 && { system: promptCache === false ? settings.prompt : system }),
+    messages,
+    ...(tools.length > 0 && { tools }),
     ...(options.stream !== false && { stream: true }),
     ...options.parameters,
     ...settings.parameters,
   }
+}
+
+/**
+ * The last two messages of the user: this call writes the cache up to the last one, and reads what the call before it wrote
+ * up to the other. The service looks back only about twenty blocks from a mark. A truncated answer at the end is not marked.
+ */
+function turnEnds(messages: readonly WireMessage[], call: ModelCall<unknown>): object[][] {
+  const users = messages.filter(({ role }) => role === 'user').slice(-2)
+  return call.messages.length === 0 ? [] : users.map(({ content }) => content)
+}
+
+/** Empty text blocks must not be marked. */
+function markLast(blocks: object[], ttl: '5m' | '1h'): void {
+  const last = blocks.at(-1)
+  if (!last || ('text' in last && last.text === '') || 'cache_control' in last) return
+  blocks[blocks.length - 1] = { ...last, cache_control: { type: 'ephemeral', ...(ttl === '1h' && { ttl }) } }
 }
 
 interface WireMessage {

@@ -209,7 +209,7 @@ test('B10: an ACK for another nonce is ignored', () => {
   )
   const answer = (nonce: string) => decideAnswer(clients, { client: 'edge', nonce, nack: null })
   expect(answer('s1-1')).toEqual({ is: 'ignored', why: 'a newer version was offered since' })
-  expect(answer('s0-2')).toEqual({ is: 'ignored', why: 'the nonce is of a stream that ended, or of none' })
+  expect(answer('s0-2')).toEqual({ is: 'ignored', why: 'the nonce belongs to a stream that ended, or to none' })
   expect(answer('s1-2')).toMatchObject({ is: 'taken', version: 2, entry: { type: 'acked' } })
   expect(decideAnswer(clients, { client: 'x', nonce: 's1-2', nack: null })).toMatchObject({ is: 'ignored' })
 })

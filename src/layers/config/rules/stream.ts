@@ -103,7 +103,7 @@ export function decideAnswer(
 }
 
 function whyIgnored({ offered, stream, answered }: ClientRecord, nonce: string): string {
-  if (!nonce.startsWith(`${stream}-`)) return 'the nonce is of a stream that ended, or of none'
+  if (!nonce.startsWith(`${stream}-`)) return 'the nonce belongs to a stream that ended, or to none'
   if (answered?.nonce === nonce) return 'the offer was answered otherwise before'
   return offered ? 'a newer version was offered since' : 'no offer waits for an answer'
 }

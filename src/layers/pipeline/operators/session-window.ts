@@ -134,6 +134,7 @@ export function sessions<T, A, R>(
       tables: tablesOf({ sessions: state, progress: progress.table }),
       inputs: [input],
       // Later records are not late, so a session that they begin ends one gap later at the earliest.
+      isDueByState: true,
       dueAbove: (watermark) => (queue.next > watermark ? Math.min(queue.next, watermark + gapMs) : watermark),
       restored() {
         progress.restored()

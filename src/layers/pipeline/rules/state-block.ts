@@ -5,7 +5,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import type { StateBlock } from './state-capture.ts'
 
-type Column<T> = readonly T[] | Float64Array
+export type Column<T> = readonly T[] | Float64Array
 
 /** [dropped spaces, space, keys, values, deleted keys] */
 export type PackedBlock = readonly [
@@ -28,13 +28,15 @@ export function unpackBlock(packed: unknown): StateBlock {
   return { dropped, space, keys: list(keys), values: list(values), deleted: list(deleted) }
 }
 
-function column<T>(items: readonly T[]): Column<T> {
+/** A column of numbers as one typed array; a short or mixed one as it is. */
+export function column<T>(items: readonly T[]): Column<T> {
   if (items.length < 8) return items
   for (let i = 0; i < items.length; i++) if (typeof items[i] !== 'number') return items
   return Float64Array.from(items as readonly number[])
 }
 
-function list<T>(items: Column<T>): readonly T[] {
+/** The items of a column. */
+export function list<T>(items: Column<T>): readonly T[] {
   return items instanceof Float64Array ? (Array.from(items) as T[]) : items
 }
 

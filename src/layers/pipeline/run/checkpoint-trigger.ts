@@ -55,8 +55,9 @@ export class CheckpointTrigger {
 
   /** A policy that counts records never triggers while none arrives, so results in sinks are published when it is quiet. */
   #isQuiet(flow: Flow): boolean {
-    const { each, recoverWithin } = this.#policy
-    if (each !== undefined || recoverWithin !== undefined || flow.pending === 0) return false
+    const { each, recoverWithin, loseAtMost } = this.#policy
+    const isByTime = each !== undefined || recoverWithin !== undefined || loseAtMost !== undefined
+    if (isByTime || flow.pending === 0) return false
     return this.#clock.elapsed() - this.#quietSince >= quietMs
   }
 }

@@ -5,6 +5,7 @@
 import { assert } from '../../../core/assert.ts'
 import { nextCut } from '../../../core/checkpoint/chunking.ts'
 import { type ChunkRef, type Content, encodeRefs, type Part } from '../../../core/checkpoint/manifest.ts'
+import type { Codec } from '../../../core/codec/codec.ts'
 import type { Digest, ManifestId } from '../../../core/coordinate.ts'
 import { addBlock, ChunkOutput, writeContent } from '../../../engine/snapshot/chunk-output.ts'
 import { stateIo } from '../../../engine/snapshot/kernel-io.ts'
@@ -12,15 +13,10 @@ import type { ChunkHold } from '../../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import { packBlock } from '../rules/state-block.ts'
 import type { StateCapture } from '../rules/state-capture.ts'
-import type { CapturedTable, NamedTable } from './flow.ts'
+import { type CapturedTable, cellsPerBlock, type EncodedBlock, partName } from './named-table.ts'
 import type { PipelineState } from './state.ts'
 
-const cellsPerBlock = 4096
 const refsMax = 32
-/** A table is written in full when its blocks hold this many times the existing cells. */
-const storedMax = 3
-/** Smaller tables are exempt from that rule. */
-const cellsFree = 1024
 
 /** A part of a manifest larger than the limit of a value is not read, so a large table has several parts. */
 const segmentBytes = 16 * 1024 * 1024
@@ -53,18 +49,6 @@ export interface WrittenState {
 export interface CheckpointBase {
   readonly id: ManifestId
   readonly tables: ReadonlyMap<string, StoredTable>
-}
-
-/** @example partName({ operator: 'per-minute', name: 'windows', index: 2 }) // 'per-minute/windows:2' */
-export function partName({ operator, name, index }: Pick<NamedTable, 'operator' | 'name' | 'index'>): string {
-  return index === null ? `${operator}/${name}` : `${operator}/${name}:${index}`
-}
-
-/** Whether the next checkpoint writes this table in full. */
-export function isDueInFull(base: CheckpointBase | null, named: NamedTable): boolean {
-  const stored = base?.tables.get(partName(named))
-  const { changed, size } = named.table
-  return stored === undefined || stored.cells + changed > storedMax * size + cellsFree
 }
 
 /** Everything is durable when the promise resolves; nothing is published. */
@@ -107,7 +91,7 @@ export async function writeState(
 
 async function writeTable(
   name: string,
-  capture: StateCapture,
+  capture: CapturedTable['capture'],
   before: StoredTable | undefined,
   output: ChunkOutput,
 ): Promise<StoredTable> {
@@ -121,17 +105,16 @@ async function writeTable(
   const last = segments.pop()
   if (last) [refs, size] = [[...last.refs], last.size]
   for (;;) {
-    // Encode in the same turn: a value may be changed in place as soon as records continue.
-    const block = capture.next(cellsPerBlock)
+    const block = 'pull' in capture ? await output.slices.wait(capture.pull()) : nextBlock(capture, output.io.codec)
     if (!block) break
-    const bytes = framed(output.io.codec.encode(packBlock(block)))
+    const bytes = framed(block.bytes)
     if (size > 0 && size + bytes.length > segmentBytes) {
       segments.push({ refs, size })
       ;[refs, size] = [[], 0]
     }
-    written.keys += block.keys.length
-    written.deleted += block.deleted.length
-    cells += block.keys.length + block.deleted.length
+    written.keys += block.keys
+    written.deleted += block.deleted
+    cells += block.keys + block.deleted
     size += bytes.length
     refs.push(...(await addBlock(bytes, output)))
     if (output.isPauseDue) await output.pause()
@@ -143,6 +126,13 @@ async function writeTable(
     `${name} has ${promised.keys} keys and ${promised.deleted} deletions to write, and wrote ${written.keys} and ${written.deleted}`,
   )
   return { segments, cells, keys: capture.size }
+}
+
+/** Encodes in the same turn: a value may be changed in place as soon as records continue. */
+export function nextBlock(capture: StateCapture, codec: Pick<Codec, 'encode'>): EncodedBlock | undefined {
+  const block = capture.next(cellsPerBlock)
+  if (!block) return undefined
+  return { bytes: codec.encode(packBlock(block)), keys: block.keys.length, deleted: block.deleted.length }
 }
 
 function framed(bytes: Uint8Array): Uint8Array {

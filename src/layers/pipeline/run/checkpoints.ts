@@ -16,17 +16,12 @@ import type { Graph } from '../graph.ts'
 import { type CheckpointAction, CheckpointCoordinator, type CheckpointKind } from '../rules/coordinator.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
 import { CallOff } from './checkpoint-bounds.ts'
-import {
-  type CheckpointBase,
-  isDueInFull,
-  type StoredTable,
-  type WrittenState,
-  writeState,
-} from './checkpoint-writer.ts'
+import { type CheckpointBase, type StoredTable, type WrittenState, writeState } from './checkpoint-writer.ts'
 import { namedParts } from './code-changes.ts'
 import { whyEnded } from './displaced.ts'
-import type { Flow, FlowCut } from './flow.ts'
+import type { Flow } from './flow.ts'
 import type { Neighbours } from './pace.ts'
+import type { FlowCut } from './staged-cut.ts'
 import {
   type CheckpointFacts,
   type PipelineStage,
@@ -44,7 +39,7 @@ const failuresMax = 3
 const sqlFailuresMax = 3
 /** Removing old checkpoints costs a few commits, so it does not follow each checkpoint. */
 const retainEvery = 8
-/** The coordinator has one task: all instances of this process are cut together. */
+/** The task that reads the sources and writes the checkpoint: all instances that it calls are cut together. */
 const flowTask = 'flow'
 
 export interface MadeCheckpoint {
@@ -77,6 +72,8 @@ export interface CheckpointsOf {
   readonly writers: ReadonlyMap<string, SinkWriter>
   readonly timing: CheckpointTiming
   readonly restored: { readonly state: PipelineState; readonly base: CheckpointBase | null }
+  /** The highest number of a checkpoint that this process has attempted under this ownership. */
+  readonly lastId: number
   readonly timeoutMs: number
   /** Null: tracing is off. */
   readonly trace: RunTrace | null
@@ -89,7 +86,8 @@ export interface CheckpointsOf {
 
 export class Checkpoints {
   readonly #of: CheckpointsOf
-  readonly #coordinator: CheckpointCoordinator<Snapshot>
+  /** Tasks of stages acknowledge without a snapshot: the flow gathers what they captured. */
+  readonly #coordinator: CheckpointCoordinator<Snapshot | null>
   readonly #requests = new Map<number, CheckpointRequest>()
   #state: PipelineState
   #base: CheckpointBase | null
@@ -97,6 +95,8 @@ export class Checkpoints {
   #underWay: Promise<void> | null = null
   #sqlFailures = 0
   #sinceRetained = 0
+  #made = 0
+  #lastId: number
   #leftBy: ManifestId | null
   #lastFailure: string | null = null
   #failingSince: number | null = null
@@ -115,8 +115,13 @@ export class Checkpoints {
     this.#state = of.restored.state
     this.#base = of.restored.base
     const { timeoutMs } = of
-    this.#coordinator = new CheckpointCoordinator({ timeoutMs, failuresMax }, of.restored.state.checkpoint)
-    this.#act(this.#coordinator.running(flowTask, of.taken.head.epoch, this.#now))
+    this.#lastId = Math.max(of.lastId, of.restored.state.checkpoint)
+    this.#coordinator = new CheckpointCoordinator({ timeoutMs, failuresMax }, this.#lastId)
+    const { epoch } = of.taken.head
+    for (const task of [flowTask, ...of.flow.tasks]) this.#act(this.#coordinator.running(task, epoch, this.#now))
+    of.flow.onCaptured = (task, checkpoint) => {
+      this.#act(this.#coordinator.acknowledge(checkpoint, { task, attempt: epoch }, null))
+    }
   }
 
   /** The state of the newest checkpoint. */
@@ -126,6 +131,16 @@ export class Checkpoints {
 
   get baseId(): string | null {
     return this.#base?.id ?? null
+  }
+
+  /** The highest number of a checkpoint that was attempted: sinks rely on numbers that are never used twice in one epoch. */
+  get lastId(): number {
+    return this.#lastId
+  }
+
+  /** The number of checkpoints of this run. */
+  get made(): number {
+    return this.#made
   }
 
   get failures(): number {
@@ -195,7 +210,7 @@ export class Checkpoints {
     return this.#of.kernel.clock.elapsed()
   }
 
-  #act(actions: readonly CheckpointAction<Snapshot>[]): void {
+  #act(actions: readonly CheckpointAction<Snapshot | null>[]): void {
     for (const action of actions) {
       switch (action.do) {
         case 'start':
@@ -217,7 +232,7 @@ export class Checkpoints {
         case 'publish':
         case 'complete':
         case 'discard':
-          // With one task, these actions are steps of #run; unreferenced chunks are collected.
+          // The flow acknowledges last, so these actions are steps of #run; unreferenced chunks are collected.
           break
       }
     }
@@ -232,6 +247,7 @@ export class Checkpoints {
 
   /** Starts after the previous checkpoint, whose chunks may still be in transit although it was aborted. */
   #start(id: number, kind: CheckpointKind): void {
+    this.#lastId = id
     const running = (this.#underWay ?? Promise.resolve()).then(() =>
       this.#isOver ? undefined : tracedCheckpoint(this.#of.trace, id, kind, () => this.#run(id, kind)),
     )
@@ -255,8 +271,11 @@ export class Checkpoints {
     const mark = timing.mark()
     const base = this.#base
     this.#current = new CallOff(this.#of.kernel.worker, taken.id, id)
-    // No await from here to the end of `cut`: this is the barrier.
-    const cut = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, (table) => isDueInFull(base, table))
+    const stored = new Map([...(base?.tables ?? [])].map(([name, { cells }]) => [name, cells]))
+    // No await from here to the end of `cut`: this is the barrier. In stages of other threads, it follows the records.
+    const cutting = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, stored)
+    const cut = cutting instanceof Promise ? await this.#aligned(id, cutting) : cutting
+    if (cut === null) return { outcome: 'called off' }
     let snapshot: Snapshot | null = null
     let isPublishing = false
     let record: ManifestRecord
@@ -287,6 +306,20 @@ export class Checkpoints {
     await this.#settle(snapshot, record, kind)
     this.#act(this.#coordinator.published(id, this.#now))
     return { outcome: 'published', facts: this.#state.recent.at(-1)! }
+  }
+
+  /** Waits until the barrier has reached every task. Null: the attempt was aborted, and its captures are abandoned. */
+  async #aligned(id: number, cutting: Promise<FlowCut>): Promise<FlowCut | null> {
+    try {
+      return await this.#current!.waitFor('its barrier to reach every task', cutting)
+    } catch (error) {
+      this.#of.flow.abandonCut(id)
+      for (const writer of this.#of.writers.values()) writer.rejoin()
+      if (this.#isOver) return null
+      const from = { task: flowTask, attempt: this.#of.taken.head.epoch }
+      this.#failed(error, (why) => this.#coordinator.decline(id, from, why, this.#now))
+      return null
+    }
   }
 
   async #write(what: {
@@ -359,7 +392,7 @@ export class Checkpoints {
       trigger: kind === 'periodic' ? (timing.decision?.trigger ?? 'time') : kind,
       label,
       pin: kind === 'savepoint',
-      along: {
+      extras: {
         status: statusOfStage[state.stage],
         attributes: { ...this.#of.noted, records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
@@ -386,6 +419,7 @@ export class Checkpoints {
     }
     this.#state = { ...state, recent: [...state.recent, facts].slice(-recentMax) }
     this.#base = { id: record.id, tables: written.tables }
+    this.#made += 1
     this.#sqlFailures = 0
     this.#lastFailure = null
     this.#failingSince = null
@@ -423,7 +457,7 @@ export class Checkpoints {
   }
 
   /** Rethrows an error that the run cannot survive. */
-  #failed(error: unknown, notify: (why: string) => CheckpointAction<Snapshot>[]): void {
+  #failed(error: unknown, notify: (why: string) => CheckpointAction<Snapshot | null>[]): void {
     const { kernel, taken } = this.#of
     const why = error instanceof Error ? error.message : String(error)
     this.#lastFailure = why

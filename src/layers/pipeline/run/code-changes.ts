@@ -35,7 +35,7 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
         names.set(name, null)
       } else {
         const other = before.get(old)
-        const why = other === undefined ? 'has nothing of it' : `has ${other} under that name, not ${kind}`
+        const why = other === undefined ? 'does not contain it' : `has ${other} under that name, not ${kind}`
         faults.push(
           `the ${what} ${name} is new: the checkpoint ${why} (rename: { old: '${name}' }, or add: ['${name}'])`,
         )

@@ -6,26 +6,31 @@
 // or a call cannot take more records, sources are not read, so no queue grows without a bound.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { isRetryLater } from '../../../core/retry/retry.ts'
 import type { Clock, Random } from '../../../core/store/ports.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
 import type { FlowMoment } from '../../../engine/model/flow-metrics.ts'
 import { Alarm, Latch } from '../../../lib/waiting.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
-import { batchOf, type OperatorContext, type OperatorResource } from '../operator.ts'
-import type { StateCapture } from '../rules/state-capture.ts'
+import { batchOf, type OperatorContext, type OperatorResource, type PoisonRecord } from '../operator.ts'
 import type { StateTable } from '../rules/state-table.ts'
-import type { CutId, Prepared, SinkWriter } from '../sink.ts'
+import type { CutId, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
+import type { TaskOutputs } from '../stages/channel.ts'
+import type { StageView } from '../stages/plan.ts'
+import type { Stages } from '../stages/stages.ts'
 import { Waits } from './backpressure.ts'
 import { Busy, type Counts, newCounts } from './computing-time.ts'
 import { Figures, operatorFigures, type PartFigures, type Sample, sinkFigures, sourceFigures } from './flow-rates.ts'
-import { isFaultyCode, Letters, lettersStay, noTaker, type SetAside } from './letters.ts'
+import { isFaultyCode, Letters, lettersStay, noRetryLater, noTaker, type SetAside, textOf } from './letters.ts'
+import { type CapturedTable, isDueInFull, type NamedTable, partName } from './named-table.ts'
 import { type Neighbours, Pace } from './pace.ts'
 import { type Origins, sentBack, watched, withOrigin } from './record-origins.ts'
 import { RunningSource } from './running-source.ts'
+import { type FlowCut, StagedCut } from './staged-cut.ts'
 import { WatermarkGate } from './watermark-gate.ts'
-import { type Scale, Wiring } from './wiring.ts'
+import { type Scale, Wiring, type WiringPorts } from './wiring.ts'
 
 /** The operator name under which dead letters are stored. User names contain no $. */
 export const lettersOperator = '$letters'
@@ -48,29 +53,10 @@ export interface FlowHooks {
   readonly trace: RunTrace | null
   readonly neighbours: Neighbours
   readonly origins: Origins | null
+  /** The stages in other threads; null: all operators are here. */
+  readonly stages: Stages | null
   /** Runs after a round with the number of records read, and with 0 at each tick. It may call `wait` to hold sources back. */
   onRecords(count: number): void
-}
-
-/** State of one operator, with its name in a checkpoint. */
-export interface NamedTable {
-  readonly operator: string
-  readonly name: string
-  /** The index among several instances of the operator, by key groups; null: there is one. */
-  readonly index: number | null
-  readonly table: StateTable<unknown>
-}
-
-export interface CapturedTable extends NamedTable {
-  readonly capture: StateCapture
-}
-
-export interface FlowCut {
-  readonly positions: ReadonlyMap<string, ReadonlyMap<string, unknown>>
-  readonly captures: readonly CapturedTable[]
-  readonly prepares: ReadonlyMap<string, () => Promise<Prepared>>
-  readonly records: number
-  readonly letters: number
 }
 
 export interface OperatorStatus {
@@ -105,6 +91,10 @@ export class Flow {
   /** Set to the error if the flow fails. */
   readonly failed = new Latch<unknown>()
   readonly #alarm: Alarm
+  /** The barrier that is on its way through the stages. */
+  #cutting: StagedCut | null = null
+  /** A task of a stage was captured for this checkpoint. */
+  onCaptured: (task: string, checkpoint: number) => void = () => undefined
   #tickedAt = Number.NEGATIVE_INFINITY
 
   constructor(graph: Graph, writers: ReadonlyMap<string, SinkWriter>, hooks: FlowHooks) {
@@ -117,22 +107,43 @@ export class Flow {
     this.#pace = new Pace(hooks.clock, hooks.neighbours)
     this.#busy = new Busy(() => hooks.clock.elapsed())
     this.#figures = new Figures(graph, () => this.#sample())
-    this.#wiring = new Wiring(graph, hooks.scale, {
-      make: (node, outputs) => node.make(hooks.origins?.through(node, outputs) ?? outputs, this.#contextOf(node.name)),
+    const { stages } = hooks
+    this.#wiring = new Wiring(graph, hooks.scale, this.#portsOf(stages?.outputs ?? null))
+    for (const node of stages ? graph.sinks : []) this.#sinkInput(node)
+    stages?.connect({
+      ports: (outputs) => this.#portsOf(outputs),
+      letter: (...letter) => this.#addLetter(...letter),
+      captured: (task, checkpoint, captures) => this.#captured(task, checkpoint, captures),
+      fail: (error) => this.fail(error),
+    })
+  }
+
+  /** `outputs`: the channels of the task to which the operators belong; null: all operators are here. */
+  #portsOf(outputs: TaskOutputs | null): WiringPorts {
+    const { origins } = this.#hooks
+    return {
+      make: (node, to) => node.make(origins?.through(node, to) ?? to, this.#contextOf(node.name, outputs)),
       gateOf: (name) => this.#gateOf(name),
       sinkInput: (node) => this.#sinkInput(node),
-      ...{ busy: this.#busy, isOneByOne: hooks.origins !== null },
-    })
+      ...{ busy: this.#busy, isOneByOne: origins !== null, placement: outputs },
+    }
   }
 
   /** All state that a checkpoint contains. */
   tables(): NamedTable[] {
+    return [this.#letterTable(), ...this.#ownTables(), ...(this.#hooks.stages?.tables() ?? [])]
+  }
+
+  #letterTable(): NamedTable {
     const table = this.letters.table as StateTable<unknown>
-    const own = { operator: lettersOperator, name: 'letters', index: null, table }
-    const others = [...this.#wiring.instances()].flatMap(({ node, index, operator }) =>
+    return { operator: lettersOperator, name: 'letters', index: null, table }
+  }
+
+  /** State of the operators that the flow itself calls. */
+  #ownTables(): NamedTable[] {
+    return [...this.#wiring.instances()].flatMap(({ node, index, operator }) =>
       [...operator.tables].map(([name, table]) => ({ operator: node.name, name, index, table })),
     )
-    return [own, ...others]
   }
 
   /** Call it after the tables were filled from a checkpoint. */
@@ -151,7 +162,8 @@ export class Flow {
       const again = this.#wiring.outputOf(outlet)
       const next = watched(this.#hooks.origins, name, again)
       const behind = { next, again, timed: this.#wiring.timedBehind(outlet) }
-      return new RunningSource(node, readers.get(name)!, behind, this.#contextOf(name), from.get(name) ?? null)
+      const context = this.#contextOf(name, this.#hooks.stages?.outputs ?? null)
+      return new RunningSource(node, readers.get(name)!, behind, context, from.get(name) ?? null)
     })
   }
 
@@ -166,11 +178,13 @@ export class Flow {
       const hasMoved = (!this.#waits.isWaiting && this.#round()) || isTriedAgain
       this.#isOver = this.#isAtEnd
       if (this.#isOver) return true
+      if (!hasMoved) this.#hooks.stages?.outputs.flush()
       if (!hasMoved) await this.#sleep(tickMs)
       // Yield after a sleep too: calls that answer at once end it in the very turn in which it began, and no other code has
       // run.
       const restMs = this.#pace.restMs()
       if (restMs === null) continue
+      this.#hooks.stages?.outputs.flush()
       if (restMs > 0) await this.#sleep(restMs)
       else await new Promise<void>((resolve) => clock.soon(resolve))
       this.#pace.begin()
@@ -178,18 +192,68 @@ export class Flow {
     return false
   }
 
-  /** The barrier. `isFull` decides for each table whether the capture contains all keys or only changes. */
-  cut(id: CutId, isFull: (table: NamedTable) => boolean): FlowCut {
+  /**
+   * The barrier. `stored`: the number of cells that the base of the checkpoint has, by table. With stages in other threads, the
+   * barrier follows the records, and the promise resolves when every task was captured.
+   */
+  cut(id: CutId, stored: ReadonlyMap<string, number>): FlowCut | Promise<FlowCut> {
     // After a failure, the state may lack a record that is already before the position.
     if (this.#failure) throw this.#failure.error
+    const { stages } = this.#hooks
     for (const source of this.#sources) source.isDue = false
-    return {
-      positions: new Map(this.#sources.map(({ name, positions }) => [name, new Map(positions)])),
-      captures: this.tables().map((each) => ({ ...each, capture: each.table.capture(isFull(each)) })),
-      prepares: new Map([...this.#writers].map(([name, writer]) => [name, writer.cut(id)])),
-      records: this.#sources.reduce((sum, { records }) => sum + records, 0),
-      letters: this.letters.count,
+    const positions = new Map(this.#sources.map(({ name, positions }) => [name, new Map(positions)]))
+    const records = this.#sources.reduce((sum, { records }) => sum + records, 0)
+    const captures = [...(stages ? [] : [this.#letterTable()]), ...this.#ownTables()].map((each) =>
+      captureOf(each, stored),
+    )
+    const own = stages ? this.#sinksIn(0) : [...this.#writers]
+    const prepares = new Map(own.map(([name, writer]) => [name, writer.cut(id)]))
+    if (!stages) return { positions, captures, prepares, records, letters: this.letters.count }
+    const tasks = stages.plan.tasks.slice(1).map(({ task }) => task)
+    const cutting = new StagedCut({ id, stored, tasks, positions, captures, prepares, records })
+    this.#cutting = cutting
+    stages.outputs.barrier({ checkpoint: id.checkpoint, stored: Object.fromEntries(stored) })
+    return cutting.done
+  }
+
+  /** The names of tasks in stages, each of which is captured by itself. */
+  get tasks(): readonly string[] {
+    return this.#hooks.stages?.plan.tasks.slice(1).map(({ name }) => name) ?? []
+  }
+
+  get stages(): readonly StageView[] {
+    return this.#hooks.stages?.plan.stages ?? []
+  }
+
+  /** Abandons a barrier that has not reached every task. */
+  abandonCut(checkpoint: number): void {
+    this.#hooks.stages?.abort(checkpoint)
+    if (this.#cutting?.id.checkpoint !== checkpoint) return
+    this.#cutting.abandon(new RepriseError('ABORTED', `the barrier of checkpoint ${checkpoint} was abandoned`))
+    this.#cutting = null
+  }
+
+  #captured(task: number, checkpoint: number, captures: readonly CapturedTable[]): void {
+    const cutting = this.#cutting
+    if (cutting?.id.checkpoint !== checkpoint || this.#failure) {
+      for (const { capture } of captures) capture.abandon()
+      return
     }
+    const { plan } = this.#hooks.stages!
+    const prepares = this.#sinksIn(task).map(([name, writer]) => [name, writer.cut(cutting.id)] as const)
+    const isLast = task === plan.last
+    const letters = isLast ? [captureOf(this.#letterTable(), cutting.stored)] : []
+    const isDone = cutting.add(task, [...captures, ...letters], prepares, isLast ? this.letters.count : null)
+    if (isDone) this.#cutting = null
+    this.onCaptured(plan.tasks[task]!.name, checkpoint)
+    if (isDone) cutting.finish()
+  }
+
+  /** The sinks of a task. */
+  #sinksIn(task: number): (readonly [string, SinkWriter])[] {
+    const { plan } = this.#hooks.stages!
+    const own = this.#graph.sinks.filter((sink) => plan.taskOf(sink, 0) === task)
+    return own.map(({ name }) => [name, this.#writers.get(name)!] as const)
   }
 
   /** Reads no more records. Records under way stay in the state. */
@@ -212,6 +276,9 @@ export class Flow {
 
   fail(error: unknown): void {
     this.#failure ??= { error }
+    // A barrier does not pass a task that failed.
+    this.#cutting?.abandon(error)
+    this.#cutting = null
     this.failed.set(error)
     this.wake()
   }
@@ -229,7 +296,10 @@ export class Flow {
    * Sends letters back to the operators and sources that could not process them. Default: all letters. Sends none if one has
    * no receiver.
    */
-  redrive(ids = this.#letterIds()): number {
+  async redrive(given?: readonly number[]): Promise<number> {
+    // Behind the barrier at the sources, a letter that is sent back would be in none of the captured states.
+    while (this.#cutting) await this.#cutting.settled
+    const ids = given ?? this.#letterIds()
     this.#checkLetters()
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
     const lost = wanted.find(({ operator }) => !this.#takerOf(operator))
@@ -248,7 +318,12 @@ export class Flow {
     const taker = this.#takerOf(operator)!
     sentBack(this.#hooks.origins, origin, () => {
       if (taker instanceof RunningSource) taker.again(value)
-      else this.#wiring.instanceFor(taker, key).inputs[input]!.batch(batchOf({ value, time, key }))
+      else {
+        const instance = this.#wiring.indexFor(taker, key)
+        const here = this.#wiring.inputAgain(taker, instance, input)
+        if (here) here.batch(batchOf({ value, time, key }))
+        else this.#hooks.stages!.outputs.again(taker, instance, input, { value, time, key })
+      }
     })
   }
 
@@ -258,7 +333,7 @@ export class Flow {
     const due = this.letters.takeDue(now)
     for (const letter of due) {
       if (this.#takerOf(letter.operator)) this.#sendBack(letter)
-      else this.#contextOf(letter.operator).poison(letter, new Error(letter.error))
+      else this.#contextOf(letter.operator, null).poison(letter, new Error(letter.error))
     }
     for (const name of new Set(due.map(({ operator }) => operator))) {
       if (!this.letters.isWaiting(name)) this.#gates.get(name)?.open()
@@ -316,7 +391,7 @@ export class Flow {
   }
 
   get lateRecords(): number {
-    return this.#lateRecords
+    return this.#lateRecords + (this.#hooks.stages?.lateRecords ?? 0)
   }
 
   /** The time that sources waited for sinks and calls. */
@@ -332,7 +407,7 @@ export class Flow {
 
   /** The parts of the flow, and how busy each was in the last seconds. */
   moment(): FlowMoment {
-    return { at: this.#hooks.clock.now(), lateRecords: this.#lateRecords, ...this.#figures.now() }
+    return { at: this.#hooks.clock.now(), lateRecords: this.lateRecords, ...this.#figures.now() }
   }
 
   #sample(): Sample {
@@ -349,9 +424,11 @@ export class Flow {
   }
 
   #behindSources(): PartFigures[] {
-    const operators = [...this.#wiring.nodes()].map(([{ name }, { instances, counts }]) =>
-      operatorFigures(name, instances, counts, this.#waits, this.#isOver),
-    )
+    const elsewhere = this.#hooks.stages?.counts()
+    const operators = [...this.#wiring.nodes()].map(([{ name }, { instances, counts }]) => {
+      const here = operatorFigures(name, instances, counts, this.#waits, this.#isOver)
+      return { ...here, ...elsewhere?.get(name) }
+    })
     const sinks = [...this.#sinkInputs].map(([{ name }, { counts }]) =>
       sinkFigures(name, this.#writers.get(name)!.pending, counts, this.#waits, this.#isOver),
     )
@@ -371,6 +448,7 @@ export class Flow {
     let hasMoved = false
     for (const source of this.#sources) {
       if (this.#waits.isWaiting || this.letters.waiting >= waitingMax) break
+      if (this.#isHeldByStage()) break
       const counts = this.#sourceCounts.get(source.name)!
       const count = this.#pace.step((most) => this.#busy.spend(counts, () => source.step(most)))
       if (count >= 0) hasMoved = true
@@ -378,6 +456,15 @@ export class Flow {
     }
     if (records > 0) this.#hooks.onRecords(records)
     return hasMoved
+  }
+
+  /** Sources wait while a task has too many frames under way. */
+  #isHeldByStage(): boolean {
+    const { stages } = this.#hooks
+    const full = stages?.outputs.fullTask
+    if (!stages || full === undefined) return false
+    this.#wait(new Promise((resolve) => stages.outputs.whenFree(() => resolve(undefined))), stages.partOf(full))
+    return true
   }
 
   #tick(): void {
@@ -425,17 +512,23 @@ export class Flow {
     return input
   }
 
-  #contextOf(name: string): OperatorContext {
+  #addLetter(operator: string, record: PoisonRecord, error: unknown, at: number): void {
+    try {
+      this.letters.add(operator, record, error, at)
+    } catch (tooMany) {
+      this.fail(tooMany)
+    }
+  }
+
+  #contextOf(name: string, outputs: TaskOutputs | null): OperatorContext {
     const { clock, random, pipeline, resources, trace, origins } = this.#hooks
     return {
       ...{ name, clock, random, pipeline, trace, origins, resource: resources.get(name) ?? null },
       poison: (record, error) => {
         if (isFaultyCode(error)) return this.fail(error)
-        try {
-          this.letters.add(name, withOrigin(origins, name, record), error, clock.now())
-        } catch (tooMany) {
-          this.fail(tooMany)
-        }
+        if (outputs && isRetryLater(error)) return this.fail(noRetryLater(name))
+        if (outputs && !outputs.keepsLetters) outputs.letter(name, record, textOf(error), clock.now())
+        else this.#addLetter(name, withOrigin(origins, name, record), error, clock.now())
       },
       late: (count) => {
         this.#lateRecords += count
@@ -445,4 +538,8 @@ export class Flow {
       fail: (error) => this.fail(error),
     }
   }
+}
+
+function captureOf({ table, ...name }: NamedTable, stored: ReadonlyMap<string, number>): CapturedTable {
+  return { ...name, capture: table.capture(isDueInFull(stored.get(partName(name)), table)) }
 }

@@ -39,6 +39,12 @@ export function isFaultyCode(error: unknown): boolean {
   return isPathError(error) || error instanceof ChangedInPlace
 }
 
+/** Event time of other threads does not wait for a record that is set aside here. */
+export function noRetryLater(operator: string): RepriseError {
+  const what = `${operator} threw RetryLater, which a pipeline on several threads does not support: use call() before it, or omit threads`
+  return new RepriseError('INVALID_ARGUMENT', what, { operator })
+}
+
 /** A stored record that was set aside. */
 export interface SetAside extends Omit<PipelineLetter, 'id'> {
   /** The index of the operator's input from which it came. Default: 0. */
@@ -145,7 +151,7 @@ export class Letters {
 }
 
 /** The text of the error, and of the user's error where ours wraps it. */
-function textOf(error: unknown): string {
+export function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const own = `${error.name}: ${error.message}`
   return isReprise(error) && error.cause instanceof Error ? `${own}: ${textOf(error.cause)}` : own

@@ -14,7 +14,7 @@ export const stopKind = 'pipeline.stop'
 export const redriveKind = 'pipeline.redrive'
 export const discardKind = 'pipeline.discard'
 
-const lookEveryMs = 500
+const pollMs = 500
 const readAtOnce = 100
 
 export interface StopWish {
@@ -69,7 +69,7 @@ export function listenForMail(
   const alarm = new Alarm(clock)
   const listen = async () => {
     while (!isOver) {
-      await alarm.sleep(lookEveryMs)
+      await alarm.sleep(pollMs)
       if (!isOver) await readMail(engine, taken, run, applied, () => isOver)
     }
   }

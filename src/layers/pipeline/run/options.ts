@@ -28,10 +28,20 @@ export interface PipelineOptions {
   /** Identifies one of several runs of a definition, each with its own state. Default: a single run. */
   readonly id?: string
   /**
-   * The number of instances of operators with keys, each with a range of key groups. Default: that of the checkpoint, or 1. A
-   * change redistributes the state. All instances share one thread: see `reprise run --threads`.
+   * The number of instances of operators with keys, each with a range of key groups. Default: that of the checkpoint, at least
+   * `threads`, or 1. A change redistributes the state. All instances share one thread unless `threads` is set.
    */
   readonly parallelism?: number
+  /**
+   * The number of worker threads for operators with keys. Their instances are divided evenly; sources, sinks and operators
+   * without keys stay in the main thread. Requires `module`. Default: all operators share the main thread.
+   */
+  readonly threads?: number
+  /**
+   * The URL of the module that exports the pipeline (`import.meta.url`): each thread loads it, since functions cannot be sent to
+   * threads. The module must not run the pipeline when it is loaded.
+   */
+  readonly module?: string
   /** The number of key groups, which is fixed for good: the maximum of `parallelism`. Default: 128. */
   readonly keyGroups?: number
   /** Default: every second. */
@@ -86,12 +96,13 @@ export function checkWorkOptions(name: string, options: PipelineWorkOptions): vo
 }
 
 const known = namesOf<PipelineOptions>()(
-  'id parallelism keyGroups checkpoint checkpointTimeout wait takeover from changes deadLettersMax attributes signal',
+  'id parallelism threads module keyGroups checkpoint checkpointTimeout wait takeover from changes deadLettersMax attributes signal',
 )
 export const renamedOptions = { timeout: 'checkpointTimeout', deadLetters: 'deadLettersMax' }
 const knownChanges = new Set(['rename', 'drop', 'add'])
-const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery'])
+const knownPolicy = new Set(['every', 'each', 'recoverWithin', 'failureEvery', 'loseAtMost'])
 const usualLettersMax = 1000
+const threadsMax = 64
 
 export function resolvePipelineOptions(name: string, options: PipelineOptions): ResolvedPipelineOptions {
   checkOptions(`pipeline ${name}`, options, known, renamedOptions)
@@ -121,12 +132,25 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
   const { parallelism = 1, keyGroups = 1 } = options
   checkCount('parallelism', parallelism, 1, keyGroupsMax)
   checkCount('keyGroups', keyGroups, 1, keyGroupsMax)
+  checkThreads(name, options)
   return {
     ...options,
     policy: { ...rest, ...(typeof every === 'string' ? { each: every } : every !== undefined && { every }) },
     timeoutMs,
     lettersMax,
   }
+}
+
+function checkThreads(name: string, { threads, module }: PipelineOptions): void {
+  if (module !== undefined && !(typeof module === 'string' && module.startsWith('file:') && URL.canParse(module))) {
+    const what = `module must be the URL of the module that exports the pipeline ${name}, as import.meta.url (got ${String(module)})`
+    throw new RepriseError('INVALID_ARGUMENT', what)
+  }
+  if (threads === undefined) return
+  checkCount('threads', threads, 1, threadsMax)
+  if (module !== undefined) return
+  const what = `the threads of ${name} must load its module: set { module: import.meta.url } in the options of pipeline(), and export it`
+  throw new RepriseError('INVALID_ARGUMENT', what)
 }
 
 /** Null and text would otherwise be read as times from 1970. */
@@ -142,7 +166,7 @@ function checkNames(where: string, names: unknown): void {
 
 /** The parallelism and key groups of this run, checked against the checkpoint. */
 export function scaleOf(
-  { parallelism, keyGroups }: PipelineOptions,
+  { parallelism, threads, keyGroups }: PipelineOptions,
   stored: { readonly parallelism: number; readonly keyGroups: number } | null,
 ): { readonly parallelism: number; readonly keyGroups: number } {
   if (stored && keyGroups !== undefined && keyGroups !== stored.keyGroups) {
@@ -150,7 +174,9 @@ export function scaleOf(
     throw new RepriseError('INVALID_ARGUMENT', what, { keyGroups, stored: stored.keyGroups })
   }
   const groups = stored?.keyGroups ?? keyGroups ?? keyGroupsDefault
-  const scale = { parallelism: parallelism ?? stored?.parallelism ?? 1, keyGroups: groups }
+  // An instance is in one thread, so more threads than instances would be idle.
+  const usual = Math.max(stored?.parallelism ?? 1, Math.min(threads ?? 1, groups))
+  const scale = { parallelism: parallelism ?? usual, keyGroups: groups }
   if (scale.parallelism <= groups) return scale
   const what = `parallelism must be at most ${groups}, the number of key groups (got ${scale.parallelism})`
   throw new RepriseError('INVALID_ARGUMENT', what, scale)

@@ -1,6 +1,7 @@
 // Reports of a run: metrics while it runs, and its outcome.
 
 import type { Coordinate } from '../../../core/coordinate.ts'
+import type { StageView } from '../stages/plan.ts'
 import type { Checkpoints } from './checkpoints.ts'
 import type { Flow, OperatorStatus } from './flow.ts'
 import type { CheckpointFacts } from './state.ts'
@@ -39,6 +40,8 @@ export interface PipelineStatus {
   readonly blockedMs: number
   readonly sources: readonly SourceStatus[]
   readonly operators: readonly OperatorStatus[]
+  /** The stages of a run on several threads, with their parts. Empty: all parts are in one thread. */
+  readonly stages: readonly StageView[]
   readonly checkpoints: {
     readonly isUnderWay: boolean
     readonly failuresInARow: number
@@ -73,6 +76,7 @@ export function statusOf(
       lagMs: source.lagMs(now),
     })),
     operators: flow?.operators() ?? [],
+    stages: flow?.stages ?? [],
     checkpoints: {
       isUnderWay: checkpoints?.isUnderWay ?? false,
       failuresInARow: checkpoints?.failures ?? 0,

@@ -14,8 +14,8 @@ import { everyInstanceHas } from '../operator.ts'
 import { unpackBlock } from '../rules/state-block.ts'
 import type { StateBlock } from '../rules/state-capture.ts'
 import { StateTable } from '../rules/state-table.ts'
-import { partName, type StoredSegment, type StoredTable } from './checkpoint-writer.ts'
-import type { NamedTable } from './flow.ts'
+import type { StoredSegment, StoredTable } from './checkpoint-writer.ts'
+import { type NamedTable, partName } from './named-table.ts'
 import type { PipelineState } from './state.ts'
 
 export async function readHeader(kernel: Kernel, record: ManifestRecord): Promise<PipelineState> {

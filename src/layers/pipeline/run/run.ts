@@ -17,6 +17,9 @@ import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import type { Graph } from '../graph.ts'
 import type { OperatorResource } from '../operator.ts'
 import type { SourceReader } from '../source.ts'
+import { ThreadDied } from '../stages/messages.ts'
+import type { StagePlan } from '../stages/plan.ts'
+import type { Stages } from '../stages/stages.ts'
 import { CheckpointTrigger, untilMade } from './checkpoint-trigger.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
 import { type Candidate, chooseCheckpoint, fillTables, isLeftBy } from './choose-checkpoint.ts'
@@ -27,14 +30,19 @@ import { liveRuns, neighboursOf, viewOf } from './flow-view.ts'
 import type { PipelineLetter } from './letters.ts'
 import { applyEarlier, listenForMail } from './mail.ts'
 import { closeAll, commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
+import { openStages, stagePlanOf } from './open-stages.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
 import { namesNoted, notBegun, originsOf } from './record-origins.ts'
 import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
 import { type PipelineState, sharedAttribute, sharedError } from './state.ts'
 import { tracePipeline } from './trace.ts'
+import type { Scale } from './wiring.ts'
 
 /** The stored positions of each source, by partition. */
 type Positions = Map<string, ReadonlyMap<string, unknown>>
+
+/** After this many deaths of threads without a checkpoint between them, the run fails. */
+const deathsMax = 3
 
 /** A run without a checkpoint counts as steady too once records have flowed for this long. */
 const steadyMs = 10_000
@@ -51,7 +59,7 @@ export class PipelineRun {
   readonly #graph: Graph
   readonly #partitions: readonly string[] | null
   readonly #options: ResolvedPipelineOptions
-  readonly #abort = new AbortController()
+  #abort = new AbortController()
   readonly #startedMs: number
   readonly #ready: Promise<void>
   readonly #result: Promise<PipelineReport>
@@ -225,7 +233,7 @@ export class PipelineRun {
     try {
       const how = { takeover, signal: this.#abort.signal, ...(wait !== undefined && { wait }) }
       this.#taken = await StateTimeline.take(kernel, timelineId(this.timeline), how)
-      const report = await this.#runTaken(this.#taken).catch(async (thrown) => {
+      const report = await this.#runRestarting(this.#taken).catch(async (thrown) => {
         const error = await whyEnded(kernel, this.#taken!, thrown)
         const ending = this.#endedBy(error)
         if (ending === null && !this.#isShared) await kernel.failures.failed(this.timeline, error)
@@ -269,9 +277,32 @@ export class PipelineRun {
     return isReprise(error, 'ABORTED', 'CANCELLED') ? (this.#stopping?.ending ?? null) : null
   }
 
-  async #runTaken(taken: StateTimeline): Promise<PipelineReport> {
+  /** Runs the pipeline; after the death of a thread, it resumes from the newest checkpoint with other threads. */
+  async #runRestarting(taken: StateTimeline): Promise<PipelineReport> {
+    let { from } = this.#options
+    for (let deaths = 1; ; deaths++) {
+      const before = this.#checkpoints
+      try {
+        return await this.#runTaken(taken, from)
+      } catch (error) {
+        const made = this.#checkpoints === before ? null : (this.#checkpoints?.made ?? 0)
+        if (!(error instanceof ThreadDied) || this.#stopping || taken.broken || (made === 0 && deaths > deathsMax))
+          throw error
+        if (made) deaths = 0
+        // A checkpoint of this run is newer than the requested one.
+        if (made) from = undefined
+        this.#engine.events.emit('problem', { where: this.timeline, error })
+        this.#checkpoints?.end(
+          new RepriseError('RUN_FAILED', `${this.timeline}: a thread ended; it resumes from its checkpoint`),
+        )
+        this.#abort = new AbortController()
+      }
+    }
+  }
+
+  async #runTaken(taken: StateTimeline, from: ResolvedPipelineOptions['from']): Promise<PipelineReport> {
     const { kernel } = this.#engine
-    const { policy, from, changes } = this.#options
+    const { policy, changes } = this.#options
     const [head] = await kernel.store.head([taken.id])
     this.#isShared = head?.attributes[sharedAttribute] === true
     if (this.#isShared) throw sharedError(taken.id)
@@ -295,12 +326,15 @@ export class PipelineRun {
     this.#trace = traced.run
     const scale = scaleOf(this.#options, candidate?.state ?? null)
     const origins = await originsOf(kernel, this.#graph, head, taken.id)
+    const plan = stagePlanOf(this.name, this.#graph, { scale, threads: this.#options.threads, origins })
     const writers = await openSinks(this.#sinksOf(origins), taken, candidate?.state ?? null, { storedAs, isKnown })
     const readers = new Map<string, SourceReader<unknown>>()
     let resources: ReadonlyMap<string, OperatorResource> = new Map()
+    let stages: Stages | null = null
     try {
       resources = await this.#graph.open(this.#engine)
-      const flow = this.#flowOf(writers, timing, { scale, resources, trace: traced.run, origins })
+      stages = plan && (await this.#openStages(plan, scale, this.#restored))
+      const flow = this.#flowOf(writers, timing, { scale, resources, trace: traced.run, origins, stages })
       const filledMs = kernel.clock.elapsed()
       const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })
       timing.recovered({
@@ -308,12 +342,9 @@ export class PipelineRun {
         restore: candidate && { ms: kernel.clock.elapsed() - filledMs, bytes: candidate.record.totalBytes },
         ageMs: kernel.worker.now() - (candidate?.record.createdAt ?? kernel.worker.now()),
       })
-      const positions: Positions = new Map()
-      for (const { name } of this.#graph.sources) {
-        const stored = isKnown(name) ? candidate?.state.sources[storedAs(name)] : undefined
-        if (stored) positions.set(name, new Map(stored))
-      }
+      const positions = this.#positionsIn(this.#restored, { storedAs, isKnown })
       await this.#openSources(readers, positions, origins)
+      await stages?.start()
       flow.start(readers, positions)
       const checkpoints = this.#checkpointsOf(candidate, {
         ...{ taken, flow, writers, timing, trace: traced.run },
@@ -331,14 +362,30 @@ export class PipelineRun {
     } finally {
       this.#abort.abort(new RepriseError('ABORTED', `${this.timeline} has ended`))
       for (const resource of resources.values()) resource.close()
+      await stages?.close()
       await closeAll(this.#engine, this.timeline, { source: readers, sink: writers })
     }
+  }
+
+  async #openStages(plan: StagePlan, scale: Scale, restored: PipelineState | null): Promise<Stages> {
+    const { module } = this.#options
+    const of = { name: this.name, timeline: this.timeline, graph: this.#graph, module: module!, plan, scale }
+    return await openStages(this.#engine, { ...of, lastCheckpoint: restored?.checkpoint ?? 0 })
+  }
+
+  #positionsIn(restored: PipelineState | null, names: Parameters<typeof fillTables>[4]): Positions {
+    const positions: Positions = new Map()
+    for (const { name } of this.#graph.sources) {
+      const stored = names.isKnown(name) ? restored?.sources[names.storedAs(name)] : undefined
+      if (stored) positions.set(name, new Map(stored))
+    }
+    return positions
   }
 
   #flowOf(
     writers: ConstructorParameters<typeof Flow>[1],
     timing: CheckpointTiming,
-    parts: Pick<ConstructorParameters<typeof Flow>[2], 'scale' | 'resources' | 'trace' | 'origins'>,
+    parts: Pick<ConstructorParameters<typeof Flow>[2], 'scale' | 'resources' | 'trace' | 'origins' | 'stages'>,
   ): Flow {
     const { clock, random } = this.#engine
     const trigger = new CheckpointTrigger(clock, this.#options.policy, timing)
@@ -366,6 +413,7 @@ export class PipelineRun {
       graph: this.#graph,
       ...parts,
       neighbours: neighboursOf(this.#engine),
+      lastId: this.#checkpoints?.lastId ?? 0,
       timeoutMs: this.#options.timeoutMs,
       noted: this.#options.noted,
     })

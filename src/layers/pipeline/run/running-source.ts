@@ -17,7 +17,7 @@ export interface Behind {
   /** The output for records that are sent back, which are not counted again. */
   readonly again: Output
   /** The operators whose results depend on the position of watermarks between records. */
-  readonly timed: readonly TimedOperator[]
+  readonly timed: readonly Pick<TimedOperator, 'dueAbove'>[]
 }
 
 export class RunningSource {
@@ -26,7 +26,7 @@ export class RunningSource {
   readonly #reader: SourceReader<unknown>
   readonly #next: Output
   readonly #again: Output
-  readonly #timed: readonly TimedOperator[]
+  readonly #timed: readonly Pick<TimedOperator, 'dueAbove'>[]
   readonly #context: OperatorContext
   readonly #positions: Map<string, unknown>
   readonly #partitions = new Map<string, PartitionWatermark>()

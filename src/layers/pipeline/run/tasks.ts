@@ -8,7 +8,7 @@ import { growingPause } from '../../../core/retry/pause.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import type { UnderWay } from '../../../engine/base/worker.ts'
 import { fairShare } from '../../../engine/feed/fair-share.ts'
-import { lookEvery } from '../../../engine/feed/wake-up.ts'
+import { pollEvery } from '../../../engine/feed/wake-up.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { giveBack } from '../../../engine/ownership/take-timeline.ts'
 import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
@@ -85,7 +85,7 @@ export class PipelineTasks {
     const { engine } = of
     const { clock, events } = engine
     const onError = (error: unknown) => void events.emit('problem', { where: `pipeline ${of.name}`, error })
-    this.#stopLooking = lookEvery(clock, lookMs, () => this.#look(), onError, true)
+    this.#stopLooking = pollEvery(clock, lookMs, () => this.#look(), onError, true)
     engine.worker.watch(() => this.#underWay())
     // Each run stops by itself, with a checkpoint.
     engine.onClose(async () => this.stop())

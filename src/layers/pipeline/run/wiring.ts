@@ -28,6 +28,7 @@ export interface OperatorInstance {
 }
 
 interface Built {
+  /** The instances of this task. */
   readonly instances: readonly OperatorInstance[]
   readonly counts: Counts
 }
@@ -45,6 +46,25 @@ export interface WiringPorts {
   readonly busy: Pick<Busy, 'counted' | 'spend'>
   /** True: everything emitted during a call is caused by one record of a source. */
   readonly isOneByOne: boolean
+  /** Where the other parts of the pipeline are. Default: all of them are here. */
+  readonly placement?: Placement | null
+}
+
+/** An input of an instance, or a sink. */
+export interface Address {
+  readonly to: OperatorNode | SinkNode
+  readonly input: number
+  readonly instance: number
+  /** The index of the feeding instance, among those whose watermarks merge in this input. */
+  readonly channel: number
+  readonly channels: number
+}
+
+/** The parts of a pipeline that one task has, and the way to the others. */
+export interface Placement {
+  has(node: OperatorNode | SinkNode, instance: number): boolean
+  /** The output for an input of another task. */
+  outputTo(address: Address): Output
 }
 
 export class Wiring {
@@ -64,6 +84,12 @@ export class Wiring {
     for (const node of graph.operators) this.#build(node)
   }
 
+  /** The input of an instance of this task, for records of another task. */
+  inputAt(address: Address): Output {
+    const { to, input, instance, channel, channels } = address
+    return to.kind === 'sink' ? this.#ports.sinkInput(to) : this.#channel(to, input, instance, channel, channels)
+  }
+
   /** All instances, in the order in which they were drawn. */
   *instances(): Generator<OperatorInstance> {
     for (const { instances } of this.#built.values()) yield* instances
@@ -79,25 +105,52 @@ export class Wiring {
   }
 
   /** The operators behind a source whose results depend on the position of watermarks between its records. */
-  timedBehind(outlet: readonly Edge[]): TimedOperator[] {
+  timedBehind(outlet: readonly Edge[]): Pick<TimedOperator, 'dueAbove'>[] {
     const reached = reachOf(outlet)
     const behind = [...this.instances()].filter(({ node }) => reached.has(node))
-    return behind.flatMap(({ operator }) => (operator.dueAbove ? [operator as TimedOperator] : []))
+    const here = behind.flatMap(({ operator }) => (operator.dueAbove ? [operator as TimedOperator] : []))
+    return [...here, ...this.#timedElsewhere(reached)]
   }
 
-  /** The instance with the state of this key. */
-  instanceFor(node: OperatorNode, key: PipelineKey | null): Operator {
-    const { instances } = this.#build(node)
+  /** An operator of another task is represented by one without state, if its answer does not depend on its state. */
+  #timedElsewhere(reached: ReadonlySet<OperatorNode | SinkNode>): Pick<TimedOperator, 'dueAbove'>[] {
+    const elsewhere = [...reached].filter(
+      (node) => node.kind === 'operator' && this.#built.get(node)!.instances.length === 0,
+    )
+    return (elsewhere as OperatorNode[]).flatMap((node) => {
+      const outputs = node.outlets.map(() => toAll([]))
+      const operator = this.#ports.make(node, outputs)
+      if (!operator.dueAbove) return []
+      return operator.isDueByState ? [{ dueAbove: (watermark: number) => watermark }] : [operator as TimedOperator]
+    })
+  }
+
+  /** The index of the instance with the state of this key. */
+  indexFor(node: OperatorNode, key: PipelineKey | null): number {
     const { parallelism, keyGroups } = this.#scale
-    const index = instances.length === 1 || key === null ? 0 : ownerOf(groupOf(key, keyGroups), parallelism, keyGroups)
-    return instances[index]!.operator
+    if (this.#widths.get(node) === 1 || key === null) return 0
+    return ownerOf(groupOf(key, keyGroups), parallelism, keyGroups)
+  }
+
+  /** The input of an operator for a record that is sent back; null: another task has the instance. */
+  inputAgain(node: OperatorNode, instance: number, input: number): Output | null {
+    return this.#instanceAt(node, instance)?.operator.inputs[input] ?? null
+  }
+
+  #instanceAt(node: OperatorNode, index: number): OperatorInstance | undefined {
+    return this.#build(node).instances.find((each) => (each.index ?? 0) === index)
+  }
+
+  #isHere(node: OperatorNode | SinkNode, instance: number): boolean {
+    return this.#ports.placement?.has(node, instance) ?? true
   }
 
   #build(node: OperatorNode): Built {
     const held = this.#built.get(node)
     if (held) return held
     const width = this.#widths.get(node)!
-    const instances = Array.from({ length: width }, (_, index): OperatorInstance => {
+    const indexes = Array.from({ length: width }, (_, index) => index).filter((index) => this.#isHere(node, index))
+    const instances = indexes.map((index): OperatorInstance => {
       const from = { index, width, isExchange: node.isExchange }
       const gate = this.#ports.gateOf(node.name)
       const meeting = this.#meetings.get(node)
@@ -119,7 +172,7 @@ export class Wiring {
       branchesOf(outlet).map((branches) => {
         const outputs = branches.map((edge) => this.#inputOf(edge, from))
         if (branches.length === 1) return outputs[0]!
-        const meetings = this.#ports.isOneByOne ? null : meetingsOf(branches)
+        const meetings = this.#ports.isOneByOne ? null : this.#meetingsHere(branches)
         if (meetings === null) return oneByOne(toAll(outputs))
         return throughBranches(
           outputs,
@@ -129,12 +182,23 @@ export class Wiring {
     )
   }
 
+  /** Branches that meet in another task send one record at a time, which keeps their order in the channel. */
+  #meetingsHere(branches: readonly Edge[]): readonly OperatorNode[] | null {
+    const meetings = meetingsOf(branches)
+    const { placement } = this.#ports
+    const isHere = (node: OperatorNode) => {
+      const width = this.#widths.get(node)!
+      return Array.from({ length: width }, (_, i) => i).some((i) => placement!.has(node, i))
+    }
+    return !placement || meetings?.every(isHere) ? meetings : null
+  }
+
   #findMeetings({ sources, operators }: Graph): Map<OperatorNode, Meeting> {
     const meetings = new Map<OperatorNode, Meeting>()
     if (this.#ports.isOneByOne) return meetings
     const outlets = [...sources.map(({ outlet }) => outlet), ...operators.flatMap((node) => node.outlets)]
     for (const branches of outlets.flatMap(branchesOf)) {
-      for (const node of (branches.length > 1 && meetingsOf(branches)) || []) {
+      for (const node of (branches.length > 1 && this.#meetingsHere(branches)) || []) {
         meetings.set(node, new Meeting((work) => this.#ports.busy.spend(this.#build(node).counts, work)))
       }
     }
@@ -142,7 +206,10 @@ export class Wiring {
   }
 
   #inputOf({ to, input }: Edge, from: Feed & { readonly index: number }): Output {
-    if (to.kind === 'sink') return this.#ports.sinkInput(to)
+    if (to.kind === 'sink') {
+      if (this.#isHere(to, 0)) return this.#ports.sinkInput(to)
+      return this.#ports.placement!.outputTo({ to, input: 0, instance: 0, channel: 0, channels: 1 })
+    }
     const width = this.#widths.get(to)!
     if (from.isExchange && width > 1) {
       const outputs = Array.from({ length: width }, (_, i) => this.#channel(to, input, i, from.index, from.width))
@@ -154,13 +221,16 @@ export class Wiring {
   }
 
   #channel(node: OperatorNode, input: number, instance: number, channel: number, channels: number): Output {
-    const { instances, counts } = this.#build(node)
+    if (!this.#isHere(node, instance)) {
+      return this.#ports.placement!.outputTo({ to: node, input, instance, channel, channels })
+    }
+    const { counts } = this.#build(node)
     const known = this.#inputs.get(node) ?? new Map<string, readonly Output[]>()
     this.#inputs.set(node, known)
     const name = `${input}/${instance}`
     let inputs = known.get(name)
     if (!inputs) {
-      const { operator } = instances[instance]!
+      const { operator } = this.#instanceAt(node, instance)!
       const gated = this.#ports.gateOf(node.name).before(operator.inputs[input]!)
       const whole = this.#ports.busy.counted(this.#meetings.get(node)?.before(operator, input, gated) ?? gated, counts)
       const counted = doOutletsMeet(node) ? oneByOne(whole) : whole
@@ -173,7 +243,7 @@ export class Wiring {
 }
 
 /** The number of instances of each operator. Streams are drawn before their readers, so one pass is enough. */
-function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, number> {
+export function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, number> {
   const feeds = new Map<OperatorNode, Feed[]>()
   const feed = (edges: readonly Edge[], from: Feed) => {
     for (const { to } of edges) if (to.kind === 'operator') feeds.set(to, [...(feeds.get(to) ?? []), from])
@@ -182,7 +252,7 @@ function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, number> 
   const widths = new Map<OperatorNode, number>()
   for (const node of graph.operators) {
     const isBehindKeys = (feeds.get(node) ?? []).every(({ width, isExchange }) => isExchange || width > 1)
-    const width = isBehindKeys && !node.isSingle ? parallelism : 1
+    const width = isBehindKeys && !node.isSingle && node.open === null ? parallelism : 1
     widths.set(node, width)
     for (const outlet of node.outlets) feed(outlet, { width, isExchange: node.isExchange })
   }

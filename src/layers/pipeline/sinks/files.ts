@@ -4,7 +4,7 @@
 import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { checkGivenOptions, checkText } from '../../../core/options.ts'
+import { checkGivenOptions, checkText, namesOf } from '../../../core/options.ts'
 import { checkFunctions, synchronous } from '../../../core/synchronous.ts'
 import { codeOf, isMissing, makeFolders, syncFolder } from '../../../lib/durable-file.ts'
 import type { Batch } from '../batch.ts'
@@ -30,7 +30,7 @@ interface PreparedFile {
 
 /** @example fileSink<Total>({ folder: 'out' }) // out/totals@revenue-00000001-00000003.jsonl, … */
 export function fileSink<T>(options: FilesOptions<T>): Sink<T> {
-  checkGivenOptions('fileSink', options, new Set(['folder', 'line', 'extension']))
+  checkGivenOptions('fileSink', options, namesOf<FilesOptions<never>>()('folder line extension'))
   checkText('fileSink: folder', options.folder)
   checkFunctions('fileSink', options, [], ['line'])
   const { folder, extension = '.jsonl' } = options

@@ -8,7 +8,7 @@
 import { assert } from '../../../core/assert.ts'
 import { timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { checkCount, checkOptions } from '../../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../../core/options.ts'
 import type { CallPolicy } from '../../../core/retry/call-policy.ts'
 import { checkCallPolicy } from '../../../core/retry/call-policy.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
@@ -35,7 +35,7 @@ export function sendSink<T>(
   call: (value: T, context: SendContext) => Promise<unknown>,
   options: SendOptions = {},
 ): Sink<T> {
-  checkOptions('sendSink', options, new Set(['concurrency', 'retry', 'timeout', 'rate', 'breaker']))
+  checkOptions('sendSink', options, namesOf<SendOptions>()('concurrency retry timeout rate breaker'))
   const { concurrency = 16, ...policy } = options
   checkCallPolicy(policy)
   checkFunction(call, 'sendSink()')

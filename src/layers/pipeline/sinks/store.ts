@@ -2,7 +2,7 @@
 // it is published, together with a note of that checkpoint: a repeated write after a crash finds the note and is skipped.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import { checkFunctions, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import { type Host, hostOf } from '../../../engine/host/host.ts'
 import type { Entity } from '../../../engine/model/definition.ts'
@@ -53,7 +53,7 @@ const openMax = 100
 
 /** @example tableSink({ table: totals, write: (tx, t: Total) => tx.set(t.key, t.value) }) */
 export function tableSink<T, Tx extends TableSinkTx>(options: TableSinkOptions<T, Tx>): Sink<T> {
-  checkOptions('tableSink', options, new Set(['table', 'id', 'write']))
+  checkOptions('tableSink', options, namesOf<TableSinkOptions<never, never>>()('table id write'))
   checkFunctions('tableSink', options, ['write'])
   return {
     async open(context, listed) {
@@ -74,7 +74,7 @@ export function tableSink<T, Tx extends TableSinkTx>(options: TableSinkOptions<T
 
 /** @example timelineSink({ timeline: journal, id: (t: Total) => t.key, entry: (t) => ({ type: 'totalled', cents: t.value }) }) */
 export function timelineSink<T, E extends { readonly type: string }>(options: TimelineSinkOptions<T, E>): Sink<T> {
-  checkOptions('timelineSink', options, new Set(['timeline', 'id', 'entry']))
+  checkOptions('timelineSink', options, namesOf<TimelineSinkOptions<never, never>>()('timeline id entry'))
   checkFunctions('timelineSink', options, ['id', 'entry'])
   return {
     async open(context, listed) {

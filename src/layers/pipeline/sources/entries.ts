@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import { type FeedPosition, feedStart } from '../../../core/store/ports.ts'
 import { FeedStream } from '../../../engine/feed/feed-stream.ts'
 import type { FeedRun } from '../../../engine/feed/reader.ts'
@@ -28,7 +28,7 @@ export function entrySource<Item extends Entry = Entry>(
   definitions: readonly EntriesOf<Item>[],
   options: EntriesOptions = {},
 ): Source<Item> {
-  checkOptions('entrySource', options, new Set(['follow']))
+  checkOptions('entrySource', options, namesOf<EntriesOptions>()('follow'))
   if (!Array.isArray(definitions) || definitions.length === 0 || definitions.some((each) => !each?.prefix)) {
     throw new RepriseError('INVALID_ARGUMENT', 'entrySource() needs a list of definitions, such as [orders]')
   }

@@ -3,7 +3,7 @@
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import { csvRow, parseCsvRecord, separatorFault } from '../../../lib/csv.ts'
 import type { TextRecord } from '../../../lib/record-splitter.ts'
 import { firstRecord, TextFile, type TextFileOptions } from '../../../lib/text-file.ts'
@@ -30,19 +30,19 @@ const fileKind = 'file'
 
 /** @example p.from('log', lineSource('server.log', { follow: '1s' })) */
 export function lineSource(path: string, options: FileSourceOptions = {}): Source<string> {
-  checkOptions(`lines ${path}`, options, new Set(['follow', 'gzip']))
+  checkOptions(`lines ${path}`, options, namesOf<FileSourceOptions>()('follow gzip'))
   return fileSource(path, options)
 }
 
 /** One JSON value per line. An invalid line is a dead letter. @example p.from('orders', jsonLineSource<Order>('orders.jsonl')) */
 export function jsonLineSource<T>(path: string, options: FileSourceOptions = {}): Source<T> {
-  checkOptions(`jsonLines ${path}`, options, new Set(['follow', 'gzip']))
+  checkOptions(`jsonLines ${path}`, options, namesOf<FileSourceOptions>()('follow gzip'))
   return { ...fileSource<T>(path, options), decode: (line: string) => JSON.parse(line) as T }
 }
 
 /** Each record as an object with one string per column. Quoted fields may contain separators and line ends. */
 export function csvSource(path: string, options: CsvSourceOptions = {}): Source<Readonly<Record<string, string>>> {
-  checkOptions(`csv ${path}`, options, new Set(['follow', 'gzip', 'columns', 'separator']))
+  checkOptions(`csv ${path}`, options, namesOf<CsvSourceOptions>()('follow gzip columns separator'))
   const { separator = ',', gzip } = options
   const fault = separatorFault(separator)
   if (fault) throw new RepriseError('INVALID_ARGUMENT', `csv ${path}: ${fault}`, { separator })

@@ -4,7 +4,7 @@
 import type { RetentionPolicy } from '../../../core/checkpoint/retention.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { checkOptions } from '../../../core/options.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
 import { type TimelineHandle, timeline } from '../../../engine/api/timeline-definition.ts'
 import { readBody } from '../../../engine/base/http-body.ts'
 import type { Entry } from '../../../engine/history/history.ts'
@@ -38,7 +38,7 @@ interface Posted {
  * names the timeline that stores them: `posts/NAME`. @example const orders = httpSource<Order>('orders')
  */
 export function httpSource<T>(name: string, options: HttpSourceOptions = {}): HttpSource<T> {
-  checkOptions(`httpSource ${name}`, options, new Set(['bytesMax', 'keys', 'wait']))
+  checkOptions(`httpSource ${name}`, options, namesOf<HttpSourceOptions>()('bytesMax keys wait'))
   const { bytesMax = 1_000_000, keys = { last: 100_000 } } = options
   const waitMs = toMs(options.wait ?? '10s', 'wait')
   if (typeof name !== 'string' || name === '' || name.includes('/')) {

@@ -2,7 +2,7 @@
 // is the number of values returned.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { checkCount, checkList, checkOptions } from '../../../core/options.ts'
+import { checkCount, checkList, checkOptions, namesOf } from '../../../core/options.ts'
 import { checkFunction, refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
 import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
@@ -26,7 +26,7 @@ export function generatedSource<T>(
   make: (n: number, partition: number) => Synchronous<T>,
   options: GeneratedOptions = {},
 ): Source<T> {
-  checkOptions('generatedSource', options, new Set(['count', 'partitions']))
+  checkOptions('generatedSource', options, namesOf<GeneratedOptions>()('count partitions'))
   checkFunction(make, 'generatedSource()')
   const { count = Number.POSITIVE_INFINITY, partitions = 1 } = options
   checkCount('partitions', partitions)

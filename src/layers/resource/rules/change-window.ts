@@ -2,6 +2,7 @@
 // values. A watcher that falls behind reads history instead, at its own pace.
 
 import { assert } from '../../../core/assert.ts'
+import { firstIndex } from '../../../core/binary-search.ts'
 import { roughBytes } from './json.ts'
 import type { Change } from './state.ts'
 
@@ -48,13 +49,9 @@ export class ChangeWindow {
   /** At most `limit` changes after a revision; null: some of them are no longer here. */
   after(revision: number, limit: number): readonly Change[] | null {
     if (revision < this.#from) return null
-    let low = this.#first
-    for (let high = this.#changes.length; low < high; ) {
-      const middle = (low + high) >>> 1
-      if (this.#changes[middle]!.change.revision > revision) high = middle
-      else low = middle + 1
-    }
-    return this.#changes.slice(low, low + limit).map((held) => held!.change)
+    const isAfter = (at: number) => this.#changes[at]!.change.revision > revision
+    const start = firstIndex(this.#first, this.#changes.length, isAfter)
+    return this.#changes.slice(start, start + limit).map((held) => held!.change)
   }
 
   #dropOldest(): void {

@@ -110,7 +110,8 @@ function aboveOf(field: string): string[] {
   return above
 }
 
-function partsOf(field: string): string[] {
+/** The parts of a JSON pointer. @example partsOf('/a~1b') // ['a/b'] */
+export function partsOf(field: string): string[] {
   return field
     .split('/')
     .slice(1)

@@ -6,10 +6,12 @@ import type { Clock, Head } from '../../../core/store/ports.ts'
 import type { Events } from '../../../engine/base/events.ts'
 import { sleep } from '../../../lib/waiting.ts'
 import type { AnyWorkflow, ChildOptions, StepCall } from '../context.ts'
+import { commandLink, commandOfLink } from '../history/child-mail.ts'
+import type { Item } from '../history/entries.ts'
 import { namesDetached, namesParent, type ParentLink } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
-import type { RunState } from '../history/state.ts'
+import { own as ownOf, type RunState } from '../history/state.ts'
 import { commandAttribute, endings, nameOf, workflowPrefix } from '../names.ts'
 import type { CommandRun } from '../run/command-host.ts'
 import type { Scope } from '../run/scope.ts'
@@ -61,7 +63,7 @@ export function askChild(
     start: (command) =>
       run.spawn(async () => {
         try {
-          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}` }
+          const link = { timeline: run.open.id as string, command: commandLink(run.state, id) }
           if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
         } catch (error) {
           await run.recorder.record('failed', { id, error: toFailure(error) })
@@ -132,7 +134,7 @@ export function askStart(
     start: () =>
       run.spawn(async () => {
         try {
-          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}`, detached: true }
+          const link = { timeline: run.open.id as string, command: commandLink(run.state, id), detached: true }
           if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
         } catch (error) {
           return await run.recorder.record('failed', { id, error: toFailure(error) })
@@ -152,30 +154,43 @@ function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string
   const detached = behaviour >= namesDetached ? 'start:' : ''
   const own = command.replaceAll('~child:', '').replaceAll('~start:', detached).replaceAll('/', '.')
   const generation = run.state.generation === 0 ? '' : `.${run.state.generation}`
+  const count = ownOf(run.state.reruns ?? {}, command, 0)
   const parent = run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')
   const workflow = behaviour >= namesParent ? `${run.definition.name}.` : ''
-  return `${workflow}${parent}${generation}.${own}`
+  return `${workflow}${parent}${generation}.${own}${count === 0 ? '' : `.rerun-${count}`}`
 }
 
 /** The timelines of children whose start or end was recorded after `seq`, and of those that run: a rollback leaves them. */
 export function childrenAfter(state: RunState, timeline: string, seq: number, known: readonly Head[]): string[] {
-  const name = nameOf(timeline)
-  const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }
   // The newest generation of a command counts.
   const oldestFirst = [...known].sort((a, b) => a.createdAt - b.createdAt)
   const byCommand = new Map(oldestFirst.map((child) => [commandOf(child), child.timeline as string]))
   const recorded = itemsOf(state.journal).flatMap((item) => {
-    const of = 'id' in item && item.seq > seq ? /~(child|start):([^/]+?)(?:#\d+)?$/.exec(item.id) : null
-    if (!of || !('id' in item)) return []
-    const id = item.kind === 'done' && typeof item.result === 'string' ? item.result : childIdOf(run, item.id)
-    return [byCommand.get(item.id) ?? `${workflowPrefix}${of[2]}/${id}`]
+    const child = item.seq > seq ? childOf(state, timeline, item) : null
+    return child && 'id' in item ? [byCommand.get(item.id) ?? child] : []
   })
   const running = known.filter((child) => !endings.has(child.status) && commandOf(child).includes('~child:'))
   return [...new Set([...recorded, ...running.map((child) => child.timeline)])]
 }
 
+/** The timelines of the children of these commands, by their usual ids. */
+export function childrenOf(state: RunState, timeline: string, isWanted: (command: string) => boolean): string[] {
+  return itemsOf(state.journal).flatMap((item) => {
+    const child = 'id' in item && isWanted(item.id) ? childOf(state, timeline, item) : null
+    return child ? [child] : []
+  })
+}
+
+function childOf(state: RunState, timeline: string, item: Item): string | null {
+  const of = 'id' in item ? /~(child|start):([^/]+?)(?:#\d+)?$/.exec(item.id) : null
+  if (!of || !('id' in item)) return null
+  const name = nameOf(timeline)
+  const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }
+  const id = item.kind === 'done' && typeof item.result === 'string' ? item.result : childIdOf(run, item.id)
+  return `${workflowPrefix}${of[2]}/${id}`
+}
+
 /** The command of the parent that started this child, without its generation. */
 function commandOf({ attributes }: Head): string {
-  const text = String(attributes[commandAttribute] ?? '')
-  return text.slice(text.indexOf(':') + 1)
+  return commandOfLink(String(attributes[commandAttribute] ?? ''))
 }

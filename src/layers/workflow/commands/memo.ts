@@ -5,6 +5,7 @@
 import type { Coordinate } from '../../../core/coordinate.ts'
 import type { LayerHost } from '../../../engine/model/definition.ts'
 import { type Recallable, recallingOf } from '../../../engine/model/memo-protocol.ts'
+import type { StepSettings } from '../context.ts'
 import { currentPlace, readableId, type Scope } from '../run/scope.ts'
 import { askStep, SharedResult, type StepRun } from './steps.ts'
 
@@ -20,13 +21,25 @@ export function askMemo<Args extends readonly unknown[], Result>(
   definition: Recallable<Args, Result>,
   args: Args,
 ): Promise<Result> {
+  const name = `${definition.name}(${recallingOf(definition).print(run.host.engine, args)})`
+  return askNamedMemo(run, scope, name, definition, args, {})
+}
+
+/** The same as a step with a name and options of its own. */
+export function askNamedMemo<Args extends readonly unknown[], Result>(
+  run: SharingRun,
+  scope: Scope,
+  name: string,
+  definition: Recallable<Args, Result>,
+  args: Args,
+  options: StepSettings<Result>,
+): Promise<Result> {
   const recalling = recallingOf(definition)
   const { engine } = run.host
-  const name = `${definition.name}(${recalling.print(engine, args)})`
   const call = async ({ signal }: { readonly signal: AbortSignal }) => {
     const asker = { ...run.open.coordinate, step: readableId(currentPlace()?.step?.name ?? name) }
     const { result, shared } = await recalling.recall(engine, args, { signal, asker })
     return new SharedResult(result, shared) as unknown as Result
   }
-  return askStep(run, scope, name, call, {})
+  return askStep(run, scope, name, call, options)
 }

@@ -10,6 +10,7 @@ import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../..
 import { behind } from '../../../engine/model/definition.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { StepCall } from '../context.ts'
+import { firstSeq } from '../history/dependants.ts'
 import type { StandingStep } from '../history/entries.ts'
 import { type Failure, toFailure } from '../history/failure.ts'
 import { type ClaimHost, claimUndo } from '../history/inherited.ts'
@@ -25,7 +26,7 @@ export interface Compensation {
   /** The command to undo. */
   readonly command: Command
   /** The outcome in history. `replaces` is set if the outcome was edited in a fork, so the step was never called. */
-  readonly item: { readonly seq: number; readonly replaces?: number }
+  readonly item: { readonly seq: number; readonly first?: number; readonly replaces?: number }
   readonly result: unknown
   /** `state` is the state of the run that made the call; keys and children belong to that run. */
   readonly call: (result: unknown, step: StepCall, state: RunState) => unknown
@@ -91,7 +92,7 @@ export class Saga {
     const { open, state } = this.#run
     return this.#done.filter(
       ({ item }) =>
-        item.replaces === undefined && (state.undoesInherited || ownerOf(open.inherited, item.seq) === null),
+        item.replaces === undefined && (state.undoesInherited || ownerOf(open.inherited, firstSeq(item)) === null),
     )
   }
 
@@ -125,9 +126,9 @@ export class Saga {
     const run = this.#run
     const { id } = one.command
     try {
-      const owner = ownerOf(run.open.inherited, one.item.seq)
-      const state =
-        owner === null ? run.state : await claimUndo(run.host, owner, { id, seq: one.item.seq }, run.open.id)
+      const seq = firstSeq(one.item)
+      const owner = ownerOf(run.open.inherited, seq)
+      const state = owner === null ? run.state : await claimUndo(run.host, owner, { id, seq }, run.open.id)
       const step = this.#call(one, failures + 1, state)
       const place = { ...step, name: readableId(id), isUndo: true as const }
       await Promise.race([enterStep(place, () => one.call(one.result, step, state)), run.tenure.leaving])

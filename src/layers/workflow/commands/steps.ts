@@ -3,7 +3,7 @@
 // failed attempt.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
+import { aFunction, checkList, checkOptions, checkValues } from '../../../core/options.ts'
 import { CallGate, type CallPolicy, callPolicyNames } from '../../../core/retry/call-policy.ts'
 import {
   decideRetry,
@@ -17,7 +17,7 @@ import type { SharedFrom } from '../../../engine/model/memo-protocol.ts'
 import type { StepCall, StepOptions } from '../context.ts'
 import type { Item } from '../history/entries.ts'
 import { fromFailure, toFailure } from '../history/failure.ts'
-import { noCommand, type OpenCommand, own, type RunState } from '../history/state.ts'
+import { lastSeq, noCommand, type OpenCommand, own, type RunState } from '../history/state.ts'
 import { Attempt, type AttemptingRun } from '../run/attempt.ts'
 import type { Calls } from '../run/calls.ts'
 import type { Command, CommandSpec } from '../run/command.ts'
@@ -31,7 +31,7 @@ import type { Working } from '../run/work-count.ts'
 import type { Saga } from './saga.ts'
 
 const known = new Set<string>([
-  ...['heartbeatTimeout', 'compensate', 'undo', 'compensateRetry', 'inDoubt', 'input'],
+  ...['heartbeatTimeout', 'compensate', 'undo', 'compensateRetry', 'inDoubt', 'input', 'after'],
   ...callPolicyNames,
 ])
 
@@ -80,7 +80,9 @@ export function askStep<T>(
   if (!isOne) {
     throw new RepriseError('INVALID_ARGUMENT', `step ${name} must have either compensate or undo`, { step: name })
   }
-  return run.code.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))
+  const after = declaredAfter(scope, `step ${name}`, options.after)
+  const step = new Step(run, id, call, options as StepOptions<unknown>, retry, gate, after)
+  return run.code.execution.ask<T>(scope, id, step)
 }
 
 /** Aborts a call that no branch waits for any more. A call with an undo may finish, so that its outcome is known. */
@@ -90,11 +92,24 @@ export function abandonStep(run: Pick<StepRun, 'alarms' | 'calls'>, command: Com
   run.calls.abort(new RepriseError('CANCELLED', reason), command.id)
 }
 
+/** The ids of the commands that a step declares to depend on. */
+export function declaredAfter(scope: Scope, step: string, names: readonly string[] | undefined) {
+  if (names === undefined) return null
+  checkList(`after of ${step}`, names)
+  return names.map((name) => {
+    const id = scope.latest(commandName(name))
+    if (id !== null) return id
+    const what = `${step} is declared to run after ${name}, which was not called before it in this branch`
+    throw new RepriseError('INVALID_ARGUMENT', what, { step, after: name })
+  })
+}
+
 /** Few async functions here: a step is the hot path, and each async function allocates promises. */
 class Step implements CommandSpec {
   readonly kind = 'step'
   readonly hasUndo: boolean
   readonly input: string | null
+  readonly after: readonly string[] | null
   readonly #run: StepRun
   readonly #id: string
   readonly #call: Call<unknown>
@@ -109,9 +124,11 @@ class Step implements CommandSpec {
     options: StepOptions<unknown>,
     retry: ResolvedRetry,
     gate: CallGate | null,
+    after: readonly string[] | null,
   ) {
     this.hasUndo = options.compensate !== undefined || options.undo !== undefined
     this.input = options.input === undefined ? null : inputDigest(run.kernel, options.input)
+    this.after = after
     this.#run = run
     this.#id = id
     this.#call = call
@@ -252,14 +269,15 @@ class Step implements CommandSpec {
   /** A result that cannot be stored fails the step, and the code receives the reason. */
   #recordDone(command: Command, result: unknown, ms?: number): Working {
     this.#run.calls.trace?.ended(this.#id)
-    const data = doneOf(command, result, ms)
+    const data = doneOf(command, result, ms, dependsOn(this.#run, command))
     return this.#run.recorder.recordLater('done', data, (error) => this.#recordFailed(command, error, ms))
   }
 
   #recordFailed(command: Command, error: unknown, ms?: number): Promise<unknown> {
     this.#run.calls.trace?.ended(this.#id, error)
     const took = ms === undefined ? {} : { ms }
-    return this.#run.recorder.record('failed', { id: this.#id, error: toFailure(error), ...took, ...keyOf(command) })
+    const data = { id: this.#id, error: toFailure(error), ...took, ...keyOf(command) }
+    return this.#run.recorder.record('failed', { ...data, ...dependsOn(this.#run, command) })
   }
 }
 
@@ -269,13 +287,35 @@ function keyOf({ keyUsed }: Command): { readonly key?: string } {
 }
 
 /** `ms`: how long the call took; undefined if it was not called now. */
-function doneOf({ id, keyUsed }: Command, result: unknown, ms: number | undefined): unknown {
+function doneOf(
+  { id, keyUsed }: Command,
+  result: unknown,
+  ms: number | undefined,
+  depends: object,
+): Record<string, unknown> {
   const data: Record<string, unknown> = { id }
   if (result instanceof SharedResult) Object.assign(data, { result: result.result, shared: result.shared })
   else if (result !== undefined) data.result = result
   if (ms !== undefined) data.ms = ms
   if (keyUsed !== null) data.key = keyUsed
-  return data
+  return Object.assign(data, depends)
+}
+
+const dependsOnAll = {}
+
+/**
+ * What a step depends on, for its entry: the steps that it declares, else the last outcome before it was issued. Nothing, if
+ * all outcomes before the entry came before the step was issued, as in code that awaits each step. Batched outcomes have
+ * no sequence yet when they are delivered, so steps of such runs depend on every earlier outcome.
+ */
+export function dependsOn(
+  run: Pick<CommandRun, 'state'> & { readonly code: Pick<CommandRun['code'], 'execution'> },
+  { after, since }: Command,
+): { readonly after?: readonly string[]; readonly since?: number } {
+  if (after) return { after }
+  if (run.state.started?.isBatched) return dependsOnAll
+  const isAlone = run.code.execution.open.size <= 1 && lastSeq(run.state.journal) <= since
+  return isAlone ? dependsOnAll : { since }
 }
 
 /** Rate limits and breakers of steps: one for each step name of a workflow, shared by all of its runs in this process. */

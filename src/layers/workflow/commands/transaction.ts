@@ -21,8 +21,9 @@ import type { Recorder } from '../run/recorder.ts'
 import type { RunTimeline } from '../run/run-timeline.ts'
 import { commandName, leaveScope, type Scope } from '../run/scope.ts'
 import type { Saga } from './saga.ts'
+import { declaredAfter, dependsOn } from './steps.ts'
 
-const known = new Set(['retry', 'compensate', 'compensateRetry'])
+const known = new Set(['retry', 'compensate', 'compensateRetry', 'after'])
 
 type Call<T> = (db: Sql, step: { readonly key: string }) => Promise<T> | T
 
@@ -84,6 +85,7 @@ export function askTransaction<T>(
   return run.code.execution.ask<T>(scope, id, {
     kind: 'step',
     hasUndo: options.compensate !== undefined,
+    after: declaredAfter(scope, `transaction ${name}`, options.after),
     start: (command) => run.spawn(() => begin(command)),
     onItem(command, item) {
       if ((item.kind === 'done' || item.kind === 'failed') && item.key !== undefined) command.keyUsed = item.key
@@ -161,7 +163,10 @@ async function commitWithSql(run: TransactionRun, command: Command, call: Call<u
     run.sqlResults.rows.splice(0, Number.POSITIVE_INFINITY, row)
     run.sqlResults.results.set(id, codec.decode(bytes))
   }
-  const commit = async () => void (await run.recorder.write([{ type: 'done', data: { id, rode, key } }], { userSql }))
+  const commit = async () =>
+    void (await run.recorder.write([{ type: 'done', data: { id, rode, key, ...dependsOn(run, command) } }], {
+      userSql,
+    }))
   try {
     await commit()
   } catch (error) {

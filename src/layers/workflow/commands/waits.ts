@@ -29,7 +29,7 @@ export class Signals {
   #buffered: Map<string, SignalItem[]> | null = null
   #waiting: Map<string, Command[]> | null = null
   /** The signals that waits have taken, with the paths of those waits. */
-  #taken: { readonly seq: number; readonly path: string }[] = []
+  #taken: { readonly seq: number; readonly path: string; readonly wait: Command }[] = []
 
   constructor(run: WaitingRun) {
     this.#run = run
@@ -93,6 +93,11 @@ export class Signals {
     return this.#taken.map(({ seq }) => seq)
   }
 
+  /** The waits that have taken a signal. */
+  takers(): readonly { readonly seq: number; readonly wait: Command }[] {
+    return this.#taken
+  }
+
   #match(name: string, command: Command): void {
     const list = this.#buffered?.get(name)
     const item = list?.shift()
@@ -107,7 +112,7 @@ export class Signals {
 
   #give(command: Command, item: SignalItem): void {
     this.#run.alarms.delete(command.id)
-    this.#taken.push({ seq: item.seq, path: command.scope.path })
+    this.#taken.push({ seq: item.seq, path: command.scope.path, wait: command })
     command.scope.observed.add(command.id, item.value)
     command.resolve(item.value)
   }

@@ -54,7 +54,7 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
     const queued = started?.queue ?? null
     return {
       entries: [forked, ...entries].map((entry) => ({ ...entry, time })),
-      along: {
+      extras: {
         queue: queueOf({ name: nameOf(id) }),
         wakeup: queued ? null : now,
         status: queued ? 'queued' : 'waiting',

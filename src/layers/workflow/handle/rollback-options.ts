@@ -18,6 +18,18 @@ export interface RunRollbackOptions {
   readonly consumed?: 'force'
 }
 
+export interface RunRerunOptions {
+  /** A repeated call with the same key takes effect once. */
+  readonly key?: string
+  /** For a fork: also undo the inherited steps that are repeated. Rejects with ALREADY_UNDONE if another run has undone one. */
+  readonly undo?: 'inherited'
+  /**
+   * Re-run even if other timelines have acted on the repeated steps' results; history names them. Default: reject with
+   * CONSUMED.
+   */
+  readonly consumed?: 'force'
+}
+
 export interface RunTerminateOptions {
   /** Recorded with the end of the run. */
   readonly reason?: string

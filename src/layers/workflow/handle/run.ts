@@ -25,6 +25,7 @@ import type { AnyWorkflow } from '../context.ts'
 import { fromFailure } from '../history/failure.ts'
 import { commandIdOf, findStep, lastFailures } from '../history/find-step.ts'
 import { checkUndo } from '../history/inherited.ts'
+import { type GraphStep, graphOf, planRerun, type RerunPlan } from '../history/rerun.ts'
 import type { RunState } from '../history/state.ts'
 import type { Wait } from '../history/summary.ts'
 import {
@@ -38,7 +39,14 @@ import { endings, queueOf } from '../names.ts'
 import { leaveMessages } from '../queue/queue.ts'
 import { forkRun, stepEdits } from './fork.ts'
 import { askQuery, awaitUpdate, type UpdateOptions } from './query-update.ts'
-import type { RunCancelOptions, RunRollbackOptions, RunTerminateOptions, RunUndoOptions } from './rollback-options.ts'
+import { beginRerun, decideRerun } from './rerun.ts'
+import type {
+  RunCancelOptions,
+  RunRerunOptions,
+  RunRollbackOptions,
+  RunTerminateOptions,
+  RunUndoOptions,
+} from './rollback-options.ts'
 import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
 import { checkSettleable, type StepOutcome, settleOnce } from './settle.ts'
 
@@ -52,6 +60,7 @@ const knownUndo = namesOf<RunUndoOptions>()('reason undo')
 const knownUpdate = namesOf<UpdateOptions>()('timeout signal key')
 const knownFork = namesOf<RunForkOptions>()('id input result by')
 const aStep: Allowed = ['the name or the id of a step', (value) => typeof value === 'string']
+const knownRerun = namesOf<RunRerunOptions>()('key undo consumed')
 const knownRollback = namesOf<RunRollbackOptions>()('to input seq key undo consumed')
 
 export interface RunForkOptions {
@@ -234,6 +243,10 @@ export class WorkflowRun<Output = unknown> {
     const { to, seq, key, undo } = options
     const state = await this.state()
     const step = findStep(state.journal, to, this.timeline)
+    if (state.rerun && !state.end) {
+      const what = `${this.timeline} has not reached all steps that its re-run keeps: wait for it, or cancel the run`
+      throw new RepriseError('CONFLICT', what, { timeline: this.timeline })
+    }
     if (undo) await checkUndo(this.#host.engine, this.timeline, state, step.seq)
     const given = decided ?? options.consumed
     const consumed = await decideRollback(this.#host.kernel, timelineId(this.timeline), step.seq - 1, given)
@@ -246,6 +259,43 @@ export class WorkflowRun<Output = unknown> {
     }
     if (state.end) await this.#change(() => [{ type: 'rollback', data, ...(key !== undefined && { key }) }])
     else await this.#mail('rollback', data, key)
+  }
+
+  /**
+   * Repeats a step and the steps that depend on it; the others keep their results. The repeated steps are undone first, in
+   * reverse, and are called under new idempotency keys. Rejects with RERUN_UNSOUND, and the reason, if a step cannot be
+   * re-run alone. A repeated `key` has no effect, and returns empty lists. @example await run.rerun('transform')
+   */
+  async rerun(step: string, options: RunRerunOptions = {}): Promise<RerunPlan> {
+    checkText('the step of rerun()', step)
+    checkOptions('rerun', options, knownRerun)
+    checkValues('rerun', options, { undo: ['inherited'], consumed: ['force'] })
+    const { key, undo } = options
+    const { engine, kernel } = this.#host
+    const state = await this.state()
+    if (key !== undefined && state.rerunKeys?.includes(key))
+      return { timeline: this.timeline, step, repeats: [], keeps: [] }
+    const { id, ...plan } = planRerun(state, step, this.timeline)
+    const { seq } = findStep(state.journal, id, this.timeline)
+    if (undo) await checkUndo(engine, this.timeline, state, seq)
+    const consumed = await decideRerun(kernel, this.timeline, state, { id, seq, consumed: options.consumed })
+    const keyed = key === undefined ? {} : { key }
+    const data = { to: id, ...keyed, ...(undo && { undo }), ...(consumed.length > 0 && { consumed }) }
+    if (state.end) await this.#change((now) => beginRerun(now, data, engine, this.timeline))
+    else await this.#mail('rerun', data, key)
+    return plan
+  }
+
+  /** The steps that `rerun` would repeat and keep; changes nothing. */
+  async planRerun(step: string): Promise<RerunPlan> {
+    checkText('the step of planRerun()', step)
+    const { id: _, ...plan } = planRerun(await this.state(), step, this.timeline)
+    return plan
+  }
+
+  /** The steps of the run, with the steps that each depends on and those that its re-run would repeat. */
+  async steps(): Promise<readonly GraphStep[]> {
+    return graphOf(await this.state())
   }
 
   /** Undoes all steps in reverse and ends the run as cancelled, even if it has completed. Resolves once that is done. */
@@ -364,14 +414,14 @@ export class WorkflowRun<Output = unknown> {
   /** Applies a change from outside to a run that no process executes. */
   async #change(
     entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
-    along: CommitExtras = this.#due(),
+    extras: CommitExtras = this.#due(),
   ): Promise<void> {
     const open = await whileAwaited(this.#host.take(this.timeline), this.#host.engine.clock)
     const time = Math.max(this.#host.engine.now(this.timeline), open.state.lastAt)
     try {
       await open.write(
         entries(open.state).map((entry) => ({ ...entry, time })),
-        along,
+        extras,
       )
     } finally {
       await open.close()

@@ -82,7 +82,7 @@ export async function checkSettleable(
     )
   }
   const hint =
-    waiting.length > 0 ? `these wait for a person: ${waiting.join(', ')}` : 'nothing of it waits for a person'
+    waiting.length > 0 ? `these wait for a person: ${waiting.join(', ')}` : 'no part of it waits for a person'
   throw refuse(`${step} of ${timeline} is not held and cannot be settled; ${hint}`, waiting)
 }
 

@@ -8,10 +8,14 @@
 //   retry      { id, n, error, at, ms?, details?, key? }  an attempt failed; n so far; the next not before `at`
 //                                           ms: how long the call took, in this and the two following types
 //   beat       { id, details }              a heartbeat with details
-//   done       { id, result?, ms?, rode?, by?, replaces?, key? }  a step, transaction or start of a child succeeded;
+//   done       { id, result?, ms?, rode?, by?, replaces?, key?, after?, since? }  a step, a transaction or the start of
+//                                           a child succeeded;
 //                                           by: decided by this person;
-//                                           replaces: in a fork, the edited outcome of the parent
-//   failed     { id, error, ms?, by?, key? }  failed for good; by: decided by this person; key: as passed to the outside
+//                                           replaces: in a fork, the edited outcome of the parent;
+//                                           after: the ids of the commands that the step declares to depend on; else
+//                                           since: it was issued when outcomes up to this sequence were delivered
+//   failed     { id, error, ms?, by?, key?, after?, since? }
+//                                           failed for good; by: decided by this person; key: as passed to the outside
 //   timer      { id }                       a sleep, or the timeout of a wait, is over
 //   signal     { name, value? }             mail became part of history
 //   update     { update, name, args }       an update was accepted
@@ -36,6 +40,11 @@
 //                                           acted on the undone entries (engine/branch/consumers.ts), if it was forced
 //   undo       { reason, undo? }            compensate everything, then end as cancelled
 //   rolled     { to, input?, seq? }               the rollback is complete
+//   rerun      { to, undo?, consumed?, deadline?, key? }  compensate that command and its dependants, then repeat only those
+//   rerunning  { to, ids, took, deadline? }      the compensations are complete: these commands are repeated; the signals
+//                                           in `took` are awaited again; other outcomes are kept (history/rerun.ts)
+//   reused     { id }                       the code issued a command again whose outcome was kept
+//   unkept     { error, cancelled }         the run ends badly: kept steps that were not reused are compensated
 //   retried    { ids }                      the run resumes after a failure: these outcomes are taken back
 //   forked     { from, owns, input?, by?, identity, life?, seed, after }  this timeline is a fork with its own keys and
 //                                           random values; by: the author of the edit; owns: it has no queue place yet, no parent
@@ -92,7 +101,10 @@ export interface Started {
   readonly trace?: string
 }
 
-/** The items that are delivered to code, one at a time, in the order of history. */
+/**
+ * The items that are delivered to code, one at a time, in the order of history. `first`: the sequence at which the outcome was
+ * recorded, if a re-run kept it under a later one.
+ */
 export type Item =
   | {
       readonly kind: 'done'
@@ -104,6 +116,9 @@ export type Item =
       readonly replaces?: number
       /** The idempotency key, if the call read it. */
       readonly key?: string
+      readonly after?: readonly string[]
+      readonly since?: number
+      readonly first?: number
       readonly at: number
       readonly seq: number
     }
@@ -112,16 +127,20 @@ export type Item =
       readonly id: string
       readonly error: Failure
       readonly key?: string
+      readonly after?: readonly string[]
+      readonly since?: number
+      readonly first?: number
       readonly at: number
       readonly seq: number
     }
-  | { readonly kind: 'timer'; readonly id: string; readonly at: number; readonly seq: number }
+  | { readonly kind: 'timer'; readonly id: string; readonly first?: number; readonly at: number; readonly seq: number }
   | {
       readonly kind: 'child'
       readonly id: string
       readonly result: unknown
       readonly error: Failure | null
       readonly replaces?: number
+      readonly first?: number
       readonly at: number
       readonly seq: number
     }
@@ -153,6 +172,7 @@ export type Item =
       readonly n: number
       readonly state: unknown
       readonly told: boolean
+      readonly first?: number
       readonly at: number
       readonly seq: number
     }

@@ -2,6 +2,7 @@
 // first execution as in every replay, so a `catch` cannot distinguish the two.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { boundedText, thrownText, userFrames } from '../../../core/failure-text.ts'
 import { GiveUp } from '../../../core/retry/retry.ts'
 
 export interface Failure {
@@ -13,7 +14,7 @@ export interface Failure {
   readonly cause?: Failure
 }
 
-const textMax = 2000
+const dataMax = 2000
 const causesMax = 3
 
 /** The error that cancelled code receives: catch it to clean up, then rethrow it. */
@@ -23,16 +24,16 @@ export function cancelledError(reason: string): RepriseError {
 
 export function toFailure(error: unknown, depth = 0): Failure {
   if (!(error instanceof Error)) {
-    return { name: 'Error', message: `a value was thrown: ${cut(safeText(error))}` }
+    return { name: 'Error', message: thrownText(error) }
   }
   const { code, data } = error as { code?: unknown; data?: unknown }
   const message = error instanceof RepriseError ? error.message.replace(/ \[[A-Z_]+\]$/, '') : error.message
   return {
-    name: cut(error.name),
-    message: cut(message),
+    name: boundedText(error.name),
+    message: boundedText(message),
     ...(typeof code === 'string' && { code }),
     ...(isPlain(data) && { data }),
-    ...(error.stack && depth === 0 && { stack: frames(error.stack) }),
+    ...(error.stack && depth === 0 && { stack: userFrames(error.stack, 4) }),
     ...(error.cause instanceof Error && depth < causesMax && { cause: toFailure(error.cause, depth + 1) }),
   }
 }
@@ -64,33 +65,11 @@ export function fromFailure(failure: Failure): Error {
   return error
 }
 
-function frames(stack: string): string {
-  return stack
-    .split('\n')
-    .filter((line) => /^\s+at /.test(line) && !line.includes('node:internal'))
-    .slice(0, 4)
-    .join('\n')
-    .slice(0, textMax)
-}
-
 function isPlain(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
   try {
-    return JSON.stringify(value).length <= textMax
+    return JSON.stringify(value).length <= dataMax
   } catch {
     return false
   }
-}
-
-function safeText(value: unknown): string {
-  try {
-    return String(value)
-  } catch {
-    return typeof value
-  }
-}
-
-function cut(text: string): string {
-  const well = text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd')
-  return well.length > textMax ? `${well.slice(0, textMax)}…` : well
 }

@@ -6,6 +6,7 @@ import type { Entry } from '../../../engine/history/history.ts'
 import type { Fold } from '../../../engine/model/definition.ts'
 import type { Item } from './entries.ts'
 import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journal.ts'
+import { withoutRepeated, withReused } from './rerun.ts'
 import { checkEntry } from './shapes.ts'
 import {
   endOf,
@@ -40,6 +41,7 @@ const initial: RunState = {
 }
 
 const updatesKept = 200
+const rerunKeysKept = 50
 
 export const workflowFold: Fold<RunState> = {
   version: 'workflow-1',
@@ -145,6 +147,26 @@ const ofCompensations: Readonly<Record<string, Handler>> = {
     ...undoOf(data),
     rolling: { to: '', hasInput: false, ends: data.reason },
   }),
+  rerun: (next, { to, deadline, key, ...data }) => ({
+    ...next,
+    end: null,
+    ...(key !== undefined && { rerunKeys: [...(next.rerunKeys ?? []), key].slice(-rerunKeysKept) }),
+    ...undoOf(data),
+    rolling: { to, hasInput: false, isRerun: true, ...(deadline !== undefined && { deadline }) },
+  }),
+  rerunning: (next, { ids, took, deadline }, { seq }) => ({
+    ...withoutRepeated(next, ids, took),
+    // Values drawn after the first outcome of the re-run differ from those before it.
+    ...(next.salts && { salts: [...next.salts, { after: seq, salt: `rerun ${seq}` }] }),
+    ...(deadline !== undefined && { started: { ...next.started!, deadline } }),
+  }),
+  reused: (next, { id }, { seq, time }) => withReused(next, id, seq, time),
+  // The compensations of kept steps are registered by a replay of the journal that has them.
+  unkept: (next, { error, cancelled }) => ({
+    ...next,
+    ...withJournalsSwapped(next),
+    rolling: { to: '', hasInput: false, failure: { error, cancelled } },
+  }),
   rolled: (next, data) => ({
     ...atGeneration(next, data.to, data.seq),
     ...('input' in data && { input: data.input }),
@@ -188,9 +210,14 @@ const ofTheRun: Readonly<Record<string, Handler>> = {
     ...(data.owns && { ...withoutOriginal(next), rolling: null }),
     ...('input' in data && { input: data.input }),
   }),
-  completed: (next, _data, entry) => ({ ...next, end: endOf(entry) }),
+  completed: (next, _data, entry) => ({ ...next, ...withoutRerun(next), end: endOf(entry) }),
   terminated: (next, _data, entry) => ({ ...next, end: endOf(entry) }),
-  'ended-badly': (next, _data, entry) => ({ ...next, rolling: null, end: endOf(entry) }),
+  'ended-badly': (next, _data, entry) => ({
+    ...next,
+    ...(next.rolling?.failure && withJournalsSwapped(next)),
+    rolling: null,
+    end: endOf(entry),
+  }),
 }
 
 /** A map, since the type of an entry may be any text, such as the name of an inherited property. */
@@ -215,7 +242,7 @@ function atGeneration(state: RunState, to: string, seq?: number): RunState {
   const kept = new Set(itemsOf(journal).map((item) => ('id' in item ? item.id : '')))
   const after = lastSeq(journal)
   return {
-    ...{ ...state, generation },
+    ...{ ...state, generation, ...withoutRerun(state) },
     // Random values drawn before that command stay the same.
     ...(state.salts && {
       salts: [
@@ -232,6 +259,16 @@ function atGeneration(state: RunState, to: string, seq?: number): RunState {
     rolling: null,
     end: null,
   }
+}
+
+/** Between the journal of a re-run and the one before it. */
+function withJournalsSwapped({ journal, rerun }: RunState): Pick<RunState, 'journal' | 'rerun'> {
+  return rerun ? { journal: rerun.before, rerun: { before: journal, kept: rerun.kept } } : { journal }
+}
+
+/** Kept outcomes whose commands the code will not issue any more. */
+function withoutRerun({ rerun, unused = [] }: RunState): Pick<RunState, 'rerun' | 'unused'> {
+  return rerun ? { rerun: null, unused: [...unused, ...Object.keys(rerun.kept)] } : {}
 }
 
 /** The outcome of a command, or mail: it joins the journal, and its command is no longer open. */
@@ -304,7 +341,7 @@ function dropInside<T>(
   return record
 }
 
-function afresh(state: RunState): RunState {
+function afresh({ rerun: _kept, unused: _unused, ...state }: RunState): RunState {
   const generation = state.generation + 1
   const salt = [...(state.salts ?? []).map((each) => each.salt), generation].join('.')
   return {

@@ -10,6 +10,7 @@ import { originalOf } from '../../../engine/history/inherited-undo.ts'
 import type { Host } from '../../../engine/host/host.ts'
 import { writeTo } from '../../../engine/writing/write-to.ts'
 import { readableId } from '../run/scope.ts'
+import { firstSeq } from './dependants.ts'
 import type { Item } from './entries.ts'
 import { workflowFold } from './fold.ts'
 import { itemsOf } from './journal.ts'
@@ -64,10 +65,11 @@ export async function claimUndo(host: ClaimHost, owner: string, step: Outcome, b
 export async function checkUndo(engine: Host, timeline: string, state: RunState, from = 0): Promise<void> {
   const inherited = await inheritedOf(engine, timeline)
   for (const item of itemsOf(state.journal)) {
-    const owner = isStep(item) && item.seq >= from ? ownerOf(inherited, item.seq) : null
+    const owner = isStep(item) && item.seq >= from ? ownerOf(inherited, firstSeq(item)) : null
     if (owner === null || !isStep(item)) continue
     const head = await originalOf(engine.kernel, timeline, owner, readableId(item.id), liveOwner(owner, item))
-    isClaimed((await engine.recover(head, workflowFold)).state.value, owner, item, timeline)
+    const step = { id: item.id, seq: firstSeq(item) }
+    isClaimed((await engine.recover(head, workflowFold)).state.value, owner, step, timeline)
   }
 }
 
@@ -98,7 +100,7 @@ function isClaimed(
   const items = itemsOf(journal)
   const isUndoing = rolling !== null || (end === null && items.some(({ kind }) => kind === 'cancel'))
   if (isUndoing || Object.hasOwn(undos, id)) throw refusal(owner, id, 'is being undone there', null)
-  if (items.some((item) => 'id' in item && item.id === id && item.seq === seq)) return false
+  if (items.some((item) => 'id' in item && item.id === id && firstSeq(item) === seq)) return false
   throw refusal(owner, id, 'is no longer in its history: it was undone, or its iteration has ended', null)
 }
 

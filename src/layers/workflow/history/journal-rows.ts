@@ -26,6 +26,7 @@ interface Fields {
   readonly update?: string
   readonly reason?: string
   readonly to?: string
+  readonly ids?: readonly string[]
   readonly by?: string
   readonly from?: string
   readonly cancelled?: boolean
@@ -80,6 +81,12 @@ const tellers: Readonly<Record<string, RowMaker>> = {
   rollback: ({ to, consumed }, { seq }) =>
     remark(seq, `goes back to ${readableId(to ?? '')}`, { ...letsGo, ...(consumed && { note: although(consumed) }) }),
   rolled: ({ to }, { seq }) => remark(seq, `went back to ${readableId(to ?? '')}`, cuts),
+  rerun: ({ to, consumed }, { seq }) =>
+    remark(seq, `re-run of ${readableId(to ?? '')}`, { ...letsGo, ...(consumed && { note: although(consumed) }) }),
+  rerunning: ({ ids = [] }, { seq }) =>
+    remark(seq, 'repeats', { note: ids.map((id) => readableId(id.replace(/~(child|start|signal):/, ''))).join(', ') }),
+  reused: ({ id }) => step(id!, 'ends', { note: 'kept by the re-run' }),
+  unkept: ({ error }, { seq }) => remark(seq, 'undoes the steps that its re-run kept', failing(error)),
   restored: ({ to, error }, { seq }) =>
     remark(seq, `went back to ${readableId(to ?? '')}`, { ...cuts, ...letsGo, note: error?.message ?? '' }),
   resumed: ({ by }, { seq }) => remark(seq, 'resume requested', { sort: 'message', note: `by ${by}` }),
@@ -169,7 +176,7 @@ export function refuses(state: unknown, { status }: Head): Refusals {
       : rest
   }
   const isHeld = Object.keys(undos).length > 0 || Object.values(open).some(({ held }) => held)
-  return { retry: onlyFailed, ...(!isHeld && { settle: 'nothing of it waits for a person' }) }
+  return { retry: onlyFailed, ...(!isHeld && { settle: 'no part of it waits for a person' }) }
 }
 
 export function statusLine(state: unknown, head: Head): StatusLine {

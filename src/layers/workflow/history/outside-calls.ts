@@ -7,6 +7,7 @@ import { formerStepKey } from '../../../core/identity.ts'
 import type { Hash } from '../../../core/store/ports.ts'
 import type { ModelEffect } from '../../../engine/model/model.ts'
 import { readableId } from '../run/scope.ts'
+import { firstSeq } from './dependants.ts'
 import { itemsOf } from './journal.ts'
 import { own, type RunState } from './state.ts'
 
@@ -24,9 +25,11 @@ export function outsideOf(state: RunState, hash: Hash, inherited: readonly Inher
       ...(owner !== null && { inheritedFrom: owner }),
     }
   }
-  const ended = itemsOf(journal).flatMap((item) => {
+  const kept = Object.values(state.rerun?.kept ?? {})
+  const ended = [...itemsOf(journal), ...kept].flatMap((item) => {
     if ((item.kind !== 'done' && item.kind !== 'failed') || /~(child|start):/.test(item.id)) return []
-    const { id, kind, seq, key } = item
+    const { id, kind, key } = item
+    const seq = firstSeq(item)
     const undo = own(undos, id, null)
     const error = item.kind === 'failed' ? item.error.message : (undo?.error?.message ?? null)
     if (own(undone, id, null) !== null)

@@ -5,7 +5,7 @@ import { faultIn, type Shape, type Shapes } from '../../../core/data-shape.ts'
 import { RepriseError } from '../../../core/errors.ts'
 
 const byId: Shape = { id: 'text' }
-const ended: Shape = { id: 'text', error: 'object', ms: 'number?' }
+const ended: Shape = { id: 'text', error: 'object', ms: 'number?', after: 'list?', since: 'number?' }
 const tried: Shape = { id: 'text', n: 'number', at: 'number', ms: 'number?', error: 'object?' }
 const back: Shape = { to: 'text', seq: 'number?' }
 const rollbackRequest: Shape = { ...back, consumed: 'list?' }
@@ -21,7 +21,7 @@ const entries: Shapes = {
   began: byId,
   retry: tried,
   beat: byId,
-  done: { id: 'text', ms: 'number?' },
+  done: { id: 'text', ms: 'number?', after: 'list?', since: 'number?' },
   failed: ended,
   timer: byId,
   signal: { name: 'text' },
@@ -44,6 +44,10 @@ const entries: Shapes = {
   rollback: rollbackRequest,
   undo: { reason: 'text' },
   rolled: back,
+  rerun: { to: 'text', deadline: 'number?', consumed: 'list?', key: 'text?' },
+  rerunning: { ids: 'list', took: 'list', deadline: 'number?' },
+  reused: byId,
+  unkept: { error: 'object' },
   retried: { ids: 'list' },
   forked: { identity: 'text?', life: 'number?', seed: 'text?', after: 'number?' },
   admitted: {},
@@ -61,6 +65,7 @@ const mail: Shapes = {
   settle: { id: 'text', outcome: 'text', error: 'object?' },
   resume: { by: 'text?' },
   rollback: rollbackRequest,
+  rerun: { to: 'text', consumed: 'list?', key: 'text?' },
 }
 
 /** Throws MALFORMED. Unknown types are not checked. */

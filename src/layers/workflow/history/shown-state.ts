@@ -44,6 +44,10 @@ export function shownRun(state: RunState, code: FromCode | null = null): Record<
     }),
     ...(rolling && { rollingBackTo: readableId(rolling.to) }),
     ...(restored && { stands: restored.stands }),
+    ...filled({
+      kept: Object.keys(state.rerun?.kept ?? {}).map(readableId),
+      notReached: (state.unused ?? []).map(readableId),
+    }),
     ...filled({ waitsFor: waits.map(inWords), queries: code?.queries ?? {} }),
     ...(end && { end: { ...end, at: new Date(end.at) } }),
   }

@@ -2,6 +2,7 @@
 // boundary drops the outcomes of the last iteration, so the journal is only as long as the code since that boundary.
 
 import type { Entry } from '../../../engine/history/history.ts'
+import type { Outcome } from './dependants.ts'
 import type { End, Item, NotedWait, StandingStep, Started } from './entries.ts'
 import type { Failure } from './failure.ts'
 import type { Journal } from './journal.ts'
@@ -23,6 +24,14 @@ export interface Undo {
   readonly notBefore: number
   readonly error: Failure | null
   readonly isStuck: boolean
+}
+
+/** A re-run whose kept outcomes have not all been used again. */
+export interface Rerun {
+  /** The journal before the re-run: the compensations of kept steps are registered by replaying it. */
+  readonly before: Journal
+  /** Kept outcomes whose commands the code has not issued yet, by id. */
+  readonly kept: Readonly<Record<string, Outcome>>
 }
 
 export interface RunState {
@@ -54,7 +63,21 @@ export interface RunState {
     readonly seq?: number
     /** If set, the run ends with this reason once it is undone. */
     readonly ends?: string
+    /** Only that command and its dependants are undone and repeated. */
+    readonly isRerun?: true
+    /** The new deadline of a run that had ended. */
+    readonly deadline?: number
+    /** Kept steps are undone, and the run ends with this failure. */
+    readonly failure?: { readonly error: Failure; readonly cancelled: boolean }
   } | null
+  /** Set while a re-run has kept outcomes that were not used again. */
+  readonly rerun?: Rerun | null
+  /** How often a command was repeated by re-runs: part of its key, and of its child's id. */
+  readonly reruns?: Readonly<Record<string, number>>
+  /** Keys of the last requests for re-runs: a repeated request has no effect. */
+  readonly rerunKeys?: readonly string[]
+  /** Kept outcomes whose commands the code had not issued by the end of the run. */
+  readonly unused?: readonly string[]
   /**
    * Set when the run was restored to before its saga because a compensation failed for good; the run is held until a
    * person resumes it. Missing in old states.
@@ -114,10 +137,11 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
         ...{ id: data.id, result: data.result, rode: data.rode ?? null },
         ...replaced(data),
         ...keyed(data),
+        ...depending(data),
         ...{ at, seq },
       }
     case 'failed':
-      return { kind: 'failed', id: data.id, error: data.error, ...keyed(data), at, seq }
+      return { kind: 'failed', id: data.id, error: data.error, ...keyed(data), ...depending(data), at, seq }
     case 'timer':
       return { kind: 'timer', id: data.id, at, seq }
     case 'child':
@@ -137,6 +161,10 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
 
 function replaced({ replaces }: Data): { readonly replaces?: number } {
   return replaces === undefined ? {} : { replaces }
+}
+
+function depending({ after, since }: Data): { readonly after?: readonly string[]; readonly since?: number } {
+  return { ...(after !== undefined && { after }), ...(since !== undefined && { since }) }
 }
 
 /** The sequence of the last outcome; 0 if there is none. */

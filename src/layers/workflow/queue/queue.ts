@@ -4,7 +4,7 @@
 
 import { type MessageId, timelineId } from '../../../core/coordinate.ts'
 import type { Shapes } from '../../../core/data-shape.ts'
-import { checkCount, checkOptions } from '../../../core/options.ts'
+import { checkCount, checkOptions, namesOf } from '../../../core/options.ts'
 import { resolveRate } from '../../../core/retry/rate.ts'
 import type { Clock, Head, OutgoingMessage } from '../../../core/store/ports.ts'
 import type { Host } from '../../../engine/host/host.ts'
@@ -22,7 +22,7 @@ export interface QueueDefinition extends Workable {
   readonly options: QueueOptions
 }
 
-const known = new Set(['concurrency', 'perKey', 'rate'])
+const known = namesOf<QueueOptions>()('concurrency perKey rate')
 
 /** @example const gpu = queue('gpu', { concurrency: 4, perKey: 1 }) */
 export function queue(name: string, options: QueueOptions = {}): QueueDefinition {

@@ -6,7 +6,7 @@ import { Cron } from 'croner'
 import { timelineId } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { checkGivenOptions, checkValues } from '../../../core/options.ts'
+import { checkGivenOptions, checkValues, namesOf } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 import type { Host } from '../../../engine/host/host.ts'
@@ -103,7 +103,7 @@ const againMsMax = 10_000
 const retryMs = 1000
 const catchUpMax = 1000
 
-const known = new Set(['workflow', 'input', 'cron', 'timezone', 'every', 'overlap', 'catchUp'])
+const known = namesOf<ScheduleOptions<never>>()('workflow input cron timezone every overlap catchUp')
 
 const values = { overlap: ['skip', 'allow', 'wait', 'cancel'], catchUp: ['none', 'last', 'all'] }
 
@@ -167,8 +167,8 @@ async function begin(engine: Host, definition: ScheduleDefinition): Promise<void
   await engine.worker.register()
   const now = engine.now(id)
   const wakeup = nextAfter(definition.options, now)
-  const along = { queue: id, wakeup, release: true, status: 'open' }
-  const made = await engine.create(id, scheduleFold, [{ type: 'opened', data: { at: now }, time: now }], along)
+  const extras = { queue: id, wakeup, release: true, status: 'open' }
+  const made = await engine.create(id, scheduleFold, [{ type: 'opened', data: { at: now }, time: now }], extras)
   if (made === null) {
     const head = await engine.head(id)
     if (head) await makeDue(engine, head)

@@ -13,7 +13,7 @@ import type { Recallable } from '../../../engine/model/memo-protocol.ts'
 import { splitArguments } from '../../../engine/model/run-arguments.ts'
 import { askChild, askStart, type ParentRun } from '../commands/children.ts'
 import { type BranchingRun, loop, parallel, race } from '../commands/flow.ts'
-import { askMemo, type SharingRun } from '../commands/memo.ts'
+import { askMemo, askNamedMemo, type SharingRun } from '../commands/memo.ts'
 import type { Queries } from '../commands/queries.ts'
 import type { Saga } from '../commands/saga.ts'
 import { askStep } from '../commands/steps.ts'
@@ -24,6 +24,7 @@ import type {
   ChildOptions,
   RaceOptions,
   StepOptions,
+  StepSettings,
   TransactionOptions,
   WorkflowContext,
 } from '../context.ts'
@@ -48,6 +49,16 @@ export interface BoundRun extends SharingRun, TransactionRun, ParentRun, Branchi
 /** `scope` is the scope that received the context; code that passes the context to another branch is detected there. */
 export function contextOf(run: BoundRun, scope: Scope): WorkflowContext {
   return new BoundContext(new Binding(run, scope)) as unknown as WorkflowContext
+}
+
+/** A memo as a step with a name of its own, for graphs (dag.ts). */
+export interface NamedMemos extends WorkflowContext {
+  memoStep<Args extends readonly unknown[], Result>(
+    name: string,
+    definition: Recallable<Args, Result>,
+    args: Args,
+    options: StepSettings<Result>,
+  ): Promise<Result>
 }
 
 class Binding {
@@ -98,6 +109,10 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   step: (bound) =>
     direct((name, call, options: StepOptions<unknown> = {}) =>
       askStep(bound.run, bound.here('step'), name, call, options),
+    ),
+  memoStep: (bound) =>
+    direct((name, definition: Recallable<readonly unknown[], unknown>, args, options) =>
+      askNamedMemo(bound.run, bound.here('memo'), name, definition, args, options),
     ),
   memo: (bound) =>
     direct((definition: Recallable<readonly unknown[], unknown>, ...args: readonly unknown[]) =>

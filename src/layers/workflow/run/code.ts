@@ -8,9 +8,10 @@ import { Queries } from '../commands/queries.ts'
 import { Saga, type SagaRun } from '../commands/saga.ts'
 import { Signals } from '../commands/waits.ts'
 import type { AnyWorkflow } from '../context.ts'
+import type { Item } from '../history/entries.ts'
 import { cancelledError } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
-import { itemOf } from '../history/state.ts'
+import { itemOf, type RunState } from '../history/state.ts'
 import { type BoundRun, contextOf } from './bound-context.ts'
 import type { Calls } from './calls.ts'
 import type { Command } from './command.ts'
@@ -19,6 +20,7 @@ import { Execution } from './execution.ts'
 import { type ExecutedRun, Hooks } from './hooks.ts'
 import { keyOf } from './key.ts'
 import type { Recorder } from './recorder.ts'
+import { Reuse } from './reuse.ts'
 import type { RunTimeline } from './run-timeline.ts'
 import { enterScope, leaveScope, stepName } from './scope.ts'
 import type { Tenure } from './tenure.ts'
@@ -37,12 +39,16 @@ export interface CodedRun extends BoundRun, EndingRun, ExecutedRun, SagaRun {
 }
 
 /** Entries after which the code runs from its start again. */
-const restarts = new Set(['continued', 'rolled', 'rollback', 'undo', 'restored'])
+const restarts = new Set([
+  ...['continued', 'rolled', 'rollback', 'undo', 'restored'],
+  ...['rerun', 'rerunning', 'unkept'],
+])
 
 export class Code {
   readonly queries: Queries
   signals!: Signals
   saga!: Saga
+  reuse!: Reuse
   ending: Ending
   execution!: Execution // Undefined until `begin`.
   readonly #run: CodedRun
@@ -110,6 +116,7 @@ export class Code {
     run.alarms.clear()
     this.signals = new Signals(run)
     this.saga = new Saga(run)
+    this.reuse = new Reuse(run)
     this.queries.clear()
     this.ending = new Ending(run)
     this.#hooks.begin()
@@ -154,7 +161,7 @@ export class Code {
     }
     const { on } = definition.options.checkpoint ?? {}
     for (const entry of entries) {
-      const item = itemOf(entry)
+      const item = entry.type === 'reused' ? reusedItem(state, entry.seq) : itemOf(entry)
       if (on && item?.kind === 'done' && on.includes(stepName(item.id))) recorder.checkpoint('event')
       if (!item) this.#noted(entry)
       else if (!recorder.wasDelivered(entry)) this.execution.offer(item)
@@ -178,4 +185,9 @@ export class Code {
         this.execution.wake()
     }
   }
+}
+
+/** The outcome that this entry returned to the journal. */
+function reusedItem({ journal }: RunState, seq: number): Item | null {
+  return itemsOf(journal).findLast((item) => item.seq === seq) ?? null
 }

@@ -17,7 +17,7 @@ export interface CommandRun {
   readonly alarms: Alarms
   readonly recorder: {
     /** Writes one entry. Once it is durable, the promise resolves and the entry is delivered to the code. */
-    record(type: string, data: unknown, along?: CommitExtras): Promise<void>
+    record(type: string, data: unknown, extras?: CommitExtras): Promise<void>
   }
   readonly tenure: {
     /** This process is releasing the run: outcomes of its calls no longer count. */

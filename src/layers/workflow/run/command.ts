@@ -13,6 +13,8 @@ export interface CommandSpec {
   readonly hasUndo?: boolean
   /** The digest of the input that a step declares. */
   readonly input?: string | null
+  /** The ids of the commands that a step declares to depend on. */
+  readonly after?: readonly string[] | null
   /** The time at which the command ends in any case. */
   readonly until?: number
   start(command: Command): void
@@ -84,6 +86,9 @@ export class Command implements KeyedStep {
   /** The promise that the code receives. */
   readonly promise: ObservedPromise
   readonly input: string | null
+  readonly after: readonly string[] | null
+  /** The sequence of the last outcome that was delivered before the command was issued. */
+  since = 0
   /** The observations of the scope up to the moment of the command. */
   readonly observed: Position
   /** Null until the key is first read. */
@@ -114,6 +119,7 @@ export class Command implements KeyedStep {
     this.#settle = settle
     this.isNew = isNew
     this.input = spec.input ?? null
+    this.after = spec.after ?? null
     this.observed = scope.observed.here()
     this.#keyOf = keyOf
     this.promise = givenOf(isDirect, (resolve, reject) => {

@@ -12,8 +12,9 @@ import { dropSqlRows, type SqlResultsRun } from '../commands/transaction.ts'
 import type { Signals } from '../commands/waits.ts'
 import { reportId } from '../history/child-mail.ts'
 import { cancelsReturned, failsUnseen } from '../history/entries.ts'
-import { cancelledError, toFailure } from '../history/failure.ts'
+import { cancelledError, type Failure, toFailure } from '../history/failure.ts'
 import { itemsOf } from '../history/journal.ts'
+import { repeatedBy } from '../history/rerun.ts'
 import { leaveMessages } from '../queue/queue.ts'
 import type { CommandRun } from './command-host.ts'
 import type { Execution } from './execution.ts'
@@ -44,7 +45,7 @@ export interface EndingRun extends Pick<CommandRun, 'state' | 'spawn'> {
     readonly execution: Execution
     readonly cancelled: RepriseError | null
     readonly saga: Pick<Saga, 'advance'>
-    readonly signals: Pick<Signals, 'taken'>
+    readonly signals: Pick<Signals, 'taken' | 'takers'>
     readonly queries: Pick<Queries, 'taken'>
   }
   readonly mail: Pick<Mail, 'read' | 'idle' | 'isIdle'>
@@ -107,16 +108,16 @@ export class Ending {
     if (run.state.rolling) this.#rollBack()
     else if (!outcome) return
     else if ('value' in outcome)
-      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#complete(outcome.value, along)))
+      this.#conclude(() => this.#unlessCancelled(outcome, (extras) => this.#complete(outcome.value, extras)))
     else if (outcome.error instanceof ContinueAsNew) {
       const { input } = outcome.error
-      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#startOver(input, along)))
+      this.#conclude(() => this.#unlessCancelled(outcome, (extras) => this.#startOver(input, extras)))
     } else if (!this.#isWaitedFor() && run.code.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
   }
 
   /** Ends the run at once, without compensations. */
-  async terminate(entry: Draft, along: CommitExtras): Promise<void> {
-    await this.#release(entry, 'terminated', this.#leaveQueue(), along)
+  async terminate(entry: Draft, extras: CommitExtras): Promise<void> {
+    await this.#release(entry, 'terminated', this.#leaveQueue(), extras)
   }
 
   #conclude(work: () => Working): void {
@@ -140,7 +141,16 @@ export class Ending {
 
   #rollBack(): void {
     const { code, state } = this.#run
-    const { ends, to, input, hasInput, seq } = state.rolling!
+    const { ends, to, input, hasInput, seq, isRerun, failure } = state.rolling!
+    if (isRerun) {
+      this.#rerun(to)
+      return
+    }
+    if (failure) {
+      const kept = state.rerun?.kept ?? {}
+      if (code.saga.advance((id) => Object.hasOwn(kept, id))) this.#conclude(() => this.#endBadly(failure))
+      return
+    }
     if (ends !== undefined) {
       if (code.saga.advance()) this.#conclude(() => this.#endUndone(ends))
       return
@@ -155,11 +165,28 @@ export class Ending {
     })
   }
 
+  /** The command and its dependants are undone; then the code runs again, and calls only those. */
+  #rerun(to: string): void {
+    const { code, state, recorder } = this.#run
+    const { execution, signals, saga } = code
+    const takers = signals.takers()
+    const ids = repeatedBy(state, to, [...execution.open, ...takers.map(({ wait }) => wait)])
+    if (!saga.advance((id) => ids.has(id))) return
+    const took = takers.filter(({ wait }) => ids.has(wait.id)).map(({ seq }) => seq)
+    const { deadline } = state.rolling!
+    const data = { to, ids: [...ids], took, ...(deadline !== undefined && { deadline }) }
+    this.#conclude(async () => {
+      for (const command of [...execution.open])
+        if (command.kind === 'child' && ids.has(command.id)) command.onAbandon()
+      await recorder.write([{ type: 'rerunning', data }], { status: 'running' })
+    })
+  }
+
   /**
    * The end is a fact as well: mail that was durable before it is processed first, above all a cancellation or a
    * rollback. An end that the store refuses beside unread mail (`unlessMail`) needs no read before it.
    */
-  #unlessCancelled(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<unknown> {
+  #unlessCancelled(outcome: Outcome, end: (extras: CommitExtras) => Promise<unknown>): Promise<unknown> {
     const { mail, recorder } = this.#run
     const canGuard = recorder.isDirect && mail.isIdle
     if (!canGuard) return this.#afterMail(outcome, end)
@@ -175,7 +202,7 @@ export class Ending {
     )
   }
 
-  async #afterMail(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<void> {
+  async #afterMail(outcome: Outcome, end: (extras: CommitExtras) => Promise<unknown>): Promise<void> {
     const run = this.#run
     const { mail } = run
     const { execution } = run.code
@@ -200,10 +227,10 @@ export class Ending {
     this.#outcome = { error }
   }
 
-  async #startOver(input: unknown, along: CommitExtras): Promise<void> {
+  async #startOver(input: unknown, extras: CommitExtras): Promise<void> {
     const { signals, queries } = this.#run.code
     const took = [...signals.taken(), ...queries.taken()]
-    await this.#run.recorder.write([{ type: 'continued', data: { input, took } }], along)
+    await this.#run.recorder.write([{ type: 'continued', data: { input, took } }], extras)
     this.#run.recorder.checkpointIfDue()
   }
 
@@ -212,9 +239,9 @@ export class Ending {
     await this.#end({ type: 'ended-badly', data: { error, cancelled: true, undone: true } }, 'cancelled', { error })
   }
 
-  #complete(result: unknown, along: CommitExtras): Promise<void> {
+  #complete(result: unknown, extras: CommitExtras): Promise<void> {
     const data = result === undefined ? {} : { result }
-    return this.#end({ type: 'completed', data }, 'completed', { result }, along)
+    return this.#end({ type: 'completed', data }, 'completed', { result }, extras)
   }
 
   async #fail(reason: unknown): Promise<void> {
@@ -222,6 +249,17 @@ export class Ending {
     const error = toFailure(reason)
     const isCancelled = run.code.cancelled !== null && isReprise(reason, 'CANCELLED')
     for (const command of [...run.code.execution.open]) if (command.kind === 'child') command.onAbandon()
+    // Steps that a re-run kept, and that the code did not reach again, are undone as well.
+    if (run.state.rerun) {
+      await run.recorder.write([{ type: 'unkept', data: { error, cancelled: isCancelled } }], {
+        status: 'compensating',
+      })
+      return
+    }
+    await this.#endBadly({ error, cancelled: isCancelled })
+  }
+
+  async #endBadly({ error, cancelled: isCancelled }: { error: Failure; cancelled: boolean }): Promise<void> {
     const status = isCancelled ? 'cancelled' : 'failed'
     await this.#end({ type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
   }
@@ -234,7 +272,7 @@ export class Ending {
     entry: Draft,
     status: string,
     news: { result?: unknown; error?: unknown },
-    along: CommitExtras = {},
+    extras: CommitExtras = {},
   ): Promise<void> {
     const { host, state } = this.#run
     const parent = state.started?.parent
@@ -243,7 +281,7 @@ export class Ending {
       const id = reportId(state, state.generation)
       send.push(host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
     }
-    const released = this.#release(entry, status, send, { ...dropSqlRows(this.#run), ...along })
+    const released = this.#release(entry, status, send, { ...dropSqlRows(this.#run), ...extras })
     return parent ? released.then(() => host.poke(parent.timeline)) : released
   }
 
@@ -252,9 +290,9 @@ export class Ending {
     return leaveMessages(host.engine, open.id, state)
   }
 
-  #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: CommitExtras): Promise<void> {
+  #release(entry: Draft, status: string, send: readonly OutgoingMessage[], extras: CommitExtras): Promise<void> {
     const gone = { wakeup: null, queue: null, status, ...(send.length > 0 && { send }) }
-    return this.#run.tenure.release('ended', [entry], { ...gone, ...along })
+    return this.#run.tenure.release('ended', [entry], { ...gone, ...extras })
   }
 }
 

@@ -31,6 +31,8 @@ export interface ExecutionHooks {
    * false, except for timers and signals, until its mail was read.
    */
   mayStart(kind: CommandKind): boolean
+  /** True if a re-run kept the command's outcome, which is then delivered instead of a start. */
+  reuses(command: Command): boolean
   /** Commands that history has begun and that have no outcome: the code must issue them again. */
   begun(): readonly string[]
   /** All of history was delivered. */
@@ -199,6 +201,7 @@ export class Execution {
     const { keyOf } = this.#hooks
     const isNew = !this.isReplaying
     const command = new Command(scope, id, spec, this.#time, this.#settle, this.#isDirect, isNew, keyOf)
+    command.since = this.#seq
     scope.commands.set(id, command)
     this.#waiting.add(command)
     spec.onRequested?.(command)
@@ -206,7 +209,7 @@ export class Execution {
       return command.promise as Promise<T>
     }
     if (spec.kind === 'step' && this.#willBeCancelled()) this.#hasHeldBack = true
-    else command.start()
+    else this.#start(command)
     return command.promise as Promise<T>
   }
 
@@ -399,8 +402,13 @@ export class Execution {
       if (!this.#hooks.mayStart(command.kind)) continue
       // Once the code has ended, only commands with an undo still matter.
       if (this.isOver && !command.hasUndo) continue
-      if (!command.isStarted && !this.isStopped) command.start()
+      if (!command.isStarted && !this.isStopped) this.#start(command)
     }
+  }
+
+  #start(command: Command): void {
+    if (this.#hooks.reuses(command)) command.isStarted = true
+    else command.start()
   }
 
   #rest(): void {

@@ -18,6 +18,7 @@ import type { Mail } from './mail.ts'
 import type { Digester } from './observations.ts'
 import type { Seed } from './randomness.ts'
 import type { Residency } from './residency.ts'
+import type { Reuse } from './reuse.ts'
 import { leaveScope } from './scope.ts'
 import type { Tenure } from './tenure.ts'
 
@@ -32,6 +33,7 @@ export interface ExecutedRun extends CommandRun, Pick<StepRun, 'calls'> {
     readonly ending: Ending
     readonly queries: Pick<Queries, 'update' | 'refuse' | 'flush'>
     readonly saga: Pick<Saga, 'serve'>
+    readonly reuse: Pick<Reuse, 'issued' | 'serve'>
     readonly signals: Pick<Signals, 'deliver' | 'stopWaiting'>
     wasReplayed(): void
   }
@@ -101,6 +103,10 @@ export class Hooks implements ExecutionHooks {
     return run.state.rolling === null && !run.residency.isPaused && !run.isDry
   }
 
+  reuses(command: Command): boolean {
+    return this.#run.code.reuse.issued(command.id)
+  }
+
   begun(): readonly string[] {
     return Object.keys(this.#run.state.open)
   }
@@ -143,6 +149,7 @@ export class Hooks implements ExecutionHooks {
     run.code.queries.flush()
     run.mail.readDeferred()
     run.code.saga.serve()
+    run.code.reuse.serve()
     if (run.state.rolling || run.code.execution.isOver) run.code.ending.conclude()
     if (!run.code.ending.isConcluding) run.residency.letGoSoon()
   }

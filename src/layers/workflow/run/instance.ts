@@ -27,7 +27,7 @@ export interface InstanceHost extends ChildHost, ClaimHost {
   readonly engine: Host
   readonly kernel: Kernel
   /** The error for writes through a released handle. */
-  readonly letGo: RepriseError
+  readonly released: RepriseError
   /** Counts the calls to the outside. */
   callsStarted: number
   readonly results: ResultsTable

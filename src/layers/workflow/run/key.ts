@@ -7,7 +7,7 @@ import { toHex } from '../../../core/coordinate.ts'
 import { compensationKey } from '../../../core/history/effects.ts'
 import { formerStepKey, intentKey } from '../../../core/identity.ts'
 import type { Hash } from '../../../core/store/ports.ts'
-import type { RunState } from '../history/state.ts'
+import { own, type RunState } from '../history/state.ts'
 import { type Digester, digestOf, type Position } from './observations.ts'
 import { stepName } from './scope.ts'
 
@@ -19,19 +19,26 @@ export interface KeyedStep {
   readonly observed: Position
 }
 
-type KeyState = Pick<RunState, 'keyBase' | 'generation' | 'identity'>
+type KeyState = Pick<RunState, 'keyBase' | 'generation' | 'identity' | 'reruns'>
 
 export function keyOf(state: KeyState, { id, input, observed }: KeyedStep, hash: Hash): string {
   const { identity, generation, keyBase } = state
-  if (!identity) return formerStepKey(hash, keyBase, generation, id)
-  const parts = input === null ? [id, 'observed', observed.digest()] : [id, 'input', input]
+  const repeated = repeatedId(state, id)
+  if (!identity) return formerStepKey(hash, keyBase, generation, repeated)
+  const parts = input === null ? [repeated, 'observed', observed.digest()] : [repeated, 'input', input]
   return intentKey(hash, { identity, generation, model: 'workflow', name: stepName(id), parts })
 }
 
 /** The key of the compensation of the step with this key. */
 export function undoKeyOf(state: KeyState, id: string, key: string, hash: Hash): string {
   if (state.identity) return compensationKey(key, hash)
-  return formerStepKey(hash, state.keyBase, state.generation, `${id}~undo`)
+  return formerStepKey(hash, state.keyBase, state.generation, `${repeatedId(state, id)}~undo`)
+}
+
+/** Each re-run of a step is another intent than the call before it. */
+function repeatedId({ reruns = {} }: KeyState, id: string): string {
+  const count = own(reruns, id, 0)
+  return count === 0 ? id : `${id}~rerun:${count}`
 }
 
 export function inputDigest(digester: Digester, input: unknown): string {

@@ -2,12 +2,15 @@
 // the inbox adds it to history, so each message counts once.
 
 import type { MessageId } from '../../../core/coordinate.ts'
+import { isReprise } from '../../../core/errors.ts'
 import { type DatedMail, dateMail, nextFacts } from '../../../core/history/order-of-facts.ts'
 import type { Message } from '../../../core/store/ports.ts'
 import { reportDropped } from '../../../engine/host/shaped-mail.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { OpenTimeline } from '../../../engine/writing/timeline.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
+import { commandLink, commandOfLink } from '../history/child-mail.ts'
+import { planRerun } from '../history/rerun.ts'
 import { mailFault } from '../history/shapes.ts'
 import { noCommand, own, type RunState } from '../history/state.ts'
 import type { CommandRun } from './command-host.ts'
@@ -26,15 +29,15 @@ const atOnce = 100
 /** Messages that make a queued run begin. */
 const begins = new Set(['admitted', 'cancel'])
 
-const isTurn = new Set(['rollback', 'terminate'])
+const isTurn = new Set(['rollback', 'rerun', 'terminate'])
 
 /** Messages that wait behind a deferred rollback: they are for the run after it. */
-const waitsForRollback = new Set(['rollback', 'signal', 'update'])
+const waitsForRollback = new Set(['rollback', 'rerun', 'signal', 'update'])
 
 /** The parts of a run that mail uses. */
 export interface MailedRun extends Pick<CommandRun, 'state' | 'alarms' | 'tenure' | 'now' | 'spawn'> {
   readonly kernel: Pick<Kernel, 'clock' | 'events' | 'planted'>
-  readonly open: Pick<OpenTimeline<RunState>, 'mail'>
+  readonly open: Pick<OpenTimeline<RunState>, 'mail' | 'id'>
   readonly host: { readonly engine: { openMessage(message: Message): unknown } }
   readonly code: {
     /** Undefined until the code has begun. */
@@ -42,7 +45,7 @@ export interface MailedRun extends Pick<CommandRun, 'state' | 'alarms' | 'tenure
     readonly ending: {
       readonly isConcluding: boolean
       readonly isEnding: boolean
-      terminate(entry: Draft, along: CommitExtras): Promise<void>
+      terminate(entry: Draft, extras: CommitExtras): Promise<void>
     }
     readonly cancelled: unknown
     /** All of history was delivered, and the code waits. */
@@ -183,7 +186,7 @@ export class Mail {
     const mayRollBack = this.#mayRollBack()
     let isWaiting = this.#run.state.rolling !== null
     for (const message of messages) {
-      isWaiting ||= message.kind === 'rollback' && !mayRollBack
+      isWaiting ||= (message.kind === 'rollback' || message.kind === 'rerun') && !mayRollBack
       if (isWaiting && waitsForRollback.has(message.kind)) waiting.add(message)
     }
     return waiting
@@ -226,9 +229,9 @@ export class Mail {
       case 'terminate':
         return [{ type: 'terminated', data: { reason: data.reason } }]
       case 'child': {
-        const [generation, command] = splitOnce(data.command)
+        const command = commandOfLink(data.command)
         const { result, error } = data
-        const isOurs = Number(generation) === state.generation
+        const isOurs = data.command === commandLink(state, command)
         return isOurs ? [{ type: 'child', data: { id: command, ...(error ? { error } : { result }) } }] : []
       }
       case 'settle':
@@ -237,6 +240,8 @@ export class Mail {
         return [{ type: 'resumed', data: { by: data.by } }]
       case 'rollback':
         return [{ type: 'rollback', data }]
+      case 'rerun':
+        return this.#rerun(message, data)
       case 'admit':
         return state.isAdmitted ? [] : [{ type: 'admitted', data: {} }]
       default:
@@ -248,6 +253,20 @@ export class Mail {
 
   #drop(message: Message, fault: string): void {
     reportDropped(this.#run.kernel, message, fault)
+  }
+
+  /** The run may have changed since the request was checked: an unsound re-run is dropped with a report. */
+  #rerun(message: Message, data: Data): Draft[] {
+    const { state, open } = this.#run
+    if (data.key !== undefined && state.rerunKeys?.includes(data.key)) return []
+    try {
+      planRerun(state, data.to, open.id)
+      return [{ type: 'rerun', data }]
+    } catch (error) {
+      if (!isReprise(error, 'RERUN_UNSOUND', 'NOT_FOUND')) throw error
+      this.#drop(message, error.message)
+      return []
+    }
   }
 
   /** A person's decision on a held step or a stuck compensation. */
@@ -287,9 +306,4 @@ function untilTurn(messages: Dated, waiting: ReadonlySet<Message>): Dated {
 
 function undoIn({ undo }: Data): { readonly undo?: string } {
   return undo === undefined ? {} : { undo }
-}
-
-function splitOnce(text: string): [string, string] {
-  const at = text.indexOf(':')
-  return [text.slice(0, at), text.slice(at + 1)]
 }

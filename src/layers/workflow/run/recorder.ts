@@ -24,7 +24,7 @@ interface Pending {
 /** A write in progress: its entries, those of them that had been waiting, and the fallback if it cannot be stored. */
 interface Writing {
   readonly entries: readonly NewEntry[]
-  readonly along: CommitExtras | undefined
+  readonly extras: CommitExtras | undefined
   readonly before: Pending
   readonly otherwise: ((error: unknown) => Promise<unknown>) | undefined
 }
@@ -49,7 +49,7 @@ export interface RecordedRun extends BatchedRun, Pick<CommandRun, 'tenure' | 'no
 export class Recorder {
   readonly #run: RecordedRun
   readonly #batcher: Batcher | null
-  #along = noPending
+  #extras = noPending
   #lastStamp = 0
   #lastCheckpointSeq: number
 
@@ -61,27 +61,27 @@ export class Recorder {
 
   /** No entries wait for the next commit, so a refused write leaves nothing behind. */
   get isDirect(): boolean {
-    return this.#batcher === null && this.#along === noPending
+    return this.#batcher === null && this.#extras === noPending
   }
 
   /** Writes one entry and resolves once it is durable. The timeline then delivers it to the code (code.ts). */
-  record(type: string, data: unknown, along?: CommitExtras): Promise<void> {
-    return this.#record(type, data, along) as Promise<void>
+  record(type: string, data: unknown, extras?: CommitExtras): Promise<void> {
+    return this.#record(type, data, extras) as Promise<void>
   }
 
   /** `otherwise` is called if the data cannot be stored. */
   #record(
     type: string,
     data: unknown,
-    along?: CommitExtras,
+    extras?: CommitExtras,
     otherwise?: (error: unknown) => Promise<unknown>,
   ): Promise<unknown> {
     try {
-      if (this.#batcher && !along && this.#batcher.take(type, data)) return recorded
+      if (this.#batcher && !extras && this.#batcher.take(type, data)) return recorded
     } catch (error) {
       return otherwise && isUnstorable(error) ? otherwise(error) : Promise.reject(error)
     }
-    return this.write([{ type, data }], along, otherwise)
+    return this.write([{ type, data }], extras, otherwise)
   }
 
   /**
@@ -90,12 +90,12 @@ export class Recorder {
    */
   recordLater(type: string, data: unknown, otherwise: (error: unknown) => Promise<unknown>): Working {
     const { open, residency, tenure } = this.#run
-    if (this.#batcher || this.#along !== noPending || tenure.isLeaving)
+    if (this.#batcher || this.#extras !== noPending || tenure.isLeaving)
       return this.#record(type, data, undefined, otherwise)
     const { work } = residency
     const entries = [{ type, data, time: this.stamp() }]
     const refused = (error: unknown) =>
-      this.#refused({ entries, along: undefined, before: noPending, otherwise }, error)
+      this.#refused({ entries, extras: undefined, before: noPending, otherwise }, error)
     try {
       open.ask(entries, { resolve: work.done, reject: (error) => void refused(error).then(work.done, work.failed) })
     } catch (error) {
@@ -107,37 +107,37 @@ export class Recorder {
   /** Not async: this is the hot path, and each async function allocates promises. */
   write(
     entries: readonly Draft[],
-    along?: CommitExtras,
+    extras?: CommitExtras,
     otherwise?: (error: unknown) => Promise<unknown>,
   ): Promise<unknown> {
-    if (!this.#batcher && this.#along === noPending) {
-      return this.#persist({ entries: this.#stamped(entries), along, before: noPending, otherwise })
+    if (!this.#batcher && this.#extras === noPending) {
+      return this.#persist({ entries: this.#stamped(entries), extras, before: noPending, otherwise })
     }
-    return this.#writeAfter(entries, along, otherwise)
+    return this.#writeAfter(entries, extras, otherwise)
   }
 
   async #writeAfter(
     entries: readonly Draft[],
-    along: CommitExtras | undefined,
+    extras: CommitExtras | undefined,
     otherwise: Writing['otherwise'],
   ): Promise<unknown> {
     // Data that cannot be stored is refused before any waiting entries are taken along.
     if (this.#batcher) for (const entry of entries) this.#run.kernel.codec.encode(entry.data)
-    const before = this.#takeAlong()
+    const before = this.#takePending()
     const stamped = [...(this.#batcher?.drain() ?? []), ...before.entries, ...this.#stamped(entries)]
     const { attributes } = before
-    const whole = { ...along, ...(attributes && { attributes: { ...attributes, ...along?.attributes } }) }
-    return await this.#persist({ entries: stamped, along: whole, before, otherwise })
+    const whole = { ...extras, ...(attributes && { attributes: { ...attributes, ...extras?.attributes } }) }
+    return await this.#persist({ entries: stamped, extras: whole, before, otherwise })
   }
 
   /** Adds an entry to the next commit: it is of no use without the next entry. */
   alongNext(entry: Draft): void {
     const time = leaveScope(() => this.stamp())
-    this.#along = { ...this.#along, entries: [...this.#along.entries, { ...entry, time }] }
+    this.#extras = { ...this.#extras, entries: [...this.#extras.entries, { ...entry, time }] }
   }
 
   attributesNext(values: Readonly<Record<string, Attribute | null>>): void {
-    this.#along = { ...this.#along, attributes: { ...this.#along.attributes, ...values } }
+    this.#extras = { ...this.#extras, attributes: { ...this.#extras.attributes, ...values } }
   }
 
   async flush(): Promise<void> {
@@ -193,7 +193,7 @@ export class Recorder {
   #persist(writing: Writing): Promise<unknown> {
     const { open, tenure } = this.#run
     if (tenure.isLeaving) return Promise.reject(new RepriseError('CLOSED', `${open.id} was released by this process`))
-    return open.write(writing.entries, writing.along).then(sqlResultOf, (error) => this.#refused(writing, error))
+    return open.write(writing.entries, writing.extras).then(sqlResultOf, (error) => this.#refused(writing, error))
   }
 
   async #refused(writing: Writing, error: unknown): Promise<unknown> {
@@ -208,17 +208,17 @@ export class Recorder {
     return await this.#persist(writing)
   }
 
-  #takeAlong(): Pending {
-    const before = this.#along
-    this.#along = noPending
+  #takePending(): Pending {
+    const before = this.#extras
+    this.#extras = noPending
     return before
   }
 
   #giveBack(before: Pending): void {
     if (before === noPending) return
-    this.#along = {
-      entries: [...before.entries, ...this.#along.entries],
-      attributes: before.attributes ? { ...before.attributes, ...this.#along.attributes } : this.#along.attributes,
+    this.#extras = {
+      entries: [...before.entries, ...this.#extras.entries],
+      attributes: before.attributes ? { ...before.attributes, ...this.#extras.attributes } : this.#extras.attributes,
     }
   }
 }

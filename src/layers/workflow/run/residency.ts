@@ -91,7 +91,7 @@ export class Residency {
   async letGoNow(): Promise<void> {
     const { tenure, mail, isDry } = this.#run
     if (!this.work.isIdle || tenure.isLeaving || mail.isDeferring || isDry) return
-    await new Promise<void>((resolve) => this.spawn(() => this.#letGo(true).finally(resolve)))
+    await new Promise<void>((resolve) => this.spawn(() => this.#release(true).finally(resolve)))
   }
 
   letGoSoon(): void {
@@ -103,14 +103,14 @@ export class Residency {
     const onlyTime = !code.signals.isAwaited && waitMs >= farMs && nearest !== null
     const look = () => {
       this.#cancelLinger = null
-      if (this.work.isIdle) this.spawn(() => this.#letGo(true))
+      if (this.work.isIdle) this.spawn(() => this.#release(true))
     }
-    if (onlyTime) this.spawn(() => this.#letGo(false))
+    if (onlyTime) this.spawn(() => this.#release(false))
     else this.#cancelLinger = this.#run.kernel.clock.after(lingerMs, look)
   }
 
   /** Mail that arrives too late makes the run due again at once, so none is missed. */
-  async #letGo(looksForMail: boolean): Promise<void> {
+  async #release(looksForMail: boolean): Promise<void> {
     const run = this.#run
     if (looksForMail && (await run.mail.read()) > 0) return
     if (this.work.count > 1 || run.tenure.isLeaving) return

@@ -93,6 +93,14 @@ export class Scope implements Zone, ZoneValues {
     return this.path === '' ? own : `${this.path}/${own}`
   }
 
+  /** The id of the last command with this name in this scope, or in the scopes around it; null if there is none. */
+  latest(name: string): string | null {
+    const count = this.#counts.get(name)
+    if (count === undefined) return this.parent?.latest(name) ?? null
+    const own = count === 1 ? name : `${name}#${count}`
+    return this.path === '' ? own : `${this.path}/${own}`
+  }
+
   patchDecision(name: string): boolean | undefined {
     return this.#decisions?.get(name) ?? this.parent?.patchDecision(name)
   }

@@ -23,7 +23,7 @@ export interface OwnedRun {
   readonly host: {
     readonly engine: { readonly dispatcher: Pick<Dispatcher, 'expect'> }
     /** The error for writes through a released handle. */
-    readonly letGo: RepriseError
+    readonly released: RepriseError
   }
   readonly alarms: { clear(): void }
   readonly residency: { stay(): void }
@@ -75,12 +75,12 @@ export class Tenure {
   }
 
   /** The last entries are written with the release: this handle can write nothing after it. */
-  release(because: 'ended' | 'waiting', entries: readonly Draft[], along: CommitExtras): Promise<void> {
+  release(because: 'ended' | 'waiting', entries: readonly Draft[], extras: CommitExtras): Promise<void> {
     const { open, host, recorder } = this.#run
-    return recorder.write(entries, { ...along, release: true }).then(() => {
-      open.break(host.letGo)
+    return recorder.write(entries, { ...extras, release: true }).then(() => {
+      open.break(host.released)
       this.leave({ because })
-      if (typeof along.wakeup === 'number') host.engine.dispatcher.expect(along.wakeup, open.id)
+      if (typeof extras.wakeup === 'number') host.engine.dispatcher.expect(extras.wakeup, open.id)
     })
   }
 

@@ -40,7 +40,7 @@ export function nothing(): RepriseError {
 }
 
 /** Answers GET with the bytes, and HEAD with the metadata. */
-export async function give(
+export async function sendArtifact(
   call: Call,
   spot: Spot,
   more: (meta: ArtifactMeta) => Readonly<Record<string, string>> = () => ({}),
@@ -68,7 +68,7 @@ async function looked(call: Call, spot: Spot): ReturnType<typeof found> {
 }
 
 /** Stores the body in the caller's own scope. */
-export async function take(
+export async function receiveArtifact(
   call: Call,
   spot: Spot,
   {

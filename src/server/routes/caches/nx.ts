@@ -2,7 +2,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Refusal, Route } from '../../route.ts'
-import { discardBody, foundAbout, give, take } from './artifact-requests.ts'
+import { discardBody, foundAbout, receiveArtifact, sendArtifact } from './artifact-requests.ts'
 
 const space = '.nx'
 const words: Partial<Record<number, string>> = {
@@ -26,7 +26,7 @@ export const nxRoutes: readonly Route[] = [
     summary: 'Nx: the outputs of a task',
     role: 'read',
     answerType: 'application/octet-stream',
-    call: async (call) => await give(call, { space, key: call.params.hash! }),
+    call: async (call) => await sendArtifact(call, { space, key: call.params.hash! }),
   },
   {
     ...common,
@@ -44,7 +44,7 @@ export const nxRoutes: readonly Route[] = [
         await discardBody(call)
         throw new RepriseError('EXISTS', 'Cannot override an existing record', {})
       }
-      await take(call, spot, { isNew: true })
+      await receiveArtifact(call, spot, { isNew: true })
       return 'Successfully uploaded the output'
     },
   },

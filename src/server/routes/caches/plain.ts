@@ -6,7 +6,7 @@ import { Reply } from '../../reply.ts'
 import { refuse } from '../../request.ts'
 import type { Call, Route } from '../../route.ts'
 import * as shapes from '../../shapes.ts'
-import { drop, give, type Spot, scopesOf, take } from './artifact-requests.ts'
+import { drop, receiveArtifact, type Spot, scopesOf, sendArtifact } from './artifact-requests.ts'
 
 const common = { path: '/cache/{space}/{key}', isDeep: true, tag: 'caches' } as const
 const promised = /(?:^|\/)cas\/([^/]+)$/
@@ -39,7 +39,7 @@ export const plainRoutes: readonly Route[] = [
     isLong: true,
     answer: { type: 'string' },
     answerType: 'application/octet-stream',
-    call: async (call) => await give(call, spotOf(call)),
+    call: async (call) => await sendArtifact(call, spotOf(call)),
   },
   {
     ...common,
@@ -57,7 +57,7 @@ export const plainRoutes: readonly Route[] = [
       if (sha256 !== undefined && !sha256Form.test(sha256)) {
         throw refuse('a key below cas/ must be the sha256 of the body, in 64 lower-case hexadecimal digits')
       }
-      await take(call, spot, sha256 === undefined ? {} : { sha256 })
+      await receiveArtifact(call, spot, sha256 === undefined ? {} : { sha256 })
       return ''
     },
   },

@@ -6,7 +6,7 @@ import type { ArtifactMeta } from '../../../layers/artifact/index.ts'
 import type { Call, QuerySchema, Refusal, Route } from '../../route.ts'
 import type { Schema } from '../../schema.ts'
 import * as shapes from '../../shapes.ts'
-import { foundAbout, give, type Spot, scopesOf, take } from './artifact-requests.ts'
+import { foundAbout, receiveArtifact, type Spot, scopesOf, sendArtifact } from './artifact-requests.ts'
 
 const name: QuerySchema = { type: 'string', maxLength: 80, description: 'the team, whose artifacts are separate' }
 const query = { teamId: name, slug: name }
@@ -50,7 +50,7 @@ export const turboRoutes: readonly Route[] = [
     isLong: true,
     answer: { type: 'string' },
     answerType: 'application/octet-stream',
-    call: async (call) => await give(call, spotOf(call, call.params.hash!), headersOf),
+    call: async (call) => await sendArtifact(call, spotOf(call, call.params.hash!), headersOf),
   },
   {
     ...common,
@@ -73,7 +73,7 @@ export const turboRoutes: readonly Route[] = [
         ...(duration !== null && /^\d{1,15}$/.test(duration) && { tookMs: Number(duration) }),
         ...(tag !== null && { tag }),
       }
-      await take(call, spotOf(call, call.params.hash!), { about })
+      await receiveArtifact(call, spotOf(call, call.params.hash!), { about })
       return { urls: [`${call.server.basePath}/v8/artifacts/${call.params.hash}`] }
     },
   },

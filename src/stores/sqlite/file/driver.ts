@@ -1,6 +1,7 @@
 // The SQLite driver: node:sqlite where the runtime has it without a flag (Node 22.13 and newer), else @photostructure/sqlite,
 // which has the same API. Only the part of the API that this store uses is declared here.
 
+import { driverMissing } from '../../../core/driver-missing.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { runtime } from '../../../lib/runtime/index.ts'
 
@@ -48,7 +49,7 @@ export async function loadDriver({ name: runtimeName, files } = runtime): Promis
       open: (file, { isReadOnly }) => (bindsEmpty ? open(file, isReadOnly) : withEmptyValues(open(file, isReadOnly))),
     }
   } catch (cause) {
-    throw new RepriseError('DRIVER_MISSING', `the SQLite driver ${name} cannot be loaded`, { driver: name }, cause)
+    throw driverMissing('opening a sqlite URL', [name], cause)
   }
 }
 

@@ -282,7 +282,7 @@ function openBody(position: number, body: Uint8Array) {
   const reader = new ByteReader(body)
   const kind = reader.byte()
   if (kind !== asCommitted && kind !== compacted && kind !== joined && kind !== unsettled) {
-    throw malformed(position, `is of an unknown kind ${kind}`)
+    throw malformed(position, `has an unknown kind ${kind}`)
   }
   if (kind === unsettled) {
     const unsettledAt = reader.integer()

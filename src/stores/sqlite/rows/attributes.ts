@@ -41,6 +41,6 @@ function decodeAttribute(text: string): Attribute {
     case 'b':
       return rest === '1'
     default:
-      throw damaged(`an attribute is of an unknown type ${text.slice(0, 1)}`)
+      throw damaged(`an attribute has an unknown type ${text.slice(0, 1)}`)
   }
 }

@@ -7,7 +7,7 @@ import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
 import { sweepLater } from '../upkeep/sweep.ts'
 import type { Writing } from '../writing/writing.ts'
-import { checkRow, checksumOf } from './row-checksum.ts'
+import { checkRow, checksumOf, isIntact } from './row-checksum.ts'
 import { addTo, sumOf, takeFrom } from './row-counts.ts'
 import type { Timeline } from './timelines.ts'
 
@@ -78,7 +78,7 @@ export function rewriteBodies(writing: Writing, change: Change, after: string | 
   const rows = connection.all(sql, space, Number(after ?? 0), Math.max(1, limit))
   let changed = 0
   for (const row of rows) {
-    const body = isIntact(row) ? change(row.body as Uint8Array) : null
+    const body = isIntact(row, columnNames) ? change(row.body as Uint8Array) : null
     if (!body) continue
     const crc = checksumOf(columnNames.map((name) => (name === 'body' ? body : (row[name] ?? null))))
     connection.run('UPDATE reprise_manifest SET body = ?, crc = ? WHERE number = ?', body, crc, row.number!)
@@ -115,7 +115,7 @@ export function catalogOf(connection: Connection, timeline: Timeline): ManifestR
 }
 
 function toRecordOrInvalid(row: SqlRow): ManifestRecord {
-  return isIntact(row) ? toRecord(row) : toInvalid(row)
+  return isIntact(row, columnNames) ? toRecord(row) : toInvalid(row)
 }
 
 /** Throws STORE_DAMAGED if a line of the catalog is damaged or missing. */
@@ -138,7 +138,10 @@ export function readCatalog(connection: Connection, timeline: Timeline): Manifes
     throw damaged(`${name} has ${row.checkpoints} checkpoints, ${rows.length} are in the catalog`, { timeline: name })
   }
   // A line that does not match its checksum is an invalid checkpoint; the other lines are counted.
-  if (rows.every(isIntact) && (sumOf(rows) !== sums.checkpoints || rows.some(({ tid }) => tid !== timeline.tid))) {
+  if (
+    rows.every((row) => isIntact(row, columnNames)) &&
+    (sumOf(rows) !== sums.checkpoints || rows.some(({ tid }) => tid !== timeline.tid))
+  ) {
     throw damaged(`the catalog of ${name} differs from its last write`, { timeline: name })
   }
   return rows.map(toRecordOrInvalid)
@@ -205,10 +208,6 @@ function toInvalid(row: SqlRow): ManifestRecord {
     drilledAt: null,
     drill: null,
   }
-}
-
-function isIntact(row: SqlRow): boolean {
-  return checksumOf(columnNames.map((name) => row[name] ?? null)) === row.crc
 }
 
 function toRecord(row: SqlRow): ManifestRecord {

@@ -2,8 +2,7 @@
 
 import type { Changes } from '../../../core/commit/changes.ts'
 import type { TimelineId } from '../../../core/coordinate.ts'
-import { type CursorRow, type FeedPosition, feedStart } from '../../../core/store/ports.ts'
-import { notAPosition } from '../../refusals.ts'
+import type { CursorRow, FeedPosition } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
 import { damaged } from '../file/failure.ts'
@@ -13,16 +12,6 @@ import { addTo, sumOf, takeFrom } from './row-counts.ts'
 import type { Timeline, Timelines } from './timelines.ts'
 
 export const columnNames = ['space', 'name', 'tid', 'position', 'moved_at']
-
-export function toPosition(position: number): FeedPosition {
-  return String(position).padStart(16, '0')
-}
-
-export function fromPosition(position: FeedPosition): number {
-  if (position === feedStart) return 0
-  if (!/^\d{16}$/.test(position)) throw notAPosition(position)
-  return Number(position)
-}
 
 export function moveCursors(writing: Writing, timeline: Timeline, moves: Changes['cursors']): Timeline {
   const { connection, space, now } = writing

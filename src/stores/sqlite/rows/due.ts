@@ -129,7 +129,7 @@ type Place = readonly [due: number, space: number, queue: string, tid: number]
 const start: Place = [-1, 0, '', 0]
 
 /** The check before a claim, without the write lock. */
-export class DueLook {
+export class DueCheck {
   #after: Place = start
 
   hasDue(source: QuerySource, request: ClaimRequest): boolean {

@@ -19,7 +19,7 @@ const intactBy =
   (row) =>
     isIntact(row, columns)
 
-/** A row without that column is of an older version. */
+/** A row without that column was written by an older version. */
 export function isSoundWitness(row: SqlRow): boolean {
   return row.crc === undefined || isIntact(row, checkedColumns)
 }

@@ -54,7 +54,7 @@ class SqlitePages implements PageSource {
   /** Holds the read transaction that keeps the log. */
   readonly #holder: Connection
   /** Reads the current end of the feed. */
-  readonly #asker: Connection
+  readonly #reader: Connection
   readonly #fileHandle: number
   readonly #indexHandle: number
   readonly #pageBytes: number
@@ -62,11 +62,11 @@ class SqlitePages implements PageSource {
   #isHeld = false
   #isClosed = false
 
-  private constructor(file: string, holder: Connection, asker: Connection, storeId: string) {
+  private constructor(file: string, holder: Connection, reader: Connection, storeId: string) {
     this.file = file
     this.storeId = storeId
     this.#holder = holder
-    this.#asker = asker
+    this.#reader = reader
     this.#hold()
     this.#fileHandle = openSync(file, 'r')
     this.#indexHandle = openSync(`${file}-shm`, 'r')
@@ -96,7 +96,7 @@ class SqlitePages implements PageSource {
   look(): Moment {
     this.#inPlace.check()
     if (!this.#isHeld) this.#hold()
-    const position = Number(this.#asker.get('SELECT max(position) AS last FROM reprise_log')?.last ?? 0)
+    const position = Number(this.#reader.get('SELECT max(position) AS last FROM reprise_log')?.last ?? 0)
     const head = readWalIndex(this.#indexHandle)
     const { salts = '0/0', lastFrame: frame = 0, sum = [0, 0] as const, change = 0 } = head ?? {}
     const pageCount = head && frame > 0 ? head.pageCount : this.#pageCount()
@@ -168,7 +168,7 @@ class SqlitePages implements PageSource {
   }
 
   whole(pagesPerPart: number): ReturnType<PageSource['whole']> {
-    this.#letGo()
+    this.#unhold()
     const moment = this.look()
     const { place, pageCount, pageBytes } = moment
     const inLog = new Map<number, number>()
@@ -214,7 +214,7 @@ class SqlitePages implements PageSource {
   }
 
   advance(): void {
-    this.#letGo()
+    this.#unhold()
     const head = readWalIndex(this.#indexHandle)
     if (head && head.lastFrame >= checkpointFrames) {
       try {
@@ -227,7 +227,7 @@ class SqlitePages implements PageSource {
   }
 
   release(): void {
-    this.#letGo()
+    this.#unhold()
   }
 
   logBytes(): number {
@@ -237,9 +237,9 @@ class SqlitePages implements PageSource {
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#letGo()
+    this.#unhold()
     this.#holder.close()
-    this.#asker.close()
+    this.#reader.close()
   }
 
   #hold(): void {
@@ -249,13 +249,13 @@ class SqlitePages implements PageSource {
     this.#isHeld = true
   }
 
-  #letGo(): void {
+  #unhold(): void {
     if (this.#isHeld) this.#holder.rollback()
     this.#isHeld = false
   }
 
   #pageCount(): number {
-    return Number(this.#asker.get('PRAGMA page_count')?.page_count)
+    return Number(this.#reader.get('PRAGMA page_count')?.page_count)
   }
 }
 

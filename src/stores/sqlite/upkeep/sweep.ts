@@ -44,13 +44,13 @@ function sweepSome(writing: Writing, note: Note, rowsMax: number, isErasing: boo
   const { connection } = writing
   let { done } = note
   let rows = 0
-  let canGoOn = true
-  while (canGoOn && done < note.last && rows < rowsMax) {
+  let canContinue = true
+  while (canContinue && done < note.last && rows < rowsMax) {
     const segment = segmentOf(writing, note, done)
     if (segment.length === 0) done = note.last
     for (const { position, frame } of segment) {
-      canGoOn = compact(writing, position, isErasing)
-      if (!canGoOn) break
+      canContinue = compact(writing, position, isErasing)
+      if (!canContinue) break
       done = frame.last
       rows += 1
     }

@@ -156,7 +156,7 @@ class SqliteSalvage implements Required<Salvage> {
 }
 
 const rowsPerStep = 1000
-const lookMs = 50
+const pollMs = 50
 
 /**
  * Removes erased data from the files: first from rows shared with other data, then from the write-ahead log, which
@@ -171,14 +171,14 @@ async function scrub(writer: Writer, isWhole: boolean, busyMs: number): Promise<
   const step = () => writer.transact('scrub', (writing) => sweep(writing, rowsPerStep, true), true)
   while ((await step()) > 0) {}
   if (isWhole) await writer.alone((connection) => retryBusy(busyMs, () => connection.exec('VACUUM')))
-  for (let waitedMs = 0; ; waitedMs += lookMs) {
+  for (let waitedMs = 0; ; waitedMs += pollMs) {
     if (await writer.alone(async (connection) => connection.truncateLog())) return []
     if (waitedMs >= busyMs) {
       return [
         'the write-ahead log of the file (-wal), which another process reads: it is emptied when that one ends, or by another scrub',
       ]
     }
-    await sleep(realTime, lookMs)
+    await sleep(realTime, pollMs)
   }
 }
 

@@ -1,6 +1,6 @@
 // Decoders for the bytes of a broker's record. A record that cannot be decoded is a dead letter.
 
-import { checkFunction } from '../../../core/synchronous.ts'
+import { checkFunction } from './synchronous.ts'
 
 /** A record of a broker: Kafka's and NATS's have their bytes here. */
 export interface ByteRecord {

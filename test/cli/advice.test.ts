@@ -8,7 +8,7 @@ import { root } from './support.ts'
 
 /** Their flags are not ours. */
 const otherPrograms =
-  /\b(npm|npx|node|aws|git|pg_checksums|initdb|tsc|mount|docker|createdb|psql|kubectl|strace|bwrap|openssl)\b[^;,)]*/g
+  /\b(npm|npx|node|aws|git|pg_checksums|initdb|tsc|mount|deno|docker|createdb|psql|kubectl|strace|bwrap|openssl)\b[^;,)]*/g
 
 interface Literal {
   readonly file: string

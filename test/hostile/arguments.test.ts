@@ -35,13 +35,14 @@ const elsewhere = new Set([
 ])
 
 const withoutArguments =
-  'errorCodes feedStart carries collectSink count json list text jobKind migrateKind migrateFold workflowKind Watch.next'
+  'errorCodes feedStart carries collectSink count json list text jobKind migrateKind migrateFold workflowKind Watch.next ' +
+  'Wakes.push'
 const errorsAndFolds = 'GiveUp RetryLater RepriseError Refused LevelError ModelHttpError jobFold summarizeWorkflow'
 /** The abstract class of InformerHandle and ControllerHandle, which are in the table. */
 const inherited = 'led settled deadLetters redrive discard close'.split(' ').map((verb) => `FollowerHandle.${verb}`)
 /** They take a run, a logger or a stream of the process, or run in a callback that few users write. */
 const others =
-  'Wakes.push logOf attachReporter makeReporter stopOnSignals evaluateSession checked tableProjection partitionedTableProjection ' +
+  'logOf attachReporter makeReporter stopOnSignals evaluateSession checked tableProjection partitionedTableProjection ' +
   'JobSourceContext.cursor JobSourceContext.total LoopContext.stop StepCall.heartbeat WorkflowContext.continueAsNew ' +
   'ReducingState.get ReducingState.add ReducingState.clear CompleteContext.start CompleteContext.sql ' +
   'CommandHandle.run CommandHandle.explain CommandHandle.check CommandHandle.forget CommandHandle.close'

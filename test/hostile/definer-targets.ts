@@ -1,5 +1,6 @@
 // The functions of each entry with valid arguments: definitions, sources, sinks, and the tools that take an engine.
 
+import { redisBroker } from '../../src/adapters/redis/index.ts'
 import * as reprise from '../../src/index.ts'
 import * as agents from '../../src/layers/agent/index.ts'
 import * as events from '../../src/layers/events/index.ts'
@@ -46,6 +47,7 @@ export const definers: Readonly<Record<string, Target>> = {
     checkDefinitions: ['ENGINE', [greet], {}],
     exportHistory: ['ENGINE', 'counter/a'],
     loadHistory: ['PATH'],
+    dag: ['d', { a: { run: () => 1 } }, {}],
     query: ['q'],
     queue: ['q', {}],
     saveHistory: ['ENGINE', 'counter/a', 'PATH'],
@@ -65,6 +67,9 @@ export const definers: Readonly<Record<string, Target>> = {
     importProgress: ['ENGINE', 'papers', ['{}'], {}],
     job: ['j', { source: ['a'], each: () => 1 }],
     jsonLines: ['PATH', {}],
+    keyValue: [() => 1],
+    logSource: [pipelines.valueSource([1]), {}],
+    queueSource: [redisBroker({ url: 'redis://127.0.0.1:9', stream: 's', group: 'g' }), {}],
     lines: ['PATH', {}],
     pages: [() => ({ items: [], next: undefined })],
     readLetters: ['ENGINE', 'job/papers'],

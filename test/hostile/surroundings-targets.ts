@@ -3,7 +3,10 @@
 
 import { join } from 'node:path'
 import { DatabaseSync } from '@photostructure/sqlite'
+import * as amqp from '../../src/adapters/amqp/index.ts'
+import * as redis from '../../src/adapters/redis/index.ts'
 import * as serverless from '../../src/adapters/serverless/index.ts'
+import * as sqs from '../../src/adapters/sqs/index.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { open } from '../../src/index.ts'
 import * as programs from '../../src/layers/exec/index.ts'
@@ -17,6 +20,9 @@ import { counter, type Target } from './verb-targets.ts'
 
 const greet = workflow('greet', async () => 1)
 const target = { url: 'http://127.0.0.1:9/', secret: 'a secret of 25 letters.' }
+const amqpOptions = { url: 'amqp://127.0.0.1:9', queue: 'q' }
+const redisOptions = { url: 'redis://127.0.0.1:9', stream: 's', group: 'g' }
+const sqsOptions = { url: 'http://127.0.0.1:9/000000000000/q' }
 const invocation = { open: () => open('memory:'), work: [greet], budget: 1, idle: 1 }
 const route = { ...invocation, secret: 'secret' }
 
@@ -73,6 +79,9 @@ export const surroundingDefiners: Readonly<Record<string, Target>> = {
       restoreShipped: ['FOLDER', 'sqlite:PATH', {}],
     },
   },
+  'reprise/amqp': { open: () => amqp, calls: { amqpBroker: [amqpOptions], amqpQueue: [amqpOptions] } },
+  'reprise/redis': { open: () => redis, calls: { redisBroker: [redisOptions], redisQueue: [redisOptions] } },
+  'reprise/sqs': { open: () => sqs, calls: { sqsBroker: [sqsOptions], sqsQueue: [sqsOptions] } },
   'reprise/serverless': {
     open: () => serverless,
     calls: {

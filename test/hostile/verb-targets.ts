@@ -46,7 +46,7 @@ const steps = migrations('steps', { steps: [{ id: '001-one', run: () => undefine
 const stock = table<number>('stock', { indexes: { value: (value: number) => value } })
 const pages = pagedTable<number>('pages')
 const spread = stateStore<number>('spread', { partitions: 2 })
-const saves = save<unknown>('saves')
+const saves = save<unknown>('saves', { loseAtMost: '1h' })
 const sites = resource<{ n: number }>('sites')
 const routes = config<unknown>('routes')
 const greet = workflow('greet', async (ctx, name: string) => await ctx.step('greet', () => `Hello ${name}`))
@@ -190,6 +190,9 @@ export const targets: Readonly<Record<string, Target>> = {
       abandon: ['g', 'because'],
       restores: [],
       expire: [],
+      schedule: ['s', ['counter/a'], { each: '1h', keep: 2 }],
+      schedules: [],
+      endSchedule: ['s'],
     },
   },
   Keyed: {
@@ -229,6 +232,9 @@ export const targets: Readonly<Record<string, Target>> = {
       settle: ['x', { done: 1 }, {}],
       resume: ['ann'],
       restart: [1],
+      rerun: ['step', {}],
+      planRerun: ['step'],
+      steps: [],
       state: [],
     },
   },
@@ -321,6 +327,7 @@ export const targets: Readonly<Record<string, Target>> = {
       putStream: [new Blob(['x']).stream(), 1, {}],
       restore: ['x', {}],
       release: ['x'],
+      autosave: [() => 1],
       close: [],
       list: [],
       latest: [],
@@ -328,6 +335,7 @@ export const targets: Readonly<Record<string, Target>> = {
       compare: ['x', 'y'],
     },
   },
+  Autosave: { open: async (rp, id) => (await rp.open(saves, id)).autosave(() => 1), calls: { stop: [] } },
   SaveReader: {
     open: (rp) => saves.read(rp),
     calls: { list: [], latest: [], load: ['x'], compare: ['x', 'y'] },

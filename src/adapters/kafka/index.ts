@@ -1,7 +1,9 @@
 // reprise/kafka: Kafka topics as sources and transactional sinks of pipelines, and as sources of jobs.
 
 export type { PipelineKey } from '../../core/key-groups.ts'
-export type { PlainSource } from '../../layers/job/source.ts'
+export type { Receipt } from '../../layers/job/queues/held-message.ts'
+export type { LogReading } from '../../layers/job/queues/log-source.ts'
+export type { Chunk, JobSource, PlainSource, ReadContext, Reader } from '../../layers/job/source.ts'
 export type { Batch } from '../../layers/pipeline/batch.ts'
 export type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
 export type {

@@ -7,7 +7,9 @@ export type {
   QueueConnection,
   QueueContext,
 } from '../../layers/job/queues/external-queue.ts'
+export type { Receipt } from '../../layers/job/queues/held-message.ts'
 export type { QueueReading, QueueSource } from '../../layers/job/queues/queue-source.ts'
+export type { Chunk, JobSource, PlainSource, ReadContext, Reader } from '../../layers/job/source.ts'
 export type { Batch } from '../../layers/pipeline/batch.ts'
 export type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
 export type {

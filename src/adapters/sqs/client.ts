@@ -2,9 +2,13 @@
 
 import { driverMissing } from '../../core/driver-missing.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { Credentials, type S3Keys } from '../../stores/s3/credentials.ts'
+import { Credentials } from '../../stores/s3/credentials.ts'
 
-export interface SqsKeys extends S3Keys {}
+export interface SqsKeys {
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+  readonly sessionToken?: string
+}
 
 export interface SqsAddress {
   /** The address of the queue. */

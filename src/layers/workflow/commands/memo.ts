@@ -21,7 +21,9 @@ export function askMemo<Args extends readonly unknown[], Result>(
   definition: Recallable<Args, Result>,
   args: Args,
 ): Promise<Result> {
-  const name = `${definition.name}(${recallingOf(definition).print(run.host.engine, args)})`
+  // The check comes first: it reports a value that is no memo.
+  const recalling = recallingOf(definition)
+  const name = `${definition.name}(${recalling.print(run.host.engine, args)})`
   return askNamedMemo(run, scope, name, definition, args, {})
 }
 

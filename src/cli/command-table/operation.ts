@@ -58,7 +58,7 @@ export const operation: readonly CommandRow[] = [
   },
   {
     usage: 'rerun TIMELINE [STEP]',
-    summary: 'repeat one step of a run and what depends on it; without STEP, list the steps',
+    summary: 'run one step again, and the steps that depend on it',
     options: {
       'undo-inherited': flag('of a fork: also undo repeated steps of its original'),
       'even-consumed': flag('even if consumers have acted on the repeated steps; they are recorded'),

@@ -49,7 +49,7 @@ class AmqpAway extends Error {
 
 /** @example job('orders', { source: amqpQueue({ url, queue: 'orders', decode: json() }), key: (o) => o.id, each: ship }) */
 export function amqpQueue<T = AmqpMessage>(options: AmqpOptions<T>): QueueSource<T> {
-  checkOptions('amqpQueue', options, known)
+  checkOptions('amqpQueue', options ?? null, known)
   const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
   return queueSource<AmqpMessage, T>(amqpBroker(connecting), {
     ...(decode && { decode }),
@@ -61,7 +61,7 @@ export function amqpQueue<T = AmqpMessage>(options: AmqpOptions<T>): QueueSource
 
 /** The queue without the options of reading: for queueSource() and queueConformance(). */
 export function amqpBroker(options: AmqpConnecting): ExternalQueue<AmqpMessage> {
-  checkOptions('amqpBroker', options, new Set(connectingNames))
+  checkOptions('amqpBroker', options ?? null, new Set(connectingNames))
   const { url, queue, socket } = options
   if (typeof url !== 'string' || !URL.canParse(url)) {
     throw new RepriseError('INVALID_ARGUMENT', 'amqp needs { url }: amqp://host')

@@ -49,7 +49,7 @@ const fetchMs = 1000
 
 /** @example job('orders', { source: natsQueue({ servers, stream: 'ORDERS', consumer: 'shipping' }), each: ship }) */
 export function natsQueue<T = NatsRecord>(options: NatsQueueOptions<T>): QueueSource<T> {
-  checkOptions('natsQueue', options, known)
+  checkOptions('natsQueue', options ?? null, known)
   const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
   return queueSource<NatsRecord, T>(natsBroker(connecting as NatsConsuming), {
     ...(decode && { decode }),
@@ -61,7 +61,7 @@ export function natsQueue<T = NatsRecord>(options: NatsQueueOptions<T>): QueueSo
 
 /** The consumer without the options of reading: for queueSource() and queueConformance(). */
 export function natsBroker(options: NatsConsuming): ExternalQueue<NatsRecord> {
-  checkOptions('natsBroker', options, new Set(connectingNames))
+  checkOptions('natsBroker', options ?? null, new Set(connectingNames))
   checkConnecting('natsQueue', options)
   checkText('the stream of natsQueue', options.stream)
   checkText('the consumer of natsQueue', options.consumer)

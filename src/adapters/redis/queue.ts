@@ -61,7 +61,7 @@ interface Client {
 
 /** @example job('orders', { source: redisQueue({ url, stream: 'orders', group: 'shipping' }), each: ship }) */
 export function redisQueue<T = RedisMessage>(options: RedisOptions<T>): QueueSource<T> {
-  checkOptions('redisQueue', options, known)
+  checkOptions('redisQueue', options ?? null, known)
   const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
   return queueSource<RedisMessage, T>(redisBroker(connecting), {
     ...(decode && { decode }),
@@ -73,7 +73,7 @@ export function redisQueue<T = RedisMessage>(options: RedisOptions<T>): QueueSou
 
 /** The stream without the options of reading: for queueSource() and queueConformance(). */
 export function redisBroker(options: RedisConnecting): ExternalQueue<RedisMessage> {
-  checkOptions('redisBroker', options, new Set(connectingNames))
+  checkOptions('redisBroker', options ?? null, new Set(connectingNames))
   const { url, stream, group, holdFor = '30s' } = options
   checkText('the stream of redis', stream)
   checkText('the group of redis', group)

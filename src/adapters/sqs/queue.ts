@@ -56,7 +56,7 @@ const gone = /ReceiptHandle|NotInflight|InvalidParameterValue|MessageNotFound/i
 
 /** @example job('orders', { source: sqsQueue({ url, decode: json<Order>() }), key: (order) => order.id, each: ship }) */
 export function sqsQueue<T = SqsMessage>(options: SqsOptions<T>): QueueSource<T> {
-  checkOptions('sqsQueue', options, known)
+  checkOptions('sqsQueue', options ?? null, known)
   const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
   return queueSource<SqsMessage, T>(sqsBroker(connecting), {
     ...(decode && { decode }),
@@ -68,7 +68,7 @@ export function sqsQueue<T = SqsMessage>(options: SqsOptions<T>): QueueSource<T>
 
 /** The queue without the options of reading: for queueSource() and queueConformance(). */
 export function sqsBroker(options: SqsConnecting): ExternalQueue<SqsMessage> {
-  checkOptions('sqsBroker', options, new Set(connectingNames))
+  checkOptions('sqsBroker', options ?? null, new Set(connectingNames))
   const { url, credentials, holdFor = '30s' } = options
   if (typeof url !== 'string' || !URL.canParse(url)) {
     throw new RepriseError('INVALID_ARGUMENT', 'sqs needs { url }, the address of the queue')

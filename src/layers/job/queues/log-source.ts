@@ -4,6 +4,7 @@
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import type { Engine } from '../../../engine/model/definition.ts'
 import { realTime, within } from '../../../lib/waiting.ts'
@@ -53,11 +54,14 @@ interface LogSettings<Message, T> {
   readonly id: ((message: Message) => string) | null
 }
 
+const readingNames = new Set(['decode', 'untilEmptyFor', 'id'])
+
 /** @example job('orders', { source: logSource(kafkaSource({ brokers, topic }), { decode: json<Order>() }), each: ship }) */
 export function logSource<Message, T = Message>(
   log: Log<Message>,
   reading: LogReading<Message, T> = {},
 ): PlainSource<T> {
+  checkOptions('logSource', reading, readingNames)
   const { decode, untilEmptyFor, id } = reading
   if (typeof log?.open !== 'function') {
     throw new RepriseError('INVALID_ARGUMENT', 'logSource() needs a source of a pipeline, such as kafkaSource()')

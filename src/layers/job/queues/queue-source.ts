@@ -1,7 +1,7 @@
 // An external queue as the source of a job, and the options that all queues have in common.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
-import { checkCount } from '../../../core/options.ts'
+import { checkCount, checkOptions } from '../../../core/options.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import type { PlainSource } from '../source.ts'
 import type { ExternalQueue } from './external-queue.ts'
@@ -37,6 +37,7 @@ export function queueSource<Message, T = Message>(
   queue: ExternalQueue<Message>,
   reading: QueueReading<Message, T> = {},
 ): QueueSource<T> {
+  checkOptions('queueSource', reading, new Set(queueReadingNames))
   const { decode, untilEmptyFor, prefetch, awayFor = '1m' } = reading
   if (decode !== undefined) checkFunction(decode, 'decode')
   if (prefetch !== undefined) checkCount('prefetch', prefetch, 1, prefetchMax)

@@ -38,7 +38,7 @@ export default [
     async run({ index }) {
       const kills = []
       for (let n = 0; n < workloads; n++) kills.push(...(await runOne(from + index * workloads + n)))
-      // A budget that the engine reported as unreachable is no promise.
+      // A budget that the engine reported as unreachable is not a promise.
       const promised = kills.filter((kill) => !kill.said.includes('is not possible'))
       const share = (isGood) => (100 * promised.filter(isGood).length) / promised.length
       const first = share((kill) => kill.firstMs <= allowed * kill.budgetMs)

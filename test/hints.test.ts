@@ -80,7 +80,7 @@ describe('the hint of a code fits every place that raises it without its own', (
     ])
   })
 
-  // The hint of LIMIT_EXCEEDED is to make a value smaller, which is no advice about letters, forks or the answer of a service.
+  // The hint of LIMIT_EXCEEDED is to make a value smaller, which does not help with letters, forks or the response of a service.
   it('LIMIT_EXCEEDED advises to make a value smaller only where a value, a tree or a request is too large', () => {
     const elsewhere = /letter|lines\.ts|feed|pipeline|branch|models|postgres-cdc|kafka|nats|host/
     expect(withGeneralHint('LIMIT_EXCEEDED').filter((path) => elsewhere.test(path))).toEqual([])

@@ -8,7 +8,7 @@ export type SpanKind = 'run' | 'failed' | 'pause' | 'sleep' | 'hold'
 export interface Span {
   readonly kind: SpanKind
   readonly from: number
-  /** Null: it is still under way. */
+  /** Null: it is still in progress. */
   readonly to: number | null
 }
 
@@ -18,7 +18,7 @@ export interface Attempt {
   readonly nextAt: number | null
 }
 
-/** `left`: it was under way at a rollback or at the end of history. `takeover` and `claim` are about the worker. */
+/** `left`: it was in progress at a rollback or at the end of history. `takeover` and `claim` are about the worker. */
 export type RowState = 'open' | 'ok' | 'failed' | 'retrying' | 'held' | 'note' | 'left' | 'takeover' | 'claim'
 
 export interface Row {

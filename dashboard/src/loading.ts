@@ -42,7 +42,7 @@ export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
     mine.busy = false
     if (mine.stale && work.current === mine) void ask()
   }, [key])
-  // Before the first paint: the request is under way by then.
+  // Before the first paint: the request is in progress by then.
   useLayoutEffect(() => void ask(), [ask])
   useEffect(() => {
     if (!answer?.problem || answer.key !== key || !mayPass(answer.problem)) return

@@ -5,7 +5,7 @@ import type { Row, RowState } from './journal.ts'
 
 export type Tone = 'good' | 'bad' | 'warn' | 'busy' | 'calm'
 
-/** `warn`: a person must act. `busy`: a process works on it. `calm`: nothing is wrong, and nothing is under way. */
+/** `warn`: a person must act. `busy`: a process works on it. `calm`: nothing is wrong, and nothing is in progress. */
 const words: Readonly<Record<Tone, readonly string[]>> = {
   good: ['completed', 'received', 'restored'],
   bad: ['failed', 'lost', 'withdrawn'],

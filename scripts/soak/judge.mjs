@@ -47,7 +47,7 @@ function judgeFigure(figure, windows) {
   if (!bound) return { figure, first, last, rise, allowed: null, isFlat: null }
   const allowed = Math.max(bound.least, bound.share * first)
   const isWithin = rise <= allowed || (bound.time !== undefined && !rose(bound, windows))
-  // Too few windows prove nothing, and that is no pass.
+  // Too few windows prove nothing, and that is not a pass.
   return { figure, first, last, rise, allowed, isFlat: points.length >= windowsMin && isWithin }
 }
 

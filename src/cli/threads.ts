@@ -60,7 +60,7 @@ export class Threads {
     }
   }
 
-  /** The calls under way in each thread. */
+  /** The calls in progress in each thread. */
   get waits(): readonly string[] {
     return [...this.#waits].flatMap(([number, waits]) => waits.map((what) => `thread ${number}: ${what}`))
   }

@@ -181,7 +181,7 @@ export function formerItemKey(hash: Hash, job: string, item: string, version: st
   return toHex(hash(encoder.encode(JSON.stringify([job, item, version])))).slice(0, keyDigits)
 }
 
-/** The key of a call of a pipeline that was under way before keys were digests. */
+/** The key of a call of a pipeline that was in progress before keys were digests. */
 export function formerCallKey(pipeline: string, operator: string, record: number): string {
   return `${pipeline}/${operator}/${record}`
 }

@@ -42,7 +42,7 @@ export function refuseThenables(values: readonly unknown[], place: string, inste
 }
 
 /**
- * The same function, whose result must not be a promise. Throws INVALID_ARGUMENT if it is no function. It takes up to three
+ * The same function, whose result must not be a promise. Throws INVALID_ARGUMENT if it is not a function. It takes up to three
  * arguments: that is faster than any number.
  * @example const isWanted = synchronous(given, 'filter#1', 'use call()')
  */

@@ -3,7 +3,7 @@
 // references may be shared on one side and not on the other. The stack of an error is not compared.
 
 export interface Difference {
-  /** Empty for the whole value. A name with a dot is quoted, a key that is no text is in brackets. @example optimizer.rate */
+  /** Empty for the whole value. A name with a dot is quoted, a key that is not text is in brackets. @example optimizer.rate */
   readonly path: string
   readonly kind: 'added' | 'removed' | 'changed'
   readonly before?: unknown

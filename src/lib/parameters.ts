@@ -23,7 +23,7 @@ function parametersIn(text: string): readonly string[] | null {
     const skipped = /^(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\/\*[\s\S]*?\*\/|\/\/.*)/.exec(text.slice(at, at + 1000))
     const char = text[at]!
     if (skipped) {
-      // A comment is no part of a parameter.
+      // A comment is not part of a parameter.
       if (char !== '/') found[found.length - 1] += skipped[0]
       at += skipped[0].length - 1
       continue

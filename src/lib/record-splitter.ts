@@ -1,6 +1,6 @@
 // Text out of bytes, record by record, however the bytes are cut into pieces: lines, or records of CSV, in which a quoted field
 // may hold line ends. Each record has the offsets at which it begins and ends, its line end included. The byte-order mark of
-// UTF-8 at offset 0 is no text; the carriage return before a line feed belongs to the line end.
+// UTF-8 at offset 0 is not text; the carriage return before a line feed belongs to the line end.
 
 export interface TextRecord {
   readonly text: string

@@ -249,7 +249,7 @@ export class Slots {
 }
 
 /**
- * A read that callers share, one at a time. A read under way may have begun before a new caller's question: one more read
+ * A read that callers share, one at a time. A read in progress may have begun before a new caller's question: one more read
  * then serves all callers that arrive meanwhile.
  */
 export class SharedRead {
@@ -261,7 +261,7 @@ export class SharedRead {
     this.#read = read
   }
 
-  /** Null: no read is under way. */
+  /** Null: no read is in progress. */
   get current(): Promise<void> | null {
     return this.#current
   }

@@ -195,7 +195,7 @@ export async function noted<Drill extends CopyDrill>(
     await noteDrill(kernel, kind, { ok, of, rpoMs, rtoMs, what })
     return drill
   } catch (error) {
-    // A mistake of the caller is no drill.
+    // A mistake of the caller is not a drill.
     if (isReprise(error, 'ABORTED', 'INVALID_ARGUMENT', 'KEY_MISSING')) throw error
     const what = `the practice restore from ${of} failed: ${error instanceof Error ? error.message : String(error)}`
     events.emit('report', { kind: 'drill', timeline: null, what })

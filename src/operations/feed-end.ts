@@ -11,7 +11,7 @@ const nobody = '\u0001'
 export async function feedEnd(engine: Reprise, from: FeedPosition = feedStart): Promise<FeedPosition> {
   for (let at = from; ; ) {
     const page = await hostOf(engine).kernel.store.feed(at, { prefixes: [nobody] }, 1000)
-    // Not the end, but no further progress: a commit is under way, and it comes after this position.
+    // Not the end, but no further progress: a commit is in progress, and it comes after this position.
     if (page.isEnd || page.next === at) return page.next
     at = page.next
   }

@@ -21,7 +21,7 @@ export interface ServerLimits {
   readonly requestMs: number
   /** How long a client waits for a store whose commits fail, in milliseconds; then it receives OUTCOME_UNKNOWN. */
   readonly storeMs: number
-  /** How long `close` waits for requests under way, in milliseconds. */
+  /** How long `close` waits for requests in progress, in milliseconds. */
   readonly closeMs: number
   /** Entries or timelines on one page. */
   readonly pageItems: number

@@ -6,15 +6,15 @@ import type { ErrorCode } from '../core/errors.ts'
 export interface RequestLog {
   /** When the response was complete; milliseconds since 1970. */
   readonly time: number
-  /** Null: the input was no HTTP request. */
+  /** Null: the input was not an HTTP request. */
   readonly method: string | null
   /** The operationId of the route; null: the page, or no route. */
   readonly route: string | null
-  /** Without the query; null: the input was no HTTP request. */
+  /** Without the query; null: the input was not an HTTP request. */
   readonly path: string | null
   /** 499: the client disconnected before the response. */
   readonly status: number
-  /** From the request to the end of its response. Null: the input was no HTTP request. */
+  /** From the request to the end of its response. Null: the input was not an HTTP request. */
   readonly ms: number | null
   /** Name of the token, or of the principal that `authorize` returned; null: unknown caller. */
   readonly principal: string | null

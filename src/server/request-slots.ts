@@ -98,7 +98,7 @@ export class RequestSlots {
     return this.#isClosing
   }
 
-  /** Accepts no new work, ends the streams, and waits up to `closeMs` for the work under way. */
+  /** Accepts no new work, ends the streams, and waits up to `closeMs` for the work in progress. */
   async close(): Promise<void> {
     this.#isClosing = true
     for (const end of [...this.#ends]) end()

@@ -86,7 +86,7 @@ export interface Server {
   /** A one-time path that begins a session of one browser within ten minutes, as the token of this name. */
   link(name: string): string
   /**
-   * Accepts no new requests, ends the streams, waits for the work under way (at most `closeMs`), and closes the timelines
+   * Accepts no new requests, ends the streams, waits for the work in progress (at most `closeMs`), and closes the timelines
    * opened for clients. The engine stays open: its owner closes it.
    */
   close(): Promise<void>

@@ -1,5 +1,5 @@
 // A time limit for an answer that this process itself may be too busy to read. Only time in which the event loop turned
-// counts: a function that computes for ten seconds is no server that was silent for ten seconds. Before the limit takes
+// counts: a function that computes for ten seconds is not a server that was silent for ten seconds. Before the limit takes
 // effect, the sockets are read once more.
 
 /** The minimum number of event loop turns in a limit: a connection takes several. */

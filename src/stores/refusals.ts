@@ -11,7 +11,7 @@ export function positionGone(position: FeedPosition, end: FeedPosition): Reprise
   return new RepriseError('POSITION_GONE', what, { position, end })
 }
 
-/** Text that is no position of a feed of this store. */
+/** Text that is not a position of a feed of this store. */
 export function notAPosition(position: FeedPosition): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', 'this is not a position in the feed of this store', { position })
 }

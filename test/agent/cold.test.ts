@@ -89,7 +89,7 @@ describe('RepriseSaver in a new process', { timeout: 300_000 }, () => {
         const w = await world()
         const writer = await w.engine()
         await talk(new RepriseSaver(writer), 't', turns, kept)
-        // A checkpoint that is under way may take its time.
+        // A checkpoint that is in progress may take its time.
         const timeline = await hostOf(writer).openTimeline('langgraph/t' as never, threadFold)
         for (let look = 0; look < 200 && timeline.checkpointing.entriesSince > entriesMax; look++) {
           await pause(25)

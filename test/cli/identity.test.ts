@@ -34,7 +34,7 @@ it('prune, drill, ls and show reach only declared or named timelines', async () 
   expect([await saved('save/a'), await saved('save/ab')]).toEqual([2, 8])
   const drilled = await json<{ unknown: string[] }>(['drill', '--module', 'saves.mjs'], at)
   expect(drilled.value.unknown).toEqual(['save/ab'])
-  // A timeline that was named, and could not be drilled, is no success.
+  // A timeline that was named, and could not be drilled, is not a success.
   expect((await cli(['drill', 'save/ab', '--module', 'saves.mjs'], at)).code).toBe(2)
   expect((await cli(['checkpoints', 'save/a', '--module', 'saves.mjs'], at)).code).toBe(0)
   const listed = async (...args: string[]) =>

@@ -113,7 +113,7 @@ describe.skipIf(given)('shards on several servers, with workers and servers kill
       const server = sorted[away]!
       try {
         await Promise.all(workers.map((worker) => worker.until(() => worker.lines.includes('READY'))))
-        // Some are under way everywhere.
+        // Each shard has some in progress.
         const before = some.map((n) => rp.run(rush, n, { id: `rush-${n}`, here: false }))
         await Promise.all(before)
         await server.kill()

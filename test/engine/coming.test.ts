@@ -119,7 +119,7 @@ onEveryStore('a coming timeline', (world) => {
       expect({ way, refused }).toEqual({ way, refused: 'CHANGE_UNFINISHED' })
       const made = (await beside.list()).map((head) => head.timeline).filter((id) => !before.includes(id))
       expect({ way, made: made.filter((id) => id !== 'notes/b') }).toEqual({ way, made: [] })
-      // A timeline beside it is no concern of the change.
+      // The change does not concern a timeline beside it.
       await beside.open(notes, 'ab').append({ type: 'note', text: 'x' })
       await beside.abandonChange((await beside.changes())[0]!.id)
       await call(beside)

@@ -53,7 +53,7 @@ interface Scene {
   count(): Promise<number | undefined>
 }
 
-/** Each has done something, and nothing is under way. */
+/** Each has done something, and nothing is in progress. */
 async function begin(world: World, ports = {}): Promise<Scene> {
   const rp = await world.engine({ ports })
   rp.work([checkout])

@@ -206,7 +206,7 @@ onEveryStore('recovery', (world) => {
     const first = await w.engine()
     const f = await first.open(frugal, 'x')
     for (let i = 0; i < 43; i++) await f.append(added(1))
-    // A checkpoint that is due is under way; a slow store may need a moment more.
+    // A checkpoint that is due is in progress; a slow store may need a moment more.
     await until(() => f.checkpointing.entriesSince < 5)
     await first.close()
     const again = await (await w.engine()).open(frugal, 'x')

@@ -186,7 +186,7 @@ onEveryStore('projections in several processes', (world) => {
       'x',
       'y',
       ({ event, seq }) => {
-        // Written while the copy is under way; its rejection may come before the rewrite is done.
+        // Written while the copy is in progress; its rejection may come before the rewrite is done.
         if (seq === 1)
           late ??= a.do('deposit', { amount: 5 }).then(
             () => 'done',

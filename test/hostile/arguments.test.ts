@@ -107,7 +107,7 @@ async function faultsOf(target: Target, verb: string): Promise<string[]> {
   return faults
 }
 
-/** A call that waits for an event that never happens is no fault: it is left to the closing of the engine. */
+/** A call that waits for an event that never happens is not a fault: it is left to the closing of the engine. */
 async function settled(call: () => Promise<unknown>, note: (error: unknown) => void): Promise<void> {
   const done = call().catch(note)
   await Promise.race([done, new Promise((resolve) => setTimeout(resolve, 50))])

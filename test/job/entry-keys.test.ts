@@ -1,4 +1,4 @@
-// Keys of consumers belong to the entry: its timeline, its sequence, and its content. Its position in the feed is no part of
+// Keys of consumers belong to the entry: its timeline, its sequence, and its content. Its position in the feed is not part of
 // them, since a restored store has every entry at another position.
 
 import { join } from 'node:path'

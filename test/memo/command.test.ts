@@ -38,7 +38,7 @@ function project(): string {
   return folder
 }
 
-/** Counts its runs in a file that is no output. */
+/** Counts its runs in a file that is not an output. */
 const line = [
   'echo run >> runs.log',
   'mkdir -p dist/deep',

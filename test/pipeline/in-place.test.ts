@@ -1,5 +1,5 @@
 // Functions that change a value in place instead of replacing it stop the pipeline with a code: otherwise a dead letter would
-// leave partial changes, and a checkpoint under way would contain later records.
+// leave partial changes, and a checkpoint in progress would contain later records.
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'

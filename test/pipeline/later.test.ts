@@ -141,7 +141,7 @@ describe('a function that throws RetryLater', () => {
         const run = await rp.run(define()).started()
         while (run.status().records < visits.length) await pause()
         const stopped = await run.stop()
-        // It waits, so it is no dead letter, and the pipeline is not done.
+        // It waits, so it is not a dead letter, and the pipeline is not done.
         expect([stopped.status, stopped.deadLetters, out.values.length]).toEqual(['stopped', 0, 5])
         const early = await rp.run(define()).started()
         expect(await early.deadLetters()).toEqual([])

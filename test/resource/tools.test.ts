@@ -92,7 +92,7 @@ onEveryStore('tools on a kind of resource', (world) => {
       await expect(rp.import(file, { as: 'resource/sites/eu' })).rejects.toMatchObject(again)
       expect(await rp.head('resource/sites/eu')).toBeNull()
       const there = await to.engine()
-      // One of the same name that has another history is no original of it.
+      // One of the same name that has another history is not an original of it.
       await (await there.open(sites)).create({ name: 'b', spec: { n: 1 } })
       await there.import(file, { as: 'resource/sites/eu' })
       expect((await (await there.open(sites, 'eu')).get('a'))?.spec).toEqual({ n: 1 })

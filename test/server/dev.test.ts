@@ -69,7 +69,7 @@ it('restarts when a file changes: runs continue, broken code is rejected, and a 
   expect(await client.insist(`${run('bob')}/result?waitMs=20000`)).toMatchObject({ result: 'welcome bob' })
   expect(calls().sort()).toEqual(['ann', 'bob'])
 
-  // Data that a step writes is no source, unless a source imports it.
+  // Data that a step writes is not a source, unless a source imports it.
   writeFileSync(join(place.folder, 'report.json'), '{"n":1}')
   await new Promise((resolve) => setTimeout(resolve, 1000))
   writeFileSync(join(place.folder, 'words.json'), '{}')

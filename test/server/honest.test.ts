@@ -200,7 +200,7 @@ describe('an Idempotency-Key', () => {
 
   it('is taken by every route that changes something', () => {
     const lookers = ['verify', 'drill', 'collect', 'query', 'planRollback', 'makeLink', 'beginSession', 'mcp']
-    // Clients of build caches know no such key: the same bytes under the same key are no change. Those of Kubernetes do not
+    // Clients of build caches know no such key: the same bytes under the same key change nothing. Those of Kubernetes do not
     // either: an object is created once under its name, and a revision is replaced once. Nor those of tus: bytes are accepted
     // once at their offset, and an upload that was created twice is another one, which stays unused.
     const others = ['caches', 'kubernetes', 'uploads']

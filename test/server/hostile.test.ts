@@ -92,7 +92,7 @@ function pathOf(route: Route, names: readonly string[], query: readonly unknown[
   return `${path}${search.length > 0 ? `?${search.join('&')}` : ''}`
 }
 
-/** An object may have a `toString` of its own, which is no function. */
+/** An object may have a `toString` of its own, which is not a function. */
 function textOf(value: unknown): string {
   return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }

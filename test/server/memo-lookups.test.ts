@@ -48,10 +48,10 @@ it('after any requests in any order: a hit for each existing entry, a miss for e
       const expected = { hits: 0, computed: 0, failed: 0 }
       for (const { n, refresh } of calls) {
         await handle.recall([n], { refresh }).catch(() => undefined)
-        // A forced computation is no lookup.
+        // A forced computation is not a lookup.
         if (!refresh) expected[known.has(n) ? 'hits' : n < 0 ? 'failed' : 'computed'] += 1
         if (n >= 0) known.add(n)
-        // A peek is no lookup either.
+        // A peek is not a lookup either.
         await handle.peek(n)
       }
       const { memory = 0, store = 0, computed = 0, failed = 0, ...others } = await figuresOf(here, name)
@@ -77,7 +77,7 @@ it('counts a failure that is remembered, an old result and a command like any ot
   const old = await here.rp.open(memo('old', { version: 1, ttl: 0, stale: '1h', cacheBytes: 0, run: half }))
   expect([await old.call(4), await old.call(4)]).toEqual([2, 2])
   await old.close()
-  // A computation without a waiting caller is no lookup.
+  // A computation without a waiting caller is not a lookup.
   expect(await figuresOf(here, 'old')).toEqual({ computed: 1, stale: 1 })
 
   const folder = temporaryFolder('lookups')

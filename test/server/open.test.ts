@@ -58,7 +58,7 @@ it('passes a one-time link to the opener; no token, and no link in the log', asy
   expect((await redeem()).status).toBe(201)
   expect((await redeem()).status).toBe(401)
 
-  // Its output is no terminal here: output to a file contains no sign-in link.
+  // Its output is not a terminal here: output to a file contains no sign-in link.
   expect(running.said()).toContain(`at ${address}\n`)
   expect(running.said()).not.toContain('/login/')
   expect(running.said()).not.toContain(token)

@@ -195,7 +195,7 @@ it('counts queues by the heads of now, though the timelines to read come from th
   const own = await startServer({ url })
   const queues = async () => (await own.ask('/v1/queues')).value.queues
   expect(await queues()).toMatchObject([{ queue: 'workflow/approve', timelines: 1, due: 0, mail: 0 }])
-  // Mail is no entry: the index does not notice it.
+  // Mail is not an entry: the index does not notice it.
   const signal = { name: 'yes', value: true }
   expect((await own.ask(`${at('workflow/approve/one')}/signal`, { body: signal })).status).toBe(200)
   expect(await queues()).toMatchObject([{ queue: 'workflow/approve', timelines: 1, due: 1, mail: 1 }])

@@ -308,7 +308,7 @@ class Simulation {
 
   // The end
 
-  /** Nothing fails any more: all that is under way must settle, a new engine must find everything in order. */
+  /** Nothing fails any more: all that is in progress must settle, a new engine must find everything in order. */
   async #heal() {
     this.isStopping = true
     this.faults.isCalm = true

@@ -88,7 +88,7 @@ async function unchecked(ctx: WorkflowContext, run: WorkflowRun<number>): Promis
   // @ts-expect-error the update returns text
   ctx.onUpdate(add, (n) => n)
   expectTypeOf(await run.update(add, 1, { timeout: '1s' })).toEqualTypeOf<string>()
-  // @ts-expect-error a query is no signal
+  // @ts-expect-error a query is not a signal
   await ctx.signal(total)
   // @ts-expect-error the workflow takes text
   const wrong = schedule('wrong', { workflow: order, every: '1h', input: 7 })

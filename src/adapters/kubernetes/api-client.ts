@@ -153,7 +153,7 @@ function refusal(ask: Ask, code: number, status: Status | undefined, text: strin
     case 403:
       return new RepriseError('FORBIDDEN', what, about)
     case 404:
-      // Without a name, the kind itself is unknown, or has no status subresource.
+      // A response without a name means that the server does not know the kind, or that the kind has no status subresource.
       return new RepriseError(status?.details?.name === undefined ? 'INVALID_ARGUMENT' : 'NOT_FOUND', what, about)
     case 409:
       return new RepriseError(status?.reason === 'AlreadyExists' ? 'EXISTS' : 'CONFLICT', what, about)

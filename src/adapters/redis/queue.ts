@@ -122,7 +122,7 @@ class RedisConnection implements QueueConnection<RedisMessage> {
     this.holdMs = holdMs
     this.#job = job
     this.#consumer = `${job}-${randomUUID()}`
-    // A failure of the connection also rejects the requests under way.
+    // A failure of the connection also rejects the requests in progress.
     for (const client of [reading, acting]) client.on('error', () => undefined)
   }
 

@@ -70,7 +70,7 @@ export class Invocations {
 
   async #open(): Promise<Reprise> {
     const rp = await this.#options.open()
-    // Throws INVALID_ARGUMENT: `open` returned something else.
+    // Throws INVALID_ARGUMENT if `open` returned no engine.
     hostOf(rp)
     return rp
   }

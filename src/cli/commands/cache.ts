@@ -115,7 +115,7 @@ const check: Verb = async ({ engine, options, output }, rest) => {
       output.line(
         'has different outputs in a copy of its directory; without strace, the files that it reads are unknown',
       )
-    for (const path of undeclaredInputs ?? []) output.line(`reads ${path}, which is no input`)
+    for (const path of undeclaredInputs ?? []) output.line(`reads ${path}, which is not an input`)
     for (const path of outside) output.line(`reads ${path}, outside of its directory, which is not declared`)
     for (const name of undeclaredEnv) output.line(`reads the variable ${name}, which is not declared`)
     for (const path of unstableOutputs) output.line(`writes ${path} differently each time`)

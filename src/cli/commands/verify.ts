@@ -159,7 +159,7 @@ function reportRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output
     if (isDone && isUntilHead) continue
     output.note(
       red(
-        `lost: ${timeline ?? ''} ${where}: ${what}${isUntilHead ? ' until --repair makes them again from its history' : ''}`,
+        `lost: ${timeline ?? ''} ${where}: ${what}${isUntilHead ? ' until --repair rebuilds them from its history' : ''}`,
       ),
     )
   }

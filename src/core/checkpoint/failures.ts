@@ -12,7 +12,7 @@ export interface ObservedFailures {
   readonly failures: number
   /** Start of the observation, in ms since 1970, by the store's clock. */
   readonly since: number
-  /** The epoch whose owner released the timeline, so that its end was no failure; null: none yet. */
+  /** The epoch whose owner released the timeline, so that its end was not a failure; null: none yet. */
   readonly releasedEpoch: number | null
 }
 
@@ -20,7 +20,7 @@ export function beginObserving(now: number): ObservedFailures {
   return { failures: 0, since: now, releasedEpoch: null }
 }
 
-/** Observes a takeover from the owner of `before.epoch`. A live owner (overruled, or writing in turns) is no failure. */
+/** Observes a takeover from the owner of `before.epoch`. A live owner (overruled, or writing in turns) is not a failure. */
 export function observeTaking(
   known: ObservedFailures,
   before: { readonly epoch: number; readonly isOwnerAlive: boolean },

@@ -18,7 +18,7 @@ export interface Changes {
   readonly dropped: readonly ManifestId[]
   readonly trimmedTo: number | null
   readonly consumed: readonly MessageId[]
-  /** Requests to remove. */
+  /** Requests that the commit removes. */
   readonly settled: readonly number[]
   /** Only the new messages. */
   readonly sent: readonly OutgoingMessage[]

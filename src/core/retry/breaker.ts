@@ -22,7 +22,7 @@ export interface BreakerSettings {
 
 const known = new Set(['failures', 'pause', 'pauseMax'])
 
-/** `true` is a breaker with default settings, `false` is no breaker. */
+/** `true` is a breaker with default settings, `false` disables it. */
 export function resolveBreaker(policy: BreakerPolicy | boolean): BreakerSettings | null {
   if (policy === false) return null
   const given = policy === true ? {} : policy

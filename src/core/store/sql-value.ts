@@ -30,7 +30,7 @@ function faultOf(value: unknown, dialect: Dialect): string | null {
         : null
     case 'function':
     case 'symbol':
-      return `a ${typeof value} is no value of a database`
+      return `a ${typeof value} is not a value of a database`
     case 'object':
       return value === null ? null : faultOfObject(value, dialect)
     default:

@@ -19,7 +19,7 @@ interface Received<State> {
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<State>
-  /** Throws INVALID_ARGUMENT or UNSERIALIZABLE if the data is no entry and no list of entries. */
+  /** Throws INVALID_ARGUMENT or UNSERIALIZABLE if the data is neither an entry nor a list of entries. */
   entriesOf(data: unknown, key: string): NewEntry[]
 }
 
@@ -74,7 +74,7 @@ async function receive<State>(engine: Host, open: OpenTimeline<State>, received:
   }
 }
 
-/** A message that is no entry, or that the fold refuses, is reported and dropped: it must not hold back the others. */
+/** A message that is not an entry, or that the fold refuses, is reported and dropped: it must not hold back the others. */
 async function append<State>(
   engine: Host,
   open: OpenTimeline<State>,

@@ -239,7 +239,7 @@ function layersOf(
   const inner: Store = redundancy ?? sealed
   const tiers = new TieredBlobs(inner.blobs, ports.requests ?? null)
   // Forwards everything, redundancy included, except that chunks are read from several tiers, and segments of history
-  // are no checkpoints.
+  // are not checkpoints.
   const store: Store = Object.create(inner, {
     blobs: { value: tiers, enumerable: true },
     commit: { value: refusingComing(inner, clock), enumerable: true, writable: true, configurable: true },
@@ -280,7 +280,7 @@ function reportOf(events: Events): RedundancyListener {
   }
 }
 
-/** The store's own notes are timelines, too; everything of them is kept. */
+/** The store keeps its own notes in timelines, whose whole history is retained. */
 function withStore(models: ModelRegistry): ModelRegistry {
   for (const kind of [cutKind, scheduleKind, restoreKind]) models.declare(kind)
   models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })

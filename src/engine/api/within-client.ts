@@ -17,7 +17,7 @@ export interface TransactionClient {
 type Call = (name: string, ...values: readonly unknown[]) => unknown
 type Shape = Readonly<Record<string, unknown>>
 
-/** Throws INVALID_ARGUMENT if the value is no transaction. */
+/** Throws INVALID_ARGUMENT if the value is not a transaction. */
 export function clientOf(given: unknown, dialect: Dialect): TransactionClient {
   const query = queryOf(given, dialect)
   if (query === null) {

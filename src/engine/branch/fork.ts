@@ -128,7 +128,7 @@ export function baseAt(lineage: readonly Head[], point: Point): Base {
   return { timeline: owner.timeline, ...point }
 }
 
-/** The attributes of a fork: those of its parent, and its own mark. A fork of a group member is no member of the group. */
+/** The attributes of a fork: those of its parent, and its own mark. A fork of a group member is not a member of the group. */
 export function forkAttributes(head: Head, mark: ForkMark | null | undefined): NonNullable<CommitExtras['attributes']> {
   return {
     ...head.attributes,

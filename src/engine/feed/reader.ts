@@ -182,7 +182,7 @@ export class FeedReader {
   /**
    * Whether it branched from another timeline, here or where it was exported: the history of a copy under another id, and of a
    * fork that was moved or restored, starts from the origin of another timeline. A timeline that was rolled back continues from
-   * its own archive, and is no fork.
+   * its own archive, and is not a fork.
    */
   async #isFork({ timeline, run }: FeedItem, before: Digest): Promise<boolean> {
     const known = this.#forks.get(timeline)

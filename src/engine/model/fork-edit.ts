@@ -35,7 +35,7 @@ export interface ForkEdit {
 
 /** The edits that a model's forks accept. */
 export interface ForkEdits {
-  /** One word for people for a name: a step, a row, a field. */
+  /** The word for an edited name in messages: step, row or field. */
   readonly names: string
   /** Set if a fork may have another input: the sequence at which it then starts by default. */
   readonly inputSeq?: number

@@ -39,7 +39,7 @@ export function leaseHolder({ worker }: Pick<Kernel, 'worker'>, head: Head | nul
   return leaseAt(head)?.holder ?? null
 }
 
-/** Refuses a write in turns. A process that died on this host is no owner, even if its row has not expired yet. */
+/** Refuses a write in turns. A process that died on this host is not an owner, even if its row has not expired yet. */
 export async function refuseLeased(kernel: Kernel, head: Head | null): Promise<void> {
   const holder = leaseHolder(kernel, head)
   if (holder === null || !head) return

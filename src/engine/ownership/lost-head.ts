@@ -101,7 +101,7 @@ async function headAgain(kernel: Kernel, head: Head): Promise<HeadAgain> {
   if (attributes[movedAttribute] !== undefined) return { status: movedStatus, queue: null, wakeup: null }
   if (archivedFrom(timeline) !== null) return { status: '', queue: null, wakeup: null }
   const model = kernel.models.find(timeline)
-  if (!model) throw headLost(head, 'its definition is not known here; a process that declares it makes them again')
+  if (!model) throw headLost(head, 'its definition is not known here; a process that declares it rebuilds them')
   const again = await askModel(kernel, model, head).catch((error) => {
     if (!isReprise(error)) throw error
     throw headLost(head, error.message, error)
@@ -121,6 +121,6 @@ async function askModel(kernel: Kernel, model: Model, head: Head): Promise<HeadA
 
 function report(kernel: Kernel, { timeline }: Head, { status }: HeadAgain): void {
   kernel.events.emit('healed', { what: `head of ${timeline}`, from: 'history', isPutBack: true })
-  const what = `its head was lost with a damaged page, and was made again from its history: ${status || 'no status'}`
+  const what = `its head was lost with a damaged page, and was rebuilt from its history: ${status || 'no status'}`
   kernel.events.emit('report', { kind: 'repair', timeline, what, data: { status, was: lostStatus } })
 }

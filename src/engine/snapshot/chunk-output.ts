@@ -44,7 +44,7 @@ export class Slices {
     return this.wait(this.#io.yieldToLoop())
   }
 
-  /** Waiting is no stall: the slice ends here, and a new one starts afterwards. */
+  /** Waiting is not a stall: the slice ends here, and a new one starts afterwards. */
   async wait<T>(promise: Promise<T>): Promise<T> {
     this.longestMs = Math.max(this.longestMs, this.#io.elapsed() - this.#startedAt)
     try {

@@ -104,7 +104,7 @@ export async function withChunks(
   return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
 }
 
-/** The chunks of a folder are no part of a frozen store: a collector keeps them for the grace period. */
+/** The chunks of a folder are not part of a frozen store: a collector keeps them for the grace period. */
 function over(store: Store, blobs: Blobs): Store {
   const freeze = async () => {
     const frozen = await store.freeze()
@@ -171,7 +171,7 @@ async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: Store
 
 /** A store without a note and without a chunk may be one from before folders were recorded, opened without its folder. */
 async function withOwnChunks(store: Store): Promise<Store> {
-  // Sets of shards are younger than the notes; and one of them may be unreachable.
+  // Sets of shards were introduced after the notes, so they need no upgrade; and one shard may be unreachable.
   if (store.shards) return store
   if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
   const blobs = checkedBeforePut(store, store.blobs, async (named) => {

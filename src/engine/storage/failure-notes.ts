@@ -74,7 +74,7 @@ export class FailureNotes {
 
   /**
    * Records a failure. Resolves when the note is written, or could not be: the store itself may be failing. An error
-   * that only means that another process has the timeline is no failure.
+   * that only means that another process has the timeline is not a failure.
    */
   async failed(timeline: string, error: unknown): Promise<void> {
     if (isReprise(error, ...noFailures) || isSignal(error, 'MAIL_WAITING')) return

@@ -30,7 +30,7 @@ export interface StoreOptions {
   readonly busyMs?: number
   /** Open one shard of a set without the others; otherwise it is refused. */
   readonly mayBeShard?: boolean
-  /** SQLite: a person has put an older copy in place, so entries that it lacks are no damage. Ends with `acceptPutBack`. */
+  /** SQLite: a person has put an older copy in place, so entries that it lacks are not damage. Ends with `acceptPutBack`. */
   readonly isPutBack?: boolean
 }
 

@@ -34,7 +34,7 @@ export type { NewEntry } from '../model/entry.ts'
 
 export interface WriteOptions extends CommitExtras {
   readonly signal?: AbortSignal
-  /** CONFLICT unless this is the last sequence when the write's turn comes. Entries with a known key are no conflict. */
+  /** CONFLICT unless this is the last sequence when the write's turn comes. Entries with a known key never conflict. */
   readonly expect?: number
 }
 

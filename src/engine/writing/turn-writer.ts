@@ -1,6 +1,6 @@
 // Writes to a timeline in turns, for models without a queue of their own: entries passed in, or made from the current
 // state.
-// Entries made from a state are made again on newer state if another process wrote first.
+// Entries that depend on a state are computed again from newer state if another process wrote first.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Mutex } from '../../lib/waiting.ts'

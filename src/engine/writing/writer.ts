@@ -217,7 +217,7 @@ export class Writer implements CommitSource {
       request.next = null
       const fresh = this.#fresh(request.drafts, entries)
       const seq = this.#head.seq + entries.length
-      // Entries that are in history already met their expectation then, and are no conflict now.
+      // Entries that are in history already met their expectation then, and do not conflict now.
       if (request.expect !== undefined && request.expect !== seq && fresh.packed) {
         this.#reject(request, this.#unexpected(seq, request.expect))
         continue
@@ -276,7 +276,7 @@ export class Writer implements CommitSource {
     })
   }
 
-  /** Calls it when the state is exactly that of the head: at once, or when the commit under way is settled. */
+  /** Calls it when the state is exactly that of the head: at once, or when the commit in progress is settled. */
   atHead(call: () => void): void {
     if (this.#isUnderWay && (this.#follower.isAhead || this.#follower.isTorn)) this.#captures.push(call)
     else call()

@@ -70,7 +70,7 @@ export class RolloutRunner {
     await this.#step(this.#open)
     if (this.#isWanted(this.#open.state)) return
     await this.#release()
-    // Otherwise the rollout would still appear to be under way, and the timeline would be opened once more.
+    // Otherwise the rollout would still appear to be in progress, and the timeline would be opened once more.
     await this.#config.refresh()
   }
 

@@ -27,7 +27,7 @@ export interface Watched {
 /** How a program is stopped. */
 export interface ProgramStop {
   readonly reason?: string | null
-  /** Default: that of the definition. */
+  /** Default: the value in the definition. */
   readonly graceMs?: number
 }
 

@@ -14,7 +14,7 @@ export interface ItemContext extends Logged {
   /** The name of the job. */
   readonly job: string
   readonly key: string
-  /** 1 for the first attempt. */
+  /** Counts from 1. */
   readonly attempt: number
   /**
    * Aborted when the attempt exceeds its timeout, when the job is stopped for good, or when another owner takes the job

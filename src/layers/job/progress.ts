@@ -1,4 +1,4 @@
-// The output of a run: a report at the end, progress while it is under way, and events.
+// The output of a run: a report at the end, progress before, and events.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'

@@ -1,4 +1,4 @@
-// Rounds and shards of a job, from the heads of its timelines: which timelines exist, which round is under way, and
+// Rounds and shards of a job, from the heads of its timelines: which timelines exist, which round is in progress, and
 // whether a shard has finished it.
 
 import { timelineId } from '../../core/coordinate.ts'

@@ -167,7 +167,7 @@ export class Shard<Item extends ShardItem> {
     task.crashes += 1
   }
 
-  /** Writes again while the store is full or busy: that is no failure of an item. */
+  /** Writes again while the store is full or busy: that is not a failure of an item. */
   async write(entries: readonly NewEntry[], extras: CommitExtras = {}): Promise<void> {
     const { clock, events } = this.#kernel
     for (let attempt = 1; ; attempt++) {

@@ -349,7 +349,7 @@ export class CommandHandle {
     return { remembered, notKept: problem }
   }
 
-  /** Outputs that were moved aside and not written again are restored: the program that made them may not make them again. */
+  /** Outputs that were moved aside and not written again are restored: the program that wrote them may not write them again. */
   async #executeBeside(aside: SetAside | null, options: Parameters<typeof execute>[2]) {
     const { cmd, outputs = [] } = this.#options
     try {

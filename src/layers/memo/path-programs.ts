@@ -15,7 +15,7 @@ export function findTool(name: string): string | null {
       accessSync(path, constants.X_OK)
       if (statSync(path).isFile()) return realpathSync(path)
     } catch {
-      // Not in this folder.
+      // This folder has no such program: the next one is searched.
     }
   }
   return null

@@ -26,7 +26,7 @@ export interface SourceNode {
   readonly time: ((value: never) => number) | null
   readonly outOfOrderMs: number
   readonly idleMs: number | null
-  /** True: all records of a key are in one partition. */
+  /** True if all records of a key are in one partition. */
   readonly isKeyed: boolean
   readonly outlet: Outlet
 }

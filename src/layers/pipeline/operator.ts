@@ -28,9 +28,9 @@ export interface Operator {
   restored?(): void
   /** The flow calls this periodically with the clock time, even without records. */
   tick?(now: number): void
-  /** The number of records inside that will be emitted without further input: calls under way. */
+  /** The number of records inside that will be emitted without further input: calls in progress. */
   inFlight?(): number
-  /** The flow ends: work under way may be abandoned. */
+  /** The flow ends: work in progress may be abandoned. */
   stop?(): void
 }
 
@@ -67,7 +67,7 @@ export interface OperatorResource {
   close(): void
 }
 
-/** The origin of a record that arrived at an operator. It is stored with records that are under way or set aside. */
+/** The origin of a record that arrived at an operator. It is stored with records that are in progress or set aside. */
 export interface RecordOrigin {
   readonly cause: string
   readonly path: string
@@ -89,7 +89,7 @@ export interface PoisonRecord {
   readonly key: PipelineKey | null
   /** The index of the operator's input for the record when it is sent back. Default: 0. */
   readonly input?: number
-  /** The record's origin. Default: the origin that the flow holds while the record is under way. */
+  /** The record's origin. Default: the origin that the flow holds while the record is in progress. */
   readonly origin?: RecordOrigin
 }
 

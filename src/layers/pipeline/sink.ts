@@ -86,7 +86,7 @@ export class Waiting<T> {
     for (const value of values) this.#written.push(value as T)
   }
 
-  /** Only one checkpoint is under way at a time. */
+  /** Only one checkpoint is in progress at a time. */
   cut(): readonly T[] {
     assert(this.#cut.length === 0, 'the cut of a checkpoint is settled or rejoined before the next cut')
     this.#cut = this.#written

@@ -86,7 +86,7 @@ export abstract class FollowerHandle {
     return found.length
   }
 
-  /** Finishes the calls under way and releases the work, which another process continues. */
+  /** Finishes the calls in progress and releases the work, which another process continues. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true

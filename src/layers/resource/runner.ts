@@ -63,7 +63,7 @@ export class Runner {
     this.#pump()
   }
 
-  /** Starts no more work; resolves when the work under way has ended. */
+  /** Starts no more work; resolves when the work in progress has ended. */
   async stop(): Promise<void> {
     this.#isOver = true
     this.#cancel()

@@ -43,7 +43,7 @@ export class Autosave {
     this.#cancel = null
   }
 
-  /** @internal Resolves when no save of its own is under way. */
+  /** @internal Resolves when no save of its own is in progress. */
   get settled(): Promise<void> {
     return this.#underWay
   }

@@ -45,7 +45,7 @@ export class PagedCheckpointer<V> {
     return (this.#base?.id ?? null) as ManifestId | null
   }
 
-  /** Resolves with the end of the checkpoint under way, if any; never rejects. */
+  /** Resolves with the end of the checkpoint in progress, if any; never rejects. */
   async settled(): Promise<void> {
     await this.#underWay
   }

@@ -41,7 +41,7 @@ export class PagedTable<V> {
   readonly #indexes: PagedIndexes<V>
   readonly #watchers = new Watchers<V>()
   readonly #endings: Endings
-  /** Rows before the commit under way, for indexes and watchers: applying an entry cannot wait for a page. */
+  /** Rows before the commit in progress, for indexes and watchers: applying an entry cannot wait for a page. */
   #before = new Map<string, V | undefined>()
   #damage: RepriseError | null = null
   #holders = 1

@@ -38,7 +38,7 @@ export class PagedRows<V> {
   onDamage: ((error: unknown) => void) | null = null
   segments: readonly Segment[] = []
   layers: readonly Layer[] = []
-  /** Changes of layers written after the pages; of a checkpoint under way; and newer ones. */
+  /** Changes of layers written after the pages; of a checkpoint in progress; and newer ones. */
   overlay = new Keyed<Cell<V>>()
   frozen: Keyed<Cell<V>> | null = null
   recent = new Keyed<Cell<V>>()

@@ -1,6 +1,6 @@
 // The only writer of an upload: it took over the timeline under a new epoch, so pending writes of an earlier one are refused.
 // Bytes become chunks as they arrive; a step makes the received bytes durable and visible, in one commit with the state that
-// counts them. Further bytes are received while a step is under way.
+// counts them. Further bytes are received while a step is in progress.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'

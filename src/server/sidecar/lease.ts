@@ -123,7 +123,7 @@ export class Lease {
     )
   }
 
-  /** Ends the lease after the writes under way; the timeline is free at once. */
+  /** Ends the lease after the writes in progress; the timeline is free at once. */
   async end(): Promise<void> {
     clearTimeout(this.#timer)
     this.#onOver()

@@ -109,7 +109,7 @@ export function arrange(
   return { places, set: first.set }
 }
 
-/** True if a complete set contains a store that is no member. */
+/** True if a complete set contains a store that is not a member. */
 export function lacksShard(members: readonly (Membership | null | 'away')[]): boolean {
   return members.includes(null) && members.some((member) => member !== null && member !== 'away' && member.isWhole)
 }

@@ -99,7 +99,7 @@ export class Mover {
       }
     } catch (error) {
       await this.#releaseAll(from, members).catch(() => undefined)
-      // It was taken over while it was copied.
+      // Another process took the timeline over during the copy.
       if (isReprise(error, 'CONFLICT')) return 'again'
       throw error
     }

@@ -28,7 +28,7 @@ export interface Plan {
   readonly commit: Commit
   /** Shards that receive messages of it. */
   readonly sendsTo: readonly number[]
-  /** The owner of a cursor that it sets: the commit will be refused. */
+  /** Set if another timeline owns a cursor that the commit sets: the commit will be refused. */
   readonly cursorOwner?: string
   /** Called once it is applied. */
   readonly after?: () => Promise<void>

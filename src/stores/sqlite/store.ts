@@ -69,7 +69,7 @@ export interface SqliteOptions {
   readonly readOnly?: boolean
   /** With readOnly: refuses damage, as an open for writing does. */
   readonly refusesDamage?: boolean
-  /** A person has put an older copy in place: entries that it lacks are no damage. Ends with `acceptPutBack`. */
+  /** A person has put an older copy in place: entries that it lacks are not damage. Ends with `acceptPutBack`. */
   readonly isPutBack?: boolean
   /** How long to wait for another process's write lock before STORE_BUSY. */
   readonly busyMs?: number

@@ -64,7 +64,7 @@ function publishing(test: Test): void {
     await writer.commit({ publish: [writer.manifest('c2')] })
     const listed = await store.checkpoints(asTimeline('t'))
     assert.deepEqual(listed.map(({ id }) => id).sort(), ['c0', 'c1', 'c2'])
-    for (const record of listed) assert.ok(!('chunksSince' in record), 'it is no part of the record')
+    for (const record of listed) assert.ok(!('chunksSince' in record), 'it is not part of the record')
     assert.equal(await (await kit.open('elsewhere')).sweepMark(), 0)
   })
 

@@ -61,7 +61,7 @@ export function sourceConformance<T>(runner: Runner, harness: SourceHarness<T>):
     test('finds a partition that appears', (kit) => kit.finds())
     test('reads only the partitions that it receives', (kit) => kit.shares())
     test('stays where it is when checkpoints are published', (kit) => kit.acknowledges())
-    test('refuses a position that is no position of its own', (kit) => kit.refuses())
+    test('refuses a position of another source', (kit) => kit.refuses())
     test('refuses a position that is gone', (kit) => kit.gone())
   })
 }

@@ -37,7 +37,7 @@ interface Writing {
   readonly marks: FeedMarks
   position: FeedPosition
   sign: string | null
-  /** Older files, which are removed once the end of the feed is reached; none: this is no rewrite. */
+  /** Older files, which are removed once the end of the feed is reached; none: this is not a rewrite. */
   replaced: readonly string[]
   bytes: number
   bytesMax: number

@@ -134,7 +134,7 @@ export class RedundantBlobs implements Blobs {
 
   /**
    * Reads the next chunks after this one, up to `bytesMax` bytes, and repairs damaged ones. `next` is null at the end.
-   * Parity and copies come last and are read as well: damaged ones are removed, and made again when the store is
+   * Parity and copies come last and are read as well: damaged ones are removed, and rebuilt when the store is
    * tended.
    */
   async scrub(after: Digest | null, bytesMax: number): Promise<ScrubReport> {

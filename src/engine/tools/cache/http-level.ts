@@ -27,7 +27,7 @@ export class HttpLevel implements CacheLevel {
     const answer = await this.#ask('GET', '/cache/status', signal)
     if (answer.status !== 200) throw await faultOf(answer)
     const grant = (await answer.json()) as { readonly scope?: unknown; readonly mayWrite?: unknown }
-    if (typeof grant.scope !== 'string') throw new LevelError('fault', 'it is no server of Reprise')
+    if (typeof grant.scope !== 'string') throw new LevelError('fault', 'it is not a Reprise server')
     // A server that omits this refuses the first upload, and none follows.
     return { scope: grant.scope, mayWrite: grant.mayWrite !== false }
   }

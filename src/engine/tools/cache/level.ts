@@ -10,7 +10,7 @@ export interface CacheLevel {
   readonly name: string
   /** How long a caller waits for it before it is skipped for a while. Default: 10 seconds. */
   readonly timeout?: Duration
-  /** How many bytes of a body it sends at once: the time of one such piece is no stall. Default: one piece of the body. */
+  /** How many bytes of a body it sends at once: the time of one such piece is not a stall. Default: one piece of the body. */
   readonly pieceBytes?: number
   /** The permissions of its credentials. Throws if they have none. */
   access(signal: AbortSignal): Promise<LevelAccess>

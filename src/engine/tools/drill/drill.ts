@@ -255,7 +255,7 @@ async function drillCheckpoint(
     await model?.readCheckpoint?.(record, readManifest(kernel, record), stateIo(kernel))
     const digest = stateDigest(kernel, state)
     if (record.foldVersion !== fold.version) {
-      // A migrated state may differ from a full replay by the current code: that is no fault of the checkpoint.
+      // A migrated state may differ from a full replay by the current code: that is not a fault of the checkpoint.
       const note = `restored and migrated from version ${record.foldVersion}; not compared`
       return { result: resultOf(head, record, report, true, note, digest), isDamaged: false, isCleared: isMarked }
     }

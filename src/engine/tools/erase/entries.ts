@@ -67,7 +67,7 @@ export async function eraseEntries(
   }
   const erasure = plan.timelines.length > 0 ? newId(kernel.random) : null
   if (erasure) await carryOut(kernel, id, erasure, plan, options)
-  // Also if there was nothing to erase: an earlier attempt may have stopped before this.
+  // Needed even if nothing was erased now: an earlier attempt may have stopped before this collection.
   const { chunks } = await collect(kernel, { chunksOnly: true })
   await kernel.store.blobs.compact?.(true)
   const remains = [...(await kernel.store.upkeep.scrub({ whole: true, mayLock: true })), ...report.remains]

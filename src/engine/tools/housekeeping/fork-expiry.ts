@@ -1,7 +1,7 @@
 // Deletes forks that were not touched for the declared time (`retain.forks`, stored with their parent), with their
 // archives.
 // Forks that `delete` refuses stay, and the report names the reason: a running fork, an unfinished one, one with a
-// savepoint, one with forks of its own. The branch that a rollback made is no fork in this sense.
+// savepoint, one with forks of its own. The branch that a rollback made is not a fork in this sense.
 
 import { type RetentionPolicy, resolveRetention } from '../../../core/checkpoint/retention.ts'
 import type { TimelineId } from '../../../core/coordinate.ts'

@@ -124,7 +124,7 @@ export async function readOr(log: ShipLog, number: number): Promise<FoundRecord 
   try {
     return (await log.read(number)) ?? 'it is missing'
   } catch (error) {
-    // A missing key is no damage.
+    // A missing key is not damage.
     if (isReprise(error, 'MALFORMED', 'DECRYPT_FAILED')) return error.message
     throw error
   }

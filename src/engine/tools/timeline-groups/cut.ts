@@ -70,7 +70,7 @@ export async function captureCut(
   }
 }
 
-/** Reports everything that would keep the cut from completing, before it begins. `evenHeld`: a restore under way does not. */
+/** Reports everything that would keep the cut from completing, before it begins. `evenHeld`: a restore in progress does not. */
 export async function checkMembers(
   engine: Host,
   members: readonly string[],

@@ -112,7 +112,7 @@ export class Groups {
   }
 
   /**
-   * Captures the members again and again: this process offers to take the cuts until the engine or the returned schedule is
+   * Captures the members at intervals: this process offers to take the cuts until the engine or the returned schedule is
    * closed. One process takes each cut; `reprise doctor` reports a schedule without a complete cut for two intervals.
    * @example const hourly = await rp.groups.schedule('hourly', [a, b, c], { each: '1h', keep: 24 })
    */

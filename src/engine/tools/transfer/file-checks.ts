@@ -145,7 +145,7 @@ export function decodeRun(bytes: Uint8Array): EntryRun {
 
 /** Picks known fields only: additional fields are dropped. */
 function pick<Shape>(value: unknown, fields: Readonly<Record<keyof Shape, Check>>, what: string): Shape {
-  if (typeof value !== 'object' || value === null) throw wrong(what, '', 'is no object')
+  if (typeof value !== 'object' || value === null) throw wrong(what, '', 'is not an object')
   const picked: Record<string, unknown> = {}
   for (const [name, isRight] of Object.entries<Check>(fields)) {
     const given = Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined

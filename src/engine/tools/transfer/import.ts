@@ -99,7 +99,7 @@ export async function importTimelines(
   return filled.map(({ imported }) => imported)
 }
 
-/** The ids in the file. Throws NOT_A_SAVEPOINT, before anything is written: the file is no export. */
+/** The ids in the file. Throws NOT_A_SAVEPOINT, before anything is written: the file is not an export. */
 export async function timelinesIn({ codec }: Pick<Kernel, 'codec'>, path: string): Promise<string[]> {
   const frames = readTransfer(path)
   const ids = [headerOf(codec.decode((await firstFrame(frames)).value!.bytes)).timeline]

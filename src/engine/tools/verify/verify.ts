@@ -189,7 +189,7 @@ async function verifyHead(kernel: Kernel, head: Head, tally: Tally, location: st
   const { timeline } = head
   const where = `${location}: timelines`
   try {
-    if (!repair) throw headLost(head, 'verify --repair makes them again from its history')
+    if (!repair) throw headLost(head, 'verify --repair rebuilds them from its history')
     const { status } = await madeAgain(kernel, head)
     const what = `its status, queue and wakeup were lost; its status is ${status || 'empty'}, as recorded in its history`
     tally.healed.push({ timeline, seq: null, where, what, code: 'HEAD_LOST', from: 'history', isPutRight: true })
@@ -199,7 +199,7 @@ async function verifyHead(kernel: Kernel, head: Head, tally: Tally, location: st
   }
 }
 
-/** With `repair`, damage with a sound copy elsewhere is repaired from there, and is no fault. */
+/** With `repair`, damage with a sound copy elsewhere is repaired from there, and is not a fault. */
 async function verifyHistory(
   kernel: Kernel,
   listed: Head,

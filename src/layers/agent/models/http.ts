@@ -52,7 +52,7 @@ export class ModelHttpError extends Error {
 
 const errorBytesMax = 64 * 1024
 const lineLengthMax = 16 * 1024 * 1024
-const lineHint = 'This is no answer of a model service: check the URL, and the proxies on the way to it.'
+const lineHint = 'This is not a response of a model service: check the URL, and the proxies before it.'
 
 export async function post(
   url: string,

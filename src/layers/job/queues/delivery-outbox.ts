@@ -1,4 +1,4 @@
-// Deliveries that wait to be acknowledged or released. What becomes ready while a request is under way goes together in the next.
+// Deliveries that wait to be acknowledged or released. What becomes ready while a request is in progress goes together in the next.
 
 import type { HeldMessage } from './held-message.ts'
 

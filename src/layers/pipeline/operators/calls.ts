@@ -32,7 +32,7 @@ export interface CallContext extends Logged {
   readonly signal: AbortSignal
 }
 
-/** A record whose call is under way. */
+/** A record whose call is in progress. */
 interface Waiting {
   readonly number: number
   readonly key: string

@@ -55,7 +55,7 @@ export class Alignment {
   abort(id: number): Aligned {
     if (this.#isOver(id)) return nothing
     if (id === this.#pending) return { cancel: this.#giveUp(), capture: null }
-    // The checkpoint is unknown here, and its barrier may still be under way. Tasks downstream are notified from here, once.
+    // The checkpoint is unknown here, and its barrier may still be in progress. Tasks downstream are notified from here, once.
     this.#aborted.add(id)
     return { cancel: id, capture: null }
   }

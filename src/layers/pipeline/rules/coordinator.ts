@@ -98,7 +98,7 @@ export class CheckpointCoordinator<Snapshot> {
     return [...(isPart ? this.#callOff(`${task} stopped`) : []), ...this.#next(now)]
   }
 
-  /** A caller or the clock requests a checkpoint. Only one is under way at a time; periodic requests are never queued. */
+  /** A caller or the clock requests a checkpoint. Only one is in progress at a time; periodic requests are never queued. */
   request(request: number, kind: CheckpointKind, now: number): CheckpointAction<Snapshot>[] {
     if (kind === 'periodic' && (this.#pending || this.#queue.some((waiting) => waiting.kind === 'periodic'))) {
       return [{ do: 'answer', request, id: null, why: 'another checkpoint is under way' }]

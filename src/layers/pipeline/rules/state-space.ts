@@ -33,7 +33,7 @@ export class Space<V> {
   live = 0
   isTouched = false
   isDropped = false
-  /** The full capture under way has written all slots below this one. */
+  /** The full capture in progress has written all slots below this one. */
   writtenTo = Number.POSITIVE_INFINITY
   readonly #free: number[] = []
 

@@ -172,7 +172,7 @@ export class StateTable<V> {
 
   /** The first change of a slot since the barrier. */
   #touch(space: Space<V>, slot: number): void {
-    // A slot that the capture under way has not written keeps its value from the barrier.
+    // A slot that the capture in progress has not written keeps its value from the barrier.
     this.#capture?.keep(space, slot)
     space.stamps[slot] = this.#epoch
     this.#note(space, slot)

@@ -1,4 +1,4 @@
-// Bounds the outside calls of a checkpoint under way: they end when the checkpoint takes too long or the run is cancelled. A
+// Bounds the outside calls of a checkpoint in progress: they end when the checkpoint takes too long or the run is cancelled. A
 // hanging call is abandoned: sinks and sources must tolerate that anyway, from a displaced owner.
 
 import { RepriseError } from '../../../core/errors.ts'

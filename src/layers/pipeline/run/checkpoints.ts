@@ -103,7 +103,7 @@ export class Checkpoints {
   /** No periodic checkpoint before this time: constant retries do not help a failing one. */
   #pausedUntil = Number.NEGATIVE_INFINITY
   #isOver = false
-  /** The checkpoint under way. */
+  /** The checkpoint in progress. */
   #current: CallOff | null = null
   /** The number of records that earlier runs read. */
   readonly #recordsBefore: number
@@ -162,7 +162,7 @@ export class Checkpoints {
     return this.#underWay !== null
   }
 
-  /** Settles with the checkpoint under way, if any. */
+  /** Settles with the checkpoint in progress, if any. */
   async settled(): Promise<void> {
     while (this.#underWay) await this.#underWay
   }
@@ -190,7 +190,7 @@ export class Checkpoints {
     this.#act(this.#coordinator.tick(this.#now))
   }
 
-  /** Starts no further checkpoint, and stops waiting for sinks and sources in the one under way. */
+  /** Starts no further checkpoint, and stops waiting for sinks and sources in the one in progress. */
   end(error: unknown): void {
     this.#isOver = true
     for (const { reject } of this.#requests.values()) reject(error)

@@ -167,7 +167,7 @@ export class Flow {
     })
   }
 
-  /** Runs until every source has ended and nothing is under way, or the flow is halted. True: it reached its end. */
+  /** Runs until every source has ended and nothing is in progress, or the flow is halted. True: it reached its end. */
   async run(): Promise<boolean> {
     const { clock } = this.#hooks
     this.#pace.begin()
@@ -262,7 +262,7 @@ export class Flow {
     this.wake()
   }
 
-  /** Abandons all work under way. */
+  /** Abandons all work in progress. */
   close(): void {
     this.halt()
     for (const { operator } of this.#wiring.instances()) operator.stop?.()

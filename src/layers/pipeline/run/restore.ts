@@ -154,7 +154,7 @@ async function readSegment(
   record: ManifestRecord,
 ): Promise<StoredSegment> {
   if (part.kind !== 'stream' || part.content.kind !== 'chunks') {
-    throw damaged(record, `has a part ${part.name} that is no table`)
+    throw damaged(record, `has a part ${part.name} that is not a table`)
   }
   const refs = await input.streamRefs(part.content, part.name)
   const frames = new Frames()

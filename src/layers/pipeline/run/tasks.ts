@@ -49,7 +49,7 @@ export interface TasksStatus {
 export interface TasksReport {
   readonly status: 'completed' | 'stopped'
   readonly tasks: number
-  /** The number of records over all runs, up to the last checkpoint of each task. */
+  /** The number of records in all runs, up to the last checkpoint of each task. */
   readonly records: number
   readonly deadLetters: number
 }

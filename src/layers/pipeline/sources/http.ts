@@ -93,7 +93,7 @@ async function take(
           .map((line) => JSON.parse(line))
       : [JSON.parse(text)]
   } catch (error) {
-    return answer(400, { error: `the body is no JSON: ${(error as Error).message}` })
+    return answer(400, { error: `the body is not JSON: ${(error as Error).message}` })
   }
   if (bodies.length === 0) return answer(400, { error: 'the body has no record' })
   try {

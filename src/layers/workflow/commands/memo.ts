@@ -21,7 +21,7 @@ export function askMemo<Args extends readonly unknown[], Result>(
   definition: Recallable<Args, Result>,
   args: Args,
 ): Promise<Result> {
-  // The check comes first: it reports a value that is no memo.
+  // The check comes first: it reports a value that is not a memo.
   const recalling = recallingOf(definition)
   const name = `${definition.name}(${recalling.print(run.host.engine, args)})`
   return askNamedMemo(run, scope, name, definition, args, {})

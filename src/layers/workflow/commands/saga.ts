@@ -97,7 +97,7 @@ export class Saga {
   }
 
   /**
-   * Returns true when nothing is left to undo. Otherwise the next compensation is under way, or waits for its retry
+   * Returns true when nothing is left to undo. Otherwise the next compensation is in progress, or waits for its retry
    * time or for a person.
    */
   advance(isTarget: (id: string) => boolean = () => true): boolean {

@@ -33,7 +33,7 @@ function linkOf(generation: number, count: number, id: string): string {
   return count === 0 ? `${generation}:${id}` : `${generation}:${count}:${id}`
 }
 
-/** The id of a child's report. A child whose id was used before has another key base: its report is no repetition. */
+/** The id of a child's report. A child whose id was used before has another key base: its report is not a repetition. */
 export function reportId({ keyBase }: Pick<RunState, 'keyBase'>, generation: number): string {
   return `child:${keyBase}:${generation}`
 }

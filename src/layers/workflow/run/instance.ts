@@ -87,7 +87,7 @@ export class Instance implements Parts {
     return this.open.state
   }
 
-  /** The code waits, and no work is under way for it. */
+  /** The code waits, and no work is in progress for it. */
   get isAsleep(): boolean {
     const { execution } = this.code
     return execution?.isQuiet === true && !execution.isOver && this.residency.work.isIdle && !this.calls.isCalling

@@ -66,7 +66,7 @@ export class Mail {
   #reading: Promise<number> | null = null
   /** The number of messages that wait behind a deferred rollback. */
   #deferred = 0
-  /** The deferred messages wait for a rollback that is under way. */
+  /** The deferred messages wait for a rollback that is in progress. */
   #isRolling = false
 
   constructor(run: MailedRun) {
@@ -110,7 +110,7 @@ export class Mail {
     else run.spawn(() => this.#readAnew())
   }
 
-  /** No read is under way, and the messages of the last one were delivered. */
+  /** No read is in progress, and the messages of the last one were delivered. */
   get isIdle(): boolean {
     return this.#reading === null && this.#run.code.isAtRest
   }
@@ -134,7 +134,7 @@ export class Mail {
     this.#run.spawn(() => this.read())
   }
 
-  /** A read that is under way may have begun too early. */
+  /** A read that is in progress may have begun too early. */
   async #readAnew(): Promise<void> {
     await this.#reading
     await this.read()

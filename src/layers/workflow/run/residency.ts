@@ -1,4 +1,4 @@
-// How long a run stays in memory: while work is under way, and a moment longer. A run that only waits is released, with
+// How long a run stays in memory: while work is in progress, and a moment longer. A run that only waits is released, with
 // its next wakeup.
 
 import { RepriseError } from '../../../core/errors.ts'
@@ -34,7 +34,7 @@ export interface ResidentRun extends Pick<CommandRun, 'state' | 'alarms' | 'now'
 }
 
 export class Residency {
-  /** The work under way for the run. */
+  /** The work in progress for the run. */
   readonly work: Work
   readonly #run: ResidentRun
   #isPaused = false
@@ -87,7 +87,7 @@ export class Residency {
     await run.recorder.flush().catch(() => undefined)
   }
 
-  /** Releases a run that only waits, with its next wakeup. One with work under way, or with mail, stays. */
+  /** Releases a run that only waits, with its next wakeup. One with work in progress, or with mail, stays. */
   async letGoNow(): Promise<void> {
     const { tenure, mail, isDry } = this.#run
     if (!this.work.isIdle || tenure.isLeaving || mail.isDeferring || isDry) return

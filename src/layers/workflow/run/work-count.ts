@@ -1,4 +1,4 @@
-// Counts the work under way for a run. Calls the run back when all of it is done, and when some of it failed.
+// Counts the work in progress for a run. Calls the run back when all of it is done, and when some of it failed.
 
 import { assert } from '../../../core/assert.ts'
 import { leaveScope } from './scope.ts'

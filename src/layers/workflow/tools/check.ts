@@ -28,7 +28,7 @@ const known = namesOf<CheckOptions>()('histories ended limit')
 export interface CheckedRun {
   readonly timeline: string
   readonly ok: boolean
-  /** The step at which code and history differ, if it is a step. */
+  /** The step at which code and history differ; absent if they differ elsewhere. */
   readonly step: string | null
   readonly problem: string | null
 }

@@ -102,7 +102,7 @@ export class AckMark {
   }
 }
 
-/** The older copy has been accepted: its missing entries are no damage any more. */
+/** The older copy has been accepted: its missing entries no longer count as damage. */
 export function dropMarkAside(databaseFile: string): void {
   rmSync(asideOf(databaseFile), { force: true })
 }

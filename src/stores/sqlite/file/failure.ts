@@ -37,7 +37,7 @@ export function toStoreError(
 
 const noPlaces = new Set(['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'ELOOP'])
 
-/** The error of a path at which no file can be. */
+/** The error for a path that cannot be a file. */
 export function misplaced(error: unknown, location: string): unknown {
   if (!noPlaces.has(codeOfSystem(error))) return toStoreError(error, 'open', location)
   const what = `there can be no file at ${location} (${codeOfSystem(error)}): name another path`

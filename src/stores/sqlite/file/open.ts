@@ -37,7 +37,7 @@ export interface OpenOptions {
   readonly isReadOnly: boolean
   /** For a read-only open: refuses damage, as an open for writing does. */
   readonly refusesDamage?: boolean
-  /** A person has put an older copy in place: acknowledged entries that it lacks are no damage. */
+  /** A person has put an older copy in place: acknowledged entries that it lacks are not damage. */
   readonly isPutBack?: boolean
   readonly busyMs: number
 }

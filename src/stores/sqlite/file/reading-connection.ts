@@ -18,7 +18,7 @@ export interface ReadingConnection {
   close(): void
 }
 
-/** Fails as SQLite does if the file is no database, or does not exist. */
+/** Fails as SQLite does if the file is not a database, or does not exist. */
 export function connectToRead(driver: Driver, file: string): ReadingConnection {
   try {
     const connection = connect(driver, file)

@@ -120,7 +120,7 @@ function isWitnessSound({ isOlder }: Connection, row: SqlRow): boolean {
 }
 
 /**
- * The head of a row with `witnessColumns`, from the sound one of its two copies; of two, the newer. Throws STORE_DAMAGED if
+ * The head of a row with `witnessColumns`: its sound copy, or the newer one if both are sound. Throws STORE_DAMAGED if
  * neither is sound, or their order is unknown.
  */
 export function witnessedHead(row: SqlRow): HeadState {

@@ -16,7 +16,7 @@ export const tableInner = 5
 export const indexLeaf = 10
 export const tableLeaf = 13
 
-/** The size of a cell in its page; null: it is no cell. */
+/** The size of a cell in its page; null: it is not a cell. */
 export function cellBytes(file: PageFile, page: Uint8Array, at: number, kind: number): number | null {
   return unlessUnreadable(() => {
     if (kind === tableInner) {

@@ -24,7 +24,7 @@ export function isFirstPageSound(file: string): boolean {
   }
 }
 
-/** Throws STORE_DAMAGED if it is no Reprise file. */
+/** Throws STORE_DAMAGED if it is not a Reprise file. */
 export function copyWithFirstPage(file: string, copy: string): void {
   for (const end of ['', '-wal']) if (existsSync(`${file}${end}`)) copyFileSync(`${file}${end}`, `${copy}${end}`)
   const handle = openSync(copy, 'r+')

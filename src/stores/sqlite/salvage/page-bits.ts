@@ -1,4 +1,4 @@
-// One flipped bit in the header of a page, or in its list of cells, hides rows or leads to bytes that are no rows. SQLite
+// One flipped bit in the header of a page, or in its list of cells, hides rows or leads to bytes that are not rows. SQLite
 // accounts for every byte of such a page: header, cells, free blocks and fragments fill it without overlap. A page whose
 // account does not balance is therefore tried with each of these bits flipped back.
 

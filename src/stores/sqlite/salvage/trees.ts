@@ -52,7 +52,7 @@ interface Node {
   readonly isBroken: boolean
 }
 
-/** Null: the page is no node of a tree. */
+/** Null: the page is not a node of a tree. */
 function readNode(file: PageFile, page: Uint8Array, number: number): Node | null {
   const start = number === 1 ? 100 : 0
   const kind = page[start]!

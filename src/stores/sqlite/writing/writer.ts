@@ -220,7 +220,7 @@ export class Writer {
     return this.#connection.dataVersion()
   }
 
-  /** Resolves when no transaction is under way. */
+  /** Resolves when no transaction is in progress. */
   async idle(): Promise<void> {
     await this.#writeLock.run(async () => {})
   }
@@ -302,7 +302,7 @@ export class Writer {
     }
   }
 
-  /** The anchors of this transaction, of unsettled rows from here, and of those that another process left. */
+  /** Writes the anchors of this transaction, of rows that this process has not settled, and of rows left by other processes. */
   #writeAnchors(): void {
     for (const { tid, last, position } of this.#anchors) this.#connection.run(insertAnchor, tid, last, position)
     for (const [tid, runs] of this.#writing.unsettled.pending()) {
@@ -368,7 +368,7 @@ export class Writer {
       applyChanges(writing, changes)
       return { ...outcome, sqlResult }
     } catch (error) {
-      // A full disk is no fault of the user's SQL: the batch failed, and may be retried.
+      // A full disk is not a fault of the user's SQL: the batch failed, and may be retried.
       if (transactionSql.diskFailure !== null) throw transactionSql.diskFailure
       if (transactionSql.isLost) throw new TransactionLost(commit)
       if (!(error instanceof Refused)) throw error

@@ -10,7 +10,7 @@ const owners: Readonly<Record<string, string>> = {
   'src/core/coordinate.ts': 'says what an id is',
   'src/stores/postgres/scope.ts': 'the rule in SQL',
   'src/stores/sqlite/rows/query.ts': 'the rule in SQL',
-  'src/cli/find.ts': 'finds what a person began to type',
+  'src/cli/find-timeline.ts': 'finds what a person began to type',
 }
 
 /** Names of variables that hold ids of timelines, whatever they are compared with. */

@@ -7,7 +7,7 @@ import { parseAst } from 'rolldown/parseAst'
 import { describe, expect, it } from 'vitest'
 import { explain, noTimeline } from '../src/core/errors.ts'
 import { refusalError } from '../src/engine/base/refusal-error.ts'
-import { missing } from '../src/server/reach.ts'
+import { missing } from '../src/server/scope-filter.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 /** Position of the argument `hint` of a RepriseError. */

@@ -2,7 +2,7 @@
 
 import { formatMs } from '../core/duration.ts'
 import { printable } from '../core/printable.ts'
-import { bytes } from '../operations/words.ts'
+import { bytes } from '../operations/figures-as-text.ts'
 
 const drawEveryMs = 100
 const clearLine = '\r\x1b[2K'

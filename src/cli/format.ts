@@ -2,7 +2,7 @@
 
 import { formatMs } from '../core/duration.ts'
 
-export { bytes, count, relative } from '../operations/words.ts'
+export { bytes, count, relative } from '../operations/figures-as-text.ts'
 
 export function when(at: number | null): string {
   return at === null || at === 0 ? '-' : new Date(at).toISOString()

@@ -9,9 +9,9 @@ import { whileAwaited } from '../engine/base/stay-alive.ts'
 import { runtime } from '../lib/runtime/index.ts'
 import type { Command, CommandSpec, Invocation, Options } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
+import { reportError } from './error-report.ts'
 import { exit, exitCodeOf, UsageError } from './exit.ts'
 import { Output, type Terminal } from './output.ts'
-import { reportTrouble } from './trouble.ts'
 
 const lingerMs = 3000
 
@@ -47,7 +47,7 @@ export async function runCli(argv: readonly string[], terminal?: Terminal): Prom
     return await whileAwaited(dispatch(argv, output, isVerbose))
   } catch (error) {
     const spec = commands.find((each) => each.name === splitGlobal(argv).words[0])
-    reportTrouble(error, output, isVerbose, spec?.options)
+    reportError(error, output, isVerbose, spec?.options)
     return exitCodeOf(error)
   }
 }
@@ -219,7 +219,7 @@ function distance(a: string, b: string): number {
 }
 
 async function version(output: Output): Promise<number> {
-  const { packageVersion } = await import('../operations/package.ts')
+  const { packageVersion } = await import('../operations/package-info.ts')
   output.result({ reprise: packageVersion(), [runtime.name]: runtime.version }, () => output.line(packageVersion()))
   return exit.ok
 }

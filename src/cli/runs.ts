@@ -6,9 +6,9 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import type { WorkflowRun } from '../layers/workflow/index.ts'
 import { isWorkflow, partsOf, runOf, runWithCode } from '../operations/runs.ts'
 import { type Options, text } from './command.ts'
-import { findTimeline } from './find.ts'
+import { oneOf } from './find-definition.ts'
+import { findTimeline } from './find-timeline.ts'
 import { loadModule } from './module.ts'
-import { oneOf } from './runnable.ts'
 
 export interface Found {
   readonly head: Head

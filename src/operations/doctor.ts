@@ -15,6 +15,7 @@ import { lossBudgetOf } from '../engine/tools/drill/loss-budget.ts'
 import { housekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
 import { endings } from '../layers/workflow/names.ts'
 import { failuresHealth } from './failures.ts'
+import { bytes } from './figures-as-text.ts'
 import {
   type Check,
   checkpointsHealth,
@@ -34,7 +35,6 @@ import { queuesOf } from './queues.ts'
 import { requestsHealth } from './requests.ts'
 import { pacesOf } from './schedules.ts'
 import { shippingHealth } from './shipping.ts'
-import { bytes } from './words.ts'
 import { workersNow } from './workers.ts'
 
 const clockOffMs = 5000

@@ -6,9 +6,9 @@ import { lastEntry } from '../engine/history/history.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { type FailureNote, failingAttribute, failureOf } from '../engine/storage/failure-notes.ts'
 import { statusLineAt } from './describe.ts'
+import { count, relative } from './figures-as-text.ts'
 import { type Check, dueMs } from './health.ts'
 import { dueSince } from './queues.ts'
-import { count, relative } from './words.ts'
 
 const listedMax = 1000
 const shownMax = 5

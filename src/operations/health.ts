@@ -7,8 +7,8 @@ import type { WorkerReport } from '../engine/base/worker.ts'
 import { type LossBudget, lossText } from '../engine/tools/drill/loss-budget.ts'
 import type { HousekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
 import type { CutSchedule } from '../engine/tools/timeline-groups/cut-schedule.ts'
+import { count, relative } from './figures-as-text.ts'
 import type { QueueRow } from './queues.ts'
-import { count, relative } from './words.ts'
 import { stuckOn } from './workers.ts'
 
 export interface Check {

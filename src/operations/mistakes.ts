@@ -8,8 +8,8 @@ import type { Fold } from '../engine/model/definition.ts'
 import { type Model, modelsOf } from '../engine/model/model.ts'
 import type { AgentSpec, Tool } from '../layers/agent/index.ts'
 import type { JobDefinition } from '../layers/job/index.ts'
+import { count } from './figures-as-text.ts'
 import type { Check, TimelineFacts } from './health.ts'
-import { count } from './words.ts'
 
 /** The rules: why each is a mistake, and its cure. */
 export const rules = {

@@ -11,9 +11,9 @@ import {
   type ProtectionNotes,
   protectionNotes,
 } from '../engine/tools/drill/protection-notes.ts'
+import { relative } from './figures-as-text.ts'
 import { type Check, drillEveryMs } from './health.ts'
 import { shippingOf } from './shipping.ts'
-import { relative } from './words.ts'
 
 /** A store that is younger than this needs no backup yet. */
 const newMs = 86_400_000

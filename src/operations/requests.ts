@@ -6,8 +6,8 @@ import { requestName } from '../core/identity.ts'
 import type { RequestRow } from '../core/store/requests.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
+import { count, relative } from './figures-as-text.ts'
 import type { Check } from './health.ts'
-import { count, relative } from './words.ts'
 
 const listedMax = 1000
 /** A request that has been waiting this long is reported, as due work of a queue is. */

@@ -6,8 +6,8 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import { fileOf } from '../engine/storage/open-store.ts'
 import { isShipping, readShipStatus, type ShipStatus } from '../engine/tools/shipping/status.ts'
 import { feedEnd, positionNumber } from './feed-end.ts'
+import { count, relative } from './figures-as-text.ts'
 import type { Check } from './health.ts'
-import { count, relative } from './words.ts'
 
 /** A shipper without a report for this long, or for this many of its rounds, counts as stalled. */
 const silentMs = 60_000

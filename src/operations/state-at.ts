@@ -10,7 +10,7 @@ import { retryWithFreshHead } from '../engine/history/retry-with-fresh-head.ts'
 import { hostOf } from '../engine/host/host.ts'
 import type { StateAt } from '../engine/model/definition.ts'
 import { foldFor } from './known-models.ts'
-import { changesOf, plainState, type StateChanges } from './values.ts'
+import { changesOf, plainState, type StateChanges } from './readable-state.ts'
 
 /** As plain data, for people. */
 export async function stateAt(engine: Reprise, where: TimelinePoint): Promise<StateAt<unknown>> {

@@ -2,7 +2,7 @@
 
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
-import { isOfStore } from '../engine/model/first-segment.ts'
+import { isOfStore } from '../engine/model/id-prefixes.ts'
 import { headsOf } from '../engine/storage/sound-page.ts'
 import { shownCheckpoints } from './describe.ts'
 

@@ -3,9 +3,9 @@
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Principal } from './access.ts'
-import { reached } from './reach.ts'
 import { type Body, bodyOf, keyOf, queryOf } from './request.ts'
 import type { Call, QueryValues, Route, ServerParts } from './route.ts'
+import { reached } from './scope-filter.ts'
 import type { ServerRequest } from './server-request.ts'
 
 export class CheckedCall implements Call {

@@ -3,7 +3,7 @@
 // offered as resources.
 
 import { driverMissing } from '../core/driver-missing.ts'
-import { packageVersion } from '../operations/package.ts'
+import { packageVersion } from '../operations/package-info.ts'
 import { pagePaths, readPage } from '../operations/pages.ts'
 import type { McpMode, Route } from './route.ts'
 import { published } from './schema.ts'

@@ -12,7 +12,7 @@ import { type Attribute, type FeedPosition, feedStart, type Head } from '../core
 import type { Reprise } from '../engine/api/reprise.ts'
 import { isOwnAttribute } from '../engine/checkpoint/stored-policy.ts'
 import { hostOf } from '../engine/host/host.ts'
-import { isOfStore } from '../engine/model/first-segment.ts'
+import { isOfStore } from '../engine/model/id-prefixes.ts'
 import type { Model } from '../engine/model/model.ts'
 import { feedEnd } from '../operations/feed-end.ts'
 import { needsPerson, statusOf } from '../operations/heads.ts'

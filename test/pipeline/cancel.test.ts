@@ -13,7 +13,7 @@ import {
   type Source,
   sendSink,
 } from '../../src/layers/pipeline/index.ts'
-import { act } from '../../src/operations/act.ts'
+import { act } from '../../src/operations/run-verb.ts'
 import { openMemory } from '../../src/stores/memory/index.ts'
 import { until } from '../support/fixture.ts'
 

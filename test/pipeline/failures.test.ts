@@ -15,9 +15,9 @@ import {
   sqlSink,
   valueSource,
 } from '../../src/layers/pipeline/index.ts'
-import { act } from '../../src/operations/act.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
 import { discard, finalOf, lettersOf } from '../../src/operations/letters.ts'
+import { act } from '../../src/operations/run-verb.ts'
 import { until } from '../support/fixture.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

@@ -4,8 +4,8 @@
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
 import { collectSink, generatedSource, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
-import { act, mayAct } from '../../src/operations/act.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
+import { act, mayAct } from '../../src/operations/run-verb.ts'
 import { pause, until } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 

@@ -3,10 +3,10 @@
 
 import { expect, it } from 'vitest'
 import { workflow } from '../../src/layers/workflow/index.ts'
-import { act } from '../../src/operations/act.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { reasonOf } from '../../src/operations/failures.ts'
 import { declareKinds } from '../../src/operations/known-models.ts'
+import { act } from '../../src/operations/run-verb.ts'
 import { until } from '../support/fixture.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 

@@ -10,7 +10,7 @@ import {
   UnsupportedVersionError,
 } from '@kafkats/client'
 import { RepriseError } from '../../core/errors.ts'
-import { awayMsOf, brokerAway } from '../../core/retry/away.ts'
+import { awayMsOf, brokerAway } from '../../core/retry/broker-away.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 import type { Fetched, KafkaConnecting, KafkaPort, OutBatch, TransactionId } from './port.ts'
 import { committedOf, encode, type PartitionResponse } from './record-batches.ts'

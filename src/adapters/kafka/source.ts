@@ -5,7 +5,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import { awayMsOf } from '../../core/retry/away.ts'
+import { awayMsOf } from '../../core/retry/broker-away.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'

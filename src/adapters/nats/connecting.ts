@@ -11,7 +11,7 @@ import {
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
 import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { awayMsOf, brokerAway } from '../../core/retry/away.ts'
+import { awayMsOf, brokerAway } from '../../core/retry/broker-away.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 
 export interface NatsPatience {

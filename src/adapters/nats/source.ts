@@ -5,7 +5,7 @@
 import { type Consumer, type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import { awayMsOf, brokerAway } from '../../core/retry/away.ts'
+import { awayMsOf, brokerAway } from '../../core/retry/broker-away.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'

@@ -9,7 +9,7 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { SharedTimeline } from '../../engine/host/shared-timeline.ts'
 import type { Engine, Fold } from '../../engine/model/definition.ts'
-import { checkFirstSegment } from '../../engine/model/first-segment.ts'
+import { checkFirstSegment } from '../../engine/model/id-prefixes.ts'
 import { newId } from '../../engine/storage/kernel.ts'
 import { sessionKind } from './model.ts'
 

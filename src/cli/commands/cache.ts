@@ -19,7 +19,7 @@ import { type CommandCheck, type CommandHandle, command, type RemoteCache } from
 import { type Command, duration, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
-import { nameOfWords } from '../name-of-words.ts'
+import { nameFromCommand } from '../name-from-command.ts'
 import { sizeOf } from '../size.ts'
 
 type Verb = (invocation: Invocation, rest: readonly string[]) => Promise<number>
@@ -246,7 +246,7 @@ async function opened(
   const [name, directory, scope] = ['name', 'directory', 'scope'].map((each) => text(options, each))
   const [ttl, errors] = [duration(options, 'ttl'), duration(options, 'errors')]
   const remote = remotesOf(options)
-  const definition = command(name ?? nameOfWords(words), {
+  const definition = command(name ?? nameFromCommand(words), {
     // One word is a shell command line, as quoted: reprise cache run -- 'tsc && cp a b'.
     cmd: words.length === 1 ? words[0]! : words,
     inputs,

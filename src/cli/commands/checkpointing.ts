@@ -2,7 +2,7 @@
 
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findPlace, findTimeline } from '../find.ts'
+import { findPlace, findTimeline } from '../find-timeline.ts'
 import { bytes, count } from '../format.ts'
 import { captureGroup } from './group.ts'
 

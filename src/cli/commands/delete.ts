@@ -4,7 +4,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { DeleteReport } from '../../engine/tools/housekeeping/delete.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { count } from '../format.ts'
 import type { Output } from '../output.ts'
 

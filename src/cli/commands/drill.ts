@@ -3,7 +3,7 @@
 import type { CopyDrill } from '../../operations/copy-drill.ts'
 import { type Command, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { count, ms } from '../format.ts'
 import type { Output } from '../output.ts'
 import { keysOf } from '../store.ts'

@@ -3,12 +3,12 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Effect } from '../../core/history/effects.ts'
 import { checkAbout } from '../../engine/history/conflicting-decision.ts'
-import { act } from '../../operations/act.ts'
 import { effectsOf, type ShownEffect } from '../../operations/effects.ts'
+import { act } from '../../operations/run-verb.ts'
 import { printReport } from '../action-report.ts'
 import { type Command, flag, point, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 
 const outcomes = ['done', 'failed', 'compensated'] as const
 

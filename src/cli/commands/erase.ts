@@ -4,7 +4,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { EntrySelection } from '../../engine/tools/erase/select.ts'
 import { type Command, flag, type Invocation, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { count } from '../format.ts'
 import { printPlan } from './delete.ts'
 

@@ -15,7 +15,7 @@ import { type Command, duration, flag, type Invocation, list, type Options, text
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import { LiveLine } from '../live-line.ts'
-import { nameOfWords } from '../name-of-words.ts'
+import { nameFromCommand } from '../name-from-command.ts'
 import type { Output } from '../output.ts'
 
 const run: Command = async (invocation) => {
@@ -79,7 +79,7 @@ async function chosen({ engine, args, options }: Invocation): Promise<{ name: st
   if (state === undefined)
     throw new UsageError('name the folder with the files that the program needs to resume: --state DIR')
   const id = text(options, 'id')
-  const name = id ?? nameOfWords(args)
+  const name = id ?? nameFromCommand(args)
   if (id === undefined) await refuseElsewhere(engine, name)
   return { name, settings: { command: args, state, ...given(options) } }
 }

@@ -8,7 +8,7 @@ import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findJob, findPlace, findTimeline } from '../find.ts'
+import { findJob, findPlace, findTimeline } from '../find-timeline.ts'
 import { bytes, count } from '../format.ts'
 import { toJson } from '../output.ts'
 

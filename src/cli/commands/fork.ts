@@ -3,7 +3,7 @@
 import { forkAt } from '../../operations/fork.ts'
 import { type Command, list, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
-import { findPlace, idBeside } from '../find.ts'
+import { findPlace, idBeside } from '../find-timeline.ts'
 
 const fork: Command = async ({ engine, args, options, output }) => {
   const { head, seq } = await findPlace(engine, args[0]!)

@@ -6,7 +6,7 @@ import type { LossRecord } from '../../core/store/ports.ts'
 import { lossWords } from '../../engine/storage/losses.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 
 const command: Command = async (invocation) => {
   const { engine, args, options, output } = invocation

@@ -2,12 +2,12 @@
 
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
-import { act } from '../../operations/act.ts'
 import { discard, finalOf, lettersOf, withLetters } from '../../operations/letters.ts'
 import { actOnRequests, requestWords, strandedRequests } from '../../operations/requests.ts'
+import { act } from '../../operations/run-verb.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
-import { findJob } from '../find.ts'
+import { findJob } from '../find-timeline.ts'
 import { brief, count, relative } from '../format.ts'
 import { toJson } from '../output.ts'
 

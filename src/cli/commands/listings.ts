@@ -8,7 +8,7 @@ import { schedulesOf } from '../../operations/schedules.ts'
 import { describeWorkers } from '../../operations/workers.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { bytes, relative } from '../format.ts'
 
 /** Live workers and stuck calls: calls in flight without progress for longer than their limit. */

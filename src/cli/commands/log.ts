@@ -4,7 +4,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { entriesAfter, shownEntry } from '../../operations/history.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { brief, when } from '../format.ts'
 import { toJson } from '../output.ts'
 

@@ -2,7 +2,7 @@
 
 import { type Command, flag, refuseOptions, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findMember } from '../find.ts'
+import { findMember } from '../find-timeline.ts'
 import { bytes, count } from '../format.ts'
 import { openEngine } from '../store.ts'
 

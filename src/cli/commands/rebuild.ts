@@ -3,9 +3,9 @@
 import type { ProjectionDefinition } from '../../layers/events/index.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
+import { oneOf } from '../find-definition.ts'
 import { count, ms } from '../format.ts'
 import { loadModule } from '../module.ts'
-import { oneOf } from '../runnable.ts'
 
 const reportEveryMs = 2000
 

@@ -1,11 +1,11 @@
 // reprise rerun: repeats one step of a run and the steps that depend on it. It shows first what would be repeated, and does
 // it with --yes (or after a prompt). Without a step it lists the steps, and what each depends on.
 
-import { act } from '../../operations/act.ts'
+import { act } from '../../operations/run-verb.ts'
 import { runOf } from '../../operations/runs.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { confirm } from '../prompt.ts'
 
 const rerun: Command = async ({ engine, args, options, output, stdin }) => {

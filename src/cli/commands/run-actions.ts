@@ -1,10 +1,10 @@
 // Commands that act on one run: each sends one request, and reports the outcome.
 
-import { act, mayAct } from '../../operations/act.ts'
+import { act, mayAct } from '../../operations/run-verb.ts'
 import { printReport } from '../action-report.ts'
 import { type Command, duration, flag, point, text } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
-import { findJob, findTimeline } from '../find.ts'
+import { findJob, findTimeline } from '../find-timeline.ts'
 import { toJson } from '../output.ts'
 import { confirm } from '../prompt.ts'
 import { findCode, findRun, findRunOrCode } from '../runs.ts'

@@ -10,11 +10,11 @@ import { reportOfTasks, type TasksStatus } from '../../layers/pipeline/run/tasks
 import { checkShareable } from '../../layers/pipeline/shareable.ts'
 import { type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
+import type { Runnable } from '../find-definition.ts'
 import { bytes, count, ms } from '../format.ts'
 import { inHand, onInterrupt } from '../interrupt.ts'
 import { type Output, toJson } from '../output.ts'
 import { pipelineFlags, workFlags } from '../run-flags.ts'
-import type { Runnable } from '../runnable.ts'
 import { patienceOf, urlOf } from '../store.ts'
 import { Threads } from '../threads.ts'
 

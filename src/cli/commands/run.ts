@@ -10,12 +10,12 @@ import { type JobReport, type JobRun, makeReporter, stopOnSignals } from '../../
 import type { MigrateReport, MigrateRun } from '../../layers/migrate/index.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
+import type { Runnable } from '../find-definition.ts'
 import { count, ms } from '../format.ts'
 import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
 import { refusePipelineFlags, workFlags } from '../run-flags.ts'
-import type { Runnable } from '../runnable.ts'
 import { runPipeline, runThreads } from './run-pipeline.ts'
 import { workOn } from './work.ts'
 

@@ -17,7 +17,7 @@ import {
 import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { bytes, relative, when } from '../format.ts'
 import { toJson } from '../output.ts'
 

@@ -6,7 +6,7 @@ import { idBelow } from '../../core/history/scope.ts'
 import { comparePipelineState, readPipelineState } from '../../layers/pipeline/index.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { findTimeline } from '../find.ts'
+import { findTimeline } from '../find-timeline.ts'
 import { brief } from '../format.ts'
 import { toJson } from '../output.ts'
 

@@ -5,7 +5,7 @@ import { diffStates, stateAt } from '../../operations/state-at.ts'
 import { cardFacts, isLossy } from '../card-facts.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
-import { findPlace, findTimeline } from '../find.ts'
+import { findPlace, findTimeline } from '../find-timeline.ts'
 import { brief, count, relative } from '../format.ts'
 import { toJson } from '../output.ts'
 

@@ -7,14 +7,18 @@ import { Refused } from './refused.ts'
 import type { CheckpointFacts, CommitView, HeadFacts } from './view.ts'
 
 /** A timeline in the middle of a commit, with the changes of the earlier parts applied. */
-export interface Midway {
+export interface TimelineInCommit {
   readonly timeline: TimelineId
   readonly head: HeadFacts
   /** Created or rolled back in this commit: runs and checkpoints that the store has under this id are not its own. */
   readonly isNew: boolean
 }
 
-export function checkPublish(view: CommitView, { timeline, head }: Midway, records: readonly NewManifest[]): void {
+export function checkPublish(
+  view: CommitView,
+  { timeline, head }: TimelineInCommit,
+  records: readonly NewManifest[],
+): void {
   const published = new Set<ManifestId>()
   const isThere = (id: ManifestId) => published.has(id) || view.hasCheckpoint(id)
   for (const { id, seq, baseId, chunksSince } of records) {
@@ -37,7 +41,7 @@ export function checkPublish(view: CommitView, { timeline, head }: Midway, recor
 /** The catalog after publishing and marking: the input of drop and trim. */
 export function catalogAfter(
   view: CommitView,
-  { timeline, isNew }: Midway,
+  { timeline, isNew }: TimelineInCommit,
   published: readonly NewManifest[],
   marks: readonly ManifestMark[],
 ): readonly CheckpointFacts[] {
@@ -52,7 +56,7 @@ export function catalogAfter(
 
 /** The checkpoints to drop; unknown ids are skipped. */
 export function checkDrop(
-  { timeline, head }: Midway,
+  { timeline, head }: TimelineInCommit,
   catalog: readonly CheckpointFacts[],
   ids: readonly ManifestId[],
 ): CheckpointFacts[] {
@@ -73,7 +77,7 @@ export function checkDrop(
 /** `run` is the run that this commit appends. */
 export function checkTrim(
   view: CommitView,
-  midway: Midway,
+  midway: TimelineInCommit,
   catalog: readonly CheckpointFacts[],
   { seq, restsOn }: NonNullable<Commit['trim']>,
   run: Commit['run'],

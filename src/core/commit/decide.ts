@@ -6,7 +6,7 @@ import { assert } from '../assert.ts'
 import { equalBytes, type TimelineId } from '../coordinate.ts'
 import type { Attribute, Commit, Guard, Outcome, Take } from '../store/ports.ts'
 import type { Writable } from '../writable.ts'
-import { catalogAfter, checkDrop, checkPublish, checkTrim, type Midway } from './catalog.ts'
+import { catalogAfter, checkDrop, checkPublish, checkTrim, type TimelineInCommit } from './catalog.ts'
 import type { Changes } from './changes.ts'
 import { branch, checkBase, checkForget, draft } from './lineage.ts'
 import { checkConsume, checkNoMail, checkReceivers, checkRequests, cursorMoves, newMessages } from './mail.ts'
@@ -166,7 +166,7 @@ function hasCatalogPart({ publish, drop, trim }: Commit): boolean {
 
 function checkCatalog(
   view: CommitView,
-  midway: Midway,
+  midway: TimelineInCommit,
   commit: Commit,
 ): Pick<Changes, 'dropped'> & { readonly trim: Commit['trim'] } {
   const { publish = none, marks = none, drop = none, run } = commit

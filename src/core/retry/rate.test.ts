@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { allotment, RateLimiter } from './rate.ts'
 
-/** Starts calls as soon as the limiter allows them, as the workbench does, and returns their times. */
+/** Starts calls as soon as the limiter allows them, as the item runner does, and returns their times. */
 function startsOf(limiter: RateLimiter, until: number, from = 0): number[] {
   const starts: number[] = []
   for (let now = from; now <= until; ) {

@@ -29,8 +29,8 @@ import {
   type Workable,
   works,
 } from '../model/definition.ts'
-import { isReserved, refuseOfStore } from '../model/first-segment.ts'
 import type { ForkOptions } from '../model/fork-edit.ts'
+import { isReserved, refuseOfStore } from '../model/id-prefixes.ts'
 import { actionOf, idOf, type Model } from '../model/model.ts'
 import type { Rollback } from '../model/rollback-report.ts'
 import { type RunArguments, splitArguments } from '../model/run-arguments.ts'

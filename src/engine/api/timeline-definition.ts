@@ -30,7 +30,7 @@ import {
 } from '../model/definition.ts'
 import { type EnlistsAppend, enlistsAppend } from '../model/enlisting.ts'
 import { endKey, isEndKey } from '../model/entry.ts'
-import { checkFirstSegment } from '../model/first-segment.ts'
+import { checkFirstSegment } from '../model/id-prefixes.ts'
 import { type Described, describes, type Model } from '../model/model.ts'
 import type { NewEntry, OpenTimeline, WriteOptions } from '../writing/timeline.ts'
 import type { TurnTimeline } from '../writing/turn-timeline.ts'

@@ -11,7 +11,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { originDigest } from '../../core/history/entry-run.ts'
 import type { Commit, Hash, Head, Outcome, Store } from '../../core/store/ports.ts'
 import { forwardStore } from '../../core/store/store-wrapper.ts'
-import { isOfStore } from '../model/first-segment.ts'
+import { isOfStore } from '../model/id-prefixes.ts'
 
 export const forgottenTimeline = timelineId('reprise/forgotten')
 const attribute = '$last'

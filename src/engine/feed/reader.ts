@@ -11,7 +11,7 @@ import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../co
 import { Yielder } from '../base/yielder.ts'
 import { confirmErased } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from '../history/history.ts'
-import { isOfStore } from '../model/first-segment.ts'
+import { isOfStore } from '../model/id-prefixes.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { FeedMarks, goneAt, whereabouts } from './feed-marks.ts'
 import { LastDigests } from './last-digests.ts'

@@ -6,7 +6,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import type { Clock, Commit, Head, Outcome, Store } from '../../core/store/ports.ts'
-import { isOfStore } from '../model/first-segment.ts'
+import { isOfStore } from '../model/id-prefixes.ts'
 import { movedStatus } from './moved-mark.ts'
 import { importingStatus, notesIn } from './store-change.ts'
 

@@ -5,7 +5,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import type { ClaimRequest, Head, Store, TimelineQuery } from '../../core/store/ports.ts'
 import { forwardShards } from '../../core/store/store-wrapper.ts'
 import { compareText } from '../../core/store/text-order.ts'
-import { firstSegment } from '../model/first-segment.ts'
+import { firstSegment } from '../model/id-prefixes.ts'
 
 /** By the first segment of ids: earlier names, each with the current one. */
 const former: Readonly<Record<string, Readonly<Record<string, string>>>> = {

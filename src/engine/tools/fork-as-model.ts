@@ -9,7 +9,6 @@ import { recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import type { Host } from '../host/host.ts'
 import type { Engine } from '../model/definition.ts'
-import { checkSameKind } from '../model/first-segment.ts'
 import {
   type EditedFork,
   editOf,
@@ -19,6 +18,7 @@ import {
   forkMarkOf,
   markOf,
 } from '../model/fork-edit.ts'
+import { checkSameKind } from '../model/id-prefixes.ts'
 import { actionOf, type Model } from '../model/model.ts'
 
 export type Forked = Coordinate & { readonly parent: string }

@@ -11,8 +11,8 @@ import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { PositionSink, type Progress, progressFold } from '../../engine/feed/position-sink.ts'
 import { PoisonError, placeOf } from '../../engine/feed/sink.ts'
 import { Subscription } from '../../engine/feed/subscription.ts'
-import { address } from '../../engine/host/address.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
+import { address } from '../../engine/host/mail-address.ts'
 import {
   checkName,
   type Engine,
@@ -173,7 +173,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
     if (held) return held
     engine.declare(helperModel(processKind, name, `process/${name}`, progressFold as Fold<never>))
     const { poison = 'stop' } = options
-    const reading = new Events(engine.kernel, options.from, wants, { forks: options.forks, prints: true })
+    const reading = new Events(engine.kernel, options.from, wants, { forks: options.forks, fingerprints: true })
     const sink = new MailSink(engine, name, reactTo, {
       scopes: options.from.map(({ prefix }) => prefix),
       forks: options.forks === true,
@@ -204,7 +204,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
   }
 }
 
-/** On the timeline of a process manager: the time from which on ids of commands contain the print of their event. */
+/** On the timeline of a process manager: the time from which on ids of commands contain the fingerprint of their event. */
 const printsAttribute = '$prints'
 
 class MailSink extends PositionSink<Occurrence> {
@@ -222,7 +222,7 @@ class MailSink extends PositionSink<Occurrence> {
     this.#reactTo = reactTo
   }
 
-  /** Records which events it reads, for rollbacks, and from when on the ids of commands contain the event's print. */
+  /** Records which events it reads, for rollbacks, and from when on the ids of commands contain the event's fingerprint. */
   protected override async prepare(open: OpenTimeline<Progress>): Promise<boolean> {
     const { attributes = {} } = (await this.#engine.head(this.timeline)) ?? {}
     const since = attributes[printsAttribute] ?? (open.state.events === 0 ? 0 : this.#engine.clock.now())
@@ -255,13 +255,13 @@ class MailSink extends PositionSink<Occurrence> {
     }
   }
 
-  async #message(outgoing: Outgoing, { at, print }: Occurrence, index: number): Promise<OutgoingMessage> {
+  async #message(outgoing: Outgoing, { at, fingerprint }: Occurrence, index: number): Promise<OutgoingMessage> {
     const { codec, sealer } = this.kernel
     const to = timelineId(await address(this.#engine, outgoing.to.prefix + outgoing.id, queueOf(outgoing.to.name)))
     // After a rollback or a restore another event has the same sequence, perhaps in the same epoch; its command must not be
-    // mistaken for the first one's. Commands for events from before prints keep their ids.
+    // mistaken for the first one's. Commands for events from before fingerprints existed keep their ids.
     const isFormer = at.time < this.#printsSince || this.#engine.planted.has('print-left-out')
-    const which = isFormer ? at.epoch : `${at.epoch}.${print}`
+    const which = isFormer ? at.epoch : `${at.epoch}.${fingerprint}`
     const id = `${this.#name}:${at.timeline}@${at.seq}.${which}#${index}` as MessageId
     const { correlation = `${at.timeline}@${at.seq}`, actor } = at.meta
     const meta = { causation: `${at.timeline}@${at.seq}`, correlation, ...(actor !== undefined && { actor }) }

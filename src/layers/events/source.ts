@@ -8,7 +8,7 @@ import { isWithin } from '../../core/history/scope.ts'
 import { checkText } from '../../core/options.ts'
 import type { FeedPosition } from '../../core/store/ports.ts'
 import { textHash } from '../../core/text-hash.ts'
-import { printOf } from '../../engine/feed/entry-print.ts'
+import { fingerprintOf } from '../../engine/feed/entry-fingerprint.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Reading } from '../../engine/feed/subscription.ts'
 import { type Entry, entryAt } from '../../engine/history/history.ts'
@@ -48,7 +48,7 @@ export interface Occurrence {
   readonly event: { readonly type: string }
   readonly at: EventAt
   /** @internal Distinguishes the event from every other at its sequence; only where the reader needs it. */
-  readonly print?: string
+  readonly fingerprint?: string
 }
 
 /** A rollback undid entries of this timeline; the branch that it made begins at `position`. */
@@ -60,8 +60,8 @@ export interface EventsOptions {
   /** Default: false. */
   readonly forks?: boolean | undefined
   readonly onRolledBack?: OnRolledBack
-  /** Computes the print of each event. Default: false. */
-  readonly prints?: boolean
+  /** Computes the fingerprint of each event. Default: false. */
+  readonly fingerprints?: boolean
 }
 
 export class Events implements Reading<Occurrence> {
@@ -71,13 +71,13 @@ export class Events implements Reading<Occurrence> {
   readonly #wantsType: (type: string) => boolean
   readonly #wants: (occurrence: Occurrence) => boolean
   readonly #onRolledBack: OnRolledBack | undefined
-  readonly #prints: boolean
+  readonly #fingerprints: boolean
 
   constructor(
     kernel: Kernel,
     sources: readonly EventSource[],
     wantsType: (type: string) => boolean,
-    { wants = () => true, forks = false, onRolledBack, prints = false }: EventsOptions = {},
+    { wants = () => true, forks = false, onRolledBack, fingerprints = false }: EventsOptions = {},
   ) {
     this.#kernel = kernel
     this.#wantsType = wantsType
@@ -89,7 +89,7 @@ export class Events implements Reading<Occurrence> {
     this.#sources = sources
     this.#wants = wants
     this.#onRolledBack = onRolledBack
-    this.#prints = prints
+    this.#fingerprints = fingerprints
   }
 
   async page(after: FeedPosition, limit?: number) {
@@ -128,8 +128,8 @@ export class Events implements Reading<Occurrence> {
       if (!this.#wantsType(type)) continue
       const at: EventAt = { timeline, id, seq, epoch, time, version, key, meta: metaOf(entry), aggregate: source.name }
       // First: the event may take the decoded data of the entry.
-      const print = this.#prints ? printOf(this.#kernel, entry) : undefined
-      const occurrence = occurrenceOf({ type, data }, at, current === entry, print)
+      const fingerprint = this.#fingerprints ? fingerprintOf(this.#kernel, entry) : undefined
+      const occurrence = occurrenceOf({ type, data }, at, current === entry, fingerprint)
       if (this.#wants(occurrence)) items.push(occurrence)
     }
     return items
@@ -169,12 +169,12 @@ function occurrenceOf(
   { type, data }: Pick<Entry, 'type' | 'data'>,
   at: EventAt,
   isOwn: boolean,
-  print: string | undefined,
+  fingerprint: string | undefined,
 ): Occurrence {
   const fields = Array.isArray(data) ? (data[0] as unknown) : null
   if (typeof fields === 'object' && fields !== null) {
     const event = isOwn ? Object.assign(fields, { type }) : { ...fields, type }
-    return { type, event, at, ...(print !== undefined && { print }) }
+    return { type, event, at, ...(fingerprint !== undefined && { fingerprint }) }
   }
   // An entry with another shape is poison for its handler; the other events are read.
   return {

@@ -5,8 +5,8 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { decideRetry } from '../../core/retry/retry.ts'
 import type { Head } from '../../core/store/ports.ts'
+import { PendingStart } from '../../engine/base/pending-start.ts'
 import { identifyProcess, isProcessGone } from '../../engine/base/platform.ts'
-import { Beginning } from '../../engine/base/run-start.ts'
 import { entryAt } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenOptions } from '../../engine/model/definition.ts'
@@ -37,7 +37,7 @@ const orphanWaitMs = 10_000
 const foldersMax = 16
 
 export class Execution {
-  readonly beginning = new Beginning()
+  readonly beginning = new PendingStart()
   readonly #host: Host
   readonly #spec: ExecSpec
   readonly #options: ExecRunOptions

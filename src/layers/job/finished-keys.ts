@@ -66,7 +66,7 @@ export class FinishedSet {
     this.#hints.push({ keys, prints })
   }
 
-  printOf(key: string): string {
+  fingerprintOf(key: string): string {
     const hint = this.#hints[0]
     if (hint?.keys[this.#hinted] !== key) {
       // The key is not the hinted one: a commit failed in between, or this is a replay.

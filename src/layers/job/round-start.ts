@@ -12,7 +12,7 @@ import { applyMail } from './letters.ts'
 import type { ResolvedJob } from './options.ts'
 import type { JobState } from './state.ts'
 
-export interface Beginning {
+export interface RoundStart {
   readonly name: string
   readonly index: number
   readonly round: number
@@ -26,7 +26,7 @@ export async function beginShard<T>(
   engine: Host,
   open: OpenTimeline<JobState>,
   job: ResolvedJob<T>,
-  { name, index, round, input, attributes, kept }: Beginning,
+  { name, index, round, input, attributes, kept }: RoundStart,
 ): Promise<void> {
   const { state } = open
   const { cursorName, shards } = job

@@ -9,8 +9,8 @@ import { checkList, checkOptions, namesOf } from '../../core/options.ts'
 import { allotment } from '../../core/retry/rate.ts'
 import type { Attribute, Head } from '../../core/store/ports.ts'
 import { unlessAborted } from '../../engine/base/abortable-wait.ts'
+import { PendingStart } from '../../engine/base/pending-start.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
-import { Beginning } from '../../engine/base/run-start.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { UnderWay } from '../../engine/base/worker.ts'
@@ -22,6 +22,7 @@ import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { Alarm } from '../../lib/waiting.ts'
 import { Announcer } from './announcer.ts'
 import { toFailure } from './entries.ts'
+import { ItemRunner } from './item-runner.ts'
 import { applyMail, discardLetters, readLetters, redriveLetters } from './letters.ts'
 import type { ResolvedJob } from './options.ts'
 import type { JobEvent, JobProgress, JobReport } from './progress.ts'
@@ -33,7 +34,6 @@ import { Pass } from './source-pass.ts'
 import type { DeadLetter, JobState } from './state.ts'
 import type { Task } from './task.ts'
 import { JobTrace } from './trace.ts'
-import { Workbench } from './workbench.ts'
 
 export interface RunStart {
   /** The kind that tools show. Default: 'job'. */
@@ -65,7 +65,7 @@ export class JobRun<T = unknown> {
   readonly #engine: Host
   readonly #job: ResolvedJob<T>
   readonly #fold: Fold<JobState>
-  readonly #bench: Workbench<T>
+  readonly #items: ItemRunner<T>
   readonly #shards = new Map<number, Shard<Task<T>>>()
   readonly #passes = new Map<Pass<T>, Promise<void>>()
   /** Passes over a queue whose source is still open, for the acknowledgements of items in flight. */
@@ -83,7 +83,7 @@ export class JobRun<T = unknown> {
   #resumedFrom: Coordinate | null = null
   /** A person stopped the job, rather than the end of this process. */
   #isHeld = false
-  readonly #beginning = new Beginning()
+  readonly #beginning = new PendingStart()
   #status: JobProgress['status'] = 'starting'
   #fatal: unknown = null
   /** The number of done items when a success was last recorded. */
@@ -110,7 +110,7 @@ export class JobRun<T = unknown> {
     this.#trace = new JobTrace(engine.kernel, options.kind ?? 'job', name, options.claimed === undefined)
     this.#announcer = new Announcer(engine.clock, () => this.status())
     this.#alarm = new Alarm(engine.clock)
-    this.#bench = new Workbench(engine, job, {
+    this.#items = new ItemRunner(engine, job, {
       onChange: () => {
         this.#noteSuccess()
         this.#announcer.changed()
@@ -150,16 +150,16 @@ export class JobRun<T = unknown> {
 
   /** The progress of this process. */
   status(): JobProgress {
-    const { counts } = this.#bench
+    const { counts } = this.#items
     const passes = [...this.#passes.keys()]
     const first = passes[0]
-    const paused = this.#bench.breaker?.openUntil ?? null
+    const paused = this.#items.breaker?.openUntil ?? null
     return {
       name: this.name,
       status: paused !== null && this.#status === 'running' ? 'paused' : this.#status,
       ...counts,
-      inFlight: this.#bench.inFlight,
-      waiting: this.#bench.waiting,
+      inFlight: this.#items.inFlight,
+      waiting: this.#items.waiting,
       read: passes.reduce((most, pass) => Math.max(most, pass.read), counts.done + counts.skipped + counts.failed),
       total: first ? first.total : this.#lastTotal,
       fraction: first ? first.fraction : null,
@@ -269,7 +269,7 @@ export class JobRun<T = unknown> {
 
   /** Stops for the next process. A consumer at the end of the feed has nothing to hand over. */
   async #leave(graceMs: number): Promise<Leaving[]> {
-    const isIdle = this.#job.cursorName !== null && this.#bench.inFlight === 0 && this.#bench.waiting === 0
+    const isIdle = this.#job.cursorName !== null && this.#items.inFlight === 0 && this.#items.waiting === 0
     const begun = [...this.#underWay()].filter(({ what }) => what.startsWith('item '))
     const held = [...this.#shards.values()].map(({ open }) => open.id)
     const report = await this.stop({ reason: 'the time of this process is over', timeout: graceMs })
@@ -282,7 +282,7 @@ export class JobRun<T = unknown> {
 
   /** Items in flight, and a source that is being waited for. An open breaker pauses items on purpose. */
   *#underWay(): Generator<UnderWay> {
-    if (this.#bench.breaker?.openUntil) return
+    if (this.#items.breaker?.openUntil) return
     for (const shard of this.#shards.values()) {
       const timeline = shard.open.id
       for (const { key, startedAt } of shard.inFlight.all()) {
@@ -303,7 +303,7 @@ export class JobRun<T = unknown> {
   }
 
   #report(status: JobReport['status'], dead: number): JobReport {
-    const { done, skipped, failed, retried } = this.#bench.counts
+    const { done, skipped, failed, retried } = this.#items.counts
     return {
       status,
       done,
@@ -342,13 +342,13 @@ export class JobRun<T = unknown> {
     if (this.#handOver(fair)) this.#divideLimit(open)
     if (this.#shards.size === 0) this.#status = 'waiting'
     // Reports progress even if no item ends: an item may take an hour, and people want to see activity.
-    if (this.#bench.inFlight > 0) this.#announcer.changed()
+    if (this.#items.inFlight > 0) this.#announcer.changed()
     return this.#stopping !== null
   }
 
   /** Divides the rate limit among the unfinished shards; this process may use the parts of the shards it owns. */
   #divideLimit(unfinished: readonly number[]): void {
-    const { limiter } = this.#bench
+    const { limiter } = this.#items
     if (!limiter) return
     const { max } = this.#job.rate!
     let count = 0
@@ -389,9 +389,9 @@ export class JobRun<T = unknown> {
   }
 
   async #letGo(shard: Shard<Task<T>>): Promise<void> {
-    await this.#bench.leave(shard)
+    await this.#items.leave(shard)
     if (shard.lost || this.#stopping) return
-    await this.#bench.settle(shard)
+    await this.#items.settle(shard)
     await this.#release(shard, 'handed over to another process')
   }
 
@@ -427,7 +427,7 @@ export class JobRun<T = unknown> {
     this.#beginning.begun()
     const shard: Shard<Task<T>> = new Shard(kernel, open, index, this.#job, () => {
       this.#shards.delete(index)
-      this.#bench.lost(shard)
+      this.#items.lost(shard)
       // Its messages go to the next owner.
       for (const pass of this.#acknowledging) pass.cancel(new RepriseError('FENCED', 'another process has the job'))
       this.#alarm.ring()
@@ -443,14 +443,14 @@ export class JobRun<T = unknown> {
       attributes: this.#attributes,
       kept: this.#trace.begin(open),
     })
-    this.#bench.spans = this.#trace.attempts
+    this.#items.spans = this.#trace.attempts
     this.#shards.set(index, shard)
     return shard
   }
 
   #startPass(shards: readonly Shard<Task<T>>[]): void {
     if (this.#status !== 'stopping') this.#status = 'running'
-    const pass = new Pass(this.#engine, this.#job, shards, this.#bench)
+    const pass = new Pass(this.#engine, this.#job, shards, this.#items)
     if (this.#job.source.acknowledges) this.#acknowledging.add(pass)
     const over = this.#runPass(pass)
       .catch((error) => this.#fail(error))
@@ -465,21 +465,21 @@ export class JobRun<T = unknown> {
 
   async #runPass(pass: Pass<T>): Promise<void> {
     const isAll = await pass.run()
-    this.#bench.flushBatch()
+    this.#items.flushBatch()
     if (!isAll && this.#stopping) return
     for (const shard of pass.shards) {
       if (shard.isLeaving) continue
-      await this.#bench.drained(shard)
+      await this.#items.drained(shard)
       // A person may have redriven letters during the pass.
-      while (isAll && !this.#stopping && !shard.lost && (await pass.redrive())) await this.#bench.drained(shard)
+      while (isAll && !this.#stopping && !shard.lost && (await pass.redrive())) await this.#items.drained(shard)
       if (shard.lost || shard.isLeaving || this.#stopping || !isAll) continue
-      await this.#bench.settle(shard)
+      await this.#items.settle(shard)
       if (!shard.isLeaving) await this.#finish(shard)
     }
   }
 
   async #finish(shard: Shard<Task<T>>): Promise<void> {
-    await finishShard(this.#engine.kernel, shard, this.#bench.counts.skipped, this.#job.source.goesOn ?? false)
+    await finishShard(this.#engine.kernel, shard, this.#items.counts.skipped, this.#job.source.goesOn ?? false)
     this.#shards.delete(shard.index)
     await shard.open.close()
   }
@@ -494,12 +494,12 @@ export class JobRun<T = unknown> {
     this.#status = 'stopping'
     const shards = [...this.#shards.values()]
     for (const pass of this.#passes.keys()) pass.cancel(new RepriseError('ABORTED', because))
-    this.#cutOff += await this.#bench.stop(shards, graceMs)
+    this.#cutOff += await this.#items.stop(shards, graceMs)
     const failures: unknown[] = []
     for (const shard of shards) {
       if (shard.lost) continue
       try {
-        await this.#bench.settle(shard)
+        await this.#items.settle(shard)
         await shard.recordCutOff(new RepriseError('ABORTED', because))
         // The next owner of the shard receives at once what this process gives up.
         await this.#endQueues()
@@ -532,7 +532,7 @@ export class JobRun<T = unknown> {
 
   /** An item is done, so earlier failures are cleared, unless the job is ending with an error. */
   #noteSuccess(): void {
-    const { done } = this.#bench.counts
+    const { done } = this.#items.counts
     if (done === this.#noted || this.#fatal) return
     this.#noted = done
     for (const { open } of this.#shards.values()) this.#engine.failures.succeeded(open.id)

@@ -8,13 +8,13 @@ import type { Kernel } from '../../engine/storage/kernel.ts'
 import { sleep } from '../../lib/waiting.ts'
 import type { Cursor } from './entries.ts'
 import { fingerprint } from './fingerprint.ts'
+import type { ItemRunner } from './item-runner.ts'
 import type { ResolvedJob } from './options.ts'
 import { PatientReader } from './patient-reader.ts'
 import type { Receipt } from './queues/held-message.ts'
 import type { Shard } from './shard.ts'
 import type { Chunk } from './source.ts'
 import { Task } from './task.ts'
-import type { Workbench } from './workbench.ts'
 
 const breathEveryMs = 8
 
@@ -28,7 +28,7 @@ export class Pass<T> {
   readonly #engine: Host
   readonly #kernel: Kernel
   readonly #job: ResolvedJob<T>
-  readonly #bench: Workbench<T>
+  readonly #items: ItemRunner<T>
   readonly #byIndex = new Map<number, Shard<Task<T>>>()
   readonly #controller = new AbortController()
   /** Ends the wait for the source. */
@@ -41,12 +41,12 @@ export class Pass<T> {
   #breathAt = 0
   #readingSince: number | null = null
 
-  constructor(engine: Host, job: ResolvedJob<T>, shards: readonly Shard<Task<T>>[], bench: Workbench<T>) {
+  constructor(engine: Host, job: ResolvedJob<T>, shards: readonly Shard<Task<T>>[], items: ItemRunner<T>) {
     this.#engine = engine
     this.#kernel = engine.kernel
     this.#job = job
     this.shards = shards
-    this.#bench = bench
+    this.#items = items
     for (const shard of shards) this.#byIndex.set(shard.index, shard)
   }
 
@@ -97,7 +97,7 @@ export class Pass<T> {
       slots: this.#job.concurrency * this.#job.batchSize,
     }
     const reader = new PatientReader(this.#kernel, this.#job, start?.position, context, {
-      onFailure: (error, attempt, next) => this.#bench.sourceFailed(error, attempt, next),
+      onFailure: (error, attempt, next) => this.#items.sourceFailed(error, attempt, next),
       pause: (ms) => this.#pause(ms),
     })
     this.#reader = reader
@@ -137,7 +137,7 @@ export class Pass<T> {
   }
 
   get #isOff(): boolean {
-    if (this.#bench.isStopping || this.#controller.signal.aborted) return true
+    if (this.#items.isStopping || this.#controller.signal.aborted) return true
     // Called before every item.
     for (const shard of this.shards) if (!shard.isLeaving && !shard.lost) return false
     return true
@@ -171,7 +171,7 @@ export class Pass<T> {
         const cursor = { position: chunk.after.position, ordinal: this.#ordinal }
         for (const shard of this.shards) {
           shard.passed(cursor)
-          this.#bench.noteMoves(shard)
+          this.#items.noteMoves(shard)
         }
       }
     }
@@ -215,9 +215,9 @@ export class Pass<T> {
         unread && receipt
           ? this.#taskFor(receipt.stored as T, receipt.key, isRepeated, receipt, true)
           : this.#taskFor(chunk.items[i]!, chunk.keys?.[i] ?? receipt?.id ?? undefined, isRepeated, receipt)
-      if (task && unread) await this.#bench.bury(task, unread.error)
+      if (task && unread) await this.#items.bury(task, unread.error)
       else if (task) {
-        if (!this.#bench.tryStart(task) && !(await this.#bench.admit(task))) return false
+        if (!this.#items.tryStart(task) && !(await this.#items.admit(task))) return false
       } else if ((i & 63) === 0) await this.#yieldToLoop()
     }
     return true
@@ -244,7 +244,7 @@ export class Pass<T> {
     isUnread = false,
   ): Task<T> | null {
     if (!isRepeated) this.#read += 1
-    const skipped = () => (isRepeated ? null : this.#bench.skipped())
+    const skipped = () => (isRepeated ? null : this.#items.skipped())
     const key = isUnread ? own! : identify(this.#job, item, own)
     const print = fingerprint(key)
     const shard = this.#byIndex.get(this.#job.shards === 1 ? 0 : shardOf(print, this.#job.shards))
@@ -280,10 +280,10 @@ export class Pass<T> {
         const version = this.#job.version ? this.#job.version(item) : ''
         const task = new Task(item, key, print, version, shard, null)
         count += 1
-        if (!(await this.#bench.admit(task))) return false
+        if (!(await this.#items.admit(task))) return false
       }
     }
-    if (count > 0) this.#bench.flushBatch()
+    if (count > 0) this.#items.flushBatch()
     return count > 0
   }
 
@@ -293,10 +293,10 @@ export class Pass<T> {
     try {
       const { source } = this.#job
       const item = source.readAgain ? source.readAgain(stored) : (stored as T)
-      if (item === null) this.#bench.pass(task())
+      if (item === null) this.#items.pass(task())
       return item
     } catch (error) {
-      await this.#bench.bury(task(), error)
+      await this.#items.bury(task(), error)
       return null
     }
   }

@@ -174,7 +174,7 @@ const appliers: Appliers = {
     const set = finishedSet(state)
     data.keys.forEach((key, i) => {
       const version = data.versions?.[i]
-      set.add(set.printOf(key), version ? versionPrint(version) : '')
+      set.add(set.fingerprintOf(key), version ? versionPrint(version) : '')
       settle(state, key)
     })
     set.flush()

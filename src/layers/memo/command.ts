@@ -16,7 +16,6 @@ import { type HeldDirectory, inDirectory } from './directory-lock.ts'
 import { damage, type Envelope, type Provenance, type Remembered } from './entry.ts'
 import { execute, type OutputPiece } from './execute.ts'
 import type { Explanation } from './explain.ts'
-import type { Frame } from './frame.ts'
 import { InputFiles } from './input-files.ts'
 import { isSteady, type Key, keyOf, toolPart } from './key.ts'
 import { Remembering } from './memo-entries.ts'
@@ -31,6 +30,7 @@ import {
   setOutputsAside,
 } from './outputs.ts'
 import { toolDigest } from './path-programs.ts'
+import type { Frame } from './transfer-format.ts'
 
 export interface CommandDefinition extends Entity<CommandHandle, undefined>, Described {
   readonly kind: 'memo'

@@ -14,8 +14,8 @@ import type { CacheLevel } from '../../engine/tools/cache/level.ts'
 import { nameOfObjects, ObjectLevel } from '../../engine/tools/cache/object-level.ts'
 import { readStream } from '../../engine/writing/stored-value.ts'
 import { type Envelope, mainScope, type Origin, readEntry } from './entry.ts'
-import { type Frame, readFrame, writeFrame } from './frame.ts'
 import type { Key } from './key.ts'
+import { type Frame, readFrame, writeFrame } from './transfer-format.ts'
 
 /** A server of Reprise, or a bucket, as the next level of the cache. */
 export interface RemoteCache {

@@ -12,11 +12,11 @@ import { Uses } from '../../engine/tools/cache/uses.ts'
 import type { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { type Envelope, entryId, mainScope, memoCache, type Remembered, readEntry } from './entry.ts'
 import { comparisonOf, type Explanation, explain, explainMissed, overWords } from './explain.ts'
-import type { Frame } from './frame.ts'
 import type { Key } from './key.ts'
 import { checkRemote, type FromLevel, Levels, type RemoteLevel } from './levels.ts'
 import { type Computed, type Published, publishEntry } from './publish.ts'
 import { Flights } from './single-flight.ts'
+import type { Frame } from './transfer-format.ts'
 
 /** Options that the definitions of functions and commands share. */
 export interface Remembrance {

@@ -9,7 +9,7 @@ import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../cor
 import type { Attribute, Sql } from '../../core/store/ports.ts'
 import { checkFunction } from '../../core/synchronous.ts'
 import { unlessAborted } from '../../engine/base/abortable-wait.ts'
-import { Beginning } from '../../engine/base/run-start.ts'
+import { PendingStart } from '../../engine/base/pending-start.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'
 import { checkStop, type StopOptions } from '../../engine/base/stop-options.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -78,7 +78,7 @@ export class MigrateRun {
   readonly #result: Promise<MigrateReport>
   readonly #watchers = new Set<(event: MigrateEvent) => void>()
 
-  readonly #beginning = new Beginning()
+  readonly #beginning = new PendingStart()
   readonly #waiting = new AbortController()
   readonly #calls = new AbortController()
   #isStopping = false

@@ -5,8 +5,8 @@ import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../
 import type { Keyed } from '../../core/keyed-state/keyed.ts'
 import { type ChunkOutput, writeContent } from '../../engine/snapshot/chunk-output.ts'
 import { BlockOutput } from '../../engine/snapshot/keyed-writer.ts'
+import type { Cell } from './overlaid-page.ts'
 import type { PagedRows } from './pages.ts'
-import type { Cell } from './region.ts'
 
 const partName = 'value.rows'
 const pageRows = 256

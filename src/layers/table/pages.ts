@@ -11,7 +11,7 @@ import { BlockView } from '../../core/keyed-state/block-view.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed-state/keyed.ts'
 import type { StateIo } from '../../engine/model/state-io.ts'
 import { ChunkInput, joined } from '../../engine/snapshot/restore-input.ts'
-import { type Cell, decodeRow, Region } from './region.ts'
+import { type Cell, decodeRow, OverlaidPage } from './overlaid-page.ts'
 import type { MigrateRow } from './versions.ts'
 
 export interface PageStats {
@@ -137,7 +137,7 @@ export class PagedRows<V> {
     start: string,
     end: string | undefined,
     sources: readonly (Keyed<Cell<V>> | null)[],
-  ): Promise<Region<V>> {
+  ): Promise<OverlaidPage<V>> {
     return this.#region(segment, start, end, sources, this.#migrate)
   }
 
@@ -147,12 +147,12 @@ export class PagedRows<V> {
     end: string | undefined,
     sources: readonly (Keyed<Cell<V>> | null)[],
     migrate: MigrateRow<V> | null,
-  ): Promise<Region<V>> {
+  ): Promise<OverlaidPage<V>> {
     const page = segment ? (this.#held(segment) ?? (await this.#page(segment))) : null
     const cells = new Map<string, Cell<V>>()
     const range: KeyedRange = { from: start, ...(end !== undefined && { to: end }) }
     for (const source of sources) for (const [key, cell] of source?.entries(range) ?? []) cells.set(key, cell)
-    return new Region(page, cells, this.#io.codec, migrate)
+    return new OverlaidPage(page, cells, this.#io.codec, migrate)
   }
 
   #held(segment: Segment): BlockView | undefined {

@@ -8,10 +8,10 @@ import type { ConfigHandle } from '../../layers/config/handle.ts'
 import type { ClientStream } from '../../layers/config/stream.ts'
 import { plain } from '../../operations/json.ts'
 import { mayReach } from '../access.ts'
-import { missing } from '../reach.ts'
 import { type ByteSource, Reply } from '../reply.ts'
 import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
+import { missing } from '../scope-filter.ts'
 import * as shapes from '../shapes.ts'
 
 const longestWaitMs = 25_000

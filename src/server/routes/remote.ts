@@ -5,9 +5,9 @@
 import { boardOf, type Outcome, type Task } from '../../adapters/remote/board.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { mayReach } from '../access.ts'
-import { reachedId } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
+import { reachedId } from '../scope-filter.ts'
 import * as shapes from '../shapes.ts'
 
 const batchMax = 1000

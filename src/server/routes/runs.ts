@@ -11,9 +11,9 @@ import { sleep } from '../../lib/waiting.ts'
 import { type StartableDefinition, startable } from '../../operations/definitions.ts'
 import { entriesAfter } from '../../operations/history.ts'
 import { runOf } from '../../operations/runs.ts'
-import { reachedId, scopesFor } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import { mismatch, type Schema } from '../schema.ts'
+import { reachedId, scopesFor } from '../scope-filter.ts'
 import * as shapes from '../shapes.ts'
 
 const longestWaitMs = 25_000

@@ -1,10 +1,10 @@
 // Durable progress for a program in any language: append, lease, checkpoint. It reads with `history` and the feed.
 
 import { checkpointIdOf } from '../checkpoint-id.ts'
-import { reached, reachedId } from '../reach.ts'
 import { Reply } from '../reply.ts'
 import type { Call, QuerySchema, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
+import { reached, reachedId } from '../scope-filter.ts'
 import * as shapes from '../shapes.ts'
 import type { AppendRequest } from '../sidecar/append.ts'
 import { getCheckpoint, putCheckpoint } from '../sidecar/checkpoint.ts'

@@ -12,9 +12,9 @@ import { exportProgress, importProgress } from '../../layers/job/index.ts'
 import { plain } from '../../operations/json.ts'
 import { familyOf } from '../../operations/letters.ts'
 import { mayReach } from '../access.ts'
-import { missing, reachedId } from '../reach.ts'
 import { Reply, sourceOf } from '../reply.ts'
 import type { Call, QuerySchema, Route } from '../route.ts'
+import { missing, reachedId } from '../scope-filter.ts'
 import * as shapes from '../shapes.ts'
 
 const flag = (description: string): QuerySchema => ({ type: 'boolean', description })

@@ -7,9 +7,9 @@ import { hostOf } from '../../engine/host/host.ts'
 import { answersTus, type UploadDefinition } from '../../layers/upload/definition.ts'
 import type { TusAnswer } from '../../layers/upload/protocol.ts'
 import { mayDo } from '../access.ts'
-import { reachedId } from '../reach.ts'
 import { Reply } from '../reply.ts'
 import type { Call, Route } from '../route.ts'
+import { reachedId } from '../scope-filter.ts'
 import { bodyOf } from './caches/artifact-requests.ts'
 
 const made = {

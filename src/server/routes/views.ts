@@ -5,8 +5,8 @@ import { checkStore } from '../../operations/doctor.ts'
 import { relativesOf } from '../../operations/relatives.ts'
 import { storageOf } from '../../operations/storage.ts'
 import { mayReach } from '../access.ts'
-import { hideUnreached } from '../reach.ts'
 import type { Route } from '../route.ts'
+import { hideUnreached } from '../scope-filter.ts'
 import * as shapes from '../shapes.ts'
 
 export const lookRoutes: readonly Route[] = [

@@ -5,7 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
-import { isReserved } from '../../engine/model/first-segment.ts'
+import { isReserved } from '../../engine/model/id-prefixes.ts'
 
 /** The state that a program stored: JSON, or bytes in its own format. */
 export type Put =

@@ -6,7 +6,7 @@
 import type { Head, Store } from '../../core/store/ports.ts'
 import { isOfShards, outboxFor } from '../../core/store/shards.ts'
 import { realTime, within } from '../../lib/waiting.ts'
-import { fromOutbox } from './letter.ts'
+import { fromOutbox } from './outbox-message.ts'
 import { byReceiver } from './receivers.ts'
 import type { ShardMap } from './shard-map.ts'
 

@@ -21,9 +21,9 @@ import type {
 import { inTurn } from './blobs.ts'
 import { highestPasts } from './identity.ts'
 import { inspectShards } from './inspect.ts'
-import { changeInside } from './letter.ts'
 import { names } from './list.ts'
 import type { OpenShards } from './open-shards.ts'
+import { changeInside } from './outbox-message.ts'
 
 export class ShardedUpkeep implements Upkeep {
   readonly salvage: Salvage

@@ -24,7 +24,7 @@ import {
 } from '../../history/recover.ts'
 import type { TimelineState } from '../../history/state.ts'
 import { canRead, type Fold } from '../../model/definition.ts'
-import { isOfStore } from '../../model/first-segment.ts'
+import { isOfStore } from '../../model/id-prefixes.ts'
 import { stateIo } from '../../snapshot/kernel-io.ts'
 import { verifyChunks } from '../../snapshot/restore.ts'
 import { type Kernel, submit } from '../../storage/kernel.ts'

@@ -11,7 +11,7 @@ import { floorOf, lineageOf } from '../../history/history.ts'
 import { existing } from '../../history/locate.ts'
 import { recover } from '../../history/recover.ts'
 import { segmentsBelow } from '../../history/segments.ts'
-import { refuseOfStore } from '../../model/first-segment.ts'
+import { refuseOfStore } from '../../model/id-prefixes.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { redact } from './redaction.ts'
 import {

@@ -8,7 +8,7 @@ import { archivesStart, isAmongArchives, liveIdOf } from '../../../core/history/
 import { guardOf } from '../../../core/store/commit-guard.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
-import { isUnfinishedKind, refuseOfStore } from '../../model/first-segment.ts'
+import { isUnfinishedKind, refuseOfStore } from '../../model/id-prefixes.ts'
 import { forksOf } from '../../storage/heads.ts'
 import { type Kernel, submit } from '../../storage/kernel.ts'
 import { soundPage } from '../../storage/sound-page.ts'

@@ -13,7 +13,7 @@ import type { Head, LossRecord, PastLife, RequestRow } from '../../../core/store
 import { syncFolder } from '../../../lib/durable-file.ts'
 import { warnOnReject } from '../../../lib/warn-on-reject.ts'
 import { throwIfAborted } from '../../base/abortable-wait.ts'
-import { isOfStore } from '../../model/first-segment.ts'
+import { isOfStore } from '../../model/id-prefixes.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { copyLosses, dropLosses, storeLosses } from '../../storage/losses.ts'
 import { headsOf } from '../../storage/sound-page.ts'

@@ -4,7 +4,7 @@
 import { isPathError } from '../../../core/history/fold.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import { feedStart } from '../../../core/store/ports.ts'
-import { printOf } from '../../../engine/feed/entry-print.ts'
+import { fingerprintOf } from '../../../engine/feed/entry-fingerprint.ts'
 import { FeedStream } from '../../../engine/feed/feed-stream.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import { hostOf } from '../../../engine/host/host.ts'
@@ -89,7 +89,7 @@ class FeedItems implements Reader<Entry> {
         }
         if (!entry) continue
         items.push(entry)
-        const print = this.#entryKeys ? `#${printOf(this.#kernel, stored)}` : ''
+        const print = this.#entryKeys ? `#${fingerprintOf(this.#kernel, stored)}` : ''
         keys.push(`${position} ${stored.timeline}@${stored.seq}${print}`)
       }
     }

@@ -1,5 +1,5 @@
 // The spans of a pipeline: one per run in this process, below it one per checkpoint, and one per attempt of an outside call
-// (engine/base/caller.ts). Records have no spans: there are too many.
+// (engine/base/call-with-policy.ts). Records have no spans: there are too many.
 
 import { beginTrace, type KeptTrace, type RunTrace } from '../../../engine/base/tracing.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'

@@ -5,7 +5,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/retry/call-policy.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
-import { Caller } from '../../../engine/base/caller.ts'
+import { Caller } from '../../../engine/base/call-with-policy.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
 

@@ -3,9 +3,9 @@
 
 import type { ResourceDefinition } from '../../../layers/resource/resource.ts'
 import { apiVersionOf } from '../../../layers/resource/rules/api-names.ts'
-import { scopesFor } from '../../reach.ts'
 import { Reply } from '../../reply.ts'
 import type { Call, Route } from '../../route.ts'
+import { scopesFor } from '../../scope-filter.ts'
 import * as shapes from '../../shapes.ts'
 import { asStatus, Refused, statusReply } from './status.ts'
 

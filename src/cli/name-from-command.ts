@@ -1,7 +1,7 @@
 // Derives a name from the words of a command line.
 
-/** @example nameOfWords(['npm', 'run', 'build']) // 'npm-run-build' */
-export function nameOfWords(words: readonly string[]): string {
+/** @example nameFromCommand(['npm', 'run', 'build']) // 'npm-run-build' */
+export function nameFromCommand(words: readonly string[]): string {
   const name = words
     .join('-')
     .replace(/[^A-Za-z0-9._-]+/g, '-')

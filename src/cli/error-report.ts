@@ -8,7 +8,7 @@ import { type Place, placeOf } from './error-location.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
 
-export interface Trouble {
+export interface ErrorReport {
   readonly code: string
   readonly message: string
   readonly why: string | null
@@ -18,17 +18,17 @@ export interface Trouble {
 }
 
 /** `options`: those of the failed command. */
-export function troubleOf(error: unknown, options: CommandSpec['options'] = {}): Trouble {
-  const trouble = inFlags(describe(error), error, options)
+export function errorReportOf(error: unknown, options: CommandSpec['options'] = {}): ErrorReport {
+  const report = inFlags(describe(error), error, options)
   const place = error instanceof UsageError ? null : placeOf(error)
-  return place ? { ...trouble, data: { ...trouble.data, at: shown(place) } } : trouble
+  return place ? { ...report, data: { ...report.data, at: shown(place) } } : report
 }
 
 function shown({ file, line, column }: Place): string {
   return column === null ? `${file}:${line}` : `${file}:${line}:${column}`
 }
 
-function describe(error: unknown): Trouble {
+function describe(error: unknown): ErrorReport {
   const message = error instanceof Error ? error.message : String(error)
   const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : null
   if (error instanceof RepriseError) {
@@ -57,18 +57,18 @@ function describe(error: unknown): Trouble {
   return { code: 'ERROR', message, why, hint: '--verbose prints its stack trace.', remedy: 'stop', data: {} }
 }
 
-export function reportTrouble(
+export function reportError(
   error: unknown,
   output: Output,
   isVerbose: boolean,
   options?: CommandSpec['options'],
 ): void {
   const { red, bold, dim } = output.errorColours
-  const trouble = troubleOf(error, options)
-  const { code, message, why, hint } = trouble
-  output.json({ error: trouble })
+  const report = errorReportOf(error, options)
+  const { code, message, why, hint } = report
+  output.json({ error: report })
   reportLines(output, `${red(bold(code))} `, message)
-  if (typeof trouble.data.at === 'string') output.note(`${dim('at   ')}${trouble.data.at}`)
+  if (typeof report.data.at === 'string') output.note(`${dim('at   ')}${report.data.at}`)
   if (why && !message.includes(why)) reportLines(output, dim('why  '), why)
   reportLines(output, dim('cure '), hint)
   if (error instanceof RepriseError) output.note(`${dim('more ')}reprise explain ${code} (${error.docs})`)
@@ -84,17 +84,17 @@ function reportLines(output: Output, start: string, text: string): void {
 
 /**
  * The library's hints name its options, as in { takeover: true }; the flags of the current command have the same names.
- * @example inFlags(trouble, owned, run.options).hint // '… Here: --takeover.'
+ * @example inFlags(report, owned, run.options).hint // '… Here: --takeover.'
  * /
  */
-function inFlags(trouble: Trouble, error: unknown, options: NonNullable<CommandSpec['options']>): Trouble {
+function inFlags(report: ErrorReport, error: unknown, options: NonNullable<CommandSpec['options']>): ErrorReport {
   const hint = error instanceof RepriseError ? error.hint : ''
-  const advised = [...`${trouble.message} ${hint}`.matchAll(/\{ (\w+)/g)].map(([, name]) => name!)
+  const advised = [...`${report.message} ${hint}`.matchAll(/\{ (\w+)/g)].map(([, name]) => name!)
   const flags = [...new Set(advised)].flatMap((name) => {
     const option = options[name]
     return option ? [option.value === undefined ? `--${name}` : `--${name} ${option.value}`] : []
   })
-  return flags.length === 0 ? trouble : { ...trouble, hint: `${trouble.hint} Here: ${flags.join(', ')}.` }
+  return flags.length === 0 ? report : { ...report, hint: `${report.hint} Here: ${flags.join(', ')}.` }
 }
 
 /** The library's hints name its functions; here they are replaced with commands and flags. */

@@ -1,5 +1,5 @@
-// The workbench of one process: slots for items in flight, the rate limit, the circuit breaker, attempts with their
-// timeouts, retries and dead letters. A slot is held from the start of an attempt until its outcome is durable.
+// Executes the items of one process: slots for items in flight, the rate limit, the circuit breaker, attempts with their
+// timeouts, retries and dead letters. An item holds its slot from the start of an attempt until its outcome is durable.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Breaker } from '../../core/retry/breaker.ts'
@@ -25,7 +25,7 @@ export interface Counts {
   retried: number
 }
 
-export interface WorkbenchEvents<T> {
+export interface ItemRunnerEvents<T> {
   onChange(): void
   onFailure(task: Task<T>, error: unknown, next: 'retry' | 'dead'): void
   onSourceFailure(error: unknown, attempt: number, next: 'retry' | 'stop'): void
@@ -36,7 +36,7 @@ export interface WorkbenchEvents<T> {
 /** The number of retries that may wait in memory before reading the source pauses. */
 const waitingMax = 10_000
 
-export class Workbench<T> {
+export class ItemRunner<T> {
   readonly counts: Counts = { done: 0, skipped: 0, failed: 0, retried: 0 }
   isStopping = false
   /** Null if the run is not traced. */
@@ -46,7 +46,7 @@ export class Workbench<T> {
   readonly #engine: Host
   readonly #kernel: Kernel
   readonly #job: ResolvedJob<T>
-  readonly #events: WorkbenchEvents<T>
+  readonly #events: ItemRunnerEvents<T>
   readonly #slots: number
   /** The job has no limit besides the slots. */
   readonly #isPlain: boolean
@@ -59,7 +59,7 @@ export class Workbench<T> {
   /** Stopped and cut off: outcomes are no longer recorded. */
   #isOver = false
 
-  constructor(engine: Host, job: ResolvedJob<T>, events: WorkbenchEvents<T>) {
+  constructor(engine: Host, job: ResolvedJob<T>, events: ItemRunnerEvents<T>) {
     const { kernel } = engine
     this.#engine = engine
     this.#kernel = kernel

@@ -4,7 +4,7 @@
 import { Latch } from '../../lib/waiting.ts'
 import { unlessAborted } from './abortable-wait.ts'
 
-export class Beginning {
+export class PendingStart {
   readonly #begun = new Latch()
 
   begun(): void {

@@ -13,7 +13,7 @@ interface Codec {
   decode(bytes: Uint8Array): unknown
 }
 
-export class Region<V> {
+export class OverlaidPage<V> {
   readonly keys: string[] = []
   readonly #page: BlockView | null
   readonly #codec: Codec

@@ -49,7 +49,7 @@ function fits(field: Field, value: unknown): boolean {
   }
 }
 
-function isObject(value: unknown): boolean {
+export function isObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 

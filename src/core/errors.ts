@@ -421,6 +421,22 @@ export function isReprise(error: unknown, ...codes: readonly ErrorCode[]): error
   return error instanceof RepriseError && (codes.length === 0 || codes.includes(error.code))
 }
 
+/**
+ * A handler of rejections: returns the value for errors of these codes, and rethrows others. Without codes: every RepriseError.
+ * @example const head = await read().catch(orElse(null, 'NOT_FOUND'))
+ */
+export function orElse<T>(value: T, ...codes: readonly ErrorCode[]): (error: unknown) => T {
+  return (error) => {
+    if (isReprise(error, ...codes)) return value
+    throw error
+  }
+}
+
+/** The same without a value. @example await open.close().catch(ignoring('FENCED')) */
+export function ignoring(...codes: readonly ErrorCode[]): (error: unknown) => void {
+  return orElse(undefined, ...codes)
+}
+
 /** The store failed for now and may answer a retry: the request itself was valid. */
 export function isPassingStoreFailure(error: unknown): boolean {
   return isReprise(

@@ -1,7 +1,7 @@
 // Names and values of options, validated at the call: an unknown name would otherwise be ignored silently, and a job without
 // its rate limit would be noticed only by the service that it floods.
 
-import { shapeOf } from './data-shape.ts'
+import { isObject, shapeOf } from './data-shape.ts'
 import { RepriseError } from './errors.ts'
 
 /** @example checkOptions('job papers', options, new Set(['rate']), { rate: 'rate' }) */
@@ -58,15 +58,11 @@ export const aCount: Allowed = [
   (value) => Number.isSafeInteger(value) && Number(value) >= 0,
 ]
 export const texts: Allowed = ['a list of texts', (value) => isListOf(value, (each) => typeof each === 'string')]
-export const anObject: Allowed = ['an object', (value) => isPlain(value)]
-export const aSignal: Allowed = ['an AbortSignal', (value) => isPlain(value) && 'aborted' in (value as object)]
+export const anObject: Allowed = ['an object', (value) => isObject(value)]
+export const aSignal: Allowed = ['an AbortSignal', (value) => isObject(value) && 'aborted' in (value as object)]
 
 function isListOf(value: unknown, isRight: (each: unknown) => boolean): boolean {
   return Array.isArray(value) && value.every(isRight)
-}
-
-function isPlain(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** The same allowed values for several names, separated by spaces. @example forEach('dryRun forks', aBoolean) */

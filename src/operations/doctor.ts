@@ -1,6 +1,6 @@
 // Checks the preconditions of recovery in a store from one process, for `reprise doctor` and the dashboard.
 
-import { isReprise } from '../core/errors.ts'
+import { isReprise, orElse } from '../core/errors.ts'
 import type { StoreFacts } from '../core/store/store-facts.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { reportOf } from '../engine/base/worker.ts'
@@ -176,11 +176,8 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
   const damaged: string[] = []
   const facts = await timelineFacts(engine, (timeline) => damaged.push(timeline))
   const mistakes = facts.flatMap(measuredMistakes)
-  const paces = await pacesOf(engine).catch((error) => {
-    // Damaged histories are reported by the other checks, and by verify.
-    if (!isReprise(error)) throw error
-    return []
-  })
+  // Damaged histories are reported by the other checks, and by verify.
+  const paces = await pacesOf(engine).catch(orElse([]))
   mistakes.push(...paces.flatMap(paceMistakes))
   // Their checkpoints are missing because of the code, not because of a failure.
   const grown = new Set(mistakes.flatMap(({ rule, at }) => (rule === 'workflow-growth' ? [at] : [])))

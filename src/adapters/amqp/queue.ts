@@ -11,6 +11,7 @@ import {
   type QueueSource,
   queueReadingNames,
   queueSource,
+  splitReading,
 } from '../../layers/job/queues/queue-source.ts'
 import { Condition, realTime } from '../../lib/waiting.ts'
 
@@ -50,13 +51,8 @@ class AmqpAway extends Error {
 /** @example job('orders', { source: amqpQueue({ url, queue: 'orders', decode: json() }), key: (o) => o.id, each: ship }) */
 export function amqpQueue<T = AmqpMessage>(options: AmqpOptions<T>): QueueSource<T> {
   checkOptions('amqpQueue', options ?? null, known)
-  const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
-  return queueSource<AmqpMessage, T>(amqpBroker(connecting), {
-    ...(decode && { decode }),
-    ...(untilEmptyFor !== undefined && { untilEmptyFor }),
-    ...(prefetch !== undefined && { prefetch }),
-    ...(awayFor !== undefined && { awayFor }),
-  })
+  const { reading, connecting } = splitReading<AmqpMessage, T, AmqpOptions<T>>(options)
+  return queueSource<AmqpMessage, T>(amqpBroker(connecting), reading)
 }
 
 /** The queue without the options of reading: for queueSource() and queueConformance(). */

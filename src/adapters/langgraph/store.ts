@@ -26,6 +26,7 @@ import { checkFirstSegment } from '../../engine/model/id-prefixes.ts'
 import { newId } from '../../engine/storage/kernel.ts'
 import { isEqual } from '../../lib/differences.ts'
 import { memoryKind } from './model.ts'
+import { OpenHandles } from './open-handles.ts'
 
 export interface RepriseStoreOptions {
   /** First segment of the timelines' ids. Default: 'langgraph-store'. */
@@ -65,9 +66,7 @@ const fold: Fold<NamespaceState> = {
 export class RepriseStore extends BaseStore {
   readonly #engine: Host
   readonly #prefix: string
-  readonly #openMax: number
-  /** Least recently used first. */
-  readonly #open = new Map<string, { readonly timeline: SharedTimeline<NamespaceState>; users: number }>()
+  readonly #open: OpenHandles<SharedTimeline<NamespaceState>>
 
   constructor(rp: Engine, options: RepriseStoreOptions = {}) {
     super()
@@ -76,7 +75,7 @@ export class RepriseStore extends BaseStore {
     this.#engine = engine
     const name = checkFirstSegment('store', options.name ?? 'langgraph-store', 'langgraph-store')
     this.#prefix = `${name}/`
-    this.#openMax = options.openNamespacesMax ?? 100
+    this.#open = new OpenHandles(options.openNamespacesMax ?? 100)
     engine.declare({ ...memoryKind, name, scope: this.#prefix, fold: fold as Fold<unknown> })
   }
 
@@ -105,9 +104,7 @@ export class RepriseStore extends BaseStore {
 
   /** Closes the namespaces that this store holds open. The engine stays open. */
   override async stop(): Promise<void> {
-    const open = [...this.#open.values()]
-    this.#open.clear()
-    await Promise.all(open.map(({ timeline }) => timeline.close()))
+    await this.#open.close()
   }
 
   async #get({ namespace, key }: GetOperation): Promise<Item | null> {
@@ -187,25 +184,7 @@ export class RepriseStore extends BaseStore {
     work: (timeline: SharedTimeline<NamespaceState>) => Promise<T>,
   ): Promise<T> {
     const id = this.#idOf(namespace)
-    const held = this.#open.get(id) ?? { timeline: new SharedTimeline(this.#engine, id, fold), users: 0 }
-    this.#open.delete(id)
-    this.#open.set(id, held)
-    held.users += 1
-    try {
-      return await work(held.timeline)
-    } finally {
-      held.users -= 1
-      await this.#evict()
-    }
-  }
-
-  async #evict(): Promise<void> {
-    for (const [id, { timeline, users }] of this.#open) {
-      if (this.#open.size <= this.#openMax) return
-      if (users > 0 || timeline.isBusy) continue
-      this.#open.delete(id)
-      await timeline.close()
-    }
+    return await this.#open.use(id, () => new SharedTimeline(this.#engine, id, fold), work)
   }
 
   #idOf(namespace: readonly string[]): TimelineId {

@@ -4,6 +4,7 @@ import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
+import { OpenHandles } from './open-handles.ts'
 import type { Portable } from './portable.ts'
 import { Thread } from './thread.ts'
 
@@ -13,32 +14,19 @@ export class Threads {
   readonly #engine: Host
   readonly #prefix: string
   readonly #portable: Portable
-  readonly #openMax: number
-  /** Least recently used first. */
-  readonly #open = new Map<string, { readonly thread: Thread; users: number }>()
+  readonly #open: OpenHandles<Thread>
 
   constructor(engine: Host, prefix: string, portable: Portable, openMax: number) {
     this.#engine = engine
     this.#prefix = prefix
     this.#portable = portable
-    this.#openMax = openMax
+    this.#open = new OpenHandles(openMax)
   }
 
   /** Keeps the thread open at least until the work is done. */
   async use<T>(threadId: string, work: (thread: Thread) => Promise<T>): Promise<T> {
-    const held = this.#open.get(threadId) ?? {
-      thread: new Thread(this.#engine, this.#timelineOf(threadId), this.#portable),
-      users: 0,
-    }
-    this.#open.delete(threadId)
-    this.#open.set(threadId, held)
-    held.users += 1
-    try {
-      return await work(held.thread)
-    } finally {
-      held.users -= 1
-      await this.#evict()
-    }
+    const open = () => new Thread(this.#engine, this.#timelineOf(threadId), this.#portable)
+    return await this.#open.use(threadId, open, work)
   }
 
   async head(threadId: string): Promise<Head | null> {
@@ -55,9 +43,7 @@ export class Threads {
   }
 
   async close(): Promise<void> {
-    const threads = [...this.#open.values()]
-    this.#open.clear()
-    await Promise.all(threads.map(({ thread }) => thread.close()))
+    await this.#open.close()
   }
 
   #timelineOf(threadId: string): TimelineId {
@@ -72,15 +58,6 @@ export class Threads {
       )
     }
     return timelineId(this.#prefix + name)
-  }
-
-  async #evict(): Promise<void> {
-    for (const [threadId, { thread, users }] of this.#open) {
-      if (this.#open.size <= this.#openMax) return
-      if (users > 0 || thread.isBusy) continue
-      this.#open.delete(threadId)
-      await thread.close()
-    }
   }
 }
 

@@ -11,6 +11,7 @@ import {
   type QueueSource,
   queueReadingNames,
   queueSource,
+  splitReading,
 } from '../../layers/job/queues/queue-source.ts'
 import { Condition, realTime } from '../../lib/waiting.ts'
 import {
@@ -50,13 +51,8 @@ const fetchMs = 1000
 /** @example job('orders', { source: natsQueue({ servers, stream: 'ORDERS', consumer: 'shipping' }), each: ship }) */
 export function natsQueue<T = NatsRecord>(options: NatsQueueOptions<T>): QueueSource<T> {
   checkOptions('natsQueue', options ?? null, known)
-  const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
-  return queueSource<NatsRecord, T>(natsBroker(connecting as NatsConsuming), {
-    ...(decode && { decode }),
-    ...(untilEmptyFor !== undefined && { untilEmptyFor }),
-    ...(prefetch !== undefined && { prefetch }),
-    ...(awayFor !== undefined && { awayFor }),
-  })
+  const { reading, connecting } = splitReading<NatsRecord, T, NatsQueueOptions<T>>(options)
+  return queueSource<NatsRecord, T>(natsBroker(connecting as NatsConsuming), reading)
 }
 
 /** The consumer without the options of reading: for queueSource() and queueConformance(). */

@@ -13,6 +13,7 @@ import {
   type QueueSource,
   queueReadingNames,
   queueSource,
+  splitReading,
 } from '../../layers/job/queues/queue-source.ts'
 
 export interface RedisMessage {
@@ -62,13 +63,8 @@ interface Client {
 /** @example job('orders', { source: redisQueue({ url, stream: 'orders', group: 'shipping' }), each: ship }) */
 export function redisQueue<T = RedisMessage>(options: RedisOptions<T>): QueueSource<T> {
   checkOptions('redisQueue', options ?? null, known)
-  const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
-  return queueSource<RedisMessage, T>(redisBroker(connecting), {
-    ...(decode && { decode }),
-    ...(untilEmptyFor !== undefined && { untilEmptyFor }),
-    ...(prefetch !== undefined && { prefetch }),
-    ...(awayFor !== undefined && { awayFor }),
-  })
+  const { reading, connecting } = splitReading<RedisMessage, T, RedisOptions<T>>(options)
+  return queueSource<RedisMessage, T>(redisBroker(connecting), reading)
 }
 
 /** The stream without the options of reading: for queueSource() and queueConformance(). */

@@ -10,6 +10,7 @@ import {
   type QueueSource,
   queueReadingNames,
   queueSource,
+  splitReading,
 } from '../../layers/job/queues/queue-source.ts'
 import { realTime, sleep } from '../../lib/waiting.ts'
 import { type Json, SqsAway, SqsClient, type SqsKeys } from './client.ts'
@@ -57,13 +58,8 @@ const gone = /ReceiptHandle|NotInflight|InvalidParameterValue|MessageNotFound/i
 /** @example job('orders', { source: sqsQueue({ url, decode: json<Order>() }), key: (order) => order.id, each: ship }) */
 export function sqsQueue<T = SqsMessage>(options: SqsOptions<T>): QueueSource<T> {
   checkOptions('sqsQueue', options ?? null, known)
-  const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
-  return queueSource<SqsMessage, T>(sqsBroker(connecting), {
-    ...(decode && { decode }),
-    ...(untilEmptyFor !== undefined && { untilEmptyFor }),
-    ...(prefetch !== undefined && { prefetch }),
-    ...(awayFor !== undefined && { awayFor }),
-  })
+  const { reading, connecting } = splitReading<SqsMessage, T, SqsOptions<T>>(options)
+  return queueSource<SqsMessage, T>(sqsBroker(connecting), reading)
 }
 
 /** The queue without the options of reading: for queueSource() and queueConformance(). */

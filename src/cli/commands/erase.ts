@@ -1,6 +1,6 @@
 // reprise erase: removes a timeline, or single entries of it, from the files of the store; shows first what would be removed.
 
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { orElse, RepriseError } from '../../core/errors.ts'
 import type { EntrySelection } from '../../engine/tools/erase/select.ts'
 import { type Command, flag, type Invocation, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -16,10 +16,7 @@ const command: Command = async (invocation) => {
     savepoints: flag(options, 'savepoints'),
     unfinished: flag(options, 'unfinished'),
   }
-  const found = await findTimeline(engine, args[0]!).catch((error) => {
-    if (!isReprise(error, 'NOT_FOUND')) throw error
-    return null
-  })
+  const found = await findTimeline(engine, args[0]!).catch(orElse(null, 'NOT_FOUND'))
   if (!flag(options, 'yes')) {
     const plan = await engine.erase(found?.timeline ?? args[0]!, { ...means, dryRun: true })
     output.result(plan, () => {

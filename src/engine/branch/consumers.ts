@@ -3,7 +3,7 @@
 // their scopes as an attribute of one of their timelines; a cursor without stored scopes is not named.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { ignoring, RepriseError } from '../../core/errors.ts'
 import { importedInheritance, inheritedBy, originalAttribute } from '../../core/history/inheritance.ts'
 import { archivedFrom, isWithin, liveIdOf } from '../../core/history/scope.ts'
 import type { Head } from '../../core/store/ports.ts'
@@ -189,9 +189,7 @@ export async function noteStreamed(kernel: Kernel, timeline: TimelineId, origin:
   const [head] = await kernel.store.head([timeline])
   if (!head || streamedUpTo(head, origin) >= seq) return
   const noted = `${origin.identity} ${origin.generation} ${seq}`
-  await commitAside(kernel, timeline, { attributes: { [streamedAttribute]: noted } }).catch((error: unknown) => {
-    if (!isReprise(error, 'STORE_READ_ONLY')) throw error
-  })
+  await commitAside(kernel, timeline, { attributes: { [streamedAttribute]: noted } }).catch(ignoring('STORE_READ_ONLY'))
 }
 
 function streamedUpTo({ attributes }: Head, { identity, generation }: Origin): number {

@@ -9,7 +9,7 @@ import { checkFunction } from '../../core/synchronous.ts'
 import { SharedRead } from '../../lib/waiting.ts'
 import { warnOnReject } from '../../lib/warn-on-reject.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
-import { erasureOf } from '../history/erasures.ts'
+import { isSameBranch } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../history/history.ts'
 import { existing } from '../history/locate.ts'
 import { type Recovered, rebuild, recover } from '../history/recover.ts'
@@ -156,7 +156,7 @@ export class Replica<State, Handle = unknown> {
   async #catchUp(): Promise<void> {
     const head = await existing(this.#kernel, this.#head.timeline)
     const lineage = await lineageOf(this.#kernel, head)
-    if (head.floor > this.#point.seq || !sameBranch(this.#head, head) || (await this.#isElsewhere(head))) {
+    if (head.floor > this.#point.seq || !isSameBranch(this.#head, head) || (await this.#isElsewhere(head))) {
       // The timeline was rolled back, entries were erased, history was trimmed past this replica, or the store went back to an
       // older copy: start again from the newest checkpoint.
       const recovered = await recover(this.#kernel, head, this.#fold, { isPaged: this.#isPaged })
@@ -212,8 +212,4 @@ export async function follow<State, Handle>(
 ): Promise<Replica<State, Handle>> {
   const { state, point, base, report } = await recover(kernel, head, fold, { isPaged: !options.isWhole })
   return new Replica(kernel, fold, { head, state, point, base, report }, promote, options)
-}
-
-function sameBranch(a: Head, b: Head): boolean {
-  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq && erasureOf(a) === erasureOf(b)
 }

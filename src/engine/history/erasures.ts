@@ -120,6 +120,11 @@ export function erasureOf(head: Partial<Pick<Head, 'attributes'>> | null): strin
   return typeof mark === 'string' ? mark : null
 }
 
+/** True if both heads are on one branch with the same erasures: a state of one is a state of the other. */
+export function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>, b: Head): boolean {
+  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq && erasureOf(a) === erasureOf(b)
+}
+
 /** The first sequence of an unfinished erasure, else null. */
 export function erasingFrom(head: Pick<Head, 'attributes'>): number | null {
   const from = begun.exec(erasureOf(head) ?? '')?.[1]

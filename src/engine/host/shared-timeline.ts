@@ -4,7 +4,7 @@
 // each time, and a timeline that this process does not own is followed.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { ignoring, isReprise, orElse, RepriseError } from '../../core/errors.ts'
 import { UnreadPages } from '../../core/keyed-state/page.ts'
 import { guardOf } from '../../core/store/commit-guard.ts'
 import type { Head } from '../../core/store/ports.ts'
@@ -152,9 +152,7 @@ export class SharedTimeline<State> {
     const open = this.#open ?? (await this.#opening?.catch(() => null))
     this.#drop()
     // Another process may have it by now: then there is nothing to release.
-    await open?.close().catch((error: unknown) => {
-      if (!isReprise(error, ...overtaken)) throw error
-    })
+    await open?.close().catch(ignoring(...overtaken))
   }
 
   async #read(): Promise<State | null> {
@@ -263,10 +261,7 @@ export class SharedTimeline<State> {
   async #ownToMark(head: Head): Promise<OpenTimeline<State> | null> {
     if (this.#isElsewhere(head) || (await this.#engine.kernel.store.upkeep.facts()).isReadOnly) return null
     this.#drop()
-    return await this.#own(this.#engine.kernel.clock.elapsed() + patienceMs).catch((error: unknown) => {
-      if (isReprise(error, ...overtaken)) return null
-      throw error
-    })
+    return await this.#own(this.#engine.kernel.clock.elapsed() + patienceMs).catch(orElse(null, ...overtaken))
   }
 
   /** Reads the entries of other processes up to the current head. */

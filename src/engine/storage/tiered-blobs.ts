@@ -3,7 +3,7 @@
 // place before it deletes them from the warmer one, so that a read in that order finds them in one of the two.
 
 import { type Digest, equalBytes, toHex } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { ignoring } from '../../core/errors.ts'
 import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/store/ports.ts'
 
 export interface TierPlace {
@@ -159,9 +159,7 @@ export class TieredBlobs implements Blobs {
   async #pullBack(read: readonly (readonly [Digest, Uint8Array | null])[]): Promise<void> {
     const chunks = read.flatMap(([digest, bytes]) => (bytes ? [{ digest, bytes }] : []))
     if (chunks.length === 0) return
-    await this.hot.put(chunks).catch((error) => {
-      if (!isReprise(error)) throw error
-    })
+    await this.hot.put(chunks).catch(ignoring())
   }
 }
 

@@ -6,7 +6,7 @@ import { assert } from '../../core/assert.ts'
 import { encodeManifest, type Part } from '../../core/checkpoint/manifest.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { ignoring, isReprise, RepriseError } from '../../core/errors.ts'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
 import type { Base, Commit, Head, ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
 import { Mutex } from '../../lib/waiting.ts'
@@ -137,9 +137,7 @@ export class StateTimeline {
   async release(extras: CommitExtras = {}): Promise<void> {
     await this.#turns.run(() => undefined)
     if (this.#broken) return await this.#releaseBroken(this.#broken, extras)
-    await this.#commit({ ...extras, release: true }).catch((error) => {
-      if (!isReprise(error, 'FENCED', 'NOT_FOUND', 'CLOSED')) throw error
-    })
+    await this.#commit({ ...extras, release: true }).catch(ignoring('FENCED', 'NOT_FOUND', 'CLOSED'))
     this.#broken = new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
   }
 

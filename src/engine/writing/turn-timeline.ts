@@ -11,7 +11,7 @@ import type { Head, PastLife } from '../../core/store/ports.ts'
 import { warnOnReject } from '../../lib/warn-on-reject.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { policyToStore } from '../checkpoint/stored-policy.ts'
-import { erasureOf } from '../history/erasures.ts'
+import { isSameBranch } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, readHistory } from '../history/history.ts'
 import { type Recovered, recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
@@ -347,10 +347,6 @@ function nothingYet<State>(kernel: Kernel, id: TimelineId, fold: Fold<State>): R
 
 /** The base of a timeline that this process created, and has not read since. */
 const nowhere = { base: null }
-
-function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>, b: Head): boolean {
-  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq && erasureOf(a) === erasureOf(b)
-}
 
 function missing(id: TimelineId): RepriseError {
   return noTimeline(id)

@@ -3,7 +3,7 @@
 // commit with its events, so it is applied once; a refusal is recorded as ":refused" and consumed likewise.
 
 import { timelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { ignoring, isReprise, RepriseError } from '../../core/errors.ts'
 import { decideRetry, resolveRetry } from '../../core/retry/retry.ts'
 import type { Head, Message } from '../../core/store/ports.ts'
 import { headsInReach } from '../../core/store/shard-set.ts'
@@ -106,10 +106,8 @@ export class Mailroom<State> {
       if (messages.length === 0) return hadMail
       for (const message of messages) {
         if (this.#pauseMs(message) > 0) return hadMail
-        await this.#deliver(live, message).catch((error) => {
-          // Another process processed the message meanwhile: the rest is read again.
-          if (!isReprise(error, 'CONFLICT')) throw error
-        })
+        // Another process processed the message meanwhile: the rest is read again.
+        await this.#deliver(live, message).catch(ignoring('CONFLICT'))
       }
       hadMail = true
     }

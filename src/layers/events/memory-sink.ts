@@ -6,7 +6,7 @@
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import { isReprise, isSignal } from '../../core/errors.ts'
+import { ignoring, isReprise, isSignal } from '../../core/errors.ts'
 import { type Validity, whyInvalid } from '../../core/history/validity.ts'
 import { Keyed } from '../../core/keyed-state/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
@@ -273,9 +273,7 @@ export class MemorySink<State> implements SubscriptionSink<Occurrence> {
     this.#isLeaving = true
     try {
       if (this.isWriter && this.#timing.entries > 0) {
-        await this.#save().catch((error) => {
-          if (!isReprise(error, 'POSITION_GONE')) throw error
-        })
+        await this.#save().catch(ignoring('POSITION_GONE'))
       }
       await this.#owned?.release({ attributes: this.#timing.releasing(this.#owned.head.epoch) })
     } finally {

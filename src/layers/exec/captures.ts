@@ -2,7 +2,7 @@
 // are read, and had been unchanged for long enough that a write in between would show. If anything changed, nothing is
 // captured.
 
-import { isReprise, isSignal, RepriseError } from '../../core/errors.ts'
+import { isReprise, isSignal, orElse, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import { type Folder, openRoot } from '../../engine/base/file-tree/folder.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/base/file-tree/patterns.ts'
@@ -114,10 +114,7 @@ export class Captures {
   }
 
   async #inFolder<T>(work: (root: Folder) => Promise<T>): Promise<T | null> {
-    const root = await openRoot(this.#directory).catch((error) => {
-      if (isReprise(error, 'NOT_FOUND', 'TREE_BLOCKED')) return null
-      throw error
-    })
+    const root = await openRoot(this.#directory).catch(orElse(null, 'NOT_FOUND', 'TREE_BLOCKED'))
     if (!root) return null
     try {
       return await work(root)

@@ -3,7 +3,7 @@
 
 import { hostname } from 'node:os'
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { orElse } from '../../core/errors.ts'
 import { growingPause } from '../../core/retry/pause.ts'
 import { throwIfAborted } from '../../engine/base/abortable-wait.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -63,10 +63,7 @@ async function take(host: Host, directory: string, signal: AbortSignal | undefin
   )
   for (let attempt = 1; ; attempt++) {
     throwIfAborted(signal, `waiting for ${directory}`)
-    const taken = await StateTimeline.take(kernel, id).catch((error) => {
-      if (isReprise(error, 'OWNED')) return null
-      throw error
-    })
+    const taken = await StateTimeline.take(kernel, id).catch(orElse(null, 'OWNED'))
     if (taken && !isRunning((await host.head(id))?.attributes[groupAttribute])) return taken
     // A command started by an earlier process still writes there.
     await taken?.release()

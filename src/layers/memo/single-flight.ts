@@ -3,7 +3,7 @@
 // and does not store its result.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { orElse } from '../../core/errors.ts'
 import { growingPause } from '../../core/retry/pause.ts'
 import { throwIfAborted, unlessAborted } from '../../engine/base/abortable-wait.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
@@ -50,10 +50,7 @@ export class Flights<T> {
 
   async #fly(id: TimelineId, look: () => Promise<T | null>, compute: (taken: StateTimeline) => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
-      const taken = await StateTimeline.take(this.#kernel, id).catch((error) => {
-        if (isReprise(error, 'OWNED')) return null
-        throw error
-      })
+      const taken = await StateTimeline.take(this.#kernel, id).catch(orElse(null, 'OWNED'))
       if (taken) {
         try {
           return (await look()) ?? (await compute(taken))

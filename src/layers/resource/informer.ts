@@ -24,7 +24,7 @@ import { isLoss, Leading, type Session } from './leading.ts'
 import type { ResourceDefinition } from './resource.ts'
 import type { ResourceObject } from './rules/object.ts'
 import { type SelectorText, selectorOf } from './rules/selector.ts'
-import { Runner } from './runner.ts'
+import { failureNotes, Runner } from './runner.ts'
 
 export interface InformerEvent<Spec = unknown, Status = unknown> {
   readonly type: 'added' | 'modified' | 'deleted'
@@ -186,12 +186,7 @@ class Informing implements Session {
       kernel,
       {
         call: (name, attempt, signal) => this.#handle(name, attempt, signal),
-        failed: (_, attempt, error) => {
-          if (attempt > 1) void kernel.failures.failed(open.id, error)
-          kernel.events.emit('problem', { where: open.id, error })
-        },
-        // The note of a dead letter stays as long as the letter.
-        allWell: () => void (open.state.letters.size === 0 && kernel.failures.succeeded(open.id)),
+        ...failureNotes(kernel, open),
         giveUp: async (name, attempts, error) => {
           await this.#giveUp(name, attempts, error, kernel.clock.now())
           void kernel.failures.failed(open.id, error)

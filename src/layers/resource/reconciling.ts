@@ -17,7 +17,7 @@ import type { Session } from './leading.ts'
 import type { ControllerSettings, Reconcile, ReconcileContext, Watched } from './reconcile-context.ts'
 import type { ResourceDefinition } from './resource.ts'
 import type { ResourceObject, StatusChange } from './rules/object.ts'
-import { Runner } from './runner.ts'
+import { failureNotes, Runner } from './runner.ts'
 import type { Fence } from './shared-resource.ts'
 import type { WatchEvent } from './watch.ts'
 
@@ -51,12 +51,7 @@ export class Reconciling implements Session {
       kernel,
       {
         call: (name, attempt, signal) => this.#reconcile(name, attempt, signal),
-        failed: (_, attempt, error) => {
-          if (attempt > 1) void kernel.failures.failed(open.id, error)
-          kernel.events.emit('problem', { where: open.id, error })
-        },
-        // The note of a dead letter stays as long as the letter.
-        allWell: () => void (open.state.letters.size === 0 && kernel.failures.succeeded(open.id)),
+        ...failureNotes(kernel, open),
         giveUp: (name, attempts, error) => this.#giveUp(name, attempts, error),
         isOver: (error) => {
           const isOver = open.broken !== null || isFencedOut(error, options.fence)

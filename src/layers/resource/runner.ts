@@ -4,6 +4,8 @@
 import { RateLimiter, type RateSettings } from '../../core/retry/rate.ts'
 import { decideRetry, type ResolvedRetry } from '../../core/retry/retry.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import type { FollowerState } from './follower-state.ts'
 import { WorkQueue } from './rules/work-queue.ts'
 
 export interface Work {
@@ -31,6 +33,17 @@ export interface RunnerOptions {
 }
 
 const shortestPauseMs = 5
+
+/** Notes failures on the timeline of an informer or a controller. The note of a dead letter stays as long as the letter. */
+export function failureNotes(kernel: Kernel, open: OpenTimeline<FollowerState>): Pick<Work, 'failed' | 'allWell'> {
+  return {
+    failed(_, attempt, error) {
+      if (attempt > 1) void kernel.failures.failed(open.id, error)
+      kernel.events.emit('problem', { where: open.id, error })
+    },
+    allWell: () => void (open.state.letters.size === 0 && kernel.failures.succeeded(open.id)),
+  }
+}
 
 export class Runner {
   readonly #kernel: Kernel

@@ -2,7 +2,7 @@
 // share a store, and one that dies affects only its own partitions. A key is always in the same partition, and a transaction
 // is limited to one.
 
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { ignoring, isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed-state/keyed.ts'
 import { checkGivenOptions, checkObject, checkOptions, namesOf } from '../../core/options.ts'
 import { checkFunction } from '../../core/synchronous.ts'
@@ -226,9 +226,7 @@ export class PartitionedStore<V> {
 
 /** A partition that another process owns by now, or that was removed, is already closed. */
 async function closeTable<V>(table: TableHandle<V>): Promise<void> {
-  await table.close().catch((error) => {
-    if (!isReprise(error, 'FENCED', 'NOT_FOUND')) throw error
-  })
+  await table.close().catch(ignoring('FENCED', 'NOT_FOUND'))
 }
 
 function guarded<V>(tx: Transaction<V>, check: (key: string) => void): Transaction<V> {

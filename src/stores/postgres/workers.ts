@@ -1,7 +1,7 @@
 // Workers: one row each, one heartbeat however many timelines it owns, and the database's clock for all.
 
 import type { WorkerId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { ignoring } from '../../core/errors.ts'
 import { retiredWorkers } from '../../core/limits.ts'
 import type { WorkerRecord, WorkerRow } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
@@ -81,9 +81,7 @@ export async function retire(connections: Connections, s: string, ns: number, id
  */
 async function reuseSpace(connections: Connections, s: string): Promise<void> {
   const text = `VACUUM (SKIP_LOCKED, TRUNCATE false) ${s}.chunk`
-  await connections.rows(text, [], 'unsafe').catch((error) => {
-    if (!isReprise(error)) throw error
-  })
+  await connections.rows(text, [], 'unsafe').catch(ignoring())
 }
 
 export async function tidy(

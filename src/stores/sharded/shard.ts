@@ -6,6 +6,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Clock, Head, Store, TimelineQuery } from '../../core/store/ports.ts'
 import { mapTimeline } from '../../core/store/shards.ts'
 import { eachPage } from '../../lib/each-page.ts'
+import { realTime } from '../../lib/waiting.ts'
 
 /** Opens the store of one shard; called again after a failed attempt. */
 export type OpenShard = () => Promise<Store>
@@ -240,11 +241,7 @@ export class Shard {
 
 export const systemTimers: Timers = {
   elapsed: () => performance.now(),
-  after(delayMs, call, isAwaited = false) {
-    const timer = setTimeout(call, delayMs)
-    if (!isAwaited) timer.unref()
-    return () => clearTimeout(timer)
-  },
+  ...realTime,
 }
 
 /** Only timelines on it wait. */

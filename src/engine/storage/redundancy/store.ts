@@ -3,7 +3,7 @@
 // other calls are forwarded.
 
 import type { ManifestId, TimelineId } from '../../../core/coordinate.ts'
-import { isReprise } from '../../../core/errors.ts'
+import { ignoring, isReprise } from '../../../core/errors.ts'
 import { newestFirst } from '../../../core/history/recovery.ts'
 import type { Commit, Hash, ManifestRecord, Outcome, Store } from '../../../core/store/ports.ts'
 import { forwardStore } from '../../../core/store/store-wrapper.ts'
@@ -180,10 +180,8 @@ class RedundantCatalog {
   }
 
   async #commit(commits: readonly Commit[]): Promise<Outcome[]> {
-    await this.#before(commits).catch((error) => {
-      // A process without access to the chunks has no copies either; commits that need none continue.
-      if (!isReprise(error, 'CHUNKS_ELSEWHERE')) throw error
-    })
+    // A process without access to the chunks has no copies either; commits that need none continue.
+    await this.#before(commits).catch(ignoring('CHUNKS_ELSEWHERE'))
     const outcomes = await this.#store.commit(commits)
     for (const [i, commit] of commits.entries()) {
       const timeline = commit.guard?.timeline

@@ -6,7 +6,7 @@
 
 import { fromHex, timelineId, toHex } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isReprise, orElse, RepriseError } from '../../../core/errors.ts'
 import { isWithin } from '../../../core/history/scope.ts'
 import { aSignal, checkOptions, checkValues, namesOf } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
@@ -203,10 +203,7 @@ async function oneRound(
   if ((await kernel.store.upkeep.facts()).isReadOnly) return null
   const known = await housekeepingState(engine)
   if (known?.lastAt && kernel.worker.now() - known.lastAt < everyMs * 0.9) return null
-  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
-    if (isReprise(error, 'OWNED', 'FENCED')) return null
-    throw error
-  })
+  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch(orElse(null, 'OWNED', 'FENCED'))
   if (!open) return null
   try {
     const { lastAt } = open.state
@@ -225,10 +222,7 @@ async function oneRound(
 
 /** Sweeps unreferenced chunks now. Null: another process does the housekeeping. */
 export async function sweepRound(engine: Host): Promise<Swept | null> {
-  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
-    if (isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) return null
-    throw error
-  })
+  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch(orElse(null, 'OWNED', 'FENCED', 'CLOSED'))
   if (!open) return null
   try {
     const did = await sweep(engine)

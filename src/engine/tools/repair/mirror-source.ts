@@ -1,6 +1,6 @@
 // The store's mirror as a source for repairs, and the check that the mirror is complete.
 
-import { isReprise } from '../../../core/errors.ts'
+import { isReprise, orElse } from '../../../core/errors.ts'
 import { lastSeq } from '../../../core/history/entry-run.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { type MirrorContent, readMirror } from '../../feed/mirror/folder.ts'
@@ -59,11 +59,8 @@ async function missingOf(kernel: Kernel, head: Head, content: MirrorContent): Pr
   let missing = 0
   let sinceLast = 0
   for (let at = Math.max(head.floor, head.base?.seq ?? 0); at < head.seq; ) {
-    const runs = await kernel.store.read(head.timeline, at, pageBytes).catch((error) => {
-      // Verify reports it as a fault of its own.
-      if (!isReprise(error, 'HISTORY_DAMAGED', 'STORE_DAMAGED')) throw error
-      return []
-    })
+    // Verify reports it as a fault of its own.
+    const runs = await kernel.store.read(head.timeline, at, pageBytes).catch(orElse([], 'HISTORY_DAMAGED', 'STORE_DAMAGED'))
     for (const run of runs) {
       at = lastSeq(run)
       sinceLast += 1

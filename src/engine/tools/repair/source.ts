@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isReprise, orElse, RepriseError } from '../../../core/errors.ts'
 import type { MirrorRecord } from '../../../core/history/mirror-record.ts'
 import type { Blobs, EntryRun, Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { MirrorFiles, makeFolder, readMirror } from '../../feed/mirror/folder.ts'
@@ -168,11 +168,8 @@ async function runIn(
   timeline: TimelineId,
   seq: number,
 ): Promise<readonly EntryRun[]> {
-  const [run] = await store.read(timeline, seq, 1).catch((error) => {
-    // The source may be damaged as well, elsewhere or in the same place.
-    if (!isReprise(error, 'HISTORY_DAMAGED', 'STORE_DAMAGED')) throw error
-    return []
-  })
+  // The source may be damaged as well, elsewhere or in the same place.
+  const [run] = await store.read(timeline, seq, 1).catch(orElse([], 'HISTORY_DAMAGED', 'STORE_DAMAGED'))
   return run?.first === seq + 1 ? unwrapped(kernel, [run]) : []
 }
 

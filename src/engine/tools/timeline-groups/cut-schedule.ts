@@ -7,7 +7,7 @@
 
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isReprise, orElse, RepriseError } from '../../../core/errors.ts'
 import { existing } from '../../history/locate.ts'
 import { recover } from '../../history/recover.ts'
 import type { Host } from '../../host/host.ts'
@@ -236,10 +236,7 @@ export class CutScheduler {
   async #next(): Promise<number | null> {
     const engine = this.#engine
     const id = timelineId(scheduleScope + this.#name)
-    const record = await engine.openTimeline(id, scheduleFold).catch((error: unknown) => {
-      if (isReprise(error, 'OWNED', 'FENCED')) return null
-      throw error
-    })
+    const record = await engine.openTimeline(id, scheduleFold).catch(orElse(null, 'OWNED', 'FENCED'))
     if (!record) return Math.min(this.#eachMs, this.#timeoutMs)
     try {
       if (record.state.status !== 'running') return null
@@ -316,10 +313,7 @@ async function settlePending(engine: Host, record: OpenTimeline<ScheduleState>):
 async function endedCut(engine: Host, cut: string): Promise<CutState | null> {
   const record = await engine
     .openTimeline(timelineId(cutScope + cut), cutFold, { mustExist: true, takeover: true })
-    .catch((error) => {
-      if (isReprise(error, 'NOT_FOUND')) return null
-      throw error
-    })
+    .catch(orElse(null, 'NOT_FOUND'))
   if (!record) return null
   try {
     if (record.state.status === 'capturing') await giveUp(engine, record, cut, itsProcessEnded)

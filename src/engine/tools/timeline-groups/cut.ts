@@ -7,7 +7,7 @@ import { cutLabel } from '../../../core/checkpoint/consistency.ts'
 import type { Coordinate, TimelineId } from '../../../core/coordinate.ts'
 import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { formatMs } from '../../../core/duration.ts'
-import { isReprise, noTimeline, RepriseError } from '../../../core/errors.ts'
+import { ignoring, isReprise, noTimeline, RepriseError } from '../../../core/errors.ts'
 import { checkList } from '../../../core/options.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { headsOfMoment } from '../../../core/store/shard-set.ts'
@@ -215,9 +215,7 @@ export async function releaseAll(kernel: Kernel, { members }: CutState, name: st
     const catalog = await kernel.store.checkpoints(timelineId(member))
     for (const { id, isPinned, label } of catalog) {
       if (!isPinned || label !== cutLabel(name)) continue
-      await releaseSavepoint(kernel, member, id).catch((error) => {
-        if (!isReprise(error, 'NOT_FOUND')) throw error
-      })
+      await releaseSavepoint(kernel, member, id).catch(ignoring('NOT_FOUND'))
     }
   }
 }

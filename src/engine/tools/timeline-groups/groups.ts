@@ -2,7 +2,7 @@
 
 import type { Coordinate } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { ignoring, isReprise, RepriseError } from '../../../core/errors.ts'
 import { idBelow } from '../../../core/history/scope.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
 import { recover } from '../../history/recover.ts'
@@ -175,9 +175,7 @@ export class Groups {
 
   /** A read-only process reports the stored state. */
   async #expireIfWritable(): Promise<void> {
-    await this.expire().catch((error: unknown) => {
-      if (!isReprise(error, 'STORE_READ_ONLY')) throw error
-    })
+    await this.expire().catch(ignoring('STORE_READ_ONLY'))
   }
 
   /** Ends expired cuts whose process died before they were complete, and restores that never began. */

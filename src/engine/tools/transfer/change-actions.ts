@@ -3,7 +3,7 @@
 // repeated.
 
 import { timelineId } from '../../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { ignoring, RepriseError } from '../../../core/errors.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import type { Host } from '../../host/host.ts'
 import type { Engine } from '../../model/definition.ts'
@@ -119,10 +119,8 @@ async function undoRestore(host: Host, { startedAt, detail }: NotedChange): Prom
     throw new RepriseError('CONFLICT', what, { timelines: before.slice(0, 100) })
   }
   for (const timeline of restored) {
-    await deleteTimeline(host.kernel, timeline, { forks: true, savepoints: true, unfinished: true }).catch((error) => {
-      // It was removed together with another one.
-      if (!isReprise(error, 'NOT_FOUND')) throw error
-    })
+    // It was removed together with another one.
+    await deleteTimeline(host.kernel, timeline, { forks: true, savepoints: true, unfinished: true }).catch(ignoring('NOT_FOUND'))
   }
   await putBack(host.kernel, detail?.before)
   return restored.length

@@ -24,6 +24,18 @@ export interface QueueReading<Message, T = Message> {
 
 export const queueReadingNames = ['decode', 'untilEmptyFor', 'prefetch', 'awayFor'] as const
 
+/** Separates the options of reading from those of the connection. */
+export function splitReading<Message, T, Options extends QueueReading<Message, T>>(options: Options) {
+  const { decode, untilEmptyFor, prefetch, awayFor, ...connecting } = options
+  const reading: QueueReading<Message, T> = {
+    ...(decode && { decode }),
+    ...(untilEmptyFor !== undefined && { untilEmptyFor }),
+    ...(prefetch !== undefined && { prefetch }),
+    ...(awayFor !== undefined && { awayFor }),
+  }
+  return { reading, connecting }
+}
+
 /** A source whose messages are acknowledged one by one. */
 export interface QueueSource<T> extends PlainSource<T> {
   readonly kind: 'queue'

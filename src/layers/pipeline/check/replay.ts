@@ -221,17 +221,15 @@ class Stage {
   }
 
   tables(): NamedTable[] {
-    return [...this.wiring.instances()].flatMap(({ node, index, operator }) =>
-      [...operator.tables].map(([name, table]) => ({ operator: node.name, name, index, table })),
-    )
+    return this.wiring.tables()
   }
 
   restored(): void {
-    for (const { operator } of this.wiring.instances()) operator.restored?.()
+    this.wiring.restored()
   }
 
   tick(now: number): void {
-    for (const { operator } of this.wiring.instances()) operator.tick?.(now)
+    this.wiring.tick(now)
   }
 
   /** Copies all state of another stage through the codec, as a restore from a checkpoint would. */

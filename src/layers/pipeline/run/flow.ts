@@ -131,7 +131,7 @@ export class Flow {
 
   /** All state that a checkpoint contains. */
   tables(): NamedTable[] {
-    return [this.#letterTable(), ...this.#ownTables(), ...(this.#hooks.stages?.tables() ?? [])]
+    return [this.#letterTable(), ...this.#wiring.tables(), ...(this.#hooks.stages?.tables() ?? [])]
   }
 
   #letterTable(): NamedTable {
@@ -139,17 +139,10 @@ export class Flow {
     return { operator: lettersOperator, name: 'letters', index: null, table }
   }
 
-  /** State of the operators that the flow itself calls. */
-  #ownTables(): NamedTable[] {
-    return [...this.#wiring.instances()].flatMap(({ node, index, operator }) =>
-      [...operator.tables].map(([name, table]) => ({ operator: node.name, name, index, table })),
-    )
-  }
-
   /** Call it after the tables were filled from a checkpoint. */
   restored(): void {
     this.letters.restored()
-    for (const { operator } of this.#wiring.instances()) operator.restored?.()
+    this.#wiring.restored()
   }
 
   start(
@@ -203,7 +196,7 @@ export class Flow {
     for (const source of this.#sources) source.isDue = false
     const positions = new Map(this.#sources.map(({ name, positions }) => [name, new Map(positions)]))
     const records = this.#sources.reduce((sum, { records }) => sum + records, 0)
-    const captures = [...(stages ? [] : [this.#letterTable()]), ...this.#ownTables()].map((each) =>
+    const captures = [...(stages ? [] : [this.#letterTable()]), ...this.#wiring.tables()].map((each) =>
       captureOf(each, stored),
     )
     const own = stages ? this.#sinksIn(0) : [...this.#writers]

@@ -13,6 +13,7 @@ import type { Operator, TimedOperator } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
 import { Meeting, throughBranches } from './branch-merge.ts'
 import { type Busy, type Counts, newCounts } from './computing-time.ts'
+import type { NamedTable } from './named-table.ts'
 import type { WatermarkGate } from './watermark-gate.ts'
 
 export interface Scale {
@@ -93,6 +94,21 @@ export class Wiring {
   /** All instances, in the order in which they were drawn. */
   *instances(): Generator<OperatorInstance> {
     for (const { instances } of this.#built.values()) yield* instances
+  }
+
+  tables(): NamedTable[] {
+    return [...this.instances()].flatMap(({ node, index, operator }) =>
+      [...operator.tables].map(([name, table]) => ({ operator: node.name, name, index, table })),
+    )
+  }
+
+  /** Call it after the tables were filled from a checkpoint. */
+  restored(): void {
+    for (const { operator } of this.instances()) operator.restored?.()
+  }
+
+  tick(now: number): void {
+    for (const { operator } of this.instances()) operator.tick?.(now)
   }
 
   nodes(): IterableIterator<[OperatorNode, Built]> {

@@ -61,9 +61,7 @@ export class StageTask {
   }
 
   tables(): NamedTable[] {
-    return [...this.wiring.instances()].flatMap(({ node, index, operator }) =>
-      [...operator.tables].map(([name, table]) => ({ operator: node.name, name, index, table })),
-    )
+    return this.wiring.tables()
   }
 
   receive(message: ChannelMessage): void {
@@ -91,7 +89,7 @@ export class StageTask {
   }
 
   tick(now: number): void {
-    for (const { operator } of this.wiring.instances()) operator.tick?.(now)
+    this.wiring.tick(now)
   }
 
   /** Abandons a checkpoint: channels that wait for its barriers continue. */

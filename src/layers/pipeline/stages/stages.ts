@@ -112,7 +112,7 @@ export class Stages {
       }
     }
     this.#staging = []
-    for (const task of this.#tasks.values()) for (const { operator } of task.wiring.instances()) operator.restored?.()
+    for (const task of this.#tasks.values()) task.wiring.restored()
     for (let thread = 1; thread <= plan.threads; thread++) this.#threads!.post(thread, { kind: 'start' })
     this.#loop!.run().catch((error) => this.#fail(error))
   }

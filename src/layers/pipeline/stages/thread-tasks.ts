@@ -102,7 +102,7 @@ export class ThreadTasks {
   }
 
   #start(): void {
-    for (const task of this.#tasks.values()) for (const { operator } of task.wiring.instances()) operator.restored?.()
+    for (const task of this.#tasks.values()) task.wiring.restored()
     this.#loop.run().catch((error) => this.#fail(error))
   }
 

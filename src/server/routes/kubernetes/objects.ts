@@ -1,7 +1,7 @@
 // Objects over HTTP as clients of Kubernetes read and write them. An update names the resourceVersion that was read; a patch
 // is applied to the current object, and retried if another writer was faster.
 
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { ignoring, isReprise, RepriseError } from '../../../core/errors.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import { type JsonPatch, jsonPatch, mergePatch } from '../../../layers/resource/index.ts'
 import {
@@ -127,9 +127,7 @@ export function removeAll(call: Call): Promise<unknown> {
     const { handle, api } = collection
     const { items, revision } = await handle.list(selectorOf(call.query, collection))
     for (const { name, uid } of items) {
-      await handle.delete(name, { uid }).catch((error: unknown) => {
-        if (!isReprise(error, 'NOT_FOUND', 'CONFLICT')) throw error
-      })
+      await handle.delete(name, { uid }).catch(ignoring('NOT_FOUND', 'CONFLICT'))
     }
     return {
       apiVersion: `${api.group}/${api.version}`,

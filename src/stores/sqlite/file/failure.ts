@@ -54,6 +54,16 @@ export function isDamage(error: unknown): boolean {
   return (error instanceof RepriseError ? error.code : codeOf(error)) === 'STORE_DAMAGED'
 }
 
+/** The result of a read, or the other value if the file is damaged where it reads. */
+export function unlessDamaged<Result, Otherwise>(read: () => Result, otherwise: Otherwise): Result | Otherwise {
+  try {
+    return read()
+  } catch (error) {
+    if (isDamage(error)) return otherwise
+    throw error
+  }
+}
+
 /** The disk is full or failed: the statement is not the cause. */
 export function isOfDisk(error: unknown): boolean {
   const code = error instanceof RepriseError ? error.code : codeOf(error)

@@ -3,7 +3,7 @@
 
 import type { LegibleRun } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
-import { isDamage } from '../file/failure.ts'
+import { unlessDamaged } from '../file/failure.ts'
 import type { Timeline } from '../rows/timelines.ts'
 import { type PlacedRun, soundFrames } from './log-row.ts'
 
@@ -61,10 +61,5 @@ export function* rowsBetween(
 
 /** Reads row by row: an unreadable row must not hide the others. */
 export function bodyAt(connection: Connection, position: number): unknown {
-  try {
-    return connection.get('SELECT body FROM reprise_log WHERE position = ?', position)?.body ?? null
-  } catch (error) {
-    if (isDamage(error)) return null
-    throw error
-  }
+  return unlessDamaged(() => connection.get('SELECT body FROM reprise_log WHERE position = ?', position)?.body ?? null, null)
 }

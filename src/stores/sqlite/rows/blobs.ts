@@ -9,7 +9,7 @@ import { type Digest, fromHex, toHex } from '../../../core/coordinate.ts'
 import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow } from '../file/driver.ts'
-import { isDamage } from '../file/failure.ts'
+import { isDamage, unlessDamaged } from '../file/failure.ts'
 import type { Writing } from '../writing/writing.ts'
 
 /** Gives blobs access to the reading and writing sides of the store. */
@@ -57,7 +57,7 @@ export class SqliteBlobs implements Blobs {
   has(digests: readonly Digest[]): Promise<boolean[]> {
     const sql = `SELECT 1 FROM reprise_chunk ${byIndex} WHERE space = ? AND digest = ?`
     return this.#access.read((connection, space) =>
-      digests.map((digest) => orElse(() => connection.get(sql, space, digest), undefined) !== undefined),
+      digests.map((digest) => unlessDamaged(() => connection.get(sql, space, digest), undefined) !== undefined),
     )
   }
 
@@ -72,7 +72,7 @@ export class SqliteBlobs implements Blobs {
         if (!isDamage(error)) throw error
       }
       // Read without the index; if the table is damaged, read the index alone: the ages of chunks are then unknown.
-      const rows = orElse(() => all(`${columns} NOT INDEXED ${where}`), null)
+      const rows = unlessDamaged(() => all(`${columns} NOT INDEXED ${where}`), null)
       return (rows ?? all(`SELECT digest FROM reprise_chunk ${byIndex} ${where}`)).map(toChunkRow)
     })
   }
@@ -123,14 +123,14 @@ export class SqliteBlobs implements Blobs {
 function findId(connection: Connection, space: number, digest: Digest): number | null {
   const find = (how: string) => {
     const sql = `SELECT id FROM reprise_chunk ${how} WHERE space = ? AND digest = ?`
-    return orElse(() => connection.get(sql, space, digest)?.id as number | undefined, undefined)
+    return unlessDamaged(() => connection.get(sql, space, digest)?.id as number | undefined, undefined)
   }
   return find(byIndex) ?? find('NOT INDEXED') ?? null
 }
 
 function bytesOf(connection: Connection, id: number): Uint8Array | null {
   for (const table of tablesOf(id)) {
-    const row = orElse(() => connection.get(`SELECT bytes FROM ${table} WHERE id = ?`, id), undefined)
+    const row = unlessDamaged(() => connection.get(`SELECT bytes FROM ${table} WHERE id = ?`, id), undefined)
     if (row) return row.bytes as Uint8Array
   }
   return null
@@ -190,14 +190,5 @@ function toChunkRow(row: SqlRow): ChunkRow {
     digest: row.digest as Uint8Array,
     bytes: (row.size as number | undefined) ?? 0,
     touchedAt: (row.touched_at as number | undefined) ?? Number.MAX_SAFE_INTEGER,
-  }
-}
-
-function orElse<Result>(work: () => Result, otherwise: Result): Result {
-  try {
-    return work()
-  } catch (error) {
-    if (isDamage(error)) return otherwise
-    throw error
   }
 }

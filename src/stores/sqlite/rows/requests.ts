@@ -14,7 +14,7 @@ import type {
 } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow, SqlValue } from '../file/driver.ts'
-import { damaged, isDamage } from '../file/failure.ts'
+import { damaged, unlessDamaged } from '../file/failure.ts'
 import type { Reading } from '../file/reading.ts'
 import type { Writing } from '../writing/writing.ts'
 import { agreed, copiedColumns, copyNames } from './request-copies.ts'
@@ -192,16 +192,6 @@ function agreedRows(connection: Connection, numbers: readonly number[]): SqlRow[
     if (row !== undefined) return row === null ? [] : [row]
     throw damaged(`request ${number} is damaged: no two of its three copies are equal`, { number })
   })
-}
-
-/** A page of one place that cannot be read leaves two others. */
-function unlessDamaged<Result>(read: () => Result, otherwise: Result): Result {
-  try {
-    return read()
-  } catch (error) {
-    if (isDamage(error)) return otherwise
-    throw error
-  }
 }
 
 function isTakenByOther(

@@ -29,7 +29,7 @@ import { AckMark } from '../file/ack-mark.ts'
 import { checkAcknowledged } from '../file/acknowledged.ts'
 import { Connection } from '../file/connection.ts'
 import type { Driver } from '../file/driver.ts'
-import { isBusy, isDamage } from '../file/failure.ts'
+import { isBusy, isDamage, unlessDamaged } from '../file/failure.ts'
 import { describeHolder, describeUser, lockHolder, otherUser } from '../file/lock-holder.ts'
 import { migrate } from '../schema.ts'
 import { copyWithLog, isLogDamaged } from './damaged-log.ts'
@@ -121,7 +121,7 @@ async function readable(
   waitMs: number,
   check: (path: string) => void,
 ): Promise<Readable> {
-  const isAllIn = (path: string) => unlessDamaged(() => check(path))
+  const isAllIn = (path: string) => isSound(() => check(path))
   const because = isLogDamaged(file, () => isAllIn(file)) ? log : isLogCut(file, check) ? cutLog : firstPage
   if (because === firstPage) {
     try {
@@ -246,7 +246,7 @@ function foldAlone(driver: Driver, file: string): void {
   const connection = new Connection(driver, file, false)
   try {
     connection.exec('PRAGMA locking_mode = EXCLUSIVE')
-    unlessDamaged(() => connection.exec('PRAGMA synchronous = FULL'))
+    isSound(() => connection.exec('PRAGMA synchronous = FULL'))
     connection.exec('BEGIN IMMEDIATE')
     connection.exec('ROLLBACK')
   } catch (error) {
@@ -265,15 +265,7 @@ function foldAlone(driver: Driver, file: string): void {
 }
 
 /** Most statements first read the list of tables, which may be damaged. Their settings then keep their defaults. */
-function unlessDamaged(work: () => void): boolean {
-  try {
-    work()
-    return true
-  } catch (error) {
-    if (!isDamage(error)) throw error
-    return false
-  }
-}
+const isSound = (work: () => void) => unlessDamaged(() => work() === undefined, false)
 
 /** @photostructure/sqlite ends a connection when its statements are collected (close.test.ts). */
 function collectGarbage(): void {
@@ -318,7 +310,7 @@ function writeFresh(driver: Driver, file: string, fresh: string, options: Omit<S
 
 /** Attaches the damaged file, for SQLite to copy user tables. If it cannot list them, they are copied as they are found. */
 function attach(connection: Connection, file: string): void {
-  const isReadable = unlessDamaged(() => {
+  const isReadable = isSound(() => {
     connection.run('ATTACH DATABASE ? AS damaged', file)
     connection.exec('SELECT count(*) FROM damaged.sqlite_schema')
   })

@@ -5,7 +5,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { Inspection, StoreFault } from '../../../core/store/ports.ts'
 import type { Connection } from '../file/connection.ts'
 import type { SqlRow } from '../file/driver.ts'
-import { isDamage } from '../file/failure.ts'
+import { isDamage, unlessDamaged } from '../file/failure.ts'
 import type { Reading } from '../file/reading.ts'
 import type { ScanThread } from '../file/scan-thread.ts'
 import { ownStart } from '../log/log.ts'
@@ -204,7 +204,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
       slices.report(
         'log',
         next - 1,
-        orElse(() => log.lastPosition(), null),
+        unlessDamaged(() => log.lastPosition(), null),
         next,
       )
       return rows.length
@@ -226,9 +226,9 @@ function rowsFrom(connection: Connection, next: number, limit: number, faults: S
   const rows: SqlRow[] = []
   // Anchors show the end of the log where the log itself does not.
   const ends = ['SELECT max(position) AS last FROM reprise_log', 'SELECT max(position) AS last FROM reprise_anchor']
-  const last = Math.max(...ends.map((end) => Number(orElse(() => connection.get(end)?.last, 0) ?? 0)))
+  const last = Math.max(...ends.map((end) => Number(unlessDamaged(() => connection.get(end)?.last, 0) ?? 0)))
   for (let position = next; position <= last && rows.length < limit; position++) {
-    const row = orElse(
+    const row = unlessDamaged(
       () => connection.get('SELECT position, body FROM reprise_log WHERE position = ?', position),
       null,
     )
@@ -238,15 +238,6 @@ function rowsFrom(connection: Connection, next: number, limit: number, faults: S
   }
   if (rows.length === 0) faults.push({ where: 'log', what: `rows from ${next} on cannot be read`, isOfFile: true })
   return rows
-}
-
-function orElse<Result, Otherwise>(work: () => Result, otherwise: Otherwise): Result | Otherwise {
-  try {
-    return work()
-  } catch (error) {
-    if (isDamage(error)) return otherwise
-    throw error
-  }
 }
 
 /** Checks counts and twin indexes. For all namespaces: these tables do not separate them. */
@@ -333,7 +324,7 @@ async function inspectTimelines(read: Read, faults: StoreFault[], slices: Slices
   for (let after = from, count = 1; count > 0 && faults.length < faultsMax; ) {
     await slices.next()
     count = await read((reading) => {
-      const rows = orElse(() => reading.connection.all(sql, reading.space, after, slices.rows), null)
+      const rows = unlessDamaged(() => reading.connection.all(sql, reading.space, after, slices.rows), null)
       if (rows === null) return inspectByName(reading, faults)
       for (const { tid } of rows) {
         after = tid as number
@@ -342,7 +333,7 @@ async function inspectTimelines(read: Read, faults: StoreFault[], slices: Slices
       slices.report(
         'timelines',
         after,
-        orElse(() => lastTid(reading.connection), null),
+        unlessDamaged(() => lastTid(reading.connection), null),
         after,
       )
       return rows.length

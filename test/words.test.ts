@@ -80,15 +80,17 @@ describe('the texts of errors, help and reports', () => {
 describe('comments and pages', () => {
   /** Per 1,000 lines. The counts only fall: lower the limit together with a count. */
   const habits: readonly (readonly [string, RegExp, number])[] = [
-    ['whoever', /\bwhoever\b/gi, 0.1],
+    ['whoever', /\bwhoever\b/gi, 0.05],
     ['nobody, somebody', /\b(?:no|some|every)body\b/gi, 0.1],
-    ['what is, as a noun', /\bwhat (?:is|was|are|were)\b/gi, 1],
-    ['tell', /\b(?:tells?|told)\b/gi, 0.6],
-    ['say', /\b(?:says?|said)\b/gi, 0.3],
+    ['what is, as a noun', /\bwhat (?:is|was|are|were)\b/gi, 0.5],
+    ['tell', /\b(?:tells?|told)\b/gi, 0.5],
+    ['say', /\b(?:says?|said)\b/gi, 0.25],
     ['ask', /\basks? (?:for|again)\b|\basked\b/gi, 0.4],
     ['go on', /\b(?:go|goes|going|went) on\b/gi, 0.1],
-    ['is there', /\b(?:is|are|was|were) there\b/gi, 0.2],
-    ['left out', /\bleft out\b/gi, 0.2],
+    ['is there', /\b(?:is|are|was|were) there\b/gi, 0.1],
+    ['left out', /\bleft out\b/gi, 0.15],
+    ['under way', /\bunder way\b/gi, 0.3],
+    ['is no X', /(?<!\bthere )\b(?:is|was|are|were) no (?!longer\b|more\b|such\b|other\b|one\b|need\b)[a-z]+/gi, 0.3],
   ]
   const isGenerated = (path: string) => path.startsWith('docs/api/') || path === 'docs/errors.md'
   const filesIn = (folder: string, ending: RegExp) =>

@@ -26,7 +26,7 @@ export function Causes({ causes }: { causes: readonly Cause[] }) {
   )
 }
 
-/** The words of the cause; the parts that differ between its errors are left out. */
+/** The words of the cause; without the parts that differ between its errors. */
 function searchFor(error: string): string {
   return error === 'no error is recorded'
     ? ''

@@ -1,4 +1,4 @@
-// Fields of dialogs: each says what is wrong with its value, where it is typed.
+// Fields of dialogs: each shows the fault of its value beside it.
 
 import { jsonFault } from './json-fault.ts'
 

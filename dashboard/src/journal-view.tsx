@@ -95,7 +95,7 @@ export function JournalView({ timeline, journal, worker, onAct }: JournalViewPro
   )
 }
 
-/** Calls under way. The last report of a worker that is gone names calls that no process makes any more. */
+/** Calls in progress. The last report of a worker that is gone names calls that no process makes any more. */
 function InHand({ timeline, worker }: { timeline: Timeline; worker: Worker | null }) {
   const reported = timeline.isOwnerAlive ? (worker?.underWay ?? []) : []
   return (

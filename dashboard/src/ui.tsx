@@ -199,7 +199,7 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
     return () => {
       window.removeEventListener('hashchange', onClose)
       current?.close()
-      // The place that the dialog was opened from may be gone: the run has ended, say.
+      // The place that the dialog was opened from may be gone: for example, the run has ended.
       if (before?.isConnected) before.focus()
     }
   }, [])

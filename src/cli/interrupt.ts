@@ -77,7 +77,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
   }
 }
 
-/** Calls under way in this process. @example inHand(engine) // ['opening the source orders (pipeline/totals, 12s)'] */
+/** Calls in progress in this process. @example inHand(engine) // ['opening the source orders (pipeline/totals, 12s)'] */
 export function inHand(engine: Reprise, leastMs = 0): string[] {
   const { worker, clock } = hostOf(engine)
   const now = clock.elapsed()

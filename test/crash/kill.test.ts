@@ -9,7 +9,7 @@ const ids = ['plain/a', 'ledger/b', 'ledger/c', 'shelf/d']
 const seed = amount('REPRISE_CRASH_SEED', 20_250_101)
 
 interface Round {
-  /** Appends that each timeline has under way. */
+  /** Appends that each timeline has in progress. */
   readonly lanes: number
   readonly after: 'start' | 'acknowledged'
   readonly count: number

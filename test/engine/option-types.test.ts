@@ -33,7 +33,7 @@ async function unchecked(rp: Reprise, recorder: Recorder): Promise<void> {
   serve(rp, { authorize: () => principal })
   // @ts-expect-error a server without either would be open
   serve(rp, {})
-  // @ts-expect-error nor is it enough to say that nobody may write
+  // @ts-expect-error a declaration that no process writes does not suffice either
   serve(rp, { readOnly: true })
   // @ts-expect-error one of them decides
   serve(rp, { tokens: [token], authorize: () => principal })

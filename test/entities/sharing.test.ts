@@ -63,7 +63,7 @@ onEveryStore('sharing a timeline', (world) => {
     )
     for (const handle of handles) expect(await handle.refresh()).toEqual({ total: 24 + 8 + 240, seen: 24 + 8 + 24 })
     expect(watched).toEqual(Array.from({ length: 56 }, (_, i) => i + 1))
-    // On PostgreSQL the feed stays below the oldest transaction under way, which may be another test's.
+    // On PostgreSQL the feed stays below the oldest transaction in progress, which may be another test's.
     const page = await vi.waitFor(
       async () => {
         const found = await engines[0]!.feed('', { prefixes: ['counter/'] })

@@ -2,7 +2,7 @@
 // acknowledged. One argument, as JSON:
 //   where    see crash-open.mjs
 //   ids      timelines: 'plain/a', 'ledger/b', 'shelf/c' …
-//   lanes    appends that each timeline has under way at a time (1: one after the other)
+//   lanes    appends that each timeline has in progress at a time (1: one after the other)
 //   count    entries per timeline; default: until killed
 //   every    entries between two checkpoints
 //   moveLog  move SQLite's write-ahead log into the file after each so many entries of the first timeline

@@ -298,7 +298,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     // The page was at entry 4 before: its button would plan that rollback.
     await page.getByText('3 of 4').first().waitFor()
     const dialog = page.getByRole('dialog')
-    // A navigation under way closes a dialog that is opened too early: it is opened again.
+    // A navigation in progress closes a dialog that is opened too early: it is opened again.
     const named = dialog.getByText('counter/acted was forked at 4')
     for (let tries = 0; tries < 5; tries++) {
       await page.getByRole('button', { name: 'Roll back here…' }).click()

@@ -78,7 +78,7 @@ it('restarts when a file changes: runs continue, broken code is rejected, and a 
   await hears(/words\.json changed[\s\S]*reloaded/, () => writeFileSync(join(place.folder, 'words.json'), '{"n":2}'))
   expect(said).not.toMatch(/report\.json changed/)
 
-  // A reload is no Ctrl-C, and no line names its run twice.
+  // A reload does not act as Ctrl-C, and no line names its run twice.
   expect(said).not.toMatch(/Ctrl-C again/)
   expect(said).not.toMatch(/(workflow\/greet\/\w+): \1/)
   child.kill('SIGINT')

@@ -114,7 +114,7 @@ describe('a one-time link', () => {
     expect(await redeem(link)).toMatchObject({ status: 401, value: { code: 'UNAUTHENTICATED' } })
     const forged = value.session.replace(/.$/, (last: string) => (last === 'A' ? 'B' : 'A'))
     expect((await here.ask('/v1', withSession(forged))).status).toBe(401)
-    // A code is no session, and a session no code.
+    // A code does not work as a session, nor a session as a code.
     expect((await here.ask('/v1', withSession(codeOf(here.server.link('operator'))))).status).toBe(401)
     expect((await redeem(`#/login/${value.session}`)).status).toBe(401)
   })

@@ -109,7 +109,7 @@ class KafkatsPort implements KafkaPort {
   readonly #awayMs: number
   /** By broker: since when its fetches have had no answer. */
   readonly #silentSince = new Map<number, number>()
-  /** Until when each fetch under way should have its answer. */
+  /** Until when each fetch in progress should have its answer. */
   readonly #answersDue = new Set<{ readonly at: number }>()
   /** By topic and partition: since when its leader refuses reads. */
   readonly #refusedSince = new Map<string, number>()

@@ -1,5 +1,5 @@
-// The fingerprint of an entry: distinguishes it from every other that had or will have its sequence, after a rollback, a restore, or a
-// new life of its timeline. Keys of consumers and ids of commands contain it.
+// The fingerprint of an entry: distinguishes it from every other that had or will have its sequence, after a rollback, a
+// restore, or a new life of its timeline. Keys of consumers and ids of commands contain it.
 
 import { toHex } from '../../core/coordinate.ts'
 import type { Entry } from '../model/entry.ts'

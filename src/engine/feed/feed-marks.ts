@@ -43,8 +43,8 @@ export class FeedMarks {
   #forgottenBefore: ForgottenPoint = { count: 0, last: '' }
 
   /**
-   * `mayBeMadeAgain`: a timeline that was deleted and created again is not a sign of an older copy. A reader of the feed treats it
-   * as one and starts over, which is always safe.
+   * `mayBeMadeAgain`: a timeline that was deleted and created again is not a sign of an older copy. A reader of the feed treats
+   * it as one and starts over, which is always safe.
    */
   constructor(kernel: Ports, mayBeMadeAgain = false) {
     this.#kernel = kernel

@@ -369,7 +369,7 @@ export async function isChunkless(kernel: Kernel, record: ManifestRecord): Promi
 
 /**
  * A checkpoint of another branch must not be restored here. Only stored digests are compared: recovery does not need
- * the run with the checkpoint's own sequence, so damage in it is no reason to refuse the checkpoint.
+ * the run with the checkpoint's own sequence, so damage in it does not invalidate the checkpoint.
  */
 async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: ManifestRecord): Promise<void> {
   const head = lineage.find((each) => !each.base || record.seq > each.base.seq) ?? lineage[lineage.length - 1]!

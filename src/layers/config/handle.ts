@@ -58,7 +58,7 @@ export class ConfigHandle<Value = unknown> {
     this.#schema = schema
   }
 
-  /** Sets a new version for every client at once. A rollout under way is superseded. */
+  /** Sets a new version for every client at once. A rollout in progress is superseded. */
   async set(value: Value, options: ConfigSetOptions = {}): Promise<number> {
     checkOptions('set', options, knownSet)
     return await this.#set(value, null, options)

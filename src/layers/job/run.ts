@@ -228,7 +228,7 @@ export class JobRun<T = unknown> {
   }
 
   async #drive(): Promise<JobReport> {
-    // The engine's timers do not keep the process alive, but a job under way must.
+    // The engine's timers do not keep the process alive, but a job in progress must.
     const letEnd = this.#engine.clock.stayAlive?.()
     const offWatch = this.#engine.worker.watch(() => this.#underWay())
     const offClose = this.#engine.onClose(async () => {

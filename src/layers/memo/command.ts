@@ -156,7 +156,7 @@ export class CommandHandle {
     return await this.#remembering.forget(await this.#key(await this.#look()))
   }
 
-  /** Waits for commands under way. */
+  /** Waits for commands in progress. */
   close(): Promise<void> {
     return this.#remembering.close()
   }
@@ -192,7 +192,7 @@ export class CommandHandle {
     throw new RepriseError('CHECKPOINT_DAMAGED', `command ${this.name}: its outputs cannot be restored`)
   }
 
-  /** `joined`: waits for a computation under way unless there is an intact entry. `anew`: ignores stored entries. */
+  /** `joined`: waits for a computation in progress unless there is an intact entry. `anew`: ignores stored entries. */
   async #obtain(
     how: 'found' | 'joined' | 'anew',
     key: Key,

@@ -245,7 +245,7 @@ export class Remembering {
     this.host.events.emit('problem', { where: this.#what, error })
   }
 
-  /** Waits for computations under way, and for entries being sent to other levels. */
+  /** Waits for computations in progress, and for entries being sent to other levels. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true

@@ -267,7 +267,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return await this.#remembering.forget(key)
   }
 
-  /** Waits for computations under way. */
+  /** Waits for computations in progress. */
   close(): Promise<void> {
     return this.#remembering.close()
   }

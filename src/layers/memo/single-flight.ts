@@ -43,7 +43,7 @@ export class Flights<T> {
     return unlessAborted(flight, signal, `waiting for ${id}`)
   }
 
-  /** Resolves when all computations under way have ended. */
+  /** Resolves when all computations in progress have ended. */
   async settled(): Promise<void> {
     while (this.#under.size > 0) await Promise.allSettled(this.#under.values())
   }

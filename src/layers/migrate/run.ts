@@ -126,7 +126,7 @@ export class MigrateRun {
   }
 
   /**
-   * Finishes the step under way and begins no other; resolves with the report. After `timeout` (default: 30 seconds) the step's
+   * Finishes the step in progress and begins no other; resolves with the report. After `timeout` (default: 30 seconds) the step's
    * signal is aborted, with the reason; a step that ignores it runs to its end. The next run resumes from there.
    */
   async stop(options: StopOptions = {}): Promise<MigrateReport> {

@@ -1,4 +1,4 @@
-// The fold of a set of migrations: the applied steps with their checksums, and the step under way.
+// The fold of a set of migrations: the applied steps with their checksums, and the step in progress.
 
 import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
@@ -70,7 +70,7 @@ export const migrateFold: Fold<MigrateState> = {
   },
 }
 
-/** The record of the step under way. SQL has no `began` entry: its first failure is its first entry. */
+/** The record of the step in progress. SQL has no `began` entry: its first failure is its first entry. */
 function currentOf({ current }: MigrateState, id: string, attempts: number): NonNullable<MigrateState['current']> {
   return current?.id === id ? current : { id, attempts, saved: undefined, error: null }
 }

@@ -30,7 +30,7 @@ export interface SinkWriter {
   commit(prepared: Prepared): Promise<void>
   /**
    * The checkpoint will not be published: its records belong to the next one. If it took too long, preparation may still be
-   * under way.
+   * in progress.
    */
   rejoin(): void
   close(): Promise<void>

@@ -40,7 +40,7 @@ export class OriginResource implements SharedResource {
   #hasListed = false
   readonly #reads = new SharedRead(() => this.#relist())
   #followers = 0
-  /** The watch under way. */
+  /** The watch in progress. */
   #stream: { readonly stop: AbortController; readonly over: Promise<void> } | null = null
 
   constructor(engine: Host, kind: string, origin: OriginCollection) {

@@ -7,7 +7,7 @@
 //   head       the part of a timeline that every append changes, packed with a checksum (head-state.ts): written in place
 //   timeline   the rest of it (`key` was the second index of names; witness has replaced it)
 //   witness, head_mark   the expected rows of a timeline, stored apart: damage to one page cannot hide it (row-counts.ts); a
-//              copy of the head is there too
+//              copy of the head is present too
 //   tally      the expected number of rows of a list (tally.ts)
 //   chunk      the existing chunks; their bytes are in one table per stripe (blobs.ts), those of older versions in one
 //   identity   the external identity of a namespace (identity.ts)

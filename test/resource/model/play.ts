@@ -31,7 +31,7 @@ export interface Tally {
 }
 
 const names = ['a', 'b', 'c', 'd', 'e']
-/** Tells a standstill from a slow machine. Some planted bugs are found by their standstill. */
+/** Distinguishes a standstill from a slow machine. Some planted bugs are found by their standstill. */
 const standstillMs = { clean: 120_000, planted: 20_000 }
 /** The possible outcomes of a write. */
 const refusals = ['EXISTS', 'CONFLICT', 'NOT_FOUND', 'CLOSED', 'CONTENDED', 'INVALID_ARGUMENT'] as const

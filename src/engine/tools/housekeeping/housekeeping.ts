@@ -203,7 +203,9 @@ async function oneRound(
   if ((await kernel.store.upkeep.facts()).isReadOnly) return null
   const known = await housekeepingState(engine)
   if (known?.lastAt && kernel.worker.now() - known.lastAt < everyMs * 0.9) return null
-  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch(orElse(null, 'OWNED', 'FENCED'))
+  const open = await engine
+    .openTimeline(timelineId(housekeepingId), housekeepingFold)
+    .catch(orElse(null, 'OWNED', 'FENCED'))
   if (!open) return null
   try {
     const { lastAt } = open.state
@@ -222,7 +224,9 @@ async function oneRound(
 
 /** Sweeps unreferenced chunks now. Null: another process does the housekeeping. */
 export async function sweepRound(engine: Host): Promise<Swept | null> {
-  const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch(orElse(null, 'OWNED', 'FENCED', 'CLOSED'))
+  const open = await engine
+    .openTimeline(timelineId(housekeepingId), housekeepingFold)
+    .catch(orElse(null, 'OWNED', 'FENCED', 'CLOSED'))
   if (!open) return null
   try {
     const did = await sweep(engine)

@@ -60,7 +60,9 @@ async function missingOf(kernel: Kernel, head: Head, content: MirrorContent): Pr
   let sinceLast = 0
   for (let at = Math.max(head.floor, head.base?.seq ?? 0); at < head.seq; ) {
     // Verify reports it as a fault of its own.
-    const runs = await kernel.store.read(head.timeline, at, pageBytes).catch(orElse([], 'HISTORY_DAMAGED', 'STORE_DAMAGED'))
+    const runs = await kernel.store
+      .read(head.timeline, at, pageBytes)
+      .catch(orElse([], 'HISTORY_DAMAGED', 'STORE_DAMAGED'))
     for (const run of runs) {
       at = lastSeq(run)
       sinceLast += 1

@@ -120,7 +120,7 @@ class Loop {
     this.#status = { ...this.#status, ...change, updatedAt: Date.now() }
     if (!isNews && Date.now() - this.#reportedAt < reportEveryMs) return
     this.#reportedAt = Date.now()
-    // A full disk is no reason to stop shipping from it.
+    // Shipping continues from a full disk.
     await writeShipStatus(this.#run.source.file, this.#status).catch(() => undefined)
     this.#run.onStatus?.(this.#status)
   }

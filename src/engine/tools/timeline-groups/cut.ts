@@ -122,7 +122,7 @@ async function withinTimeout(
     if (isReprise(error, 'ABORTED') && signal?.aborted) await giveUp(engine, record, name, 'aborted')
     throw error
   } finally {
-    // Work under way ends before the next step; it must not write concurrently.
+    // Work in progress ends before the next step; it must not write concurrently.
     progress.isOver = true
   }
   const { members, saved, limitMs } = record.state

@@ -1,4 +1,4 @@
-// The records of a group: captured cuts, and restores under way. Each is a timeline, so that after a crash another process can
+// The records of a group: captured cuts, and restores in progress. Each is a timeline, so that after a crash another process can
 // resume.
 //
 //   group/cut/NAME      begun { members, limitMs, at } · placed { places } · mail { messages } · saved { timeline, id } ·

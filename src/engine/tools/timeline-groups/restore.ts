@@ -1,6 +1,6 @@
 // Restores a group together, each member as its own model does. First all members are held, so that none changes; then the
-// plan is computed again and recorded; then mail that is no longer sent is dropped, the members are rolled back, mail in flight is
-// delivered again, and the members are released. Every step is recorded before the next, and can be repeated: any process can
+// plan is computed again and recorded; then mail that is no longer sent is dropped, the members are rolled back, mail in flight
+// is delivered again, and the members are released. Every step is recorded before the next, and can be repeated: any process can
 // resume a restore that was killed.
 
 import { assert } from '../../../core/assert.ts'

@@ -120,7 +120,9 @@ async function undoRestore(host: Host, { startedAt, detail }: NotedChange): Prom
   }
   for (const timeline of restored) {
     // It was removed together with another one.
-    await deleteTimeline(host.kernel, timeline, { forks: true, savepoints: true, unfinished: true }).catch(ignoring('NOT_FOUND'))
+    await deleteTimeline(host.kernel, timeline, { forks: true, savepoints: true, unfinished: true }).catch(
+      ignoring('NOT_FOUND'),
+    )
   }
   await putBack(host.kernel, detail?.before)
   return restored.length

@@ -1,4 +1,5 @@
-// Deliveries that wait to be acknowledged or released. What becomes ready while a request is in progress goes together in the next.
+// Deliveries that wait to be acknowledged or released. Deliveries that become ready during a
+// request share the next one.
 
 import type { HeldMessage } from './held-message.ts'
 

@@ -249,7 +249,7 @@ export class Flow {
     return own.map(({ name }) => [name, this.#writers.get(name)!] as const)
   }
 
-  /** Reads no more records. Records under way stay in the state. */
+  /** Reads no more records. Records in flight stay in the state. */
   halt(): void {
     this.#isHalted = true
     this.wake()
@@ -451,7 +451,7 @@ export class Flow {
     return hasMoved
   }
 
-  /** Sources wait while a task has too many frames under way. */
+  /** Sources wait while a task has too many frames in flight. */
   #isHeldByStage(): boolean {
     const { stages } = this.#hooks
     const full = stages?.outputs.fullTask

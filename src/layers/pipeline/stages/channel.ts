@@ -1,6 +1,6 @@
 // A channel carries records, watermarks and barriers from one task to another, in order. Between threads, records travel in
 // frames of bytes, in columns; within a thread, they are passed on as they are. The sender may have a bounded number of frames
-// under way and stops reading its own inputs at the bound; barriers are never held back.
+// in progress and stops reading its own inputs at the bound; barriers are never held back.
 
 import { assert } from '../../../core/assert.ts'
 import type { Codec } from '../../../core/codec/codec.ts'

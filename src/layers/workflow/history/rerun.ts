@@ -1,4 +1,4 @@
-// Re-running one step and only what depends on it: what is repeated, what is kept, and when that would be unsound. Kept
+// Re-running one step and only what depends on it: which steps are repeated, which are kept, and when that would be unsound. Kept
 // outcomes that follow a repeated one leave the journal, and return to it one by one as the code issues their commands.
 
 import { RepriseError } from '../../../core/errors.ts'

@@ -180,7 +180,7 @@ export class Mail {
     return !tenure.isLeaving && !code.ending.isEnding && !residency.isPaused
   }
 
-  /** The messages that wait for a rollback, which is either deferred itself or under way. */
+  /** The messages that wait for a rollback, which is either deferred itself or in progress. */
   #waiting(messages: readonly Message[]): ReadonlySet<Message> {
     const waiting = new Set<Message>()
     const mayRollBack = this.#mayRollBack()

@@ -19,7 +19,7 @@ export class Work {
     this.#onFailed = onFailed
   }
 
-  /** The number of pieces under way. */
+  /** The number of pieces in progress. */
   get count(): number {
     return this.#count
   }

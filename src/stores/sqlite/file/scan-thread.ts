@@ -58,7 +58,7 @@ function allAside(
     const answers: AsideAnswer[] = []
     const worker = new runtime.Thread!(program, { eval: true, workerData: { module, file, statements } })
     const abort = () => {
-      // A statement under way is not interrupted, and nothing waits for it.
+      // A statement in progress is not interrupted, and nothing waits for it.
       worker.unref()
       void worker.terminate()
       reject(new RepriseError('ABORTED', 'the check of the file: aborted', {}, signal?.reason))

@@ -44,7 +44,7 @@ function atHead({ head }: Timeline): Place {
   return { last: head.seq, position: head.position }
 }
 
-/** Runs of the transaction under way: they are not in the file yet. */
+/** Runs of the transaction in progress: they are not in the file yet. */
 export interface StagedRuns {
   readonly position: number
   readonly frames: readonly FrameDraft[]

@@ -61,5 +61,8 @@ export function* rowsBetween(
 
 /** Reads row by row: an unreadable row must not hide the others. */
 export function bodyAt(connection: Connection, position: number): unknown {
-  return unlessDamaged(() => connection.get('SELECT body FROM reprise_log WHERE position = ?', position)?.body ?? null, null)
+  return unlessDamaged(
+    () => connection.get('SELECT body FROM reprise_log WHERE position = ?', position)?.body ?? null,
+    null,
+  )
 }

@@ -114,6 +114,24 @@ export function historyMark(
   return toHex(digestOf(hash, ['history', secret, incarnation, ...parts])).slice(0, markDigits)
 }
 
+const leaseMarkSize = 2 ** 20
+
+/**
+ * The number under which a client writes with a lease: the epoch of the timeline, and 20 bits of its history (historyMark). It
+ * grows with the epoch, and the number of another namespace, store, incarnation or life is another one.
+ * @example leaseNumber(historyMark(sha256, store, [origin]), 7)
+ */
+export function leaseNumber(mark: string, epoch: number): number {
+  assert(epoch < Number.MAX_SAFE_INTEGER / leaseMarkSize, 'an epoch leaves room for the mark of its history')
+  return epoch * leaseMarkSize + (Number.parseInt(mark.slice(0, 8), 16) % leaseMarkSize)
+}
+
+/** The epoch in the number of a lease; null: the number belongs to another history. */
+export function epochOfLease(mark: string, lease: number): number | null {
+  const epoch = Math.floor(lease / leaseMarkSize)
+  return leaseNumber(mark, epoch) === lease ? epoch : null
+}
+
 /**
  * The name of a request of an application (RequestRow): its number, and a check over the store and the request's content. A
  * number of another store, or of a request that a restore replaced, is not believed.

@@ -350,6 +350,19 @@ const rows: readonly Row[] = [
     },
   },
   {
+    value: 'the epoch of a lease',
+    timelines: ['counter/leased'],
+    make: ({ rp }) => rp.send('counter/leased', 'noted', {}).then(() => undefined),
+    async hold(place) {
+      const lease = await ask(place, `${at('counter/leased')}/lease`, { body: { holder: 'one', ttlMs: 60_000 } })
+      return lease.epoch
+    },
+    async use(place, epoch: number) {
+      await ask(place, `${at('counter/leased')}/entries`, { body: { entries: [{ type: 'noted' }], epoch } })
+    },
+    refused: 'FENCED',
+  },
+  {
     value: 'the name of a request of an application',
     timelines: [],
     async make({ rp }, word) {

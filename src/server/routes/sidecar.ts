@@ -18,7 +18,7 @@ const ttlMs: Schema = {
   default: 30_000,
   description: 'without a heartbeat for this long, other clients may take it',
 }
-const epoch: Schema = { type: 'integer', minimum: 1, description: 'of the lease: the fencing token' }
+const epoch: Schema = { type: 'integer', minimum: 1, description: 'of the lease: the fencing token, a number that grows' }
 const epochInQuery: QuerySchema = epoch
 const lease = shapes.named(
   'Lease',

@@ -1,10 +1,11 @@
 // A lease: this process owns a timeline on behalf of one client, while that client renews it. The epoch under which the client
-// got it is the fencing token: every write names it, and an outdated one is refused, here and in the store. Another server on
-// the store continues the lease when the client writes there, under a newer epoch of the timeline and the same token.
+// got it, bound to the history, is the fencing token: every write names it, and an outdated one, or one of another history, is
+// refused, here and in the store. Another server on the store continues the lease when the client writes there, under a newer
+// epoch of the timeline and the same token.
 
-import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { epochOfLease, historyMark, leaseNumber } from '../../core/identity.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { type LeaseMark, leaseAt, leaseMark, noLease } from '../../engine/ownership/lease-mark.ts'
@@ -33,7 +34,7 @@ export interface LeaseRequest {
 
 export class Lease {
   readonly holder: string
-  /** The fencing token: the epoch of the timeline when the client got the lease. */
+  /** The fencing token: the epoch of the timeline when the client got the lease, and the history it belongs to. */
   readonly token: number
   readonly #engine: Reprise
   readonly #open: OpenTimeline<unknown>
@@ -60,14 +61,18 @@ export class Lease {
   static async take(engine: Reprise, id: TimelineId, request: LeaseRequest, onOver: () => void): Promise<Lease> {
     const { takeover, waitMs, holder, ttlMs } = request
     const open = await hostOf(engine).openTimeline(id, foldOf(engine, id), { takeover, wait: waitMs })
-    await marked(open, { token: open.epoch, holder, ttlMs })
-    return new Lease(engine, open, { ...request, token: open.epoch }, onOver)
+    const token = leaseNumber(await markOf(engine, () => open.origin), open.epoch)
+    await marked(open, { token, holder, ttlMs })
+    return new Lease(engine, open, { ...request, token }, onOver)
   }
 
   /** Continues a lease that a client got from another server. Null: the lease is over. */
   static async continue(engine: Reprise, id: TimelineId, token: number, onOver: () => void): Promise<Lease | null> {
-    const isOver = async () => leaseAt(await engine.head(id))?.token !== token
-    if (await isOver()) return null
+    const head = await engine.head(id)
+    if (!head || leaseAt(head)?.token !== token) return null
+    // A restored store contains the mark of a lease from before its backup.
+    const origin = () => hostOf(engine).identity.origin(head)
+    if (epochOfLease(await markOf(engine, origin), token) === null) return null
     const open = await hostOf(engine).openTimeline(id, foldOf(engine, id), { takeover: true })
     // The mark of the epoch before: a lease that began after it was read is not displaced for good.
     const mark = leaseAt(await engine.head(id), open.epoch - 1)
@@ -110,7 +115,6 @@ export class Lease {
 
   async append(request: AppendRequest): Promise<Appended> {
     const open = this.#open
-    assert(open.epoch >= this.token, 'a lease is continued under a newer epoch')
     const { expect, signal } = request
     const options = { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
     const write = () => open.write(entriesOf(request), options)
@@ -136,6 +140,14 @@ export class Lease {
     this.#onOver()
     await this.#open.shut()
   }
+}
+
+/** Without the rollbacks of the timeline: its holder may roll it back under the lease. */
+async function markOf(engine: Reprise, origin: () => { readonly identity: string }): Promise<string> {
+  const { hash, identity } = hostOf(engine)
+  // The origin needs the identity of the store.
+  const store = await identity.current()
+  return historyMark(hash, store, [{ identity: origin().identity, generation: 0 }])
 }
 
 /** Processes that write the timeline in turns must not treat it as free between two writes. */

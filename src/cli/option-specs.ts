@@ -31,7 +31,7 @@ export const logOption = value(
 )
 export const yes = flag('skip the confirmation', 'y')
 export const initOptions = {
-  template: value('NAME', 'job, pages, migrate, workflow or timeline'),
+  template: value('NAME', 'job, pages, migrate, workflow, pipeline, agent or timeline'),
   name: value('NAME', 'name of the job'),
   language: value('ts|js', 'TypeScript or JavaScript'),
   force: flag('overwrite existing files'),

@@ -2,6 +2,7 @@
 
 import { isWellFormed } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import { inexactNumber } from '../lib/inexact-number.ts'
 import { realTime, withinOrFail } from '../lib/waiting.ts'
 import type { ServerLimits } from './limits.ts'
 import { longTimes } from './request-slots.ts'
@@ -199,19 +200,9 @@ export function parseJson(raw: Uint8Array): unknown {
   } catch {
     throw refuse('the body is not JSON')
   }
-  checkNumbers(text)
+  const inexact = inexactNumber(text)
+  if (inexact !== null) throw refuse(`the number ${inexact} cannot be represented exactly: send it as text`)
   return value
-}
-
-/** Refuses a number that would be stored as a different one: 64-bit ids of other languages lose their last digits. */
-function checkNumbers(text: string): void {
-  if (!/\d{16}|\d[eE]\+?\d{3}/.test(text)) return
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g)) {
-    if (token.startsWith('"')) continue
-    const number = Number(token)
-    const isKept = /^-?\d+$/.test(token) ? Number.isSafeInteger(number) : Number.isFinite(number)
-    if (!isKept) throw refuse(`the number ${token.slice(0, 40)} cannot be represented exactly: send it as text`)
-  }
 }
 
 export function keyOf(route: Route, request: ServerRequest): string | undefined {

@@ -125,6 +125,19 @@ describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', 
     expect(await runs(note)).toEqual([])
   })
 
+  it('E3: a number that JavaScript would change is kept with its reason, and nothing starts', async () => {
+    const data = '{"order": 9007199254740993}'
+    await app.run(
+      kind === 'postgres'
+        ? `SELECT "${app.schema}".start('note', '${data}'::jsonb, id => 'big')`
+        : `INSERT INTO reprise_request (verb, target, id, data) VALUES ('start', 'workflow/note', 'big', '${data}')`,
+    )
+    rp.work([note])
+    await until(async () => (await requests()).some(({ problem }) => problem !== null))
+    expect((await requests()).map(({ problem }) => problem)).toEqual([expect.stringContaining('9007199254740993')])
+    expect(await runs(note)).toEqual([])
+  })
+
   it('E3: a message reaches the inbox of a timeline once per key', async () => {
     rp.work([note])
     const counter = timeline('counter', {

@@ -62,8 +62,12 @@ async function write(
   const next = `${template.runsWith?.(language) ?? 'npx reprise run'} ${main}${template.name === 'workflow' ? ' --id first' : ''}`
   output.result({ template: template.name, files: files.map((file) => file.path), next }, () => {
     for (const file of files) output.line(`wrote ${file.path}`)
-    const page = template.runsWith ? '' : `\nor start and watch it on a page:  npx reprise dev ${main} --open`
-    output.lines(`\nrun it:  ${next}\nthen kill it, and run it again${page}`)
+    // `dev` executes what several processes can share: the template of a pipeline is for one.
+    const hasPage = !template.runsWith && template.name !== 'pipeline'
+    const page = hasPage ? `\nor start and watch it on a page:  npx reprise dev ${main} --open` : ''
+    const needsLoader = language === 'ts' && !canRunTypeScript()
+    const loader = needsLoader ? '\nNode 20 needs a loader for TypeScript:  npm install --save-dev tsx' : ''
+    output.lines(`${loader}\nrun it:  ${next}\nthen kill it, and run it again${page}`)
   })
   return exit.ok
 }

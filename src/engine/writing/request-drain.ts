@@ -8,6 +8,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import { isWithin } from '../../core/history/scope.ts'
 import type { NewRequest, OutgoingMessage, RequestQuery, RequestRow, RequestTarget } from '../../core/store/ports.ts'
+import { inexactNumber } from '../../lib/inexact-number.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { type Kernel, newId, submit } from '../storage/kernel.ts'
 import { messageTo } from '../storage/message.ts'
@@ -150,7 +151,7 @@ export class RequestDrain {
     const { codec, sealer } = this.#kernel
     const { data } = request
     if (data instanceof Uint8Array) return codec.decode(sealer.openChecked(data, contextOf(request))) as Value
-    return json(data === null ? undefined : JSON.parse(data))
+    return json(parsed(data))
   }
 
   /** A group that has to wait is passed, and taken again at the next poll: it must not hold back the others. */
@@ -229,11 +230,20 @@ export class RequestDrain {
       return { id: key as MessageId, to, kind: topic, data }
     }
     if (topic === null || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'a message must have a kind')
-    const value = data === null ? undefined : JSON.parse(data)
+    const value = parsed(data)
     const fault = this.#kernel.models.find(to)?.mailFault?.(topic, value) ?? null
     if (fault !== null) throw new RepriseError('INVALID_ARGUMENT', `a message of the kind ${topic} to ${to}: ${fault}`)
     return messageTo(this.#kernel, to, topic, value, key ?? newId(this.#kernel.random))
   }
+}
+
+/** The JSON that SQL wrote. Undefined: none. */
+function parsed(data: string | null): unknown {
+  if (data === null) return undefined
+  const inexact = inexactNumber(data)
+  if (inexact === null) return JSON.parse(data)
+  const what = `the number ${inexact} in the payload cannot be represented exactly: send it as text`
+  throw new RepriseError('INVALID_ARGUMENT', what, { number: inexact })
 }
 
 function groupsOf(rows: readonly RequestRow[]): RequestRow[][] {

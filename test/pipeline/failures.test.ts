@@ -43,6 +43,16 @@ function endless<T>(first: readonly T[]): Source<T> {
   }
 }
 
+it('a row() that throws names the sink, the record and the reason', async () => {
+  const rp = await open('memory:')
+  const rows = rowSink<{ readonly i?: { readonly n: number } }>({ table: 'sums', row: ({ i }) => ({ n: i!.n }) })
+  const bad = pipeline('bad-row', (p) => p.from('numbers', valueSource([{ i: { n: 1 } }, {}])).to('sums', rows))
+  await expect(rp.run(bad).result()).rejects.toThrow(
+    /row of rowSink\(\{ table: 'sums' \}\) failed for \{\}: .*undefined/,
+  )
+  await rp.close()
+})
+
 describe('a poison record', () => {
   const define = (isMended: boolean, out: Sink<number>) =>
     pipeline('poisoned', (p) => {

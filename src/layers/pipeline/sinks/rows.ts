@@ -6,6 +6,7 @@ import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkGivenOptions } from '../../../core/options.ts'
 import type { Sql } from '../../../core/store/ports.ts'
 import { checkFunctions, refuseThenable } from '../../../core/synchronous.ts'
+import { brief } from '../../../engine/model/journal-row.ts'
 import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -105,10 +106,8 @@ function groupsOf<T>(results: readonly Result<T>[], options: RowsOptions<T>): Gr
   const { key = [] } = options
   const groups: Group[] = []
   let seen = new Set<string>()
-  for (const { value, key: of } of results) {
-    const given = options.row(value, of)
-    refuseThenable(given, 'row of rowSink()', 'use call() before the sink')
-    const isDeleted = key.length > 0 && (options.deletes?.(value) ?? value === null)
+  for (const result of results) {
+    const { given, isDeleted } = rowOf(result, options)
     const columns = isDeleted ? key : Object.keys(given)
     if (isDeleted) checkKeyOf(given, key)
     const own = key.length > 0 ? JSON.stringify(key.map((name) => String(given[name]))) : null
@@ -128,6 +127,23 @@ function groupsOf<T>(results: readonly Result<T>[], options: RowsOptions<T>): Gr
     if (own !== null) seen.add(own)
   }
   return groups
+}
+
+/** A result without a row ends the run: a sink has no dead letters, since its results are those of a checkpoint. */
+function rowOf<T>({ value, key: of }: Result<T>, options: RowsOptions<T>) {
+  const { table, key = [] } = options
+  try {
+    const given = options.row(value, of)
+    refuseThenable(given, 'row of rowSink()', 'use call() before the sink')
+    return { given, isDeleted: key.length > 0 && (options.deletes?.(value) ?? value === null) }
+  } catch (error) {
+    if (error instanceof RepriseError) throw error
+    const text = error instanceof Error ? error.message : String(error)
+    const what = `row of rowSink({ table: '${table}' }) failed for ${brief(value)}: ${text}`
+    const hint =
+      'Fix the function, or map the results before the sink: a record on which map() throws is a dead letter.'
+    throw new RepriseError('INVALID_ARGUMENT', what, { table }, error, hint)
+  }
 }
 
 async function insert(

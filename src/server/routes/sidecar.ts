@@ -18,7 +18,7 @@ const ttlMs: Schema = {
   default: 30_000,
   description: 'without a heartbeat for this long, other clients may take it',
 }
-const epoch: Schema = { type: 'integer', minimum: 1, description: 'of the lease: the fencing token, a number that grows' }
+const epoch: Schema = { type: 'integer', minimum: 1, description: 'of the lease: a fencing token that grows' }
 const epochInQuery: QuerySchema = epoch
 const lease = shapes.named(
   'Lease',

@@ -9,7 +9,7 @@ import { isPassingStoreFailure, isReprise } from '../../core/errors.ts'
 import { growingPause } from '../../core/retry/pause.ts'
 import { epochGuardOf, guardOf } from '../../core/store/commit-guard.ts'
 import type { Guard, Head } from '../../core/store/ports.ts'
-import { type Kernel, submit } from '../storage/kernel.ts'
+import { type Kernel, releaseLeft } from '../storage/kernel.ts'
 import { soundHeads } from '../storage/sound-page.ts'
 import { Wakeups } from './wakeups.ts'
 
@@ -267,14 +267,10 @@ export class Dispatcher {
   /** A claim does not wait for it: its database may be unreachable just now, and the others have work to do. */
   async #giveBack(guard: Guard): Promise<void> {
     this.#releasing.add(guard.timeline)
-    try {
-      await submit(this.#kernel, { guard, release: true })
-      this.wake()
-    } catch {
-      this.#strays.mayExist = true
-    } finally {
-      this.#releasing.delete(guard.timeline)
-    }
+    const isReleased = await releaseLeft(this.#kernel, guard)
+    this.#releasing.delete(guard.timeline)
+    // Otherwise the next poll repeats it.
+    if (isReleased) this.wake()
   }
 
   /** The handler failed. Another process may succeed, so the timeline is released; this process waits longer each time. */

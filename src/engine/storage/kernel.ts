@@ -5,7 +5,7 @@ import type { Codec } from '../../core/codec/codec.ts'
 import { type OperationId, type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import type { EffectLedger } from '../../core/history/effects.ts'
 import type { Limits } from '../../core/limits.ts'
-import type { Clock, Commit, Hash, Outcome, Random, Store } from '../../core/store/ports.ts'
+import type { Clock, Commit, Guard, Hash, Outcome, Random, Store } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import type { Planted } from '../base/planted-bugs.ts'
 import type { Tracing } from '../base/tracing.ts'
@@ -89,6 +89,17 @@ export function submit(
   commit: Omit<Commit, 'operation'>,
 ): Promise<Outcome> {
   return committer.submit({ ...commit, operation: newOperation(random) })
+}
+
+/**
+ * Releases a timeline that this process owns without working on it. False: it failed, and the dispatcher repeats it
+ * (`onStray`). Under a newer epoch it is refused, without a loss.
+ */
+export async function releaseLeft(kernel: Kernel, guard: Guard, extras: Partial<Commit> = {}): Promise<boolean> {
+  const outcome = await submit(kernel, { ...extras, guard, release: true }).catch(() => null)
+  const isOver = outcome !== null && (outcome.ok || outcome.code === 'FENCED' || outcome.code === 'NOT_FOUND')
+  if (!isOver) kernel.onStray?.(guard.timeline)
+  return isOver
 }
 
 export function newId(random: Random): string {

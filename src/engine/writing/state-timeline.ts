@@ -18,7 +18,7 @@ import { takeTimeline } from '../ownership/take-timeline.ts'
 import { stateIo } from '../snapshot/kernel-io.ts'
 import { verifyChunks } from '../snapshot/restore.ts'
 import type { ChunkHold } from '../storage/chunk-hold.ts'
-import { type Kernel, newId, submit } from '../storage/kernel.ts'
+import { type Kernel, newId, releaseLeft, submit } from '../storage/kernel.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
 import type { NewEntry } from './timeline.ts'
 import type { CommitExtras } from './writer.ts'
@@ -143,12 +143,11 @@ export class StateTimeline {
 
   /**
    * It broke without being taken over: in the store, this process still owns it, and no other could take it while this
-   * process lives. Under a newer epoch the release is refused, without a loss.
+   * process lives.
    */
   async #releaseBroken(broken: RepriseError, extras: CommitExtras): Promise<void> {
     if (isReprise(broken, 'FENCED', 'NOT_FOUND', 'CLOSED')) return
-    const guard = { timeline: this.id, epoch: this.#head.epoch }
-    await submit(this.#kernel, { ...extras, guard, release: true }).catch(() => undefined)
+    await releaseLeft(this.#kernel, { timeline: this.id, epoch: this.#head.epoch }, extras)
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

@@ -24,7 +24,7 @@ import type { Fold } from '../model/definition.ts'
 import type { Entry, NewEntry } from '../model/entry.ts'
 import { carriedBy } from '../storage/carried-identity.ts'
 import { checkMade } from '../storage/committer.ts'
-import { type Kernel, submit } from '../storage/kernel.ts'
+import { type Kernel, releaseLeft } from '../storage/kernel.ts'
 import type { Identified, Origin } from '../storage/store-identity.ts'
 import { DraftMaker, noDrafts } from './drafts.ts'
 import { commitAside, publishAside } from './shared-commit.ts'
@@ -389,10 +389,9 @@ export class OpenTimeline<State> {
     return broken !== null && broken.code !== 'FENCED' && !this.#sharing && this.#writer.isOwner
   }
 
-  /** Releases it at once instead of at the end of this process. Under a newer epoch the release is refused, without a loss. */
+  /** Releases it at once instead of at the end of this process. */
   async #letGo(): Promise<void> {
-    const guard = { timeline: this.id, epoch: this.epoch }
-    await submit(this.#kernel, { guard, release: true }).catch(() => undefined)
+    await releaseLeft(this.#kernel, { timeline: this.id, epoch: this.epoch })
   }
 
   #releasing(along: CommitExtras): CommitExtras {

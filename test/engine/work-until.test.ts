@@ -174,7 +174,7 @@ describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
     const client = await process()
     const worker = await process()
     const workUntil = async (...wanted: string[]) => {
-      while (!wanted.every((each) => done.includes(each))) await worker.workUntil(all, { budget: 1000, idle: 300 })
+      while (!wanted.every((each) => done.includes(each))) await worker.workUntil(all, { budget: 3000, idle: 300 })
     }
     const notes = await client.open(note, 'x')
     for (const n of [1, 2]) await client.run(queued, n, { id: `q${n}`, here: false })

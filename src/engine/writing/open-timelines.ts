@@ -146,7 +146,7 @@ export class OpenTimelines {
     try {
       const open = await opening
       held.opening = open as unknown as OpenTimeline<unknown>
-      // It broke while it was being opened, before it was registered here.
+      // The timeline failed during its opening, before it was registered here.
       if (open.broken && this.#held.get(id) === held) this.#held.delete(id)
       return open
     } catch (error) {

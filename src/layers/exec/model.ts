@@ -22,7 +22,7 @@ export const execKind: Model = {
   announced: ['begin', 'end', 'marker', 'rename', 'word'],
   unfinished: ['running', 'stopped', 'failed'],
   attention: ['failed'],
-  redoes: 'work of the program is done again',
+  redoes: 'the program repeats work',
   statusNow: ({ status, isOwnerAlive }) => (status === 'running' && !isOwnerAlive ? 'stopped' : status),
   storedAs: { stopped: ['running'] },
   // The end of the last run is in its history, which is not read for this: the next start reads it.

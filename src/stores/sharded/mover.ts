@@ -34,7 +34,7 @@ export type Verdict = 'moved' | 'again' | { readonly stays: string }
 interface Member {
   /** The head before it was taken. */
   readonly before: Head
-  /** The epoch under which the mover has it. */
+  /** The epoch under which the mover owns the timeline. */
   readonly epoch: number
 }
 

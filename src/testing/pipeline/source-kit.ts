@@ -55,7 +55,8 @@ export function sourceConformance<T>(runner: Runner, harness: SourceHarness<T>):
   runner.describe(`the source ${harness.name}`, () => {
     test('returns every record once, in the order of its partition', (kit) => kit.everything())
     test('continues after any position, without gap or repetition', (kit) => kit.resumes())
-    test('has positions that are plain data, and names its partitions before they speak', (kit) => kit.plain())
+    test('has positions that are plain data, and names its partitions before it emits their records', (kit) =>
+      kit.plain())
     test('ends, or waits until it is aborted; closed twice, nothing happens', (kit) => kit.ends())
     test('returns records that are added while it is read', (kit) => kit.grows())
     test('finds a partition that appears', (kit) => kit.finds())

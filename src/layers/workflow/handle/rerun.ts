@@ -33,7 +33,7 @@ export async function decideRerun(
   return found
 }
 
-/** A run that had ended has as much time again as it had from its start. */
+/** A run that had ended gets its whole time limit again. */
 export function beginRerun(
   state: RunState,
   data: { readonly to: string; readonly key?: string },

@@ -51,7 +51,7 @@ export interface RunHost {
   /** True if the run is in this process's memory and only waits. */
   isAsleep(timeline: string): boolean
   replay(definition: AnyWorkflow, timeline: string, state: RunState): Promise<Replayed>
-  /** Opens a run that has no owner, for a change from outside. */
+  /** Opens a run without an owner, so that another process can change it. */
   take(timeline: string): Promise<OpenTimeline<RunState>>
   /** With `life`: only this life of the run receives the message. */
   send(timeline: string, kind: string, data: unknown, id?: string, life?: number): Promise<string>

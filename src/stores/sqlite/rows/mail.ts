@@ -52,7 +52,7 @@ function find(connection: Connection, timeline: Timeline, id: MessageId): SqlRow
   return row
 }
 
-/** In order of bytes. */
+/** Ordered by their bytes. */
 export function consumedIds(
   connection: Connection,
   { tid, name }: Timeline,

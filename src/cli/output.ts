@@ -24,7 +24,6 @@ export interface Colours {
   readonly red: Paint
   readonly green: Paint
   readonly yellow: Paint
-  readonly cyan: Paint
 }
 
 export class Output {
@@ -134,7 +133,6 @@ export function coloursFor(isTerminal: boolean, env: Readonly<Record<string, str
     red: paint(31, 39),
     green: paint(32, 39),
     yellow: paint(33, 39),
-    cyan: paint(36, 39),
   }
 }
 

@@ -10,19 +10,19 @@ import { oneOf } from './find-definition.ts'
 import { findTimeline } from './find-timeline.ts'
 import { loadModule } from './module.ts'
 
-export interface Found {
+export interface FoundRun {
   readonly head: Head
   readonly run: WorkflowRun
 }
 
 /** For verbs that need none of the code: the worker of the run acts. */
-export async function findRun(engine: Reprise, given: string, verb: string): Promise<Found> {
+export async function findRun(engine: Reprise, given: string, verb: string): Promise<FoundRun> {
   const head = await findTimeline(engine, given)
   return { head, run: runOf(engine, head, verb) }
 }
 
 /** For verbs that replay its code: from --module, or from the module recorded by `reprise run`. */
-export async function findCode(engine: Reprise, given: string, verb: string, options: Options): Promise<Found> {
+export async function findCode(engine: Reprise, given: string, verb: string, options: Options): Promise<FoundRun> {
   const head = await findTimeline(engine, given)
   const { name } = partsOf(engine, head, verb)
   const file = moduleOf(head, options)
@@ -36,7 +36,7 @@ export async function findCode(engine: Reprise, given: string, verb: string, opt
 }
 
 /** With its code if available, which improves some results; otherwise without. */
-export async function findRunOrCode(engine: Reprise, given: string, verb: string, options: Options): Promise<Found> {
+export async function findRunOrCode(engine: Reprise, given: string, verb: string, options: Options): Promise<FoundRun> {
   const found = await findRun(engine, given, verb)
   const modulePath = text(options, 'module')
   const file = moduleOf(found.head, options)

@@ -14,6 +14,7 @@ import { changeWords } from '../engine/storage/store-change.ts'
 import { lossBudgetOf } from '../engine/tools/drill/loss-budget.ts'
 import { housekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
 import { endings } from '../layers/workflow/names.ts'
+import { protectionChecks } from './backup-health.ts'
 import { failuresHealth } from './failures.ts'
 import { bytes } from './figures-as-text.ts'
 import {
@@ -30,7 +31,6 @@ import {
   workersHealth,
 } from './health.ts'
 import { measuredMistakes, mistakesHealth, paceMistakes } from './mistakes.ts'
-import { protectionChecks } from './protection.ts'
 import { queuesOf } from './queues.ts'
 import { requestsHealth } from './requests.ts'
 import { pacesOf } from './schedules.ts'

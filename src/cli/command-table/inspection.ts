@@ -49,14 +49,14 @@ export const inspection: readonly CommandRow[] = [
     summary: 'show the state as of a sequence',
     options: { module: moduleOption },
     store: 'reading',
-    load: () => import('../commands/views.ts'),
+    load: () => import('../commands/timeline-views.ts'),
   },
   {
     usage: 'diff TIMELINE@SEQ TIMELINE@SEQ',
     summary: 'compare the states at two coordinates',
     options: { module: moduleOption },
     store: 'reading',
-    load: () => import('../commands/views.ts'),
+    load: () => import('../commands/timeline-views.ts'),
   },
   {
     usage: 'checkpoints TIMELINE',
@@ -70,7 +70,7 @@ export const inspection: readonly CommandRow[] = [
     summary: 'show the recovery card: captured state and cost of recovery',
     options: { module: moduleOption },
     store: 'reading',
-    load: () => import('../commands/views.ts'),
+    load: () => import('../commands/timeline-views.ts'),
   },
   {
     usage: 'effects TIMELINE',

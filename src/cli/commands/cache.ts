@@ -16,11 +16,11 @@ import { pinnedAttribute } from '../../engine/tools/cache/uses.ts'
 import { artifactCache } from '../../layers/artifact/index.ts'
 import { memoCache } from '../../layers/memo/entry.ts'
 import { type CommandCheck, type CommandHandle, command, type RemoteCache } from '../../layers/memo/index.ts'
+import { sizeOf } from '../byte-size.ts'
 import { type Command, duration, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
 import { nameFromCommand } from '../name-from-command.ts'
-import { sizeOf } from '../size.ts'
 
 type Verb = (invocation: Invocation, rest: readonly string[]) => Promise<number>
 

@@ -20,7 +20,6 @@ import type { Fold } from '../../engine/model/definition.ts'
 import { giveBack } from '../../engine/ownership/take-timeline.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { Alarm } from '../../lib/waiting.ts'
-import { Announcer } from './announcer.ts'
 import { toFailure } from './entries.ts'
 import { ItemRunner } from './item-runner.ts'
 import { applyMail, discardLetters, readLetters, redriveLetters } from './letters.ts'
@@ -29,6 +28,7 @@ import type { JobEvent, JobProgress, JobReport } from './progress.ts'
 import { finishShard, leaveShard } from './round-end.ts'
 import { beginShard, isUnused, wasLeft } from './round-start.ts'
 import { checkShards, deadOf, isFinished, roundOf, timelinesOf } from './rounds.ts'
+import { RunWatchers } from './run-watchers.ts'
 import { Shard } from './shard.ts'
 import { Pass } from './source-pass.ts'
 import type { DeadLetter, JobState } from './state.ts'
@@ -70,7 +70,7 @@ export class JobRun<T = unknown> {
   readonly #passes = new Map<Pass<T>, Promise<void>>()
   /** Passes over a queue whose source is still open, for the acknowledgements of items in flight. */
   readonly #acknowledging = new Set<Pass<T>>()
-  readonly #announcer: Announcer
+  readonly #watchers: RunWatchers
   readonly #trace: JobTrace<T>
   readonly #alarm: Alarm
   readonly #recoveries: RecoveryReport[] = []
@@ -108,15 +108,15 @@ export class JobRun<T = unknown> {
     this.timelines = timelinesOf(name, job.shards)
     this.#startedAt = engine.clock.elapsed()
     this.#trace = new JobTrace(engine.kernel, options.kind ?? 'job', name, options.claimed === undefined)
-    this.#announcer = new Announcer(engine.clock, () => this.status())
+    this.#watchers = new RunWatchers(engine.clock, () => this.status())
     this.#alarm = new Alarm(engine.clock)
     this.#items = new ItemRunner(engine, job, {
       onChange: () => {
         this.#noteSuccess()
-        this.#announcer.changed()
+        this.#watchers.changed()
       },
       onFailure: (task, error, next) =>
-        this.#announcer.announce({
+        this.#watchers.announce({
           type: 'failure',
           key: task.key,
           attempt: task.attempts,
@@ -125,7 +125,7 @@ export class JobRun<T = unknown> {
         }),
       onSourceFailure: (error, attempt, next) => {
         void this.#noteFailure(error)
-        this.#announcer.announce({ type: 'source-failure', attempt, error: toFailure(error), next })
+        this.#watchers.announce({ type: 'source-failure', attempt, error: toFailure(error), next })
         this.#trace.note('reprise.source-failure', { 'reprise.because': toFailure(error).message })
       },
       onFatal: (error) => this.#fail(error),
@@ -171,7 +171,7 @@ export class JobRun<T = unknown> {
 
   /** @example run.watch((event) => event.type === 'failure' && console.error(event.key, event.error.message)) */
   watch(listener: (event: JobEvent) => void): () => void {
-    return this.#announcer.watch(listener)
+    return this.#watchers.watch(listener)
   }
 
   /**
@@ -299,7 +299,7 @@ export class JobRun<T = unknown> {
     this.#endedMs = this.#engine.clock.elapsed() - this.#startedAt
     this.#status = report?.status ?? 'stopped'
     this.#trace.left(report?.status ?? 'failed', report ? undefined : (error ?? 'failed'))
-    this.#announcer.announce({ type: 'ended', progress: this.status(), report, error })
+    this.#watchers.announce({ type: 'ended', progress: this.status(), report, error })
   }
 
   #report(status: JobReport['status'], dead: number): JobReport {
@@ -342,7 +342,7 @@ export class JobRun<T = unknown> {
     if (this.#handOver(fair)) this.#divideLimit(open)
     if (this.#shards.size === 0) this.#status = 'waiting'
     // Reports progress even if no item ends: an item may take an hour, and people want to see activity.
-    if (this.#items.inFlight > 0) this.#announcer.changed()
+    if (this.#items.inFlight > 0) this.#watchers.changed()
     return this.#stopping !== null
   }
 
@@ -460,7 +460,7 @@ export class JobRun<T = unknown> {
         this.#alarm.ring()
       })
     this.#passes.set(pass, over)
-    this.#announcer.announce({ type: 'started', progress: this.status() })
+    this.#watchers.announce({ type: 'started', progress: this.status() })
   }
 
   async #runPass(pass: Pass<T>): Promise<void> {

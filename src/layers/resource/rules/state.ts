@@ -8,8 +8,8 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { Keyed } from '../../../core/keyed-state/keyed.ts'
+import { type Undo, undone, undoOf } from './json-undo.ts'
 import { type Draft, draftOf, type ResourceObject } from './object.ts'
-import { type Undo, undone, undoOf } from './undo.ts'
 
 export interface ResourceState {
   readonly objects: Keyed<ResourceObject>

@@ -1,4 +1,4 @@
-// What protects a store against its loss, as noted in the store itself (attributes of `reprise/store`): its last backup with
+// Notes on backups and drills, stored in the store itself (attributes of `reprise/store`): its last backup with
 // the stated bound of loss, and the last drill of each kind of copy. For the doctor, for metrics and for alerts. A note is
 // advisory: a store that cannot be written has none, and no operation fails because of it.
 

@@ -1,7 +1,7 @@
 // The verdicts on backups and on drills of copies: notes in, verdicts out.
 
 import { expect, it } from 'vitest'
-import { type Protection, protectionHealth } from './protection.ts'
+import { type Protection, protectionHealth } from './backup-health.ts'
 
 const day = 86_400_000
 const now = Date.UTC(2026, 4, 1)

@@ -1,16 +1,11 @@
-// What protects a store against its loss as a whole, and the alarms: never backed up, last backup older than stated, last
-// drill failed.
+// Judges how a store is protected against its loss as a whole, with the alarms: never backed up, last backup older than
+// stated, last drill failed.
 
 import { formatMs } from '../core/duration.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { soundPage } from '../engine/storage/sound-page.ts'
-import {
-  type CopyKind,
-  copyKinds,
-  type ProtectionNotes,
-  protectionNotes,
-} from '../engine/tools/drill/protection-notes.ts'
+import { type CopyKind, copyKinds, type ProtectionNotes, protectionNotes } from '../engine/tools/drill/backup-notes.ts'
 import { relative } from './figures-as-text.ts'
 import { type Check, drillEveryMs } from './health.ts'
 import { shippingOf } from './shipping.ts'

@@ -7,7 +7,7 @@ import type { JobEvent, JobProgress } from './progress.ts'
 
 const progressEveryMs = 100
 
-export class Announcer {
+export class RunWatchers {
   readonly #clock: Clock
   readonly #progress: () => JobProgress
   readonly #listeners = new Set<(event: JobEvent) => void>()

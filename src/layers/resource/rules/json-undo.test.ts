@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { copyJson, equalJson } from './json.ts'
-import { undone, undoOf } from './undo.ts'
+import { undone, undoOf } from './json-undo.ts'
 
 const json = fc.jsonValue({ maxDepth: 4 }).map((value) => copyJson(value, 'a value'))
 

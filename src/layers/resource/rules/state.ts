@@ -1,7 +1,7 @@
 // The state of one kind of resource, and the entries that make it. All objects of a kind share one history, so that a
 // revision (the sequence of an entry) orders all changes of all objects, and a list has one revision.
 //
-//   put   { o, u? }     o: the new object, without its revision; a created one has no uid. u: the undo (undo.ts)
+//   put   { o, u? }     o: the new object, without its revision; a created one has no uid. u: the undo (json-undo.ts)
 //                       with the revision before it; absent for a created object.
 //   gone  { o }         o: the last state of the object, with that revision.
 //   fence { by, epoch } a controller has a new owner: writes of an earlier one are refused.

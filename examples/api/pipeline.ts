@@ -314,6 +314,37 @@ export default [
     await rp.run(joins).result()
     assert.deepEqual(joined.values, ['Ann: 500'])
   }),
+  example(['KeyedStream.joinChanges', 'KeyedStream.processBoth'], async (rp) => {
+    const offers = collectSink<string | null>()
+    const paid = collectSink<string>()
+    const both = pipeline('both', (p) => {
+      const of = (name: string, rows: readonly { sku: string; n: number | null }[]) =>
+        p.from(name, valueSource(rows)).keyBy(
+          ({ sku }) => sku,
+          ({ n }) => n,
+        )
+      const prices = of('prices', [
+        { sku: 'pear', n: 200 },
+        { sku: 'plum', n: 300 },
+      ])
+      const stock = of('stock', [
+        { sku: 'pear', n: 7 },
+        { sku: 'pear', n: null },
+      ])
+      prices.joinChanges('offers', stock, (cents, left) => `${left} at ${cents}`).to('offers-out', offers)
+      prices
+        .processBoth('paid', stock, {
+          emits: carries<string>(),
+          state: { price: valueState<number | null>() },
+          onLeft: (cents, { state }) => state.price.set(cents),
+          onRight: (left, { state, emit }) => emit(`${left} at ${state.price.get()}`),
+        })
+        .to('paid-out', paid)
+    })
+    await rp.run(both).result()
+    assert.deepEqual(offers.values, ['7 at 200', null])
+    assert.deepEqual(paid.values, ['7 at 200', 'null at 200'])
+  }),
   example(['Stream.broadcast'], async (rp) => {
     const priced = collectSink<string>()
     const rated = pipeline('rated', (p) => {

@@ -241,6 +241,46 @@ const shapes: Readonly<Record<string, (parts: Parts) => Stream<unknown>[]>> = {
   joinInterval: ({ orders, prices }) => [
     orders.joinInterval('j', prices, { from: -10, to: 10 }, (a, b) => [poison(a), b.n]),
   ],
+  'outer joins of windows': ({ orders, prices }) => [
+    orders.joinWindow('l', prices, tumbling(20), (a, b) => [poison(a), b?.n ?? null], { outer: 'left' }),
+    orders.joinWindow('f', prices, sliding(20, 10), (a, b) => [a?.n ?? null, b?.n ?? null], { outer: 'full' }),
+  ],
+  'outer joins of intervals': ({ orders, prices }) => [
+    orders.joinInterval('l', prices, { from: -10, to: 10 }, (a, b) => [a.n, b?.n ?? null], { outer: 'left' }),
+    orders.joinInterval('f', prices, { from: 5, to: 30 }, (a, b) => [a?.n ?? null, b?.n ?? null], { outer: 'full' }),
+    orders.joinInterval('b', prices, { from: -30, to: -5 }, (a, b) => [a?.n ?? null, b?.n ?? null], { outer: 'full' }),
+  ],
+  'a window behind an outer join of intervals': ({ orders, prices }) => [
+    orders
+      .joinInterval('j', prices, { from: -10, to: 10 }, (a, b) => (a?.n ?? 0) * 10 + (b?.n ?? 0), { outer: 'full' })
+      .window('w', tumbling(15))
+      .aggregate(list()),
+  ],
+  'joinChanges, inner and outer': ({ orders, prices }) => {
+    const rows = orders.keyBy(keyOf, (each) => (each.n > 6 ? null : each))
+    const others = prices.keyBy(keyOf, (each) => (each.n > 4 ? null : each))
+    return [
+      rows.joinChanges('inner', others, (a, b) => [poison(a), b.n]),
+      rows.joinChanges('left', others, (a, b) => [a.n, b?.n ?? null], { outer: 'left' }),
+      rows.joinChanges('full', others, (a, b) => [a?.n ?? null, b?.n ?? null], { outer: 'full' }),
+    ]
+  },
+  processBoth: ({ orders, prices }) => [
+    orders.processBoth('both', prices, {
+      emits: carries<unknown>(),
+      state: { all: listState<number>() },
+      onLeft(each, { state, emit, setTimer }) {
+        state.all.add(poison(each))
+        setTimer(each.at + 7)
+        emit(['left', ...state.all.get()])
+      },
+      onRight(each, { state, emit }) {
+        state.all.add(-each.n)
+        emit(['right', ...state.all.get()])
+      },
+      onTimer: (time, { key, state, emit }) => emit([key, time, ...state.all.get()]),
+    }),
+  ],
   'window behind a window': ({ keyed }) => [
     keyed
       .window('w', tumbling(10), { late: 20 })

@@ -15,8 +15,10 @@ import {
   min,
   type PipelineBuilder,
   pipeline,
+  readPipelineState,
   reduce,
   reducingState,
+  type Source,
   type Stream,
   session,
   tumbling,
@@ -453,5 +455,92 @@ describe('calls', () => {
       [1000, 1],
     ])
     expect(status.lateRecords).toBe(0)
+  })
+})
+
+describe('rows with a time to live', () => {
+  it('joinLatest: a row that was not written for that long is gone, also from the checkpoint', async () => {
+    const rp = await open('memory:')
+    const out = collectSink<string>()
+    const names = [{ key: 'a', name: 'Ann' }]
+    let isOver = false
+    const asking: Source<string> = {
+      async open() {
+        const read = async () => {
+          await pause(2)
+          return isOver ? null : { partition: '', values: ['a'], position: 0 }
+        }
+        return { partitions: () => [''], close: async () => undefined, read }
+      },
+    }
+    const drawn = pipeline('expiring', (p) => {
+      const brief = p.from('brief', valueSource(names)).keyBy(({ key }) => key)
+      const kept = p.from('kept', valueSource(names)).keyBy(({ key }) => key)
+      p.from('asked', asking)
+        .keyBy((key) => key)
+        .joinLatest('with-brief', brief, (key, row) => ({ key, given: row?.name }), { ttl: 5 })
+        .keyBy(({ key }) => key)
+        .joinLatest('with-kept', kept, ({ given }, row) => `${given} ${row?.name}`, { ttl: '1h' })
+        .to('out', out)
+    })
+    const run = await rp.run(drawn, { checkpoint: { every: '10ms' } }).started()
+    const rowsOf = (operator: string) => readPipelineState(rp, 'pipeline/expiring', operator, 'a')
+    await until(async () => out.values.at(-1) === 'undefined Ann' && (await rowsOf('with-brief')).length === 0)
+    isOver = true
+    await run.result()
+    expect(await rowsOf('with-kept')).toHaveLength(1)
+    await rp.close()
+  })
+})
+
+describe('outer joins and processes of two streams', () => {
+  it('type the side that may be missing, and both streams', async () => {
+    const { out } = await run<unknown>((p, sink) => {
+      const of = (name: string, items: readonly Item[]) =>
+        p.from(name, valueSource(items), timed).keyBy(({ key }) => key)
+      const [a, b] = [of('a', [item('k', 10, 1)]), of('b', [item('other', 10, 2)])]
+      // @ts-expect-error: the right side may be missing
+      a.joinWindow('left', b, tumbling(10), (left, right) => left.n + right.n, { outer: 'left' })
+      // @ts-expect-error: the left side may be missing
+      a.joinInterval('full', b, { from: 0, to: 1 }, (left, right) => left.n + (right?.n ?? 0), { outer: 'full' })
+      // @ts-expect-error: the result may be a tombstone
+      a.joinChanges('rows', b, (left, right) => left.n + right.n).map((sum) => sum.toFixed())
+      a.processBoth('both', b, {
+        emits: carries<number>(),
+        onLeft: ({ n }, { emit }) => emit(n),
+        // @ts-expect-error: the record of the other stream is an Item
+        onRight: ({ missing }, { emit }) => emit(missing),
+      })
+      a.joinWindow('sums', b, tumbling(10), (left, right) => left.n + (right?.n ?? 100), { outer: 'left' }).to(
+        's',
+        sink,
+      )
+    })
+    expect(out).toEqual([101])
+  })
+
+  it('are refused for another word, and for a stream without keys', async () => {
+    const refused = (draw: (p: PipelineBuilder) => void) => {
+      return expect(run((p) => draw(p))).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    }
+    const sides = (p: PipelineBuilder) => {
+      const items = p.from('items', valueSource([item('k', 10)]), timed)
+      return { items, keyed: items.keyBy(({ key }) => key) }
+    }
+    await refused((p) => {
+      const { keyed } = sides(p)
+      // @ts-expect-error: refused by the compiler
+      keyed.joinWindow('j', keyed, tumbling(10), () => 1, { outer: 'right' })
+    })
+    await refused((p) => {
+      const { keyed, items } = sides(p)
+      // @ts-expect-error: refused by the compiler
+      keyed.processBoth('b', items, { onLeft: () => undefined, onRight: () => undefined })
+    })
+    await refused((p) => {
+      const { keyed } = sides(p)
+      // @ts-expect-error: refused by the compiler
+      keyed.processBoth('b', keyed, { onLeft: () => undefined })
+    })
   })
 })

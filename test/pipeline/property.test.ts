@@ -169,6 +169,113 @@ const shapes: readonly Shape[] = [
   },
 ]
 
+/** Records with an even number on the left, the others on the right. */
+function sides(stream: KeyedStream<Event>) {
+  const of = (isEven: boolean) => stream.filter(({ n }) => (n % 2 === 0) === isEven).keyBy(({ key }) => key)
+  return { left: of(true), right: of(false) }
+}
+const numbers = (a: Event | undefined, b: Event | undefined) => [a?.n ?? null, b?.n ?? null]
+
+/** Every pair that matches and, by `outer`, the records that are in none. */
+function pairs(all: readonly Event[], outer: 'left' | 'full', matches: (left: Event, right: Event) => boolean) {
+  return [...byKey(all).values()].flatMap((own) => {
+    const left = own.filter(({ n }) => n % 2 === 0)
+    const right = own.filter(({ n }) => n % 2 !== 0)
+    const joined = left.flatMap((a) => right.filter((b) => matches(a, b)).map((b) => numbers(a, b)))
+    const alone = left.filter((a) => !right.some((b) => matches(a, b))).map((a) => numbers(a, undefined))
+    const other = right.filter((b) => !left.some((a) => matches(a, b))).map((b) => numbers(undefined, b))
+    return [...joined, ...alone, ...(outer === 'full' ? other : [])]
+  })
+}
+
+function outerShapes(outer: 'left' | 'full'): Shape[] {
+  const windowOf = ({ at }: Event) => Math.floor(at / 50)
+  const near = (a: Event, b: Event) => b.at - a.at >= -20 && b.at - a.at <= 35
+  const after = (a: Event, b: Event) => b.at - a.at >= 10 && b.at - a.at <= 60
+  const interval = (stream: KeyedStream<Event>, from: number, to: number) => {
+    const { left, right } = sides(stream)
+    return left.joinInterval('joined', right, { from, to }, numbers as () => unknown, { outer })
+  }
+  return [
+    {
+      name: `${outer} join of windows`,
+      draw(stream) {
+        const { left, right } = sides(stream)
+        return left.joinWindow('joined', right, tumbling(50), numbers as () => unknown, { outer })
+      },
+      plain: (all) => pairs(all, outer, (a, b) => windowOf(a) === windowOf(b)),
+    },
+    {
+      name: `${outer} join of an interval`,
+      draw: (stream) => interval(stream, -20, 35),
+      plain: (all) => pairs(all, outer, near),
+    },
+    {
+      name: `${outer} join of a later interval, counted in a window behind it`,
+      // A late result would be missing in the window.
+      draw: (stream) => interval(stream, 10, 60).window('counted', tumbling(1_000_000)).aggregate(count()),
+      plain(all) {
+        const counts = [...byKey(all)].map(([key, own]) => ({ key, value: pairs(own, outer, after).length }))
+        return counts.filter(({ value }) => value > 0).map((each) => ({ start: 0, end: 1_000_000, ...each }))
+      },
+    },
+    {
+      name: `${outer} join of changes`,
+      draw(stream) {
+        const keyed = (isEven: boolean) =>
+          stream
+            .filter(({ n }) => (n % 2 === 0) === isEven)
+            .keyBy(
+              ({ key }) => key,
+              (each) => (Math.abs(each.n) > 5 ? null : each),
+            )
+        return keyed(true)
+          .joinChanges('joined', keyed(false), numbers as () => unknown, { outer })
+          .process('seen', { emits: carries<unknown>(), onRecord: (row, { key, emit }) => emit([key, row]) })
+      },
+      plain: (all) =>
+        [...byKey(all)].flatMap(([key, own]) => {
+          let [left, right]: (Event | undefined)[] = []
+          const isThere = () => left !== undefined || (outer === 'full' && right !== undefined)
+          return own.flatMap((each): unknown[] => {
+            const had = isThere()
+            const row = Math.abs(each.n) > 5 ? undefined : each
+            if (each.n % 2 === 0) left = row
+            else right = row
+            if (isThere()) return [[key, numbers(left, right)]]
+            return had ? [[key, null]] : []
+          })
+        }),
+    },
+  ]
+}
+
+const two: Shape = {
+  name: 'process of two streams',
+  draw(stream) {
+    const { left, right } = sides(stream)
+    return left.processBoth('both', right, {
+      emits: carries<unknown>(),
+      state: { all: listState<number>() },
+      onLeft: ({ n }, { state }) => state.all.add(n),
+      onRight({ n }, { key, state, emit, setTimer, time }) {
+        state.all.add(n)
+        setTimer(time! + 30)
+        emit([key, ...state.all.get()])
+      },
+      onTimer: (time, { key, emit }) => emit([key, time]),
+    })
+  },
+  plain: (all) =>
+    [...byKey(all)].flatMap(([key, own]) => {
+      const odd = own.filter(({ n }) => n % 2 !== 0)
+      const seen = own.flatMap(({ n }, i) => (n % 2 === 0 ? [] : [[key, ...own.slice(0, i + 1).map((each) => each.n)]]))
+      return [...seen, ...[...new Set(odd.map(({ at }) => at + 30))].map((time) => [key, time])]
+    }),
+}
+
+const allShapes = [...shapes, ...outerShapes('left'), ...outerShapes('full'), two]
+
 /** Gives few at a time, and fails once at each of these places. */
 function failing(all: readonly Event[], failures: Set<number>, batch: number): Source<Event> {
   const inner = valueSource(all)
@@ -205,7 +312,7 @@ function text(results: readonly unknown[]): string[] {
   return results.map((result) => JSON.stringify(result, sorted)).sort()
 }
 
-it.each(shapes)(
+it.each(allShapes)(
   'B7: $name gives what a plain loop gives, each result once, divided anew at every restart',
   async ({ draw, plain }) => {
     const rp = await open('memory:')

@@ -103,6 +103,17 @@ drawing('j', (keyed) => keyed.joinLatest('j', keyed, async ({ n }) => n))
 drawing('j2', (keyed) => keyed.joinWindow('j2', keyed, tumbling(10), async ({ n }) => n))
 // @ts-expect-error: refused by the compiler
 drawing('j3', (keyed) => keyed.joinInterval('j3', keyed, { from: -5, to: 5 }, async ({ n }) => n))
+// @ts-expect-error: refused by the compiler
+drawing('j4', (keyed) => keyed.joinChanges('j4', keyed, async ({ n }) => n))
+drawing('onRight of p', (keyed) =>
+  keyed.processBoth('p', keyed, {
+    onLeft: () => undefined,
+    // @ts-expect-error: refused by the compiler
+    async onRight({ n }: Item, { emit }) {
+      emit(n)
+    },
+  }),
+)
 drawing('b', (keyed, all) =>
   keyed.broadcast(
     'b',

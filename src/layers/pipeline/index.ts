@@ -15,6 +15,7 @@ export {
 } from './check/check.ts'
 export { type PipelineDefaults, type PipelineDefinition, pipeline } from './definition.ts'
 export type { CallContext, CallOptions } from './operators/calls.ts'
+export type { LeftOf, Outer, RightOf } from './operators/joined.ts'
 export {
   type ListState,
   listState,
@@ -30,8 +31,10 @@ export {
 export {
   type Carries,
   carries,
+  type ProcessBothOptions,
   type ProcessContext,
   type ProcessOptions,
+  type ProcessParts,
   type SideSpecs,
   type SideValue,
   type StateHandles,
@@ -84,6 +87,8 @@ export type {
   CountWindowOptions,
   FromOptions,
   KeyedStream,
+  LatestOptions,
+  OuterOptions,
   PipelineBuilder,
   ProcessedStream,
   Stream,

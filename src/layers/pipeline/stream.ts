@@ -1,9 +1,9 @@
 // The drawing API of a definition: streams of records, typed from source to sink.
 
-import { type Duration, toMs } from '../../core/duration.ts'
+import { type Duration, positiveMs, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { PipelineKey } from '../../core/key-groups.ts'
-import { checkCount, checkGivenOptions, checkOptions, namesOf } from '../../core/options.ts'
+import { checkCount, checkGivenOptions, checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import { type CallPolicy, checkCallPolicy } from '../../core/retry/call-policy.ts'
 import { checkFunction, checkFunctions, type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
@@ -11,12 +11,18 @@ import { draw, type Graph, type Outlet } from './graph.ts'
 import { keepsOrder, type MakeOperator } from './operator.ts'
 import { broadcast } from './operators/broadcast.ts'
 import { type CallContext, type CallOptions, called } from './operators/calls.ts'
+import { changesJoined } from './operators/changes-join.ts'
 import { counted } from './operators/count-window.ts'
 import { deduped } from './operators/dedupe.ts'
-import { intervalJoined, latestJoined, windowJoined } from './operators/join.ts'
+import { intervalJoined } from './operators/interval-join.ts'
+import type { LeftOf, Outer, RightOf } from './operators/joined.ts'
+import { latestJoined } from './operators/latest-join.ts'
 import {
+  type ProcessBothOptions,
   type ProcessOptions,
+  type ProcessParts,
   processed,
+  processedBoth,
   processKind,
   type SideSpecs,
   type SideValue,
@@ -29,7 +35,8 @@ import { type Present, skipsTombstones } from './operators/tombstones.ts'
 import { filter, flatMap, keyBy, map } from './operators/transform.ts'
 import { union } from './operators/union.ts'
 import { type WindowResult, windowed } from './operators/window.ts'
-import type { FixedWindows } from './rules/windows.ts'
+import { windowJoined } from './operators/window-join.ts'
+import type { FixedWindows, TimeWindow } from './rules/windows.ts'
 import type { Sink } from './sink.ts'
 import { passedOver, type Source } from './source.ts'
 import type { CountWindows, Windows } from './windows.ts'
@@ -63,6 +70,22 @@ export interface CountWindowOptions {
   /** An incomplete window ends when its first record is this old by the clock. */
   readonly within?: Duration
 }
+
+export interface OuterOptions<O extends Outer> {
+  /** 'left': records of the left side without a partner as well; 'full': those of both sides. Default: pairs only. */
+  readonly outer?: O
+}
+
+export interface LatestOptions {
+  /** A row is deleted when it has not been written for this long, by the clock. Default: never. */
+  readonly ttl?: Duration
+}
+
+/** The function of a join, for an operator that may leave a side out. */
+type PairFunction = (left: unknown, right: unknown) => unknown
+type WindowPairFunction = (left: unknown, right: unknown, window: TimeWindow) => unknown
+
+const processParts = ['emits', 'state', 'sides', 'onTimer', 'onClock']
 
 /** The options of windows by number, or of windows by time. */
 export type WindowOptionsOf<W, T> = W extends CountWindows ? CountWindowOptions : WindowOptions<T>
@@ -272,21 +295,22 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     options: ProcessOptions<T, R, S, O>,
   ): ProcessedStream<R, O> {
-    checkGivenOptions(
-      `process ${name}`,
-      options,
-      new Set(['emits', 'state', 'sides', 'onRecord', 'onTimer', 'onClock']),
-    )
-    const sides = Object.keys(options.sides ?? {}).map((side) => [side, [] as Outlet] as const)
-    const outlet = draw(
-      this,
-      [],
-      this.graph.name('operator', name),
-      processKind(options.state),
-      processed(options, this.hasTime),
-      sides.map(([, each]) => each),
-    )
-    return new ProcessedStream<R, O>(this.graph, outlet, this.hasTime, new Map(sides))
+    checkGivenOptions(`process ${name}`, options, new Set([...processParts, 'onRecord']))
+    return processedOf(this, [], name, options, processed(options, this.hasTime))
+  }
+
+  /**
+   * The same for two streams with the same keys, each with a function of its own: they share state and timers of a key.
+   * @example orders.processBoth('paid', payments, { state, onLeft: (order, { state }) => state.open.set(order), onRight })
+   */
+  processBoth<B, R, S extends StateSpecs = Record<never, never>, O extends SideSpecs = Record<never, never>>(
+    name: string,
+    other: KeyedStream<B>,
+    options: ProcessBothOptions<T, B, R, S, O>,
+  ): ProcessedStream<R, O> {
+    checkGivenOptions(`processBoth ${name}`, options, new Set([...processParts, 'onLeft', 'onRight']))
+    const hasTimes = this.hasTime && other?.hasTime === true
+    return processedOf(this, [other], name, options, processedBoth(options, hasTimes), hasTimes)
   }
 
   /** Passes the first record of a key, and no other within this time. */
@@ -295,33 +319,40 @@ export class KeyedStream<T> extends Stream<T> {
     return stateOf(this, name, 'dedupe', deduped(toMs(options.within, 'within'), this.hasTime))
   }
 
-  /** Joins every pair of the same key in the same window. */
-  joinWindow<B, R>(
+  /** Joins every pair of the same key in the same window; with `outer`, also records without a partner. */
+  joinWindow<B, R, O extends Outer = never>(
     name: string,
     other: KeyedStream<B>,
     windows: FixedWindows,
     join: (
-      left: Present<T>,
-      right: Present<B>,
+      left: LeftOf<Present<T>, O>,
+      right: RightOf<Present<B>, O>,
       window: { readonly start: number; readonly end: number },
     ) => Synchronous<R>,
+    options: OuterOptions<O> = {},
   ): KeyedStream<R> {
     checkKind(`joinWindow ${name}`, windows, ['fixed'], 'tumbling() or sliding()')
+    checkOuter(`joinWindow ${name}`, options)
     needsTime(this, name, other)
-    const make = skipsTombstones(windowJoined(windows, atOnce(join, name)))
+    const make = skipsTombstones(windowJoined(windows, atOnce(join as WindowPairFunction, name), options.outer))
     return stateOf(this, name, kindOf('window join', null, windows), make, [other])
   }
 
-  /** Joins pairs of the same key by time: `right` is between `from` and `to` after `left` (before it, if negative). */
-  joinInterval<B, R>(
+  /**
+   * Joins pairs of the same key by time: `right` is between `from` and `to` after `left` (before it, if negative). With `outer`,
+   * a record without a partner is emitted when no partner can arrive any more.
+   */
+  joinInterval<B, R, O extends Outer = never>(
     name: string,
     other: KeyedStream<B>,
     interval: { readonly from: number; readonly to: number },
-    join: (left: Present<T>, right: Present<B>) => Synchronous<R>,
+    join: (left: LeftOf<Present<T>, O>, right: RightOf<Present<B>, O>) => Synchronous<R>,
+    options: OuterOptions<O> = {},
   ): KeyedStream<R> {
     needsTime(this, name, other)
     const { from, to } = interval
     checkOptions(`joinInterval ${name}`, interval, namesOf<{ readonly from: number; readonly to: number }>()('from to'))
+    checkOuter(`joinInterval ${name}`, options)
     for (const [side, ms] of Object.entries({ from, to })) {
       if (Number.isSafeInteger(ms)) continue
       const what = `joinInterval ${name}: ${side} must be a whole number of milliseconds (got ${show(ms)})`
@@ -331,8 +362,10 @@ export class KeyedStream<T> extends Stream<T> {
       const what = `joinInterval ${name}: from (${from}) must not be greater than to (${to})`
       throw new RepriseError('INVALID_ARGUMENT', what, { from, to })
     }
-    const make = skipsTombstones(intervalJoined({ fromMs: from, toMs: to }, atOnce(join, name)))
-    return stateOf(this, name, 'interval join', make, [other])
+    const { outer } = options
+    const make = skipsTombstones(intervalJoined({ fromMs: from, toMs: to }, atOnce(join as PairFunction, name), outer))
+    // The state of an outer join also tells which records have had a partner.
+    return stateOf(this, name, outer ? `outer interval join(${outer})` : 'interval join', make, [other])
   }
 
   /**
@@ -343,8 +376,28 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     other: KeyedStream<B>,
     join: (left: T, right: Present<B> | undefined) => Synchronous<R>,
+    options: LatestOptions = {},
   ): KeyedStream<R> {
-    return stateOf(this, name, 'latest join', latestJoined(atOnce(join, name)), [other])
+    checkOptions(`joinLatest ${name}`, options, namesOf<LatestOptions>()('ttl'))
+    const ttlMs = options.ttl === undefined ? null : positiveMs(options.ttl, 'ttl')
+    return stateOf(this, name, 'latest join', latestJoined(atOnce(join, name), ttlMs), [other])
+  }
+
+  /**
+   * Joins two streams of changes, that is, two tables: a row whenever one of its sides changes, and a tombstone (null) when it
+   * ends. Default: rows of which both sides exist.
+   * @example prices.joinChanges('offers', stock, (price, left) => ({ ...price, left }))
+   */
+  joinChanges<B, R, O extends Outer = never>(
+    name: string,
+    other: KeyedStream<B>,
+    join: (left: LeftOf<Present<T>, O>, right: RightOf<Present<B>, O>) => Synchronous<R>,
+    options: OuterOptions<O> = {},
+  ): KeyedStream<R | null> {
+    checkOuter(`joinChanges ${name}`, options)
+    const hasTimes = this.hasTime && other?.hasTime === true
+    const make = changesJoined(atOnce(join as PairFunction, name), hasTimes, options.outer)
+    return stateOf(this, name, `changes join(${options.outer ?? 'inner'})`, make, [other], hasTimes)
   }
 }
 
@@ -401,12 +454,37 @@ function stateOf<R>(
   kind: string,
   make: MakeOperator,
   others: readonly Stream<unknown>[] = [],
+  hasTimes = stream.hasTime,
 ): KeyedStream<R> {
-  if (!others.every((other) => other instanceof KeyedStream)) {
-    throw new RepriseError('INVALID_ARGUMENT', `${name}: the second stream has no keys: call keyBy() on it`, { name })
-  }
+  checkKeyed(name, others)
   const outlet = draw(stream, others, stream.graph.name('operator', name), kind, make)
-  return new KeyedStream<R>(stream.graph, outlet, stream.hasTime)
+  return new KeyedStream<R>(stream.graph, outlet, hasTimes)
+}
+
+/** Draws an operator of a function per record, with its side outputs. */
+function processedOf<R, S extends StateSpecs, O extends SideSpecs>(
+  stream: Stream<unknown>,
+  others: readonly Stream<unknown>[],
+  name: string,
+  { sides: declared, state }: ProcessParts<R, S, O>,
+  make: MakeOperator,
+  hasTimes = stream.hasTime,
+): ProcessedStream<R, O> {
+  checkKeyed(name, others)
+  const sides = Object.keys(declared ?? {}).map((side) => [side, [] as Outlet] as const)
+  const outlets = sides.map(([, each]) => each)
+  const outlet = draw(stream, others, stream.graph.name('operator', name), processKind(state), make, outlets)
+  return new ProcessedStream<R, O>(stream.graph, outlet, hasTimes, new Map(sides))
+}
+
+function checkKeyed(name: string, others: readonly Stream<unknown>[]): void {
+  if (others.every((other) => other instanceof KeyedStream)) return
+  throw new RepriseError('INVALID_ARGUMENT', `${name}: the second stream has no keys: call keyBy() on it`, { name })
+}
+
+function checkOuter(where: string, options: OuterOptions<Outer>): void {
+  checkOptions(where, options, namesOf<OuterOptions<Outer>>()('outer'))
+  checkValues(where, options, { outer: ['left', 'full'] })
 }
 
 function needsTime({ hasTime }: Stream<unknown>, name: string, other?: Stream<unknown>): void {

@@ -6,13 +6,14 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkFunctions, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import { type Logged, logPlace } from '../../../engine/base/log.ts'
-import type { Output } from '../batch.ts'
+import type { Batch, Output } from '../batch.ts'
 import { ChangedInPlace } from '../in-place-changes.ts'
 import { keepsOrder, type MakeOperator, recordOf, recordPlace, tablesOf } from '../operator.ts'
 import { lastWatermark } from '../rules/watermarks.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
 import { Timers } from './timers.ts'
 import { checkKey } from './transform.ts'
+import { mergedInputs } from './union.ts'
 import { Progress } from './window.ts'
 
 export type StateSpecs = Readonly<Record<string, StateSpec<unknown>>>
@@ -55,15 +56,29 @@ export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> ex
   now(): number
 }
 
-export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs> {
+/** Options of `process`, without its functions of records. */
+export interface ProcessParts<R, S extends StateSpecs, O extends SideSpecs> {
   /** The type of emitted values: `carries<Total>()`. Default: unknown. */
   readonly emits?: Carries<R>
   readonly state?: S
   readonly sides?: O
-  onRecord(value: T, context: ProcessContext<R, S, O>): Nothing
   onTimer?(time: number, context: ProcessContext<R, S, O>): Nothing
   onClock?(time: number, context: ProcessContext<R, S, O>): Nothing
 }
+
+export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs> extends ProcessParts<R, S, O> {
+  onRecord(value: T, context: ProcessContext<R, S, O>): Nothing
+}
+
+export interface ProcessBothOptions<A, B, R, S extends StateSpecs, O extends SideSpecs> extends ProcessParts<R, S, O> {
+  /** Gets the records of the stream itself. */
+  onLeft(value: A, context: ProcessContext<R, S, O>): Nothing
+  /** Gets the records of the other stream. */
+  onRight(value: B, context: ProcessContext<R, S, O>): Nothing
+}
+
+/** The functions of the inputs, in their order. */
+type Takers = readonly (readonly [place: string, take: (value: never, context: never) => unknown])[]
 
 const waitBefore = 'use call() before it for what must be waited for'
 
@@ -83,7 +98,29 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
   hasTimes: boolean,
 ): MakeOperator {
   checkFunctions('process()', options, ['onRecord'], ['onTimer', 'onClock'])
-  return keepsOrder(([next, ...sides], context) => {
+  return processing(options, [['onRecord', (value, context) => options.onRecord(value, context)]], hasTimes)
+}
+
+/** Two streams of the same keys share the state of a key. Event time is the lower of both. */
+export function processedBoth<A, B, R, S extends StateSpecs, O extends SideSpecs>(
+  options: ProcessBothOptions<A, B, R, S, O>,
+  hasTimes: boolean,
+): MakeOperator {
+  checkFunctions('processBoth()', options, ['onLeft', 'onRight'], ['onTimer', 'onClock'])
+  const takers: Takers = [
+    ['onLeft', (value, context) => options.onLeft(value, context)],
+    ['onRight', (value, context) => options.onRight(value, context)],
+  ]
+  return processing(options, takers, hasTimes)
+}
+
+function processing<R, S extends StateSpecs, O extends SideSpecs>(
+  options: ProcessParts<R, S, O>,
+  takers: Takers,
+  hasTimes: boolean,
+): MakeOperator {
+  return keepsOrder((outputs, context) => {
+    const [next, ...sides] = outputs
     const { clock } = context
     const cells = new Map(
       Object.entries(options.state ?? {}).map(([name, { ttlMs }]) => [name, new StateCell(ttlMs, () => clock.now())]),
@@ -173,30 +210,32 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
       })
       flush()
     }
-    const input: Output = {
-      batch(batch) {
-        const { values, times, keys, order } = batch
-        assert(keys !== null, 'process has keys')
-        for (let i = 0; i < values.length; i++) {
-          lookAt(keys[i]!, times ? times[i]! : null, order?.[i])
-          try {
-            attempt('onRecord', () => options.onRecord(values[i] as T, given))
-          } catch (error) {
-            context.poison(recordOf(batch, i), error)
-          }
+    const take = (batch: Batch, inputOf: (i: number) => number) => {
+      const { values, times, keys, order } = batch
+      assert(keys !== null, 'process has keys')
+      for (let i = 0; i < values.length; i++) {
+        const input = inputOf(i)
+        const [place, taker] = takers[input]!
+        lookAt(keys[i]!, times && hasTimes ? times[i]! : null, order?.[i])
+        try {
+          attempt(place, () => taker(values[i] as never, given as never))
+        } catch (error) {
+          context.poison(recordOf(batch, i, input), error)
         }
-        flush()
-      },
-      watermark(time) {
+      }
+      flush()
+    }
+    const batches = takers.map((_, input) => (batch: Batch) => take(batch, () => input))
+    const behind = {
+      watermark(time: number) {
         if (progress.advance(time)) fire(eventTimers, time, options.onTimer)
-        next!.watermark(time)
-        for (const output of sides) output.watermark(time)
+        for (const output of outputs) output.watermark(time)
       },
       idle() {
-        next!.idle()
-        for (const output of sides) output.idle()
+        for (const output of outputs) output.idle()
       },
     }
+    const isOne = batches.length === 1
     const states = Object.fromEntries([...cells].map(([name, { table }]) => [`state.${name}`, table]))
     return {
       tables: tablesOf({
@@ -205,7 +244,8 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         clockTimers: clockTimers.table,
         progress: progress.table,
       }),
-      inputs: [input],
+      inputs: isOne ? [{ batch: batches[0]!, ...behind }] : mergedInputs(batches, behind),
+      ...(!isOne && { mixed: (batch: Batch, inputs: readonly number[]) => take(batch, (i) => inputs[i]!) }),
       // Any record may set a timer for any time.
       dueAbove: (watermark) => (options.onTimer ? watermark : lastWatermark),
       restored() {

@@ -108,7 +108,7 @@ it('a worker in Python and the server are killed, and everything is done', async
     return context.skip()
   }
   await survive('python3', [join(root, 'examples/remote/worker.py'), 'squares'])
-}, 60_000)
+}, 300_000)
 
 it('a worker in Go and the server are killed, and everything is done', async (context) => {
   if (!has('go', 'version')) {
@@ -116,7 +116,7 @@ it('a worker in Go and the server are killed, and everything is done', async (co
     return context.skip()
   }
   await survive(builtWorker(), ['squares'])
-}, 180_000)
+}, 600_000)
 
 /** Built once per machine and source: without a cache the compiler takes most of a minute. */
 function builtWorker(): string {

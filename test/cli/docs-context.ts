@@ -122,6 +122,11 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'interface Price { readonly cents: number }',
     "declare const p: import('reprise/pipeline').PipelineBuilder",
     "declare const orders: import('reprise/pipeline').Stream<{ readonly sku: string }>",
+    "declare const sales: import('reprise/pipeline').KeyedStream<{ readonly id: string; readonly cents: number }>",
+    "declare const payments: import('reprise/pipeline').KeyedStream<{ readonly paid: number }>",
+    "declare const prices: import('reprise/pipeline').KeyedStream<Price>",
+    "declare const stock: import('reprise/pipeline').KeyedStream<number>",
+    "declare const customers: import('reprise/pipeline').KeyedStream<{ readonly name: string }>",
     'declare const app: { post(path: string, take: (c: { readonly req: { readonly raw: Request } }) => unknown): void }',
     ...['describe', 'it', 'source', 'expected', 'add', 'forget', 'destroy', 'sink', 'visible'].map(
       (name) => `declare const ${name}: never`,

@@ -13,7 +13,7 @@ export { newGate, pause, until } from './until.ts'
  */
 export function temporaryFolder(name: string): string {
   const folder = mkdtempSync(join(tmpdir(), `reprise-${name}-`))
-  const remove = () => rmSync(folder, { recursive: true, force: true })
+  const remove = () => rmSync(folder, { recursive: true, force: true, maxRetries: 8 })
   if (TestRunner.getCurrentTest()) onTestFinished(remove)
   else afterAll(remove)
   return folder

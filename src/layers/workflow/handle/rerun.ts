@@ -1,12 +1,11 @@
-// Requests to re-run a step: who has acted on the results that would be replaced, and the entry for a run that has ended.
+// Requests to re-run a step: who has acted on the results that would be replaced.
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { consumersOf, refuseConsumed, reportForced } from '../../../engine/branch/consumers.ts'
-import type { Host } from '../../../engine/host/host.ts'
 import type { Consumer } from '../../../engine/model/rollback-report.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 import { childrenOf } from '../commands/children.ts'
-import { planRerun, repeatedBy } from '../history/rerun.ts'
+import { repeatedBy } from '../history/rerun.ts'
 import type { RunState } from '../history/state.ts'
 
 interface Decision {
@@ -31,19 +30,4 @@ export async function decideRerun(
   if (consumed !== 'force') refuseConsumed(timeline, seq - 1, found)
   else reportForced(kernel, timeline, seq - 1, found)
   return found
-}
-
-/** A run that had ended gets its whole time limit again. */
-export function beginRerun(
-  state: RunState,
-  data: { readonly to: string; readonly key?: string },
-  engine: Host,
-  timeline: string,
-) {
-  const { started, startedAt, rerunKeys = [] } = state
-  if (data.key !== undefined && rerunKeys.includes(data.key)) return []
-  planRerun(state, data.to, timeline)
-  if (started?.deadline === undefined) return [{ type: 'rerun', data }]
-  const deadline = engine.now(timelineId(timeline)) + started.deadline - startedAt
-  return [{ type: 'rerun', data: { ...data, deadline } }]
 }

@@ -26,7 +26,7 @@ import { fromFailure } from '../history/failure.ts'
 import { commandIdOf, findStep, lastFailures } from '../history/find-step.ts'
 import { checkUndo } from '../history/inherited.ts'
 import { type GraphStep, graphOf, planRerun, type RerunPlan } from '../history/rerun.ts'
-import type { RunState } from '../history/state.ts'
+import { type RunState, wasAsked, wholeLimit } from '../history/state.ts'
 import type { Wait } from '../history/summary.ts'
 import {
   type Carried,
@@ -39,7 +39,7 @@ import { endings, queueOf } from '../names.ts'
 import { leaveMessages } from '../queue/queue.ts'
 import { forkRun, stepEdits } from './fork.ts'
 import { askQuery, awaitUpdate, type UpdateOptions } from './query-update.ts'
-import { beginRerun, decideRerun } from './rerun.ts'
+import { decideRerun } from './rerun.ts'
 import type {
   RunCancelOptions,
   RunRerunOptions,
@@ -242,6 +242,7 @@ export class WorkflowRun<Output = unknown> {
     checkValues('rollback', { to: options.to ?? null }, { to: [aStep] })
     const { to, seq, key, undo } = options
     const state = await this.state()
+    if (wasAsked(state, key)) return
     const step = findStep(state.journal, to, this.timeline)
     if (state.rerun && !state.end) {
       const what = `${this.timeline} has not reached all steps that its re-run keeps: wait for it, or cancel the run`
@@ -250,14 +251,16 @@ export class WorkflowRun<Output = unknown> {
     if (undo) await checkUndo(this.#host.engine, this.timeline, state, step.seq)
     const given = decided ?? options.consumed
     const consumed = await decideRollback(this.#host.kernel, timelineId(this.timeline), step.seq - 1, given)
+    const keyed = key !== undefined && { key }
     const data = {
       to: step.id,
       ...('input' in options && { input: options.input }),
       ...(seq !== undefined && { seq }),
+      ...keyed,
       ...(undo && { undo }),
       ...(consumed.length > 0 && { consumed }),
     }
-    if (state.end) await this.#change(() => [{ type: 'rollback', data, ...(key !== undefined && { key }) }])
+    if (state.end) await this.#change((now) => (wasAsked(now, key) ? [] : [{ type: 'rollback', data, ...keyed }]))
     else await this.#mail('rollback', data, key)
   }
 
@@ -273,16 +276,20 @@ export class WorkflowRun<Output = unknown> {
     const { key, undo } = options
     const { engine, kernel } = this.#host
     const state = await this.state()
-    if (key !== undefined && state.rerunKeys?.includes(key))
-      return { timeline: this.timeline, step, repeats: [], keeps: [] }
+    if (wasAsked(state, key)) return { timeline: this.timeline, step, repeats: [], keeps: [] }
     const { id, ...plan } = planRerun(state, step, this.timeline)
     const { seq } = findStep(state.journal, id, this.timeline)
     if (undo) await checkUndo(engine, this.timeline, state, seq)
     const consumed = await decideRerun(kernel, this.timeline, state, { id, seq, consumed: options.consumed })
     const keyed = key === undefined ? {} : { key }
     const data = { to: id, ...keyed, ...(undo && { undo }), ...(consumed.length > 0 && { consumed }) }
-    if (state.end) await this.#change((now) => beginRerun(now, data, engine, this.timeline))
-    else await this.#mail('rerun', data, key)
+    if (state.end) {
+      await this.#change((now) => {
+        if (wasAsked(now, key)) return []
+        planRerun(now, id, this.timeline)
+        return [{ type: 'rerun', data }]
+      })
+    } else await this.#mail('rerun', data, key)
     return plan
   }
 
@@ -411,18 +418,17 @@ export class WorkflowRun<Output = unknown> {
     if (this.#view.life !== null || past!.forgottenAt > 0) throw this.#view.forgotten()
   }
 
-  /** Applies a change from outside to a run that no process executes. */
+  /** Applies a change from outside to a run that no process executes; no entry: nothing is changed. */
   async #change(
-    entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
+    entries: (state: RunState) => readonly { readonly type: string; readonly data: object; readonly key?: string }[],
     extras: CommitExtras = this.#due(),
   ): Promise<void> {
     const open = await whileAwaited(this.#host.take(this.timeline), this.#host.engine.clock)
     const time = Math.max(this.#host.engine.now(this.timeline), open.state.lastAt)
     try {
-      await open.write(
-        entries(open.state).map((entry) => ({ ...entry, time })),
-        extras,
-      )
+      const limit = open.state.end && extras.wakeup !== null ? wholeLimit(open.state, time) : {}
+      const drafts = entries(open.state).map(({ data, ...entry }) => ({ ...entry, time, data: { ...data, ...limit } }))
+      if (drafts.length > 0) await open.write(drafts, extras)
     } finally {
       await open.close()
     }

@@ -34,18 +34,20 @@
 //   resumed    { by }                       a person retried the stuck compensation, or resumed the restored run
 //   held       { id }                       in doubt, waits for a person
 //   settled    { id, by, retry }            a person decided: call it again
-//   continued  { input, took }              the run starts over with new input and an empty history
-//   rollback   { to, input?, seq?, undo?, consumed? }  compensate everything from that command on, then resume there
+//   continued  { input, took, deadline? }   the run starts over with new input and an empty history
+//   rollback   { to, input?, seq?, undo?, consumed?, deadline?, key? }  compensate everything from that command on, then
+//                                           resume there; key: a repeated request has no effect;
 //                                           seq: mail that was read after it is undone, too; consumed: the timelines that
 //                                           acted on the undone entries (engine/branch/consumers.ts), if it was forced
-//   undo       { reason, undo? }            compensate everything, then end as cancelled
+//   undo       { reason, undo?, deadline? } compensate everything, then end as cancelled
 //   rolled     { to, input?, seq? }               the rollback is complete
 //   rerun      { to, undo?, consumed?, deadline?, key? }  compensate that command and its dependants, then repeat only those
-//   rerunning  { to, ids, took, deadline? }      the compensations are complete: these commands are repeated; the signals
+//   rerunning  { to, ids, took }            the compensations are complete: these commands are repeated; the signals
 //                                           in `took` are awaited again; other outcomes are kept (history/rerun.ts)
 //   reused     { id }                       the code issued a command again whose outcome was kept
 //   unkept     { error, cancelled }         the run ends badly: kept steps that were not reused are compensated
-//   retried    { ids }                      the run resumes after a failure: these outcomes are taken back
+//   retried    { ids, deadline? }           the run resumes after a failure: these outcomes are taken back
+//                                           deadline: of a run that had ended; it has its whole time limit again
 //   forked     { from, owns, input?, by?, identity, life?, seed, after }  this timeline is a fork with its own keys and
 //                                           random values; by: the author of the edit; owns: it has no queue place yet, no parent
 //                                           and no call in flight; after: the last outcome that it shares with its parent;

@@ -130,10 +130,12 @@ const ofCompensations: Readonly<Record<string, Handler>> = {
     undos: {},
     ...(next.restored?.isHeld && { restored: { ...next.restored, isHeld: false } }),
   }),
-  rollback: (next, data) => ({
+  rollback: (next, data, { time }) => ({
     ...next,
     end: null,
+    ...askedWith(next, data.key),
     ...undoOf(data),
+    ...limited(next, data.deadline, time),
     rolling: {
       to: data.to,
       input: data.input,
@@ -141,24 +143,25 @@ const ofCompensations: Readonly<Record<string, Handler>> = {
       ...(data.seq !== undefined && { seq: data.seq }),
     },
   }),
-  undo: (next, data) => ({
+  undo: (next, data, { time }) => ({
     ...next,
     end: null,
     ...undoOf(data),
+    ...limited(next, data.deadline, time),
     rolling: { to: '', hasInput: false, ends: data.reason },
   }),
-  rerun: (next, { to, deadline, key, ...data }) => ({
+  rerun: (next, { to, deadline, key, ...data }, { time }) => ({
     ...next,
     end: null,
-    ...(key !== undefined && { rerunKeys: [...(next.rerunKeys ?? []), key].slice(-rerunKeysKept) }),
+    ...askedWith(next, key),
     ...undoOf(data),
-    rolling: { to, hasInput: false, isRerun: true, ...(deadline !== undefined && { deadline }) },
+    ...limited(next, deadline, time),
+    rolling: { to, hasInput: false, isRerun: true },
   }),
-  rerunning: (next, { ids, took, deadline }, { seq }) => ({
+  rerunning: (next, { ids, took }, { seq }) => ({
     ...withoutRepeated(next, ids, took),
     // Values drawn after the first outcome of the re-run differ from those before it.
     ...(next.salts && { salts: [...next.salts, { after: seq, salt: `rerun ${seq}` }] }),
-    ...(deadline !== undefined && { started: { ...next.started!, deadline } }),
   }),
   reused: (next, { id }, { seq, time }) => withReused(next, id, seq, time),
   // The compensations of kept steps are registered by a replay of the journal that has them.
@@ -188,17 +191,18 @@ const ofTheRun: Readonly<Record<string, Handler>> = {
     next.waits = data.for
     return next
   },
-  continued: (next, data) => ({
+  continued: (next, data, { time }) => ({
     ...afresh(next),
+    ...limited(next, data.deadline, time),
     input: data.input,
     journal: journalOf(keptMail(next.journal, data.took)),
   }),
-  retried(next, data) {
+  retried(next, data, { time }) {
     const ids = new Set<string>(data.ids)
     const journal = journalOf(
       itemsOf(next.journal).filter((item) => !('id' in item && ids.has(item.id)) && item.kind !== 'cancel'),
     )
-    return { ...next, journal, end: null }
+    return { ...next, ...limited(next, data.deadline, time), journal, end: null }
   },
   forked: (next, data, entry) => ({
     ...next,
@@ -233,6 +237,16 @@ function withoutOriginal({ started }: RunState): Partial<RunState> {
 
 function undoOf(data: Data): { readonly undoesInherited?: true } {
   return data.undo === 'inherited' ? { undoesInherited: true } : {}
+}
+
+/** A repeated request with that key has no effect. */
+function askedWith({ rerunKeys = [] }: RunState, key: string | undefined): Pick<RunState, 'rerunKeys'> {
+  return key === undefined ? {} : { rerunKeys: [...rerunKeys, key].slice(-rerunKeysKept) }
+}
+
+/** A run that had ended has its whole time limit again, from now. */
+function limited({ started }: RunState, deadline: number | undefined, time: number): Partial<RunState> {
+  return deadline === undefined ? {} : { started: { ...started!, deadline }, limitedFrom: time }
 }
 
 /** The state before that command, with keys of a new generation: repeated calls must not reuse the keys of undone ones. */

@@ -8,7 +8,7 @@ const byId: Shape = { id: 'text' }
 const ended: Shape = { id: 'text', error: 'object', ms: 'number?', after: 'list?', since: 'number?' }
 const tried: Shape = { id: 'text', n: 'number', at: 'number', ms: 'number?', error: 'object?' }
 const back: Shape = { to: 'text', seq: 'number?' }
-const rollbackRequest: Shape = { ...back, consumed: 'list?' }
+const rollbackRequest: Shape = { ...back, consumed: 'list?', deadline: 'number?', key: 'text?' }
 
 const entries: Shapes = {
   started: {
@@ -40,15 +40,15 @@ const entries: Shapes = {
   resumed: {},
   held: byId,
   settled: byId,
-  continued: { took: 'list?' },
+  continued: { took: 'list?', deadline: 'number?' },
   rollback: rollbackRequest,
-  undo: { reason: 'text' },
+  undo: { reason: 'text', deadline: 'number?' },
   rolled: back,
   rerun: { to: 'text', deadline: 'number?', consumed: 'list?', key: 'text?' },
-  rerunning: { ids: 'list', took: 'list', deadline: 'number?' },
+  rerunning: { ids: 'list', took: 'list' },
   reused: byId,
   unkept: { error: 'object' },
-  retried: { ids: 'list' },
+  retried: { ids: 'list', deadline: 'number?' },
   forked: { identity: 'text?', life: 'number?', seed: 'text?', after: 'number?' },
   admitted: {},
   completed: {},

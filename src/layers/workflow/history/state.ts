@@ -37,6 +37,8 @@ export interface Rerun {
 export interface RunState {
   readonly started: Started | null
   readonly startedAt: number
+  /** The start of the time limit of a run that continued after its end. Default: `startedAt`. */
+  readonly limitedFrom?: number
   readonly input: unknown
   /** Grows when commands are called again after an undo: their keys must differ. */
   readonly generation: number
@@ -65,8 +67,6 @@ export interface RunState {
     readonly ends?: string
     /** Only that command and its dependants are undone and repeated. */
     readonly isRerun?: true
-    /** The new deadline of a run that had ended. */
-    readonly deadline?: number
     /** Kept steps are undone, and the run ends with this failure. */
     readonly failure?: { readonly error: Failure; readonly cancelled: boolean }
   } | null
@@ -74,7 +74,7 @@ export interface RunState {
   readonly rerun?: Rerun | null
   /** How often a command was repeated by re-runs: part of its key, and of its child's id. */
   readonly reruns?: Readonly<Record<string, number>>
-  /** Keys of the last requests for re-runs: a repeated request has no effect. */
+  /** Keys of the last requests for re-runs and rollbacks: a repeated request has no effect. */
   readonly rerunKeys?: readonly string[]
   /** Kept outcomes whose commands the code had not issued by the end of the run. */
   readonly unused?: readonly string[]
@@ -179,4 +179,14 @@ export function keyed({ key }: Data): { readonly key?: string } {
 /** Reads an own property only: names are users' text and may match inherited ones. */
 export function own<T>(record: Readonly<Record<string, T>>, id: string, otherwise: T): T {
   return Object.hasOwn(record, id) ? record[id]! : otherwise
+}
+
+/** True if the request with that key has taken effect. */
+export function wasAsked({ rerunKeys }: RunState, key: string | undefined): boolean {
+  return key !== undefined && rerunKeys?.includes(key) === true
+}
+
+/** The deadline for a run that had ended and continues: it has its whole time limit again. */
+export function wholeLimit({ started, startedAt, limitedFrom = startedAt }: RunState, time: number) {
+  return started?.deadline === undefined ? {} : { deadline: time + started.deadline - limitedFrom }
 }

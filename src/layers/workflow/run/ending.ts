@@ -173,8 +173,7 @@ export class Ending {
     const ids = repeatedBy(state, to, [...execution.open, ...takers.map(({ wait }) => wait)])
     if (!saga.advance((id) => ids.has(id))) return
     const took = takers.filter(({ wait }) => ids.has(wait.id)).map(({ seq }) => seq)
-    const { deadline } = state.rolling!
-    const data = { to, ids: [...ids], took, ...(deadline !== undefined && { deadline }) }
+    const data = { to, ids: [...ids], took }
     this.#conclude(async () => {
       for (const command of [...execution.open])
         if (command.kind === 'child' && ids.has(command.id)) command.onAbandon()

@@ -133,10 +133,10 @@ export class Hooks implements ExecutionHooks {
   onLive(): void {
     const run = this.#run
     if (run.isDry) return
-    const { started, startedAt } = run.state
+    const { started, startedAt, limitedFrom = startedAt } = run.state
     if (started?.deadline === undefined || this.#cancelled) return
     const { deadline } = started
-    const reason = `the deadline of ${deadline - startedAt} ms passed`
+    const reason = `the deadline of ${deadline - limitedFrom} ms passed`
     run.alarms.setPassing('~deadline', deadline, () => run.recorder.record('cancel', { reason, why: 'deadline' }))
   }
 

@@ -12,7 +12,7 @@ import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import { commandLink, commandOfLink } from '../history/child-mail.ts'
 import { planRerun } from '../history/rerun.ts'
 import { mailFault } from '../history/shapes.ts'
-import { noCommand, own, type RunState } from '../history/state.ts'
+import { noCommand, own, type RunState, wasAsked } from '../history/state.ts'
 import type { CommandRun } from './command-host.ts'
 import type { Execution } from './execution.ts'
 import type { Recorder } from './recorder.ts'
@@ -239,7 +239,7 @@ export class Mail {
       case 'resume':
         return [{ type: 'resumed', data: { by: data.by } }]
       case 'rollback':
-        return [{ type: 'rollback', data }]
+        return wasAsked(state, data.key) ? [] : [{ type: 'rollback', data }]
       case 'rerun':
         return this.#rerun(message, data)
       case 'admit':
@@ -258,7 +258,7 @@ export class Mail {
   /** The run may have changed since the request was checked: an unsound re-run is dropped with a report. */
   #rerun(message: Message, data: Data): Draft[] {
     const { state, open } = this.#run
-    if (data.key !== undefined && state.rerunKeys?.includes(data.key)) return []
+    if (wasAsked(state, data.key)) return []
     try {
       planRerun(state, data.to, open.id)
       return [{ type: 'rerun', data }]

@@ -151,6 +151,24 @@ it('E1: a program on Node 22 prints its own warnings, and none about the driver'
   expect(stderr.match(/Warning: .*/g)).toEqual(['Warning: before', 'Warning: SQLite is not the reason'])
 })
 
+it('E3: a connection of another driver than the store has is refused in Node 22, as a second copy of SQLite', () => {
+  const program = programOf(nodeAt('22'))
+  if (!program) return
+  const text = `import { DatabaseSync as BuiltIn } from 'node:sqlite'
+    import { open } from 'reprise'
+    import { within } from 'reprise/within'
+    const rp = await open('sqlite:drivers.db')
+    class DatabaseSync { isTransaction = true; prepare() {} exec() {} }
+    const own = new BuiltIn('drivers.db')
+    own.exec('BEGIN')
+    within(rp, own)
+    own.close()
+    try { within(rp, new DatabaseSync()) } catch (error) { console.log(error.code, error.message) }
+    await rp.close()`
+  const { stdout } = run(program, ['--input-type=module', '-e', text], scratch)
+  expect(stdout).toMatch(/^INVALID_ARGUMENT @photostructure\/sqlite loads a second copy of SQLite/)
+})
+
 it.runIf(runsAll)('docs/runtimes.md is the table of these checks', async () => {
   const file = join(root, 'docs/runtimes.md')
   const kinds = ['sqlite', 'postgres']

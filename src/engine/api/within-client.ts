@@ -2,6 +2,7 @@
 // dependency. Each becomes one method. A client that is not known here is passed as that: an object with `dialect` and `query`.
 
 import { RepriseError } from '../../core/errors.ts'
+import { runtime } from '../../lib/runtime/index.ts'
 
 type Dialect = 'postgres' | 'sqlite'
 type Rows = readonly Readonly<Record<string, unknown>>[]
@@ -117,6 +118,7 @@ const prepared = new WeakMap<Shape, { readonly text: string; readonly statement:
 function sqlite(tx: Shape, call: Call, dialect: Dialect): Query {
   if ('inTransaction' in tx) throw secondLibrary('better-sqlite3')
   if (dialect !== 'sqlite') throw otherDialect('sqlite', dialect)
+  if (isOfOtherDriver(tx)) throw secondLibrary('@photostructure/sqlite')
   if (tx.isTransaction === false) throw noTransaction('SQLite: no transaction is open')
   return (text, values) => {
     const known = prepared.get(tx)
@@ -124,6 +126,13 @@ function sqlite(tx: Shape, call: Call, dialect: Dialect): Query {
     if (statement !== known?.statement) prepared.set(tx, { text, statement })
     return statement.all(...values)
   }
+}
+
+/** The store uses node:sqlite where the runtime has it; the other driver has a class of the same name. */
+function isOfOtherDriver(tx: Shape): boolean {
+  const { DatabaseSync } = (runtime.files?.sqlite() ?? {}) as { readonly DatabaseSync?: new () => unknown }
+  if (DatabaseSync === undefined || tx instanceof DatabaseSync) return false
+  return (tx.constructor as { readonly name?: unknown } | undefined)?.name === DatabaseSync.name
 }
 
 function rowsOf(result: unknown): Rows {

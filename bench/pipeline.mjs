@@ -12,6 +12,7 @@ import { open } from '../dist/index.js'
 import * as lib from '../dist/layers/pipeline/index.js'
 import { bareLoop as bareKafka, fill, makeTopic, startBroker } from './support/kafka.mjs'
 import { event, events, queries } from './support/nexmark.mjs'
+import * as staged from './support/staged.mjs'
 
 const { collectSink, count, generatedSource, pipeline, tumbling } = lib
 
@@ -260,6 +261,32 @@ async function victim(options, word) {
   return { ms, said, kill }
 }
 
+/** Two worker threads beside one thread, by the clock: what a user waits for. */
+async function twoThreads(drawn, records) {
+  const one = await stagedRun(drawn, records, {})
+  const two = await stagedRun(drawn, records, { threads: 2 })
+  const details = { 'processor time, one thread, us per record': one.cpuUs, 'with two': two.cpuUs }
+  return { value: two.perSecond, baseline: one.perSecond, details }
+}
+
+/** The processor time of a record that crosses to another thread, without that of the same pipeline in one thread. */
+async function crossingCost() {
+  const here = await stagedRun(staged.crossing, staged.counts.crossing, { parallelism: 2 })
+  const there = await stagedRun(staged.crossing, staged.counts.crossing, { parallelism: 2, threads: 1 })
+  return { value: 1000 * (there.cpuUs - here.cpuUs), details: { 'in one thread, ns': 1000 * here.cpuUs } }
+}
+
+/** Timed without the start of the threads. */
+async function stagedRun(drawn, records, options) {
+  const rp = await open('memory:')
+  const run = await rp.run(drawn, options).started()
+  const [startedMs, cpu] = [performance.now(), process.cpuUsage()]
+  await run.result()
+  const [ms, { user, system }] = [performance.now() - startedMs, process.cpuUsage(cpu)]
+  await rp.close()
+  return { perSecond: (records * 1000) / ms, cpuUs: (user + system) / records }
+}
+
 /**
  * A query of Nexmark with checkpoints every second, beside its plain evaluation; both generate their events themselves.
  */
@@ -386,6 +413,27 @@ export default [
     },
     teardown: async () => await broker?.stop(),
     run: () => kafkaToKafka(200_000, 10_000),
+  },
+  {
+    name: 'two-threads-map',
+    unit: 'records/s',
+    target: { ratioMin: 1.7 },
+    note: 'a map of about 5 us per record behind rebalance() on two threads; baseline: one thread',
+    run: () => twoThreads(staged.mapping, staged.counts.mapping),
+  },
+  {
+    name: 'two-threads-count',
+    unit: 'records/s',
+    target: { ratioMin: 1 },
+    note: 'keyed count over 10,000 keys on two threads; baseline: one thread',
+    run: () => twoThreads(staged.counting, staged.counts.counting),
+  },
+  {
+    name: 'channel-crossing',
+    unit: 'ns of processor time',
+    target: { valueMax: 120 },
+    note: 'a record of a short key and a number, sent to a thread and read there, both sides together',
+    run: crossingCost,
   },
   {
     name: 'growth-10m',

@@ -15,7 +15,7 @@ export type {
   Sendable,
 } from './engine/model/enlisting.ts'
 export type { Exchanged, ExchangeReader, SentMail } from './engine/model/exchange-reader.ts'
-export type { FlowCheckpoint, FlowMoment, FlowPart, FlowView } from './engine/model/flow-metrics.ts'
+export type { FlowCheckpoint, FlowMoment, FlowPart, FlowTask, FlowView } from './engine/model/flow-metrics.ts'
 export type { EditedFork, ForkMark } from './engine/model/fork-edit.ts'
 export type { JournalRow, RowPhase, RowSort, StatusLine } from './engine/model/journal-row.ts'
 export type { Asker, Recallable, Recalling, SharedFrom } from './engine/model/memo-protocol.ts'

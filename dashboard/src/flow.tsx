@@ -7,7 +7,7 @@ import { now, useLive } from './live.ts'
 import { useGet } from './loading.ts'
 import { hrefOf } from './route.ts'
 import { Table } from './table.tsx'
-import type { FlowPart, FlowView, Timeline } from './types.ts'
+import type { FlowPart, FlowTask, FlowView, Timeline } from './types.ts'
 import { Chip, Facts, OpenJson, Problems, Time } from './ui.tsx'
 
 const shares = ['busy', 'backpressured', 'idle'] as const
@@ -51,7 +51,7 @@ function Since({ flow, timeline }: { flow: FlowView; timeline: Timeline }) {
 }
 
 function Drawn({ flow }: { flow: FlowView }) {
-  const { parts, checkpoint, failures, lastFailure, lateRecords, tasks } = flow
+  const { parts, stages = [], checkpoint, failures, lastFailure, lateRecords, tasks } = flow
   const layout = layoutOf(parts)
   return (
     <>
@@ -100,6 +100,7 @@ function Drawn({ flow }: { flow: FlowView }) {
         ]}
         rows={parts.map((part) => ({ key: part.name, cells: cellsOf(part) }))}
       />
+      {stages.length > 0 && <Stages tasks={stages} />}
       <Facts
         facts={[
           ...(checkpoint ? ([['last checkpoint', <LastCheckpoint key="c" checkpoint={checkpoint} />]] as const) : []),
@@ -109,6 +110,36 @@ function Drawn({ flow }: { flow: FlowView }) {
       />
     </>
   )
+}
+
+/** The tasks of a run on several threads. */
+function Stages({ tasks }: { tasks: readonly FlowTask[] }) {
+  return (
+    <Table
+      name="Stages on threads"
+      heads={[
+        'Task',
+        'Parts',
+        'Why it is apart',
+        ...['>Busy', '>Backpressured', '>Idle', '>Aligning', '>Per second', '>Records', '>Watermark'],
+      ]}
+      rows={tasks.map((task) => ({ key: task.name, cells: taskCells(task) }))}
+    />
+  )
+}
+
+function taskCells(task: FlowTask) {
+  const { name, parts, why, aligning, waitingChannels, channels, perSecond, records, watermark } = task
+  return [
+    <b key="n">{name}</b>,
+    parts.join(', '),
+    why,
+    ...shares.map((share) => percent(task[share])),
+    waitingChannels > 0 ? `${percent(aligning)}, ${waitingChannels} of ${channels} wait` : percent(aligning),
+    rate(perSecond),
+    count(records),
+    watermark === null ? '' : <span title={exact(watermark)}>{behind(watermark)}</span>,
+  ]
 }
 
 function LastCheckpoint({ checkpoint }: { checkpoint: NonNullable<FlowView['checkpoint']> }) {

@@ -188,12 +188,31 @@ export interface FlowPart {
   readonly isEnded: boolean
 }
 
+/** One stage of a pipeline in one thread. */
+export interface FlowTask {
+  readonly name: string
+  readonly parts: readonly string[]
+  readonly why: string
+  readonly records: number
+  readonly perSecond: number
+  /** Shares that add up to 1. */
+  readonly busy: number
+  readonly backpressured: number
+  readonly idle: number
+  readonly aligning: number
+  readonly waitingChannels: number
+  readonly channels: number
+  readonly watermark: number | null
+}
+
 export interface FlowView {
   readonly from: 'process' | 'checkpoint'
   readonly at: number
   readonly spanMs: number
   readonly lateRecords: number
   readonly parts: readonly FlowPart[]
+  /** Absent: all parts are in one thread. */
+  readonly stages?: readonly FlowTask[]
   readonly checkpoint: {
     readonly checkpoint: number
     readonly at: number

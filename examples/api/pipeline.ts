@@ -108,6 +108,17 @@ export default [
     await rp.run(shout).result()
     assert.equal(words.values.length, 5)
   }),
+  example(['Stream.rebalance'], async (rp) => {
+    const scores = collectSink<number>()
+    const scored = pipeline('scored', (p) => {
+      p.from('words', valueSource(['to', 'be', 'or', 'not']))
+        .rebalance()
+        .map((word) => word.length)
+        .to('scores', scores)
+    })
+    await rp.run(scored, { parallelism: 2 }).result() // with { threads: 2 }, the instances are on two threads
+    assert.equal(scores.values.length, 4)
+  }),
   example(['Stream.call', 'pageSource', 'generatedSource', 'printSink'], async (rp) => {
     const prices = collectSink<number>()
     const priced = pipeline('priced', (p) => {

@@ -85,7 +85,7 @@ export const runOptions = {
   id: value('ID', 'id of the run, for workflows and pipelines'),
   report,
   ...beginOptions,
-  threads: value('N', 'pipelines: number of threads that share the partitions'),
+  threads: value('N', 'pipelines: number of threads that share its partitions, or have its stages'),
   work: flag('keep executing due work until interrupted'),
   'dry-run': flag('migrations: print the statements, and write nothing'),
 } as const

@@ -48,8 +48,16 @@ export const clicks = pipeline('clicks', (p) => {
     }))
 }, { checkpoint: { every: '50ms' } })
 export const crossing = pipeline('crossing', (p) => {
-  p.from('ticks', slowly).keyBy(({ n }) => n).aggregate('nth', count()).to('seen', rowSink({ table: 'seen', row: () => ({}) }))
-})
+  p.from('ticks', slowly)
+    .keyBy(({ n, part }) => \`\${part}-\${n % 3}\`)
+    .aggregate('nth', count())
+    .map((result) => ({ ...result, thread: threadId }))
+    .to('seen', rowSink({
+      table: 'seen',
+      row: ({ key, value, thread }) => ({ key, nth: value, thread }),
+      setup: 'CREATE TABLE IF NOT EXISTS seen (key TEXT, nth INTEGER, thread INTEGER)',
+    }))
+}, { checkpoint: { every: '50ms' } })
 `
 
 function seen(): { readonly rows: readonly string[]; readonly threads: number } {
@@ -107,16 +115,41 @@ it('a second Ctrl-C ends threads at once, with 130 and no crash', async () => {
   }
 }, 300_000)
 
-it('names the reason why threads cannot share it: keys that cross partitions, another kind of run, a store of one process', async () => {
+it('a pipeline whose partitions cannot be shared gets stages: they stop at Ctrl-C, resume on other threads, and show their tasks', async () => {
+  const cwd = folder.path
+  const args = ['run', 'clicks.mjs', 'crossing', '--report', 'json', '--threads']
+  const first = live([...args, '2'], { cwd, env: { PAUSE: '20' } })
+  await first.until(/"records":[1-9]/)
+  const stopped = await first.end('SIGINT')
+  expect(stopped, stopped.stderr).toMatchObject({ code: 130, signal: null })
+  expect(stopped.stdout).toMatch(/^crossing: stopped/)
+  expect(stopped.stderr).toContain('reprise run clicks.mjs crossing --threads 2')
+  const last = await cli([...args, '3', '--json'], { cwd, env: { PAUSE: '1' } })
+  expect(last.code, last.stderr).toBe(0)
+  expect(JSON.parse(last.stdout)).toMatchObject({ status: 'completed', records: partitions * records })
+  expect(seen().rows).toEqual(wanted)
+  expect(seen().threads).toBeGreaterThan(1)
+  const { stages } = JSON.parse((await cli(['show', 'pipeline/crossing', '--json'], { cwd })).stdout)
+  const found = stages.map(({ name, parts }: { name: string; parts: string[] }) => [name, ...parts])
+  expect(found).toEqual([
+    ['stage 0 in the main thread', 'ticks', 'keyBy#1'],
+    ...[1, 2, 3].map((thread) => [`stage 1 on thread ${thread}`, 'nth', 'map#1']),
+    ['stage 2 in the main thread', 'seen'],
+  ])
+  const shown = await cli(['show', 'pipeline/crossing'], { cwd })
+  expect(shown.stdout).toMatch(/stage 1 on thread 2 +nth, map#1 \(keyBy#1 sends each record to one of 3 instances\): /)
+}, 300_000)
+
+it('names the reason why threads cannot share it: another kind of run, a store of one process, a module that fails', async () => {
   const cwd = folder.path
   const run = async (...args: string[]) => {
     const { code, stderr } = await cli(['run', 'clicks.mjs', ...args], { cwd, env: { FAULT: '1' } })
     expect(code).not.toBe(0)
     return stderr
   }
-  expect(await run('crossing', '--threads', '2')).toContain('{ keyed: true }')
   expect(await run('clicks', '--threads', '0')).toContain('from 1 to 64')
   expect(await run('clicks', '--threads', '2', '--id', 'a')).toContain('--id')
   expect(await run('clicks', '--threads', '2', '--url', 'memory:')).toContain('memory:')
-  expect(await run('clicks', '--threads', '2')).toContain('no thread can load this')
+  for (const name of ['clicks', 'crossing'])
+    expect(await run(name, '--threads', '2')).toContain('no thread can load this')
 })

@@ -157,6 +157,7 @@ const streams: Readonly<Record<string, Target>> = {
       flatMap: [() => [1]],
       keyBy: [String, () => 1],
       union: ['STREAM'],
+      rebalance: [],
       broadcast: ['b', 'STREAM', count(), () => 1],
       joinTable: [stock, String, () => 1, {}],
       call: ['c', async () => 1, {}],

@@ -18,7 +18,7 @@ const { open } = (await import(built)) as typeof import('../../src/index.ts')
 
 const { gate, orders, records } = programs
 // The program imports the built library, whose types differ by name only.
-const { disordered, failing, hanging, staged, stored, unsendable } = programs as unknown as Readonly<
+const { disordered, failing, hanging, spread, staged, stored, unsendable } = programs as unknown as Readonly<
   Record<string, PipelineDefinition>
 >
 const { seen, windows } = programs as unknown as Readonly<Record<string, { readonly values: unknown[] }>>
@@ -220,6 +220,30 @@ it('a task that hangs aborts the checkpoint visibly, and later checkpoints succe
     await rp.close()
   }
 })
+
+it.each([{ threads: 2 }, { parallelism: 3 }])(
+  'rebalance() divides work without keys, and neither loses a record nor makes one late, with %j',
+  async (options) => {
+    const rp = await open('memory:')
+    const run = await rp.run(spread!, { ...options, checkpoint: { every: 500 } })
+    expect(await run.result()).toMatchObject({ status: 'completed', deadLetters: 1 })
+    const wanted = Array.from({ length: records }, (_, n) => n).filter((n) => n % 10 !== 9 && n !== 77)
+    const given = seen!.values as { n: number; score: number; isElsewhere: boolean }[]
+    expect(given.map(({ n }) => n).sort((a, b) => a - b)).toEqual(wanted)
+    expect(given.filter(({ n, score }) => score !== 2 * n)).toEqual([])
+    expect(new Set(given.map(({ isElsewhere }) => isElsewhere))).toEqual(new Set(['threads' in options]))
+    const totals = new Map<string, number>()
+    for (const { item, at, n } of wanted.map(orders)) {
+      const window = `${item}@${Math.floor(at / 700) * 700}`
+      totals.set(window, (totals.get(window) ?? 0) + 2 * n)
+    }
+    const results = windows!.values as { key: string; start: number; value: number }[]
+    expect(new Map(results.map(({ key, start, value }) => [`${key}@${start}`, value]))).toEqual(totals)
+    expect(results.length).toBe(totals.size)
+    expect(run.status().lateRecords).toBe(0)
+    await rp.close()
+  },
+)
 
 it('refuses what threads cannot do, with the reason', async () => {
   const rp = await open('memory:')

@@ -154,6 +154,28 @@ export const hanging = pipeline(
   { module: import.meta.url },
 )
 
+/** Work without keys on every thread, and then keys. */
+export const spread = pipeline(
+  'spread',
+  (p) => {
+    const scored = p
+      .from('orders', gated, timed)
+      .rebalance()
+      .map((order) => {
+        if (order.n === 77) throw new Error('no score')
+        return { ...order, score: order.n * 2, isElsewhere: !isMainThread }
+      })
+      .filter(({ n }) => n % 10 !== 9)
+    scored.to('seen', seen)
+    scored
+      .keyBy(({ item }) => item)
+      .window('windows', tumbling(700))
+      .aggregate(sum(({ score }) => score))
+      .to('out', windows)
+  },
+  { module: import.meta.url },
+)
+
 /** Branches that meet behind different numbers of keys. */
 export const disordered = pipeline(
   'disordered',

@@ -51,6 +51,7 @@ export const long = [
   'test/damage/pages.test.ts',
   'test/workflow/order-stores.test.ts',
   'test/cli/threads.test.ts',
+  'test/pipeline/threads.test.ts',
   'test/server/dashboard.test.ts',
   'test/agent/pages.test.ts',
   'test/crash/idle.test.ts',

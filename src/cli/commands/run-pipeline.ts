@@ -1,10 +1,12 @@
 // reprise run, for a pipeline: shows its progress on stderr, and prints the report on stdout. Ctrl-C stops it with a
 // savepoint and prints one line that resumes it.
 
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { runs } from '../../engine/model/definition.ts'
-import { draws, type PipelineDefinition } from '../../layers/pipeline/definition.ts'
+import { divides, draws, type PipelineDefinition } from '../../layers/pipeline/definition.ts'
 import type { PipelineReport, PipelineRun, PipelineStatus } from '../../layers/pipeline/index.ts'
 import { reportOfTasks, type TasksStatus } from '../../layers/pipeline/run/tasks.ts'
 import { checkShareable } from '../../layers/pipeline/shareable.ts'
@@ -27,12 +29,18 @@ const shownAfterMs = 2000
 export async function runPipeline(
   engine: Reprise,
   definition: Runnable,
+  file: string,
   attributes: Readonly<Record<string, string>>,
   options: Options,
   output: Output,
 ): Promise<{ readonly report: PipelineReport; readonly code: number }> {
   const id = text(options, 'id')
-  const given = { ...pipelineFlags(options), ...(id !== undefined && { id }), attributes }
+  const threads = threadsOf(options)
+  const given = {
+    ...{ ...pipelineFlags(options), attributes },
+    ...(id !== undefined && { id }),
+    ...(threads !== undefined && { threads, module: pathToFileURL(resolve(file)).href }),
+  }
   const run = (await definition[runs](hostOf(engine), undefined, given)) as PipelineRun
   const interruption = onInterrupt(output, 'stopping with a savepoint', { waitsFor: () => inHand(engine) })
   const stopShowing = show(run, text(options, 'report') ?? 'auto', () => inHand(engine, shownAfterMs))
@@ -54,6 +62,19 @@ export async function runPipeline(
   }
 }
 
+/** True: threads get stages of its graph. False: they share its partitions. */
+export function isDivided(definition: Runnable): boolean {
+  return (definition as unknown as PipelineDefinition)[divides]()
+}
+
+function threadsOf(options: Options): number | undefined {
+  const given = text(options, 'threads')
+  if (given === undefined) return undefined
+  const threads = Number(given)
+  if (Number.isSafeInteger(threads) && threads >= 1 && threads <= threadsMax) return threads
+  throw new UsageError(`--threads must be a whole number from 1 to ${threadsMax} (got ${given})`)
+}
+
 /** Its partitions are shared among threads, each a worker of its own, under one command. */
 export async function runThreads(
   engine: Reprise,
@@ -62,10 +83,7 @@ export async function runThreads(
   options: Options,
   output: Output,
 ): Promise<{ readonly code: number }> {
-  const threads = Number(text(options, 'threads'))
-  if (!Number.isSafeInteger(threads) || threads < 1 || threads > threadsMax) {
-    throw new UsageError(`--threads must be a whole number from 1 to ${threadsMax} (got ${text(options, 'threads')})`)
-  }
+  const threads = threadsOf(options)!
   if (text(options, 'id') !== undefined) {
     throw new UsageError('--id starts a separate run; threads share the partitions of the pipeline itself')
   }

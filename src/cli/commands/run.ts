@@ -16,7 +16,7 @@ import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
 import { refusePipelineFlags, workFlags } from '../run-flags.ts'
-import { runPipeline, runThreads } from './run-pipeline.ts'
+import { isDivided, runPipeline, runThreads } from './run-pipeline.ts'
 import { workOn } from './work.ts'
 
 const run: Command = async ({ engine, args, options, output }) => {
@@ -55,8 +55,8 @@ export async function execute(
   if (definition.kind === 'pipeline') {
     if (json !== undefined) throw new UsageError(`${definition.name} is a pipeline, which takes no input`)
     const { code } =
-      threads === undefined
-        ? await runPipeline(engine, definition, startedBy(file, definition), options, output)
+      threads === undefined || isDivided(definition)
+        ? await runPipeline(engine, definition, file, startedBy(file, definition), options, output)
         : await runThreads(engine, definition, file, options, output)
     if (code !== exit.interrupted) return code
     const given = [

@@ -5,6 +5,7 @@ import type { Reprise } from '../../engine/api/reprise.ts'
 import { segmentsBelow } from '../../engine/history/segments.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { droppedMail } from '../../engine/host/shaped-mail.ts'
+import type { FlowTask } from '../../engine/model/flow-metrics.ts'
 import { editWords } from '../../engine/model/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
 import {
@@ -18,7 +19,7 @@ import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find-timeline.ts'
-import { bytes, relative, when } from '../format.ts'
+import { bytes, count, relative, when } from '../format.ts'
 import { toJson } from '../output.ts'
 
 /** The newest messages that the timeline could not use; `reprise log --kind mail-dropped` has all of them. */
@@ -35,7 +36,13 @@ const show: Command = async ({ engine, args, output }) => {
   const below = await historyBelow(engine, head)
   const parts = await failingParts(engine, head)
   const dropped = await engine.log({ timeline: head.timeline, kind: droppedMail, limit: droppedShown })
-  const more = { ...(parts.length > 0 && { failingParts: parts }), ...(dropped.length > 0 && { dropped }) }
+  const flow = (await hostOf(engine).models.find(head.timeline)?.flows?.({ engine, head })) ?? null
+  const stages = flow?.stages ?? []
+  const more = {
+    ...(stages.length > 0 && { stages }),
+    ...(parts.length > 0 && { failingParts: parts }),
+    ...(dropped.length > 0 && { dropped }),
+  }
   output.result({ ...shown, ...more }, () => {
     const { bold } = output.colours
     output.line(bold(head.timeline))
@@ -68,6 +75,7 @@ const show: Command = async ({ engine, args, output }) => {
       ['created', `${when(head.createdAt)} (${relative(head.createdAt, now)})`],
       ['changed', `${when(head.updatedAt)} (${relative(head.updatedAt, now)})`],
       ...shownAttributes(head).map(([key, value]) => [key, String(value)] as const),
+      ...stages.map((task) => [task.name, taskWords(task)] as const),
       ...Object.entries(summary ?? {}).map(([key, value]) => [key, endWords(value, now) ?? toJson(value)] as const),
     ])
   })
@@ -78,6 +86,19 @@ const show: Command = async ({ engine, args, output }) => {
 async function failingParts(engine: Reprise, { timeline }: Head): Promise<FailingTimeline[]> {
   const isPart = (id: string) => /^(@|\/@?\d)/.test(id.slice(timeline.length)) && id.startsWith(timeline)
   return (await failingTimelines(engine)).filter((each) => isPart(each.timeline))
+}
+
+/** @example numbered, keyBy#2 (keyBy#1 sends each record to one of 4 instances): 12,000/s, busy 80 %, backpressured 10 % */
+function taskWords({ parts, why, perSecond, busy, backpressured, aligning, ...task }: FlowTask): string {
+  const percent = (share: number) => `${Math.round(share * 100)} %`
+  const figures = [`${Math.round(perSecond).toLocaleString('en-US')}/s`, `busy ${percent(busy)}`]
+  if (backpressured >= 0.005) figures.push(`backpressured ${percent(backpressured)}`)
+  if (aligning >= 0.005) figures.push(`aligning ${percent(aligning)}`)
+  if (task.waitingChannels > 0) {
+    figures.push(`${task.waitingChannels} of ${count(task.channels, 'channel')} wait for a barrier`)
+  }
+  if (task.watermark !== null) figures.push(`watermark ${new Date(task.watermark).toISOString()}`)
+  return `${parts.length > 0 ? `${parts.join(', ')} ` : ''}(${why}): ${figures.join(', ')}`
 }
 
 /** The end of a run that failed, without its stack: --json has that. Null: it is something else. */

@@ -23,6 +23,29 @@ export interface FlowPart {
   readonly isEnded: boolean
 }
 
+/** One stage of a pipeline in one thread. */
+export interface FlowTask {
+  /** @example 'stage 1 on thread 2' */
+  readonly name: string
+  /** Its parts, which call each other. */
+  readonly parts: readonly string[]
+  /** Why records cross to this stage. */
+  readonly why: string
+  /** Records received in this run; for the first stage, read by the sources. */
+  readonly records: number
+  readonly perSecond: number
+  /** Shares of the span, as for a part. */
+  readonly busy: number
+  readonly backpressured: number
+  readonly idle: number
+  /** The share of the span in which a channel waited for the barrier of another one. */
+  readonly aligning: number
+  /** The channels that wait for a barrier now, of all its channels. */
+  readonly waitingChannels: number
+  readonly channels: number
+  readonly watermark: number | null
+}
+
 /** The metrics at one moment. */
 export interface FlowMoment {
   readonly at: number
@@ -30,6 +53,8 @@ export interface FlowMoment {
   readonly spanMs: number
   readonly lateRecords: number
   readonly parts: readonly FlowPart[]
+  /** The tasks of a run on several threads. Absent: all parts are in one thread. */
+  readonly stages?: readonly FlowTask[]
 }
 
 export interface FlowCheckpoint {

@@ -19,7 +19,7 @@ import { PipelineRun } from './run/run.ts'
 import { type PipelineState, pipelineFold } from './run/state.ts'
 import { PipelineTasks } from './run/tasks.ts'
 import { callerTraceOf } from './run/trace.ts'
-import { checkShareable } from './shareable.ts'
+import { checkShareable, shareFaults } from './shareable.ts'
 import { PipelineBuilder } from './stream.ts'
 
 /** Options of every run, and of every task that `rp.work` runs. */
@@ -38,6 +38,9 @@ export const draws: unique symbol = Symbol.for('reprise.pipeline.draws')
 /** The method by which a process takes its share of the tasks and learns when they end. */
 export const shares: unique symbol = Symbol.for('reprise.pipeline.shares')
 
+/** The method by which the command line decides how threads divide a pipeline. */
+export const divides: unique symbol = Symbol.for('reprise.pipeline.divides')
+
 /** Keys the map, one per engine, of pipelines whose tasks this process takes. */
 const worksOn = {}
 
@@ -53,6 +56,8 @@ export interface PipelineDefinition
   [draws](): Graph
   /** @internal Same as `rp.work`. Throws INVALID_ARGUMENT if the pipeline cannot be shared. */
   [shares](engine: Host, options?: PipelineWorkOptions): PipelineTasks
+  /** @internal Threads get stages of the graph: it names its module, or its partitions cannot be shared. */
+  [divides](): boolean
 }
 
 /**
@@ -133,5 +138,6 @@ export function pipeline(
       share(engine, options)
     },
     [shares]: share,
+    [divides]: () => defaults.module !== undefined || shareFaults(draw()).length > 0,
   }
 }

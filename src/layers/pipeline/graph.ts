@@ -40,6 +40,8 @@ export interface OperatorNode {
   readonly make: MakeOperator
   /** True: its records are sent to the instance that owns their key. */
   readonly isExchange: boolean
+  /** True: its records are sent to the instances in turns. */
+  readonly isSpread: boolean
   /** True: its state has no key, so there is one instance regardless of the parallelism. */
   readonly isSingle: boolean
   /** Opens the resource before the first record of each run. */
@@ -118,14 +120,14 @@ export function draw(
   state: string | null,
   make: MakeOperator,
   sides: readonly Outlet[] = [],
-  how: Partial<Pick<OperatorNode, 'isExchange' | 'isSingle' | 'open'>> = {},
+  how: Partial<Pick<OperatorNode, 'isExchange' | 'isSpread' | 'isSingle' | 'open'>> = {},
 ): Outlet {
   for (const each of others) checkObject(`${name}: the other stream`, each)
   const { graph } = stream
   const outlet: Outlet = []
-  const { isExchange = false, isSingle = false, open = null } = how
+  const { isExchange = false, isSpread = false, isSingle = false, open = null } = how
   const node: OperatorNode = {
-    ...{ kind: 'operator', name, state, make, isExchange, isSingle, open },
+    ...{ kind: 'operator', name, state, make, isExchange, isSpread, isSingle, open },
     outlets: [outlet, ...sides],
   }
   graph.operators.push(node)

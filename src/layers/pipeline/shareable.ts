@@ -4,14 +4,14 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Edge, Graph, OperatorNode } from './graph.ts'
 
-/** Throws INVALID_ARGUMENT with all reasons against sharing. */
-export function checkShareable(name: string, graph: Graph): void {
+/** The reasons against sharing. */
+export function shareFaults(graph: Graph): readonly string[] {
   const faults: string[] = []
   for (const { name: source, source: given } of graph.sources) {
     if (!given.partitions) faults.push(`the source ${source} has no partitions to share`)
   }
   const keyedBefore = exchangesBefore(graph)
-  for (const node of graph.operators.filter(({ isExchange }) => isExchange)) {
+  for (const node of graph.operators.filter(({ isExchange, isSpread }) => isExchange && !isSpread)) {
     const { sources, hasExchange } = keyedBefore.get(node)!
     const unkeyed = [...sources].filter((each) => !graph.sources.some((own) => own.name === each && own.isKeyed))
     if (hasExchange) faults.push(`${node.name} is a second key, whose records come from several partitions`)
@@ -21,6 +21,12 @@ export function checkShareable(name: string, graph: Graph): void {
       )
     }
   }
+  return faults
+}
+
+/** Throws INVALID_ARGUMENT with all reasons against sharing. */
+export function checkShareable(name: string, graph: Graph): void {
+  const faults = shareFaults(graph)
   if (faults.length === 0) return
   const what = `the pipeline ${name} cannot be shared by several processes: ${faults.join('; ')}. Run it in one process with rp.run(), or end it in a topic by the new key and read that in a second pipeline`
   throw new RepriseError('INVALID_ARGUMENT', what, { faults })
@@ -47,7 +53,7 @@ function exchangesBefore(graph: Graph): ReadonlyMap<OperatorNode, Before> {
   // Streams are drawn before their readers.
   for (const node of graph.operators) {
     const { sources, hasExchange } = before.get(node)!
-    for (const outlet of node.outlets) pass(outlet, sources, hasExchange || node.isExchange)
+    for (const outlet of node.outlets) pass(outlet, sources, hasExchange || (node.isExchange && !node.isSpread))
   }
   return before
 }

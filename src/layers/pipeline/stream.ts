@@ -32,7 +32,7 @@ import { type KeyedResult, running } from './operators/running-aggregate.ts'
 import { sessions } from './operators/session-window.ts'
 import { FollowedTable, type JoinedTable, tableJoined } from './operators/table-join.ts'
 import { type Present, skipsTombstones } from './operators/tombstones.ts'
-import { filter, flatMap, keyBy, map } from './operators/transform.ts'
+import { filter, flatMap, keyBy, map, withoutKeys } from './operators/transform.ts'
 import { union } from './operators/union.ts'
 import { type WindowResult, windowed } from './operators/window.ts'
 import { windowJoined } from './operators/window-join.ts'
@@ -226,6 +226,20 @@ export class Stream<T> {
       isSingle: true,
     })
     return new Stream<R>(this.graph, outlet, this.hasTime)
+  }
+
+  /**
+   * Divides records among the instances of the operators behind it, in turns: with `threads`, work without keys uses every
+   * core. Records lose their order and their keys; watermarks still follow them.
+   * @example orders.rebalance().map(score).to('scored', sink)
+   */
+  rebalance(): Stream<T> {
+    const how = { isExchange: true, isSpread: true }
+    return new Stream<T>(
+      this.graph,
+      draw(this, [], this.graph.unnamed('rebalance'), null, withoutKeys, [], how),
+      this.hasTime,
+    )
   }
 
   to(name: string, sink: Sink<T>): void {

@@ -39,6 +39,13 @@ export function flatMap<T, R>(change: (value: T) => Iterable<R>): MakeOperator {
   })
 }
 
+export const withoutKeys: MakeOperator = ([next]) =>
+  stateless({
+    batch: (batch) => next!.batch({ ...batch, keys: null }),
+    watermark: (time) => next!.watermark(time),
+    idle: () => next!.idle(),
+  })
+
 /** Without `toValue`, the arrays of values and times are reused. */
 export function keyBy<T>(keyOf: (value: T) => PipelineKey, toValue?: (value: T) => unknown): MakeOperator {
   return keepsOrder(([next], context) => {

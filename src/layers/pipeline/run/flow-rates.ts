@@ -1,11 +1,13 @@
 // The shares and rates of a flow over the last seconds: the gain of its counters since a sample some seconds old.
 
-import type { FlowPart } from '../../../engine/model/flow-metrics.ts'
+import type { FlowMoment, FlowPart } from '../../../engine/model/flow-metrics.ts'
 import type { Edge, Graph } from '../graph.ts'
 import type { Operator } from '../operator.ts'
+import type { StagePlan } from '../stages/plan.ts'
 import type { Waits } from './backpressure.ts'
 import { type Counts, watermarkOf } from './computing-time.ts'
 import type { RunningSource } from './running-source.ts'
+import { type TaskSample, taskRates } from './task-rates.ts'
 
 const sampleEveryMs = 1000
 /** Counters are compared with the oldest sample. */
@@ -19,8 +21,7 @@ export interface PartFigures
   readonly waitedMs: number
 }
 
-export interface Sample {
-  readonly elapsedMs: number
+export interface Sample extends TaskSample {
   readonly parts: readonly PartFigures[]
   /** The time that the flow waited for checkpoints. */
   readonly checkpointsMs: number
@@ -38,9 +39,12 @@ interface Place {
 export class Figures {
   readonly #places: ReadonlyMap<string, Place>
   readonly #read: () => Sample
+  readonly #plan: StagePlan | null
   readonly #samples: Sample[] = []
 
-  constructor(graph: Graph, read: () => Sample) {
+  /** `plan`: null if all parts are in one thread. */
+  constructor(graph: Graph, plan: StagePlan | null, read: () => Sample) {
+    this.#plan = plan
     this.#places = placesOf(graph)
     this.#read = read
   }
@@ -53,9 +57,11 @@ export class Figures {
     if (this.#samples.length > samplesMax) this.#samples.shift()
   }
 
-  now(): { readonly spanMs: number; readonly parts: readonly FlowPart[] } {
+  now(): Pick<FlowMoment, 'spanMs' | 'parts' | 'stages'> {
     const now = this.#read()
-    return sharesOf(this.#places, this.#samples[0] ?? now, now)
+    const before = this.#samples[0] ?? now
+    const stages = this.#plan && taskRates(this.#plan, before, now)
+    return { ...sharesOf(this.#places, before, now), ...(stages && { stages }) }
   }
 }
 

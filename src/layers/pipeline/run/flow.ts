@@ -18,6 +18,7 @@ import type { StateTable } from '../rules/state-table.ts'
 import type { CutId, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import type { TaskOutputs } from '../stages/channel.ts'
+import type { TaskCounts } from '../stages/messages.ts'
 import type { StageView } from '../stages/plan.ts'
 import type { Stages } from '../stages/stages.ts'
 import { Waits } from './backpressure.ts'
@@ -106,8 +107,8 @@ export class Flow {
     this.#alarm = new Alarm(hooks.clock, { isAwaited: true })
     this.#pace = new Pace(hooks.clock, hooks.neighbours)
     this.#busy = new Busy(() => hooks.clock.elapsed())
-    this.#figures = new Figures(graph, () => this.#sample())
     const { stages } = hooks
+    this.#figures = new Figures(graph, stages?.plan ?? null, () => this.#sample())
     this.#wiring = new Wiring(graph, hooks.scale, this.#portsOf(stages?.outputs ?? null))
     for (const node of stages ? graph.sinks : []) this.#sinkInput(node)
     stages?.connect({
@@ -413,7 +414,17 @@ export class Flow {
       parts: [...sources, ...this.#behindSources()],
       checkpointsMs: this.#waits.msFor(checkpointsName),
       waitedMs: this.#waits.ms,
+      tasks: [this.#firstTask(sources), ...(this.#hooks.stages?.tasks() ?? [])],
     }
+  }
+
+  /** The figures of the task that reads the sources, with the operators of its stage. */
+  #firstTask(sources: readonly PartFigures[]): TaskCounts {
+    let busyMs = sources.reduce((sum, each) => sum + each.busyMs, 0)
+    for (const [, { instances, counts }] of this.#wiring.nodes()) if (instances.length > 0) busyMs += counts.busyMs
+    const records = sources.reduce((sum, each) => sum + each.records, 0)
+    const none = { task: 0, alignedMs: 0, waitingChannels: 0 }
+    return { ...none, records, busyMs, blockedMs: this.#waits.ms, parts: sources }
   }
 
   #behindSources(): PartFigures[] {

@@ -33,8 +33,8 @@ export interface PipelineOptions {
    */
   readonly parallelism?: number
   /**
-   * The number of worker threads for operators with keys. Their instances are divided evenly; sources, sinks and operators
-   * without keys stay in the main thread. Requires `module`. Default: all operators share the main thread.
+   * The number of worker threads for operators behind `keyBy` or `rebalance`. Their instances are divided evenly; sources, sinks
+   * and other operators stay in the main thread. Requires `module`. Default: all operators share the main thread.
    */
   readonly threads?: number
   /**

@@ -6,7 +6,7 @@
 // batches is aligned on every channel at once: nothing is in flight.
 
 import { groupOf, ownerOf, type PipelineKey } from '../../../core/key-groups.ts'
-import { type Batch, type Output, oneByOne, toAll } from '../batch.ts'
+import { type Batch, type Output, oneByOne, slice, toAll } from '../batch.ts'
 import { branchesOf, doOutletsMeet, meetingsOf, reachOf } from '../branches.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { Operator, TimedOperator } from '../operator.ts'
@@ -15,6 +15,9 @@ import { Meeting, throughBranches } from './branch-merge.ts'
 import { type Busy, type Counts, newCounts } from './computing-time.ts'
 import type { NamedTable } from './named-table.ts'
 import type { WatermarkGate } from './watermark-gate.ts'
+
+/** The records that an instance gets at a time behind `rebalance`. */
+const spreadMax = 256
 
 export interface Scale {
   readonly parallelism: number
@@ -38,6 +41,7 @@ interface Built {
 interface Feed {
   readonly width: number
   readonly isExchange: boolean
+  readonly isSpread: boolean
 }
 
 export interface WiringPorts {
@@ -117,7 +121,7 @@ export class Wiring {
 
   /** The output for a source. */
   outputOf(outlet: readonly Edge[]): Output {
-    return this.#fanOut(outlet, { index: 0, width: 1, isExchange: false })
+    return this.#fanOut(outlet, { index: 0, width: 1, isExchange: false, isSpread: false })
   }
 
   /** The operators behind a source whose results depend on the position of watermarks between its records. */
@@ -167,7 +171,7 @@ export class Wiring {
     const width = this.#widths.get(node)!
     const indexes = Array.from({ length: width }, (_, index) => index).filter((index) => this.#isHere(node, index))
     const instances = indexes.map((index): OperatorInstance => {
-      const from = { index, width, isExchange: node.isExchange }
+      const from = { index, width, isExchange: node.isExchange, isSpread: node.isSpread }
       const gate = this.#ports.gateOf(node.name)
       const meeting = this.#meetings.get(node)
       const outputs = node.outlets.map((outlet) => {
@@ -229,7 +233,7 @@ export class Wiring {
     const width = this.#widths.get(to)!
     if (from.isExchange && width > 1) {
       const outputs = Array.from({ length: width }, (_, i) => this.#channel(to, input, i, from.index, from.width))
-      return split(outputs, this.#scale)
+      return from.isSpread ? spread(outputs) : split(outputs, this.#scale)
     }
     // Many to one, or one to one.
     if (width === 1) return this.#channel(to, input, 0, from.index, from.width)
@@ -264,15 +268,34 @@ export function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, n
   const feed = (edges: readonly Edge[], from: Feed) => {
     for (const { to } of edges) if (to.kind === 'operator') feeds.set(to, [...(feeds.get(to) ?? []), from])
   }
-  for (const { outlet } of graph.sources) feed(outlet, { width: 1, isExchange: false })
+  for (const { outlet } of graph.sources) feed(outlet, { width: 1, isExchange: false, isSpread: false })
   const widths = new Map<OperatorNode, number>()
   for (const node of graph.operators) {
     const isBehindKeys = (feeds.get(node) ?? []).every(({ width, isExchange }) => isExchange || width > 1)
     const width = isBehindKeys && !node.isSingle && node.open === null ? parallelism : 1
     widths.set(node, width)
-    for (const outlet of node.outlets) feed(outlet, { width, isExchange: node.isExchange })
+    for (const outlet of node.outlets) feed(outlet, { width, isExchange: node.isExchange, isSpread: node.isSpread })
   }
   return widths
+}
+
+/** Sends records to all instances in turns, and watermarks to each. */
+function spread(outputs: readonly Output[]): Output {
+  let next = 0
+  return {
+    batch(batch) {
+      for (let from = 0; from < batch.values.length; from += spreadMax) {
+        outputs[next]!.batch(slice(batch, from, Math.min(from + spreadMax, batch.values.length)))
+        next = (next + 1) % outputs.length
+      }
+    },
+    watermark(time) {
+      for (const output of outputs) output.watermark(time)
+    },
+    idle() {
+      for (const output of outputs) output.idle()
+    },
+  }
 }
 
 /** Sends each record to the instance that owns the group of its key, and watermarks to all. */

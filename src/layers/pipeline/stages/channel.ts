@@ -5,13 +5,14 @@
 import { assert } from '../../../core/assert.ts'
 import type { Codec } from '../../../core/codec/codec.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import type { PipelineKey } from '../../../core/key-groups.ts'
+import type { Clock } from '../../../core/store/ports.ts'
 import type { Batch, Output } from '../batch.ts'
 import type { OperatorNode, SinkNode } from '../graph.ts'
 import type { PoisonRecord } from '../operator.ts'
-import { column, list } from '../rules/state-block.ts'
 import type { Address, Placement } from '../run/wiring.ts'
+import { ColumnPacker, type ColumnReader, type PackedColumn } from './columns.ts'
 import type { StagePlan } from './plan.ts'
+import { Stopwatch } from './stopwatch.ts'
 
 /** The number of frames of a channel that its receiver has not processed. */
 const framesMax = 8
@@ -30,7 +31,7 @@ type Place = readonly [node: number, input: number, instance: number, channel: n
 
 /** Plain data: the parts of a frame. */
 export type Entry =
-  | readonly ['batch', Place, values: unknown, times: unknown, keys: unknown]
+  | readonly ['batch', Place, values: Batch['values'], times: Batch['times'], keys: Batch['keys']]
   | readonly ['watermark', Place, time: number]
   | readonly ['idle', Place]
   /** A record that an operator could not process. */
@@ -52,6 +53,7 @@ export interface OutputsOf {
   /** Operators and sinks, numbered as in every thread. */
   readonly nodes: ReadonlyMap<OperatorNode | SinkNode, number>
   readonly codec: Pick<Codec, 'encode'>
+  readonly clock: Pick<Clock, 'elapsed'>
   send(message: ChannelMessage): void
 }
 
@@ -60,19 +62,26 @@ export class TaskOutputs implements Placement {
   readonly #of: OutputsOf
   readonly #channels = new Map<number, Outgoing>()
   #onCredit: () => void = () => undefined
+  readonly #blocked: Stopwatch
 
   constructor(of: OutputsOf) {
     this.#of = of
     const { plan, task } = of
+    this.#blocked = new Stopwatch(of.clock)
     for (const to of plan.tasks[task]!.to) {
       const isLocal = plan.tasks[to]!.thread === plan.tasks[task]!.thread
-      this.#channels.set(to, new Outgoing(of, to, isLocal))
+      this.#channels.set(to, new Outgoing(of, to, isLocal, () => this.#blocked.begin()))
     }
   }
 
   get isFull(): boolean {
     for (const channel of this.#channels.values()) if (channel.isFull) return true
     return false
+  }
+
+  /** The time in which a task behind it had too many frames. */
+  get blockedMs(): number {
+    return this.#blocked.ms
   }
 
   /** True: dead letters are kept in this task. */
@@ -125,7 +134,9 @@ export class TaskOutputs implements Placement {
 
   credit(to: number): void {
     this.#channelTo(to).credit()
-    if (!this.isFull) this.#onCredit()
+    if (this.isFull) return
+    this.#blocked.end()
+    this.#onCredit()
   }
 
   /** Calls back once no channel is full any more. */
@@ -151,12 +162,15 @@ class Outgoing {
   readonly #of: OutputsOf
   readonly #to: number
   readonly #isLocal: boolean
+  readonly #onFull: () => void
+  readonly #packer = new ColumnPacker()
   #entries: Entry[] = []
   #records = 0
   #underWay = 0
 
-  constructor(of: OutputsOf, to: number, isLocal: boolean) {
+  constructor(of: OutputsOf, to: number, isLocal: boolean, onFull: () => void) {
     this.#of = of
+    this.#onFull = onFull
     this.#to = to
     this.#isLocal = isLocal
   }
@@ -170,11 +184,7 @@ class Outgoing {
       // A copy: the sender may use its arrays again.
       const cut = <T>(items: readonly T[] | null) => (items === null ? null : items.slice(from, from + recordsPerFrame))
       const part = cut(values)!
-      if (this.#isLocal) this.add(['batch', place, part, cut(times), cut(keys)], part.length)
-      else {
-        const [time, key] = [cut(times), cut(keys)]
-        this.add(['batch', place, column(part), time && column(time), key && column(key)], part.length)
-      }
+      this.add(['batch', place, part, cut(times), cut(keys)], part.length)
     }
   }
 
@@ -197,17 +207,22 @@ class Outgoing {
     this.#underWay -= 1
   }
 
+  #count(): void {
+    this.#underWay += 1
+    if (this.isFull) this.#onFull()
+  }
+
   #send(entries: readonly Entry[]): void {
     const { task: from, send, codec, plan } = this.#of
     const to = this.#to
     if (this.#isLocal) {
-      this.#underWay += 1
+      this.#count()
       send({ from, to, entries })
       return
     }
     let bytes: Uint8Array
     try {
-      bytes = codec.encode(entries)
+      bytes = codec.encode(entries.map((entry) => packed(entry, this.#packer)))
     } catch (error) {
       if (entries.length > 1 || isLong(entries[0]!)) {
         for (const half of halvesOf(entries)) this.#send(half)
@@ -216,14 +231,21 @@ class Outgoing {
       const what = `a record cannot be sent to ${plan.tasks[to]!.name}: use plain data in records, or omit threads`
       throw new RepriseError('INVALID_ARGUMENT', what, {}, error)
     }
-    this.#underWay += 1
+    this.#count()
     // The buffer may be shared, and a shared one cannot be transferred.
     send({ from, to, frame: bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice() })
   }
 }
 
+/** The entry as it is encoded. */
+function packed(entry: Entry, packer: ColumnPacker): unknown {
+  if (entry[0] !== 'batch') return entry
+  const [kind, place, ...columns] = entry
+  return [kind, place, ...columns.map((each) => each && packer.pack(each))]
+}
+
 function isLong(entry: Entry): boolean {
-  return entry[0] === 'batch' && (entry[2] as { readonly length: number }).length > 1
+  return entry[0] === 'batch' && entry[2].length > 1
 }
 
 /** Two halves of a frame that is too large as a whole. */
@@ -240,11 +262,11 @@ function halvesOf(entries: readonly Entry[]): readonly (readonly Entry[])[] {
   return [[[kind, place, ...cut(0, half)] as unknown as Entry], [[kind, place, ...cut(half)] as unknown as Entry]]
 }
 
-/** The batch of an entry. */
-export function batchIn([, , values, times, keys]: Extract<Entry, readonly ['batch', ...unknown[]]>): Batch {
-  return {
-    values: list(values as readonly unknown[]),
-    times: times === null ? null : list(times as readonly number[]),
-    keys: keys === null ? null : list(keys as readonly PipelineKey[]),
-  }
+/** The entries of a frame. */
+export function entriesIn(frame: unknown, reader: ColumnReader): readonly Entry[] {
+  return (frame as readonly Entry[]).map((entry) => {
+    if (entry[0] !== 'batch') return entry
+    const [kind, place, ...columns] = entry
+    return [kind, place, ...columns.map((each) => each && reader.list(each as PackedColumn))] as unknown as Entry
+  })
 }

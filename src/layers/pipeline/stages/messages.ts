@@ -39,6 +39,22 @@ export interface CaptureName {
   readonly table: number
 }
 
+/** The figures of one task since the start of the run. */
+export interface TaskCounts {
+  readonly task: number
+  /** Records received. */
+  readonly records: number
+  /** The time in which it processed frames, with their decoding and encoding. */
+  readonly busyMs: number
+  /** The time in which it could not send: a task behind it had too many frames. */
+  readonly blockedMs: number
+  /** The time in which channels waited for a barrier. */
+  readonly alignedMs: number
+  /** The channels whose barrier has arrived, while others are awaited. */
+  readonly waitingChannels: number
+  readonly parts: readonly PartCounts[]
+}
+
 export interface PartCounts {
   readonly name: string
   readonly records: number
@@ -69,12 +85,7 @@ export type FromThread =
       readonly tables: readonly CapturedHere[]
     }
   | { readonly kind: 'block'; readonly of: CaptureName; readonly block: EncodedBlock | null }
-  | {
-      readonly kind: 'figures'
-      readonly parts: readonly PartCounts[]
-      readonly lateRecords: number
-      readonly waitingChannels: Readonly<Record<number, number>>
-    }
+  | { readonly kind: 'figures'; readonly tasks: readonly TaskCounts[]; readonly lateRecords: number }
   | { readonly kind: 'failed'; readonly error: PlainError }
 
 export interface PlainError {

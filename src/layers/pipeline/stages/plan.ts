@@ -38,7 +38,10 @@ export interface StageView {
   readonly stage: number
   /** 0: the main thread. */
   readonly threads: readonly number[]
+  /** The parts call each other: no record is copied between them. */
   readonly parts: readonly string[]
+  /** Why the records of this stage cross to it. */
+  readonly why: string
 }
 
 /** Null: no operator has several instances, so nothing can be placed on other threads. */
@@ -145,12 +148,22 @@ function channelsOf(places: readonly Place[], parts: readonly StagePart[], stage
   return [...pairs].map((pair) => pair.split('/').map(Number)).map(([from, to]) => ({ from: from!, to: to! }))
 }
 
+function whyCrossed(parts: readonly StagePart[], i: number): string {
+  const part = parts[i]!
+  if (part.from.length === 0) return 'sources are read in the main thread, which has their positions'
+  const from = part.from.map((each) => parts[each]!).find((each) => isCrossing(each, part))
+  if (!from) return 'parts with one instance are in the main thread'
+  return part.width > 1
+    ? `${from.name} sends each record to one of ${part.width} instances`
+    : `results of ${from.width} instances meet in one`
+}
+
 function viewsOf(parts: readonly StagePart[], stages: readonly number[], threads: number): StageView[] {
-  const views = new Map<string, { readonly stage: number; readonly threads: number[]; readonly parts: string[] }>()
+  const views = new Map<string, Omit<StageView, 'parts'> & { readonly parts: string[] }>()
   for (const [i, { name, width }] of parts.entries()) {
     const at = `${stages[i]}/${width > 1}`
     const all = width > 1 ? Array.from({ length: threads }, (_, thread) => thread + 1) : [mainThread]
-    const view = views.get(at) ?? { stage: stages[i]!, threads: all, parts: [] }
+    const view = views.get(at) ?? { stage: stages[i]!, threads: all, parts: [], why: whyCrossed(parts, i) }
     view.parts.push(name)
     views.set(at, view)
   }

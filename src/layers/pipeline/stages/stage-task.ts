@@ -4,14 +4,19 @@
 
 import { assert } from '../../../core/assert.ts'
 import type { Codec } from '../../../core/codec/codec.ts'
+import type { Clock } from '../../../core/store/ports.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
 import { batchOf, type PoisonRecord } from '../operator.ts'
 import { Alignment } from '../rules/alignment.ts'
+import { watermarkOf } from '../run/computing-time.ts'
 import { type CapturedTable, isDueInFull, type NamedTable, partName } from '../run/named-table.ts'
 import { type Scale, Wiring, type WiringPorts } from '../run/wiring.ts'
-import { type Barrier, batchIn, type ChannelMessage, type Entry, TaskOutputs } from './channel.ts'
+import { type Barrier, type ChannelMessage, type Entry, entriesIn, TaskOutputs } from './channel.ts'
+import { ColumnReader } from './columns.ts'
+import type { PartCounts, TaskCounts } from './messages.ts'
 import { nodesOf, type StagePlan, type StageTaskPlan } from './plan.ts'
+import { Stopwatch } from './stopwatch.ts'
 
 export interface StageTaskOf {
   readonly plan: StagePlan
@@ -19,6 +24,7 @@ export interface StageTaskOf {
   readonly graph: Graph
   readonly scale: Scale
   readonly codec: Pick<Codec, 'encode' | 'decode'>
+  readonly clock: Pick<Clock, 'elapsed'>
   /** The newest checkpoint of the pipeline: later ones have higher numbers. */
   readonly lastCheckpoint: number
   /** Makes the ports of its wiring, given its outgoing channels. */
@@ -42,6 +48,10 @@ export class StageTask {
   #barrier: Barrier | null = null
   /** The channel to read next: no channel is preferred. */
   #next = 0
+  readonly #reader = new ColumnReader()
+  #records = 0
+  #busyMs = 0
+  readonly #aligning: Stopwatch
 
   constructor(of: StageTaskOf) {
     const { plan, task, graph, scale, codec, send } = of
@@ -49,15 +59,19 @@ export class StageTask {
     this.plan = plan.tasks[task]!
     this.#nodes = nodesOf(graph)
     const nodes = new Map(this.#nodes.map((node, i) => [node, i]))
-    this.outputs = new TaskOutputs({ plan, task, nodes, codec, send })
+    this.outputs = new TaskOutputs({ plan, task, nodes, codec, send, clock: of.clock })
+    this.#aligning = new Stopwatch(of.clock)
     this.wiring = new Wiring(graph, scale, { ...of.ports(this.outputs), placement: this.outputs })
     this.#queues = this.plan.from.map(() => [])
     this.#alignment = new Alignment(Math.max(1, this.plan.from.length), of.lastCheckpoint)
   }
 
-  /** The channels whose barrier has arrived, while others are awaited. */
-  get waitingChannels(): number {
-    return this.plan.from.filter((_, channel) => this.#alignment.isWaiting(channel)).length
+  counts(): TaskCounts {
+    const waitingChannels = this.plan.from.filter((_, channel) => this.#alignment.isWaiting(channel)).length
+    return {
+      ...{ task: this.plan.task, records: this.#records, busyMs: this.#busyMs, waitingChannels },
+      ...{ blockedMs: this.outputs.blockedMs, alignedMs: this.#aligning.ms, parts: partsOf(this.wiring) },
+    }
   }
 
   tables(): NamedTable[] {
@@ -82,7 +96,9 @@ export class StageTask {
       const channel = (this.#next + i) % count
       if (this.#queues[channel]!.length === 0 || this.#alignment.isWaiting(channel)) continue
       this.#next = (channel + 1) % count
+      const startedMs = this.#of.clock.elapsed()
       this.#take(channel, this.#queues[channel]!.shift()!)
+      this.#busyMs += this.#of.clock.elapsed() - startedMs
       return true
     }
     return false
@@ -96,6 +112,7 @@ export class StageTask {
   abort(checkpoint: number): void {
     this.#alignment.abort(checkpoint)
     if (this.#barrier?.checkpoint === checkpoint) this.#barrier = null
+    if (this.#alignment.pending === null) this.#aligning.end()
   }
 
   #take(channel: number, message: ChannelMessage): void {
@@ -103,15 +120,22 @@ export class StageTask {
       this.#align(channel, message.barrier)
       return
     }
-    const entries = 'frame' in message ? (this.#of.codec.decode(message.frame) as readonly Entry[]) : null
-    for (const entry of entries ?? (message as { readonly entries: readonly Entry[] }).entries) this.#process(entry)
+    const entries =
+      'frame' in message
+        ? entriesIn(this.#of.codec.decode(message.frame), this.#reader)
+        : (message as { readonly entries: readonly Entry[] }).entries
+    for (const entry of entries) this.#process(entry)
     this.#of.send({ from: message.from, to: message.to, credit: true })
   }
 
   #align(channel: number, barrier: Barrier): void {
     const { capture } = this.#alignment.barrier(channel, barrier.checkpoint)
     if (this.#alignment.pending === barrier.checkpoint) this.#barrier = barrier
-    if (capture === null) return
+    if (capture === null) {
+      if (this.#barrier) this.#aligning.begin()
+      return
+    }
+    this.#aligning.end()
     this.#barrier = null
     this.outputs.barrier(barrier)
     const captures = this.tables().map(({ table, ...name }) => {
@@ -123,9 +147,12 @@ export class StageTask {
 
   #process(entry: Entry): void {
     switch (entry[0]) {
-      case 'batch':
-        this.#inputAt(entry[1]).batch(batchIn(entry))
+      case 'batch': {
+        const [, place, values, times, keys] = entry
+        this.#records += values.length
+        this.#inputAt(place).batch({ values, times, keys })
         break
+      }
       case 'watermark':
         this.#inputAt(entry[1]).watermark(entry[2])
         break
@@ -154,4 +181,18 @@ export class StageTask {
     }
     return found
   }
+}
+
+/** The counts of the parts that a task has. */
+function partsOf(wiring: Wiring): PartCounts[] {
+  return [...wiring.nodes()].flatMap(([{ name }, { instances, counts }]) => {
+    if (instances.length === 0) return []
+    let [keys, inFlight] = [0, 0]
+    for (const { operator } of instances) {
+      inFlight += operator.inFlight?.() ?? 0
+      for (const table of operator.tables.values()) keys += table.size
+    }
+    const { records, busyMs } = counts
+    return [{ name, records, busyMs, keys, inFlight, watermark: watermarkOf(counts) }]
+  })
 }

@@ -12,11 +12,10 @@ import type { CapturedTable, NamedTable } from '../run/named-table.ts'
 import type { Scale, WiringPorts } from '../run/wiring.ts'
 import { type ChannelMessage, TaskOutputs } from './channel.ts'
 import { TableInThread } from './distant-capture.ts'
-import type { CaptureName, FromThread, PartCounts } from './messages.ts'
+import type { CaptureName, FromThread, PartCounts, TaskCounts } from './messages.ts'
 import { mainThread, nodesOf, outlineOf, type StagePlan } from './plan.ts'
 import { StageTask } from './stage-task.ts'
 import { TaskLoop } from './task-loop.ts'
-import { countsOf } from './thread-tasks.ts'
 import { WorkerThreads } from './worker-threads.ts'
 
 export interface StagesOf {
@@ -71,7 +70,7 @@ export class Stages {
     this.#of = of
     this.plan = of.plan
     this.outputs = new TaskOutputs({
-      ...{ plan: of.plan, task: 0, codec: of.codec, send: (message) => this.#send(message) },
+      ...{ plan: of.plan, task: 0, codec: of.codec, clock: of.clock, send: (message) => this.#send(message) },
       nodes: new Map(nodesOf(of.graph).map((node, i) => [node, i])),
     })
   }
@@ -83,7 +82,7 @@ export class Stages {
     for (const { task, thread } of plan.tasks) {
       if (thread !== mainThread || task === 0) continue
       const made = new StageTask({
-        ...{ plan, task, graph, scale, codec, lastCheckpoint },
+        ...{ plan, task, graph, scale, codec, clock, lastCheckpoint },
         ports: main.ports,
         letter: main.letter,
         send: (message) => this.#send(message),
@@ -138,13 +137,18 @@ export class Stages {
 
   /** The counts of each part, summed over its instances in all tasks but the first. */
   counts(): ReadonlyMap<string, PartCounts> {
-    const all = [...this.#figures.values()].flatMap(({ parts }) => parts)
     const counts = new Map<string, PartCounts>()
-    for (const part of [...all, ...[...this.#tasks.values()].flatMap(countsOf)]) {
+    for (const part of this.tasks().flatMap(({ parts }) => parts)) {
       const before = counts.get(part.name)
       counts.set(part.name, before ? sumOf(before, part) : part)
     }
     return counts
+  }
+
+  /** The counts of each task but the first. */
+  tasks(): TaskCounts[] {
+    const elsewhere = [...this.#figures.values()].flatMap(({ tasks }) => tasks)
+    return [...elsewhere, ...[...this.#tasks.values()].map((task) => task.counts())]
   }
 
   get lateRecords(): number {

@@ -11,7 +11,7 @@ import type { OperatorContext } from '../operator.ts'
 import { unpackBlock } from '../rules/state-block.ts'
 import type { StateCapture } from '../rules/state-capture.ts'
 import { nextBlock } from '../run/checkpoint-writer.ts'
-import { Busy, watermarkOf } from '../run/computing-time.ts'
+import { Busy } from '../run/computing-time.ts'
 import { isFaultyCode, noRetryLater, textOf } from '../run/letters.ts'
 import { type CapturedTable, cellsPerBlock, type TableName } from '../run/named-table.ts'
 import { WatermarkGate } from '../run/watermark-gate.ts'
@@ -21,7 +21,6 @@ import {
   type CapturedHere,
   type CaptureName,
   type FromThread,
-  type PartCounts,
   type ThreadSettings,
   type ToThread,
   toPlainError,
@@ -57,7 +56,7 @@ export class ThreadTasks {
     }
     for (const { task } of plan.tasks.filter((each) => each.thread === thread)) {
       const made = new StageTask({
-        ...{ plan, task, graph, scale, codec: this.#codec, lastCheckpoint },
+        ...{ plan, task, graph, scale, codec: this.#codec, clock: systemClock, lastCheckpoint },
         ports: (outputs) => this.#portsOf(outputs),
         send: (message) => send(plan, message),
         letter: () => assert(false, 'dead letters are kept in the main thread'),
@@ -189,24 +188,7 @@ export class ThreadTasks {
   }
 
   #reportFigures(): void {
-    const parts = [...this.#tasks.values()].flatMap((task) => countsOf(task))
-    const waitingChannels = Object.fromEntries(
-      [...this.#tasks].map(([task, { waitingChannels }]) => [task, waitingChannels]),
-    )
-    this.#report({ kind: 'figures', parts, lateRecords: this.#lateRecords, waitingChannels })
+    const tasks = [...this.#tasks.values()].map((task) => task.counts())
+    this.#report({ kind: 'figures', tasks, lateRecords: this.#lateRecords })
   }
-}
-
-/** The counts of the parts that a task has. */
-export function countsOf({ wiring }: StageTask): PartCounts[] {
-  return [...wiring.nodes()].flatMap(([{ name }, { instances, counts }]) => {
-    if (instances.length === 0) return []
-    let [keys, inFlight] = [0, 0]
-    for (const { operator } of instances) {
-      inFlight += operator.inFlight?.() ?? 0
-      for (const table of operator.tables.values()) keys += table.size
-    }
-    const { records, busyMs } = counts
-    return [{ name, records, busyMs, keys, inFlight, watermark: watermarkOf(counts) }]
-  })
 }

@@ -2,7 +2,7 @@
 // one is unavailable, the reason is printed and the tests that need it are skipped.
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -69,24 +69,35 @@ export async function startNats(
 
 const kafkaVersion = '4.3.1'
 
-/** The folder of its jars; null: it cannot be had here. */
+/** The folder of Kafka's jars; null: they cannot be had here. */
 export function kafkaJars(): string | null {
-  const home = join(cache, `kafka-${kafkaVersion}`)
-  const libs = join(home, 'libs')
-  if (existsSync(join(home, 'complete'))) return libs
-  const hasAll = installed(`kafka-${kafkaVersion}`, 'Kafka', (folder) => {
+  return mavenJars(`kafka-${kafkaVersion}`, 'Kafka', [
+    ['org.apache.kafka', 'kafka_2.13', kafkaVersion],
+    ['org.slf4j', 'slf4j-simple', '1.7.36'],
+  ])
+}
+
+/** The folder of the jars of these packages of Maven Central: group, name, version. Null: they cannot be had here. */
+export function mavenJars(
+  folderName: string,
+  what: string,
+  packages: readonly (readonly [string, string, string])[],
+): string | null {
+  const libs = join(cache, folderName, 'libs')
+  if (existsSync(join(cache, folderName, 'complete'))) return libs
+  const hasAll = installed(folderName, what, (folder) => {
     const missing = ['java', 'mvn'].find((name) => spawnSync(name, ['-version']).status !== 0)
     if (missing) return `there is no ${missing}`
-    mkdirSync(folder, { recursive: true })
-    const dependency = (group: string, name: string, version: string) =>
-      `<dependency><groupId>${group}</groupId><artifactId>${name}</artifactId><version>${version}</version></dependency>`
-    const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version><packaging>pom</packaging><dependencies>${dependency('org.apache.kafka', 'kafka_2.13', kafkaVersion)}${dependency('org.slf4j', 'slf4j-simple', '1.7.36')}</dependencies></project>`
+    const dependencies = packages
+      .map(
+        ([group, name, version]) =>
+          `<dependency><groupId>${group}</groupId><artifactId>${name}</artifactId><version>${version}</version></dependency>`,
+      )
+      .join('')
+    const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version><packaging>pom</packaging><dependencies>${dependencies}</dependencies></project>`
     writeFileSync(join(folder, 'pom.xml'), pom)
-    const copied = run(
-      'mvn',
-      ['-q', '-B', 'dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=libs'],
-      folder,
-    )
+    const copy = ['-q', '-B', 'dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=libs']
+    const copied = run('mvn', copy, folder)
     if (copied === null) writeFileSync(join(folder, 'complete'), '')
     return copied
   })
@@ -144,13 +155,19 @@ export async function startKafka(
   return await started(child, port, folder)
 }
 
-/** A partial result is removed again. */
+/** A partial result is removed again. Test files that install the same part at once each make a folder; one of them stays. */
 function installed(name: string, what: string, make: (folder: string) => string | null): boolean {
   mkdirSync(cache, { recursive: true })
-  const home = join(cache, name)
-  const why = make(home)
+  const made = mkdtempSync(join(cache, `${name}.`))
+  const why = make(made)
+  try {
+    if (why === null) renameSync(made, join(cache, name))
+  } catch {
+    // Another test file was faster.
+  } finally {
+    rmSync(made, { recursive: true, force: true })
+  }
   if (why === null) return true
-  rmSync(home, { recursive: true, force: true })
   console.warn(`${what} is not to be had here, tests that need it are left out: ${why}`)
   return false
 }

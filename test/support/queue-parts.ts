@@ -2,15 +2,14 @@
 // unavailable, the reason is printed and the tests that need it are skipped.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { freePort, type RunningPart, run, started } from './parts.ts'
+import { freePort, mavenJars, type RunningPart, started } from './parts.ts'
 import { pause } from './until.ts'
 
 type Again = { readonly port: number; readonly folder: string }
 
-const cache = join(tmpdir(), 'reprise-parts')
 const elasticMqVersion = '1.7.1'
 
 function isOnPath(name: string, what: string): boolean {
@@ -80,27 +79,10 @@ export async function startRabbitMq(again?: Again): Promise<RunningPart> {
   return { ...part, kill, stop }
 }
 
-/** The folder of its jars; null: it cannot be had here. */
+/** The folder of ElasticMQ's jars; null: they cannot be had here. */
 export function elasticMqJars(): string | null {
-  const home = join(cache, `elasticmq-${elasticMqVersion}`)
-  if (existsSync(join(home, 'complete'))) return join(home, 'libs')
-  const missing = ['java', 'mvn'].find((name) => spawnSync(name, ['-version']).status !== 0)
-  const why = missing ? `there is no ${missing}` : fetchElasticMq(home)
-  if (why === null) return join(home, 'libs')
-  rmSync(home, { recursive: true, force: true })
-  console.warn(`ElasticMQ is not to be had here, tests that need it are left out: ${why}`)
-  return null
-}
-
-function fetchElasticMq(home: string): string | null {
-  mkdirSync(home, { recursive: true })
-  const dependency = `<dependency><groupId>org.elasticmq</groupId><artifactId>elasticmq-server_2.13</artifactId><version>${elasticMqVersion}</version></dependency>`
-  const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version><packaging>pom</packaging><dependencies>${dependency}</dependencies></project>`
-  writeFileSync(join(home, 'pom.xml'), pom)
-  const copy = ['-q', '-B', 'dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=libs']
-  const failed = run('mvn', copy, home)
-  if (failed === null) writeFileSync(join(home, 'complete'), '')
-  return failed
+  const server = ['org.elasticmq', 'elasticmq-server_2.13', elasticMqVersion] as const
+  return mavenJars(`elasticmq-${elasticMqVersion}`, 'ElasticMQ', [server])
 }
 
 /** Its messages are on disk, so that they survive a kill. */

@@ -100,6 +100,7 @@ it.each(whole.map(({ name }) => name))('E9: block %s runs as it stands', (name) 
     const { text } = snippets.find((snippet) => snippet.name === name)!
     writeFileSync(join(place.path, 'package.json'), '{ "type": "module" }')
     symlinkSync(join(folder, 'out', `${name}.js`), join(place.path, 'linked.js'))
+    if (/from '(?!reprise|node:)/.test(text)) linkPackages(place.path)
     const ran = spawnSync(process.execPath, ['--preserve-symlinks-main', '--preserve-symlinks', 'linked.js'], {
       cwd: place.path,
       encoding: 'utf8',
@@ -110,3 +111,9 @@ it.each(whole.map(({ name }) => name))('E9: block %s runs as it stands', (name) 
     place.remove()
   }
 })
+
+/** The packages of the repository, for programs that import others than this one. */
+function linkPackages(place: string): void {
+  const names = readdirSync(join(root, 'node_modules')).filter((name) => !/^\.|^reprise$/.test(name))
+  for (const name of names) symlinkSync(join(root, 'node_modules', name), join(place, 'node_modules', name), 'dir')
+}

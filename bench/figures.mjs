@@ -1,5 +1,5 @@
-// The recorded figures (bench/figures.json) and the tables generated from them in bench/README.md and README.md. `--record` of
-// the runner replaces the figures of the benches that it ran, and writes both tables again.
+// The recorded figures (bench/figures.json) and the tables generated from them in bench/README.md, README.md and the pages that
+// compare. `--record` of the runner replaces the figures of the benches that it ran, and writes the tables again.
 
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -23,6 +23,42 @@ const quoted = [
   ['takeover-another-host', 'the same, resumed on another host'],
   ['cli-start', 'start of the command line over bare node'],
 ]
+
+/** The measured rows of the pages that compare, each with its description and the name of its baseline. */
+export const compared = {
+  'docs/comparison-workflows.md': [
+    ['runs-3-steps-versus-dbos', '1,000 runs of three durable steps at once, both on PostgreSQL', 'DBOS'],
+    [
+      'runs-3-steps-versus-dbos-by-default',
+      'the same, each on the store that it opens by default',
+      'DBOS (PostgreSQL)',
+    ],
+    ['runs-3-steps-versus-restate', 'the same, ours on SQLite', 'Restate'],
+    ['runs-3-steps-versus-openworkflow', 'the same, both on SQLite', 'OpenWorkflow'],
+    [
+      'commit-to-first-step-versus-pg-boss',
+      'commit of your transaction to first step, median',
+      'pg-boss, polling each 0.5 s',
+    ],
+    ['commit-to-first-step-versus-graphile-worker', 'the same, in other rounds', 'graphile-worker'],
+  ],
+  'docs/comparison-pipelines.md': [
+    ['kafka-count-to-kafka', 'count by key, Kafka to Kafka, exactly once', "the client's bare loop"],
+    ['keyed-count-10k', 'count by 10,000 keys', 'a bare batch loop'],
+    ['keyed-count-1m', 'count by 1,000,000 keys', 'a bare batch loop'],
+    ['windows-10k', 'windows of 10,000 keys', 'a bare loop with a watermark'],
+  ],
+  'docs/comparison-caches.md': [
+    ['hit-small', 'a small result that is stored', 'bare SQLite reads by key'],
+    ['hit-small-store', 'the same, read from the store and checked each time', 'bare SQLite reads by key'],
+    ['tree-second-look', '20,000 files, in a new engine', 'git status'],
+    ['restore-artifact', 'an artifact that does not compress', 'cp'],
+  ],
+  'docs/comparison-resources.md': [
+    ['etcd-put', 'writes at once, ours in this process on SQLite', 'etcd 3.4 over its JSON gateway'],
+    ['etcd-watch-100', 'the same, until 100 watchers have seen the last', 'etcd 3.4 over its JSON gateway'],
+  ],
+}
 
 export function readFigures(folder = here) {
   return JSON.parse(readFileSync(new URL('figures.json', folder), 'utf8'))
@@ -56,6 +92,20 @@ export function quotedTable({ figures }) {
   return [row(['what', 'figure', 'command']), '|---|---|---|', ...rows].join('\n')
 }
 
+/** The measured rows of a page that compares. */
+export function comparedTable({ figures }, page) {
+  const rows = compared[page].map(([bench, what, peer]) => {
+    const { value, unit, baseline, condition, date, machine } = figures.find((each) => each.bench === bench)
+    return row([
+      what,
+      `${count(value)} ${unit}`,
+      `${count(baseline)} ${unit} (${peer})`,
+      `${date}, ${condition} machine ${machine}`,
+    ])
+  })
+  return [row(['measured', 'Reprise', 'beside it', 'when']), '|---|---|---|---|', ...rows].join('\n')
+}
+
 /** Replaces the table between the two marks of a page. */
 export function withTable(page, table) {
   const [before, rest] = page.split(start)
@@ -83,6 +133,7 @@ export function record(suite, results, load, folder = here) {
   for (const [page, table] of [
     ['README.md', figuresTable(recorded)],
     ['../README.md', quotedTable(recorded)],
+    ...Object.keys(compared).map((page) => [`../${page}`, comparedTable(recorded, page)]),
   ]) {
     const path = new URL(page, folder)
     writeFileSync(path, withTable(readFileSync(path, 'utf8'), table))

@@ -6,7 +6,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { figuresTable, quotedTable, readFigures, record, withTable } from '../bench/figures.mjs'
+import {
+  compared,
+  comparedTable,
+  figuresTable,
+  quotedTable,
+  readFigures,
+  record,
+  withTable,
+} from '../bench/figures.mjs'
 
 const runner = fileURLToPath(new URL('../bench/run.mjs', import.meta.url))
 
@@ -71,11 +79,12 @@ describe('the recorded figures', () => {
   const pages = new URL('../', import.meta.url)
   const read = (page: string, folder = pages) => readFileSync(new URL(page, folder), 'utf8')
 
-  it('are those of the tables in bench/README.md and README.md, which quote no others', () => {
+  it('are those of the tables in bench/README.md, README.md and the pages that compare, and README.md quotes no others', () => {
     const recorded = readFigures()
     for (const [page, table] of [
       ['bench/README.md', figuresTable(recorded)],
       ['README.md', quotedTable(recorded)],
+      ...Object.keys(compared).map((each) => [each, comparedTable(recorded, each)] as const),
     ] as const) {
       expect(read(page)).toBe(withTable(read(page), table))
     }
@@ -90,8 +99,8 @@ describe('the recorded figures', () => {
 
   it('are replaced by those of a suite that was run with --record, with date, commit and condition', () => {
     const root = pathToFileURL(`${mkdtempSync(join(tmpdir(), 'figures-'))}/`)
-    mkdirSync(new URL('bench', root))
-    for (const page of ['README.md', 'bench/README.md', 'bench/figures.json'])
+    for (const folder of ['bench', 'docs']) mkdirSync(new URL(folder, root))
+    for (const page of ['README.md', 'bench/README.md', 'bench/figures.json', ...Object.keys(compared)])
       writeFileSync(new URL(page, root), read(page))
     const result = {
       ...{ name: 'cli-start', unit: 'ms', baseline: 100, ratio: 0.2 },

@@ -51,6 +51,27 @@ it('pages about the repository name only files that exist', () => {
   expect(missing).toEqual([])
 })
 
+it('paragraphs and items of lists have at most five lines of 130 characters, without the addresses of links', () => {
+  const lengthOf = (text: string) =>
+    text
+      .replaceAll(/\]\([^)]*\)/g, ']')
+      .replaceAll(/\s+/g, ' ')
+      .trim().length
+  const guides = pages.filter((page) => /^docs\/(?:guides|moving|concepts|start|comparison)/.test(page))
+  expect(guides.length).toBeGreaterThan(60)
+  const long = guides.flatMap((page) =>
+    paragraphsOf(read(page))
+      .filter((text) => lengthOf(text) > 5 * 130)
+      .map((text) => `${page}: ${lengthOf(text)} characters: ${text.slice(0, 60)}`),
+  )
+  expect(long).toEqual([])
+  expect(paragraphsOf('# A\n\none\ntwo\n- three\n- four\n\n| a |\n\n    code\n')).toEqual([
+    'one\ntwo',
+    '- three',
+    '- four',
+  ])
+})
+
 it('cells of tables have at most 200 characters: a longer one becomes a section', () => {
   const long = pages.flatMap((page) =>
     read(page)
@@ -61,3 +82,12 @@ it('cells of tables have at most 200 characters: a longer one becomes a section'
   )
   expect(long).toEqual([])
 })
+
+/** Paragraphs and items of lists, without code, tables and headings. */
+function paragraphsOf(text: string): string[] {
+  return text
+    .replaceAll(/^( *)```[\s\S]*?^ *```$/gm, '')
+    .split(/\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )/)
+    .map((block) => block.replace(/^\n+|\s+$/g, ''))
+    .filter((block) => block !== '' && !/^(?:\||#|<| {4})/.test(block))
+}

@@ -1,5 +1,5 @@
-// The functions of PostgreSQL in an application's hands: rights of their own, in triggers, at every isolation level, and without
-// waiting for other transactions.
+// The functions of PostgreSQL in an application's hands: rights of their own, every isolation level, and no waiting for other
+// transactions.
 
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
@@ -68,23 +68,6 @@ describe('the functions for applications (postgres)', () => {
       await app.query(`DROP OWNED BY "${role}"`)
       await app.query(`DROP ROLE "${role}"`)
     }
-  })
-
-  it('E3: a trigger starts a run for each row that commits', async () => {
-    rp.work([note])
-    const app = await connect()
-    const table = `"${schema}_rows"`
-    await app.query(`CREATE TABLE ${table} (id text)`)
-    await app.query(`CREATE FUNCTION "${schema}_begin"() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-      PERFORM "${schema}".start('note', to_jsonb(NEW.id), id => NEW.id); RETURN NEW; END $$`)
-    await app.query(
-      `CREATE TRIGGER begin_run AFTER INSERT ON ${table} FOR EACH ROW EXECUTE FUNCTION "${schema}_begin"()`,
-    )
-    await app.query(`BEGIN; INSERT INTO ${table} VALUES ('gone'); ROLLBACK`)
-    await app.query(`INSERT INTO ${table} VALUES ('a'), ('b')`)
-    await expect.poll(runs).toEqual(['a', 'b'])
-    expect(await result('b')).toBe('b')
-    await app.query(`DROP TABLE ${table}; DROP FUNCTION "${schema}_begin"`)
   })
 
   it.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(

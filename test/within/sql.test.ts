@@ -15,6 +15,24 @@ const checkout = workflow('checkout', async (ctx, order: { cents: number }) => {
 })
 const note = workflow('note', async (_ctx, text: string) => text)
 
+/** The statements of a migration: a run for each present row of a table, and a trigger for the later ones. */
+function migrationOf(kind: string, schema: string): readonly string[] {
+  if (kind === 'sqlite') {
+    const insert = (values: string) => `INSERT INTO reprise_request (verb, target, id, data) ${values}`
+    return [
+      insert(`SELECT 'start', 'workflow/note', id, json_quote(id) FROM orders_of_sql_test`),
+      `CREATE TRIGGER begin_run AFTER INSERT ON orders_of_sql_test BEGIN
+         ${insert(`VALUES ('start', 'workflow/note', NEW.id, json_quote(NEW.id))`)}; END`,
+    ]
+  }
+  return [
+    `SELECT "${schema}".start('note', to_jsonb(id), id => id) FROM orders_of_sql_test`,
+    `CREATE FUNCTION "${schema}_begin"() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+       PERFORM "${schema}".start('note', to_jsonb(NEW.id), id => NEW.id); RETURN NEW; END $$`,
+    `CREATE TRIGGER begin_run AFTER INSERT ON orders_of_sql_test FOR EACH ROW EXECUTE FUNCTION "${schema}_begin"()`,
+  ]
+}
+
 describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', (kind) => {
   let store: StoreUrl
   let rp: Reprise
@@ -69,6 +87,23 @@ describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', 
     }, 'COMMIT')
     await until(async () => (await runs(note)).includes('last') && (await requests()).length === 0)
     expect(await runs(note)).toEqual(['kept', 'last'])
+  })
+
+  it('E3: a migration starts a run for each row that it finds, and its trigger one for each new row', async () => {
+    rp.work([note])
+    await app.run(`INSERT INTO orders_of_sql_test VALUES ('a'), ('b')`)
+    const migrate = async () => {
+      for (const text of migrationOf(kind, app.schema)) await app.run(text)
+    }
+    await transaction(migrate, 'ROLLBACK')
+    await transaction(migrate, 'COMMIT')
+    const insert = (id: string) => async () => void (await app.run(`INSERT INTO orders_of_sql_test VALUES ('${id}')`))
+    await transaction(insert('gone'), 'ROLLBACK')
+    await transaction(insert('c'), 'COMMIT')
+    await until(async () => (await runs(note)).includes('c') && (await requests()).length === 0)
+    expect(await runs(note)).toEqual(['a', 'b', 'c'])
+    expect(await workflows(rp).of(note).get('c').result()).toBe('c')
+    if (kind === 'postgres') await app.run(`DROP FUNCTION "${app.schema}_begin" CASCADE`)
   })
 
   it('E3: requests wait until a process knows the definition, and other requests pass them', async () => {

@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals'
 
-/** Null: nothing was received yet. */
+/** Null: nothing has been received yet. */
 export const heardAt = signal<number | null>(null)
 
 export function heard(): void {

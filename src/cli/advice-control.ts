@@ -10,7 +10,7 @@ export const controlAdvices: readonly Advice[] = [
     why: 'Each object holds the desired state (spec) and the observed state (status). A controller lists the objects once and then watches from that revision, so no change is missed or delivered twice, even after crashes of either side.',
     watch: [
       'act on the current state, not on the change that triggered the call: several changes may arrive as one',
-      'report the generation that you saw with the status, or an old status passes for a new one',
+      'report the observed generation with the status, or an outdated status looks current',
     ],
     code: `import { open } from 'reprise'
 import { resource } from 'reprise/resources'
@@ -31,10 +31,10 @@ await rp.close()
     id: 'B10-config',
     title: 'configuration push (versions that clients accept or refuse)',
     when: { about: 'settings' },
-    why: 'Every version is history. A client answers each offer with its nonce: accepted, or refused with a reason, and then its last good version stays in force. The version of each client can be read, and waited for.',
+    why: 'Every version is history. A client answers each offer with its nonce: accepted, or refused with a reason, and then its last good version stays in force. A program can read the version of each client, or wait for it.',
     watch: [
       'an answer for an older offer is ignored: a client must answer the newest',
-      'clients that stay away stop counting after forgetAfter: choose it longer than a restart takes',
+      'clients that stay disconnected are not counted after forgetAfter: make it longer than a restart',
     ],
     code: `import { open } from 'reprise'
 import { config } from 'reprise/resources'

@@ -10,7 +10,7 @@ export const flowAdvices: readonly Advice[] = [
     why: 'Records flow from sources with positions through operators with keyed state. A checkpoint falls between two batches and contains both, so every record counts once, from source to sink.',
     watch: [
       'a source must return the same records again from a position',
-      'results are visible with their checkpoint; a sink outside the store gets keys, and may get a result twice',
+      'results become visible with their checkpoint; a sink outside the store receives keys, and may receive a result twice',
     ],
     code: `import { open } from 'reprise'
 import { collectSink, pipeline, sum, tumbling, valueSource } from 'reprise/pipeline'
@@ -37,7 +37,7 @@ await rp.close()
     when: { about: 'results' },
     why: 'The inputs are the truth and a result can always be computed again: it is stored under a digest of all its inputs, so a hit equals a run, and a miss names the input that changed.',
     watch: [
-      'name every file and variable that the function reads, or a hit may be of other inputs',
+      'name every file and variable that the function reads, or a hit may come from different inputs',
       'raise the version when the function changes its results',
     ],
     code: `import { open } from 'reprise'
@@ -55,10 +55,10 @@ await rp.close()
     id: 'B2-upload',
     title: 'an upload (bytes that arrive in pieces, durable when acknowledged)',
     when: { about: 'files' },
-    why: 'A client sends a file in pieces over the tus protocol, and resumes at the offset of the server after either side died. Each acknowledged offset is durable; the completion of the file is recorded once.',
+    why: 'A client sends a file in pieces over the tus protocol, and resumes at the offset of the server after a crash of either side. Each acknowledged offset is durable; the completion of the file is recorded once.',
     watch: [
       'the id of an upload is enough to resume it: restrict access in authorize',
-      'the name and type that a client sends are stored, and prove nothing',
+      'the name and type that a client sends are stored, but not verified',
     ],
     code: `import { open } from 'reprise'
 import { upload } from 'reprise/upload'

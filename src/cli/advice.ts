@@ -15,7 +15,7 @@ export const advices: readonly Advice[] = [
     id: 'B5-agent',
     title: 'a session of an agent',
     when: { about: 'conversation' },
-    why: 'Messages, model calls and tool calls are recorded one by one: a crash repeats none that has an outcome, people approve the calls that need approval, and a wrong turn is rolled back together with its effects.',
+    why: 'Messages, model calls and tool calls are recorded one by one: a crash repeats no call with a recorded outcome, people approve the calls that need approval, and a wrong turn is rolled back together with its effects.',
     watch: [
       'a tool that changes something needs a compensation, or it cannot be undone',
       'a model call that was cut off may have been billed: choose the reaction with modelInDoubt',
@@ -66,8 +66,8 @@ await rp.close()
     when: { truth: 'external', captures: 'both' },
     why: 'The other system is the authority, and the store holds a copy with the position up to which it was read. Every row carries its version; a changed row is read again, and the copy can always be rebuilt.',
     watch: [
-      'a list of existing rows does not show deletions: request deletions, or compare regularly',
-      'never write to the copy: the next round would overwrite it',
+      'a list of existing rows does not show deletions: read deletions separately, or compare regularly',
+      'never write to the copy: the next run would overwrite the change',
     ],
     code: `import { open } from 'reprise'
 import { job, keyRange } from 'reprise/job'
@@ -95,8 +95,8 @@ await rp.close()
     when: { truth: 'external', captures: 'execution' },
     why: 'Only the bank knows whether a payment was made. Each attempt has the same key, and after a crash the probe queries the bank before the call is repeated.',
     watch: [
-      'the other system must support the key: otherwise only hold and a person help',
-      'a probe that runs too early answers no: wait as long as the other system may need',
+      'the other system must support the key: otherwise hold the step and let a person decide',
+      'a probe that runs too early returns no: wait as long as the other system may take',
     ],
     code: `import { open } from 'reprise'
 import { workflow } from 'reprise/workflow'
@@ -118,10 +118,10 @@ await rp.close()
     id: 'B1-implied',
     title: 'progress here, state in another system (a timeline with an external authority)',
     when: { truth: 'external', captures: 'state' },
-    why: 'The other system holds the state; the entries record how far the work there went. The definition declares how the state is rebuilt from there and compared with the progress, and `reprise drill` executes both.',
+    why: 'The other system holds the state; the entries record the progress of the work there. The definition declares how the state is rebuilt from there and compared with the progress, and `reprise drill` executes both.',
     watch: [
       'write to the other system first and append afterwards: the progress never claims more than the other system has',
-      'schedule drills: between two of them, the two systems are not compared',
+      'schedule drills: the two systems are compared only during a drill',
     ],
     code: `import { open, timeline } from 'reprise'
 
@@ -177,7 +177,7 @@ await rp.close()
     when: { truth: 'state' },
     why: 'The state is authoritative and can be written as a whole: keep the last few, verify each, fall back when the newest is damaged. Only changed parts are written.',
     watch: [
-      'changes after the last save are lost: choose the interval by the loss you accept',
+      'changes after the last save are lost: choose the interval by the loss that you can accept',
       'a changed format needs a version',
     ],
     code: `import { open } from 'reprise'
@@ -198,7 +198,7 @@ await rp.close()
     id: 'B5',
     title: 'a workflow (replay)',
     when: { captures: 'execution' },
-    why: 'The progress of the program has to survive: its variables, finished steps, timers and branches. The code is replayed against recorded outcomes.',
+    why: 'The progress of the program must survive: its variables, finished steps, timers and branches. The code is replayed against recorded outcomes.',
     watch: [
       'code outside of steps must do the same each time',
       'change running workflows with patches',
@@ -268,7 +268,7 @@ await rp.close()
     id: 'B6-aggregate',
     title: 'aggregates (event sourcing)',
     when: { about: 'entities' },
-    why: 'Things that take commands and must never be in a wrong state: a command is decided on the state, its events are appended, and every other view follows the events.',
+    why: 'Entities that accept commands and must never be in an invalid state: a command is decided on the state, its events are appended, and every other view follows the events.',
     watch: [
       'a bad event stays forever: correct it with another',
       'personal data in events needs personal(), or it cannot be erased',
@@ -294,9 +294,9 @@ await rp.close()
     id: 'B1',
     title: 'a resumable job (progress checkpoint)',
     when: { captures: 'progress' },
-    why: 'Only which items are done has to survive. Each item is recorded when it is done, with the position of the source in the same entry.',
+    why: 'Only the list of finished items must survive. Each item is recorded when it is done, with the position of the source in the same entry.',
     watch: [
-      'the effect happens before the record: an item in flight at a crash is done again, so pass ctx.idempotencyKey to the outside system',
+      'the effect happens before it is recorded: an item in flight at a crash is processed again, so pass ctx.idempotencyKey to the outside system',
       'keys that are not stable (a row number, a timestamp) make every item look new',
       'an item that always fails becomes a dead letter: see reprise dead',
     ],
@@ -320,7 +320,7 @@ await rp.close()
     id: 'B6-projection',
     title: 'a projection (state and position together)',
     when: { captures: 'both', scope: 'one' },
-    why: 'A state that follows a stream of facts: it and its position in the stream are one coordinate, so neither runs ahead. It can be rebuilt beside the old one at any time.',
+    why: 'A state that follows a stream of facts: it and its position in the stream are one coordinate, so neither gets ahead of the other. It can be rebuilt beside the old one at any time.',
     watch: [
       'a handler that throws stops it (or the event becomes a dead letter: poison)',
       'readers see the entries applied so far: call catchUp() to read your own writes',
@@ -350,9 +350,9 @@ await rp.close()
     id: 'B7',
     title: 'a consistent cut over several timelines',
     when: { scope: 'many' },
-    why: 'Several actors depend on each other: their states must be of the same moment. Messages between them are durable and consumed in the commit that reacts to them, so each restarts on its own and none runs ahead of its input.',
+    why: 'Several actors depend on each other: their states must belong to the same moment. Messages between them are durable and consumed in the commit that reacts to them, so each restarts on its own and none gets ahead of its input.',
     watch: [
-      'a slow participant holds the others up',
+      'a slow participant delays the others',
       'independent checkpoints without durable messages can cascade (the domino effect)',
     ],
     code: `import { randomUUID } from 'node:crypto'
@@ -385,7 +385,7 @@ await rp.close()
     id: 'B8',
     title: 'a timeline with keyed state (incremental checkpoints)',
     when: { scope: 'machine' },
-    why: 'Much state on one machine under rules of your own: changes are logged and folded, and a checkpoint writes only the pages that changed.',
+    why: 'Much state on one machine with your own rules: changes are logged and folded, and a checkpoint writes only the pages that changed.',
     watch: [
       'values are immutable: set a new one instead of changing it in place',
       'unneeded history is trimmed only if retain is set',

@@ -120,6 +120,6 @@ function cureOf(error: RepriseError): string {
 /** Actions on an ended run. A finished pipeline has read all of its sources. */
 function afterEnd(timeline: string, run: unknown): string {
   if (run !== undefined) return 'retry undoes a failure; fork and rollback continue from an earlier step'
-  if (!isWithin('pipeline/', timeline)) return 'run starts it again'
+  if (!isWithin('pipeline/', timeline)) return 'run restarts it'
   return 'All of its sources were read: fork it at an earlier sequence, or run it from the beginning with another --id'
 }

@@ -13,7 +13,7 @@ const optionWidthMax = 26
 export function welcome(output: Output): number {
   const { bold, dim } = output.colours
   output.result({ commands: commands.map((spec) => spec.name) }, () => {
-    output.line(`${bold('reprise')}: long work that survives being interrupted`)
+    output.line(`${bold('reprise')}: long-running work that survives interruptions`)
     output.line()
     output.line(`  ${bold('reprise demo')}        watch a job being killed three times and lose nothing`)
     output.line(`  ${bold('reprise init')}        write a first job that runs as it is`)

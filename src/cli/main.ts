@@ -97,7 +97,7 @@ async function call(
     renewal,
     table: { commands, commonOptions },
     get engine(): Reprise {
-      if (!engine) throw new Error(`${spec.name} has no store`)
+      if (!engine) throw new Error(`${spec.name} uses no store`)
       return engine
     },
   }

@@ -37,7 +37,7 @@ async function enableTypeScript(path: string): Promise<string> {
   if (!esbuild) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      `Node ${runtime.version} cannot run TypeScript: use Node 22.18 or newer, or npm install --save-dev tsx, or name a .js or .mjs file`,
+      `Node ${runtime.version} cannot run TypeScript: use Node 22.18 or newer, run npm install --save-dev tsx, or name a .js or .mjs file`,
       { file: path },
     )
   }

@@ -43,7 +43,7 @@ export const drillOptions = {
   shipped: value('PLACE', 'restore the shipped store to a separate place, and measure RPO and RTO'),
   module: moduleOption,
 } as const
-export const about = value('SEQ:DIGEST', 'refuse it if the history ends elsewhere than this (see show)')
+export const about = value('SEQ:DIGEST', 'refuse it unless the history ends at this position (see show)')
 const undoInherited = flag('fork: also undo effects of the original')
 export const rollbackOptions = {
   before: value('SEQ', 'roll back to before this entry'),

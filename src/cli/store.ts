@@ -201,7 +201,8 @@ function openLater(open: () => Promise<Store>): Store {
     list: async (query) => (await (await opened()).requests?.list(query)) ?? [],
     async fill(rows) {
       const box = (await opened()).requests
-      if (!box) throw new RepriseError('STORE_UNSUPPORTED', 'this kind of store holds no requests of applications')
+      if (!box)
+        throw new RepriseError('STORE_UNSUPPORTED', 'this kind of store does not store requests of applications')
       await box.fill(rows)
     },
     release: async (numbers) => (await opened()).requests?.release(numbers),

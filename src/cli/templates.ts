@@ -112,7 +112,7 @@ export const work = migrations('${name}', {
   },
   {
     name: 'workflow',
-    summary: 'steps, a timer and a decision, resumed at the step where it stopped',
+    summary: 'steps, a timer and a decision, resumed at the interrupted step',
     defaultName: 'checkout',
     files: (name, language) => [
       {

@@ -105,7 +105,7 @@ export async function insist<T>(
       failures = progress() > before ? 1 : failures + 1
       before = progress()
       if (failures >= attemptsMax) {
-        throw new RepriseError('STORE_UNREACHABLE', `${error.message}; ${failures} attempts got no further`, {})
+        throw new RepriseError('STORE_UNREACHABLE', `${error.message}; ${failures} attempts made no progress`, {})
       }
       note(error.message)
       await sleep(realTime, growingPause(failures, 200, pauseMaxMs), { signal })

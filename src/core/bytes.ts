@@ -233,5 +233,5 @@ export class Slab {
 }
 
 function short(): RepriseError {
-  return new RepriseError('MALFORMED', 'the data ends too early')
+  return new RepriseError('MALFORMED', 'the data ends early')
 }

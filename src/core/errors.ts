@@ -58,11 +58,11 @@ const kinds = {
   },
   PARTITIONS_CHANGED: {
     remedy: 'fix',
-    hint: 'Keys may now belong to another partition, but their state stays with the old one. Restore the former number of partitions, or stop the pipeline, write the topic again by key, and run the pipeline under a new name from its beginning.',
+    hint: 'Keys may now belong to another partition, but their state stays with the old one. Restore the former number of partitions, or stop the pipeline, rewrite the topic by key, and run the pipeline under a new name from its beginning.',
   },
   BROKER_AWAY: {
     remedy: 'retry',
-    hint: 'No broker answered within the configured time. Nothing is lost: check that the broker runs, and run the pipeline again; it resumes from its last checkpoint.',
+    hint: 'No broker answered within the configured time. Nothing is lost: check that the broker is running, and run the pipeline again; it resumes from its last checkpoint.',
   },
   QUEUE_REFUSED: {
     remedy: 'fix',
@@ -75,7 +75,7 @@ const kinds = {
   NOT_FOUND: { remedy: 'fix', hint: 'Check the name or the id that the message names.' },
   NOT_COMMITTED: {
     remedy: 'retry',
-    hint: 'Await the start after its transaction has committed: inside the transaction it would wait for itself. After a rollback, nothing was started.',
+    hint: 'Await the start after its transaction has committed: inside the transaction, the call would wait for itself. After a rollback, nothing was started.',
   },
   OTHER_DATABASE: {
     remedy: 'fix',
@@ -132,7 +132,7 @@ const kinds = {
   },
   FOLD_FAILED: {
     remedy: 'fix',
-    hint: 'The apply function threw on a recorded entry. Nothing is lost: fix it and open again.',
+    hint: 'The apply function threw on a recorded entry. Nothing is lost: fix the function, and open the timeline again.',
   },
   INVALID_STATE: {
     remedy: 'fix',
@@ -142,7 +142,7 @@ const kinds = {
     remedy: 'fix',
     hint: 'A restore, an import or another long change of the store did not finish; `reprise changes` lists it. Resume it (`--resume`), or abandon it (`--abandon`). In a program: open with { evenUnfinished: true }, then call rp.resumeChange(id) or rp.abandonChange(id).',
   },
-  STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is correct.' },
+  STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database is running and that the URL is correct.' },
   STORE_DAMAGED: {
     remedy: 'stop',
     hint: 'The store file is damaged. Keep a copy, stop other programs, and run reprise verify --repair, or restore a backup.',
@@ -189,7 +189,7 @@ const kinds = {
   },
   WORKER_RETIRED: {
     remedy: 'reload',
-    hint: 'This worker did not answer and was declared dead. It continues under a new identity.',
+    hint: 'This worker stopped responding and was declared dead. It continues under a new identity.',
   },
   RIDER_FAILED: { remedy: 'fix', hint: 'The SQL inside the commit failed. Nothing of the commit was stored.' },
   SQL_REFUSED: {
@@ -218,7 +218,7 @@ const kinds = {
   },
   OUTCOME_UNKNOWN: {
     remedy: 'reload',
-    hint: 'The store did not answer, and the outcome could not be read in time. Open again: history shows whether the write succeeded.',
+    hint: 'The store did not answer, and the outcome could not be read in time. Open the timeline again: its history shows whether the write succeeded.',
   },
   ASYNC_CALLBACK: {
     remedy: 'fix',

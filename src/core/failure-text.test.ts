@@ -8,8 +8,8 @@ it('replaces lone halves of surrogate pairs, and cuts long text', () => {
 })
 
 it('describes a thrown value whose conversion to text throws', () => {
-  expect(thrownText(Object.create(null))).toBe('a value was thrown: object')
-  expect(thrownText(7)).toBe('a value was thrown: 7')
+  expect(thrownText(Object.create(null))).toBe('a value that is not an error was thrown: object')
+  expect(thrownText(7)).toBe('a value that is not an error was thrown: 7')
 })
 
 it('keeps the frames of the user', () => {

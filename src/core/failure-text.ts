@@ -12,9 +12,9 @@ export function boundedText(text: string): string {
 /** The text of a thrown value that is not an error. Its own conversion to text may throw. */
 export function thrownText(value: unknown): string {
   try {
-    return `a value was thrown: ${boundedText(String(value))}`
+    return `a value that is not an error was thrown: ${boundedText(String(value))}`
   } catch {
-    return `a value was thrown: ${typeof value}`
+    return `a value that is not an error was thrown: ${typeof value}`
   }
 }
 

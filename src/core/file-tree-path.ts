@@ -80,12 +80,12 @@ export function shown(path: string): string {
 }
 
 function whyNotAName(name: string): string | null {
-  if (name === '') return 'it is absolute, or has an empty name in it'
+  if (name === '') return 'it is absolute, or contains an empty name'
   if (name === '.' || name === '..') return `"${name}" is not the name of a file`
-  if (name.includes('\0')) return 'a name in it holds a NUL character'
-  if (/\p{Surrogate}/u.test(name)) return 'a name in it is not valid Unicode'
+  if (name.includes('\0')) return 'it contains a name with a NUL character'
+  if (/\p{Surrogate}/u.test(name)) return 'it contains a name that is not valid Unicode'
   if (name.length * 3 > nameBytesMax && new TextEncoder().encode(name).length > nameBytesMax)
-    return `a name in it has more than ${nameBytesMax} bytes`
-  if (isTemporary(name)) return 'a restore uses names of that form itself'
+    return `it contains a name of more than ${nameBytesMax} bytes`
+  if (isTemporary(name)) return 'names of this form are reserved for restores'
   return null
 }

@@ -52,7 +52,7 @@ export const aFunction: Allowed = ['a function', (value) => typeof value === 'fu
 export const aNumber: Allowed = ['a number', Number.isFinite]
 export const aBoolean: Allowed = ['true or false', (value) => typeof value === 'boolean']
 export const aText: Allowed = ['text', (value) => typeof value === 'string']
-export const aName: Allowed = ['text that is not empty', (value) => typeof value === 'string' && value !== '']
+export const aName: Allowed = ['non-empty text', (value) => typeof value === 'string' && value !== '']
 export const aCount: Allowed = [
   'a whole number of at least 0',
   (value) => Number.isSafeInteger(value) && Number(value) >= 0,
@@ -143,7 +143,7 @@ type AllNames<T, Text extends string> = [Exclude<keyof T & string, Words<Text>>]
   : `missing: ${Exclude<keyof T & string, Words<Text>>}`
 
 function adviceOf(known: ReadonlySet<string>): string {
-  return known.size === 0 ? 'it takes none' : `use ${inWords(known)}`
+  return known.size === 0 ? 'it has no options' : `use ${inWords(known)}`
 }
 
 function inWords(known: ReadonlySet<string>): string {

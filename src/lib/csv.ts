@@ -4,7 +4,7 @@
 /** Why a text cannot stand between fields; null for one that can. */
 export function separatorFault(separator: string): string | null {
   if (separator === '') return 'the separator must not be empty'
-  return /["\r\n]/.test(separator) ? 'the separator must not hold a quote or a line end' : null
+  return /["\r\n]/.test(separator) ? 'the separator must not contain a quote or a line end' : null
 }
 
 /** @example parseCsvRecord('a,"b ""c"", d"', ',') // ['a', 'b "c", d'] */
@@ -39,7 +39,7 @@ export function parseCsvRecord(record: string, separator: string): string[] {
 export function csvRow(record: string, separator: string, columns: readonly string[]): Record<string, string> {
   const fields = parseCsvRecord(record, separator)
   if (fields.length !== columns.length) {
-    throw new TypeError(`the record has ${fields.length} fields where ${columns.length} are named`)
+    throw new TypeError(`the record has ${fields.length} fields, but ${columns.length} columns are named`)
   }
   return Object.fromEntries(columns.map((name, i) => [name, fields[i]!]))
 }

@@ -49,7 +49,7 @@ function backupHealth({ backup, createdAt, isShipped }: Protection, now: number)
   if (!backup) {
     if (isShipped || createdAt === null || now - createdAt < newMs) return []
     const cure = 'run reprise backup FILE on a schedule, or reprise ship PLACE beside the application'
-    const what = `never backed up; the store exists since ${relative(createdAt, now)}`
+    const what = `never backed up; the store was created ${relative(createdAt, now)}`
     return [{ name, state: 'warning', what, cure }]
   }
   const { file, loseAtMostMs } = backup

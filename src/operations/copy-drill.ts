@@ -145,7 +145,7 @@ async function differences(engine: Reprise, copy: Reprise, moment: number | null
     const where = { timeline, seq, epoch, digest: toHex(digest) }
     const isPart = own.seq === seq && toHex(own.digest) === where.digest
     if (isPart || (await isIn(kernel, where))) continue
-    found.push(`${timeline}: its history up to entry ${seq} differs from the store's`)
+    found.push(`${timeline}: its history up to entry ${seq} differs from that of the store`)
   }
   return found
 }
@@ -190,14 +190,14 @@ export async function noted<Drill extends CopyDrill>(
     const lost = rpoMs === null ? 'an unknown amount of work' : formatMs(Math.round(rpoMs))
     const what = ok
       ? `restored to a separate place from ${of} in ${formatMs(Math.round(rtoMs))}; ${lost} would be lost`
-      : `the practice restore from ${of} failed: ${faults[0] ?? 'some of its records are damaged'}`
+      : `the test restore from ${of} failed: ${faults[0] ?? 'some of its records are damaged'}`
     events.emit('report', { kind: 'drill', timeline: null, what, data: drill })
     await noteDrill(kernel, kind, { ok, of, rpoMs, rtoMs, what })
     return drill
   } catch (error) {
     // A mistake of the caller is not a drill.
     if (isReprise(error, 'ABORTED', 'INVALID_ARGUMENT', 'KEY_MISSING')) throw error
-    const what = `the practice restore from ${of} failed: ${error instanceof Error ? error.message : String(error)}`
+    const what = `the test restore from ${of} failed: ${error instanceof Error ? error.message : String(error)}`
     events.emit('report', { kind: 'drill', timeline: null, what })
     await noteDrill(kernel, kind, { ok: false, of, rpoMs: null, rtoMs: performance.now() - startedAt, what })
     throw error

@@ -57,7 +57,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
     },
     await identityOf(engine),
     { name: 'schema', state: 'ok', what: `version ${facts.schemaVersion}` },
-    { name: 'durability', state: 'ok', what: settings || 'none: everything is gone with the process' },
+    { name: 'durability', state: 'ok', what: settings || 'none: data is lost when the process ends' },
   ]
   checks.push(...pagesHealth(facts.durability), ...checkDamage(facts))
   checks.push(...(facts.isReadOnly ? [ownClock] : [await checkClock(engine), ...(await checkShardClocks(engine))]))
@@ -74,12 +74,12 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
 async function identityOf(engine: Reprise): Promise<Check> {
   const { id, incarnation, era } = await hostOf(engine).identity.load(true)
   if (id === '') return { name: 'identity', state: 'ok', what: 'none yet: the first process that writes creates one' }
-  const since = era === 0 ? '' : ', since the store went back or was copied'
+  const since = era === 0 ? '' : ', since the store was restored or copied'
   const what = `store ${id}, incarnation ${incarnation}${since}`
   return { name: 'identity', state: 'ok', what, data: { store: id, incarnation, era } }
 }
 
-const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's is the store's" }
+const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's clock is the clock of the store" }
 
 /** The store reads around it by its second copy: the next damage would lose data. */
 function checkDamage({ damage = [] }: StoreFacts): Check[] {
@@ -97,7 +97,7 @@ async function checkClock(engine: Reprise): Promise<Check> {
     name: 'clock',
     state: 'warning',
     what: `${Math.round(off / 1000)} s apart from the store's`,
-    cure: 'set the clock; ownership does not depend on it, records do',
+    cure: 'set the clock; timestamps of records depend on it, ownership does not',
   }
 }
 

@@ -26,13 +26,13 @@ const halts: Readonly<Record<string, Halt>> = {
   // The run stays half undone.
   stuck: {
     name: 'compensations',
-    words: 'a compensation failed for good',
-    cure: 'fix the cause, then: reprise settle TIMELINE STEP retry; or undo it by hand, then: reprise settle TIMELINE STEP compensated',
+    words: 'a compensation failed permanently',
+    cure: 'fix the cause, then: reprise settle TIMELINE STEP retry; or undo it manually, then: reprise settle TIMELINE STEP compensated',
   },
   held: {
     name: 'held runs',
-    words: 'held: a person decides',
-    cure: 'check the outcome outside, then: reprise settle TIMELINE STEP done|failed|retry; for a run that was rolled back: reprise resume TIMELINE',
+    words: 'held: a person must decide',
+    cure: 'check the outcome in the outside system, then: reprise settle TIMELINE STEP done|failed|retry; for a run that was rolled back: reprise resume TIMELINE',
   },
   diverged: {
     name: 'diverged runs',
@@ -83,7 +83,7 @@ export async function reasonOf(engine: Reprise, head: Head, now: number): Promis
 /** Due work that no worker takes; null: it is not due, or not for long. @example 'due since 5m ago, and no worker executes it' */
 export function dueWords(head: Head, now: number): string | null {
   const since = dueSince(head, now)
-  return since === null || now - since <= dueMs ? null : `due since ${relative(since, now)}, and no worker executes it`
+  return since === null || now - since <= dueMs ? null : `due since ${relative(since, now)}, but no worker executes it`
 }
 
 /** A timeline of the user's may have a status of the same name. */

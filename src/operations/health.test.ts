@@ -40,7 +40,7 @@ describe('workers', () => {
     expect(verdict({ underWay: [step] })).toEqual([['ok', '1 worker alive']])
     const [[state, what]] = verdict({ underWay: [step, { ...step, since: now }] }, now + 1) as [[string, string]]
     expect(state).toBe('warning')
-    expect(what).toBe('stuck: workflow/pay/1: step charge without a sign for 5m (w~1)')
+    expect(what).toBe('stuck: workflow/pay/1: step charge without a sign of life for 5m (w~1)')
   })
 
   it('go by the limit that a call has of its own', () => {
@@ -169,7 +169,7 @@ describe('checkpoints', () => {
     expect(verdict({ ...each, updatedAt: now })[0]).toBe('checkpoints warning')
     expect(verdict({ ...each, updatedAt: sound.createdAt + 1000 })[0]).toBe('checkpoints ok')
     const [check] = checkpointsHealth([{ ...facts, ...each }], now)
-    expect(check!.what).toContain('job/x: 500 entries since 1d ago, and its policy is one each 1h')
+    expect(check!.what).toContain('job/x: 500 entries since 1d ago, but its policy is one each 1h')
   })
 
   it('no longer advance after ten times the interval of the budget, by measured costs', () => {
@@ -185,7 +185,7 @@ describe('checkpoints', () => {
       verdict({ ...budget, seq: 12_001, checkpoints: facts.checkpoints, interval: { entries: 5000, ms: null } })[0],
     ).toBe('checkpoints ok')
     const [check] = checkpointsHealth([{ ...facts, ...budget, seq: sound.seq + 401, interval }], now)
-    expect(check!.what).toContain('401 entries since 1d ago, and its budget requires one every 40')
+    expect(check!.what).toContain('401 entries since 1d ago, but its budget requires one every 40')
     const timed = { ...budget, seq: sound.seq + 1, updatedAt: now, interval: { entries: null, ms: 60_000 } }
     expect(verdict(timed)[0]).toBe('checkpoints warning')
     expect(verdict({ ...timed, updatedAt: sound.createdAt + 600_000 })[0]).toBe('checkpoints ok')

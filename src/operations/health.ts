@@ -43,14 +43,14 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
       name: 'workers',
       state: 'warning',
       what: `died without releasing their work: ${stale.map((worker) => worker.id).join(', ')}`,
-      cure: 'run the work again: the new worker takes it over at once',
+      cure: 'run the work again: the new worker takes it over immediately',
     })
   if (stuck.length > 0)
     checks.push({
       name: 'workers',
       state: 'warning',
       what: `stuck: ${stuck.join('; ')}`,
-      cure: 'add a timeout or heartbeats to the call; stop the worker, and another one takes the work over',
+      cure: 'add a timeout or heartbeats to the call; or stop the worker, so that another one takes over its work',
     })
   if (checks.length > 0) return checks
   return [{ name: 'workers', state: 'ok', what: `${count(alive.length, 'worker')} alive` }]
@@ -85,9 +85,9 @@ export function cutsHealth(schedules: readonly CutSchedule[], now: number): Chec
     .filter(({ isLate }) => isLate)
     .map(({ name, lastAt, since, because }) => {
       const last = lastAt === null ? `none since ${relative(since, now)}` : `the last was ${relative(lastAt, now)}`
-      const what = `the schedule ${name} takes no cut of its group: ${last}${because === null ? '' : `: ${because}`}`
+      const what = `the schedule ${name} captures no cut of its group: ${last}${because === null ? '' : `: ${because}`}`
       const cure =
-        because === null ? 'start a process that takes them: reprise group schedule' : 'fix the reported cause'
+        because === null ? 'start a process that captures them: reprise group schedule' : 'fix the reported cause'
       return { name: 'cuts', state: 'bad', what, cure: `${cure}; reprise group end ${name} ends the schedule` }
     })
 }
@@ -177,14 +177,14 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
       name: 'checkpoints',
       state: 'bad',
       what: `the newest is damaged: ${damaged.map((each) => `${each.timeline} (${each.checkpoints[0]!.invalid})`).join(', ')}`,
-      cure: 'reprise verify shows the details, and reprise drill whether another checkpoint can replace it',
+      cure: 'reprise verify shows the details, and reprise drill shows whether another checkpoint can replace it',
     })
   if (behind.length > 0)
     checks.push({
       name: 'checkpoints',
       state: 'warning',
       what: `no longer advance: ${behind.join('; ')}`,
-      cure: 'search for checkpoint-failed events; a recovery point that does not advance is an incident',
+      cure: 'search for checkpoint-failed events; treat a recovery point that does not advance as an incident',
     })
   if (checks.length === 0)
     checks.push({ name: 'checkpoints', state: 'ok', what: `${count(timelines.length, 'timeline')} checked` })
@@ -228,23 +228,23 @@ function whyBehind(
   const behind = `${count(entries, 'entry', 'entries')} ${since}`
   const first = newest ? 0 : (policy?.first ?? 0)
   if (policy?.every !== undefined && entries > Math.max(policy.every, first) * patience) {
-    return `${behind}, and its policy is one every ${policy.every}`
+    return `${behind}, but its policy is one every ${policy.every}`
   }
   const each = policy?.each
   // Only while the timeline is written: without new entries a checkpoint would save nothing.
   const busyMs = updatedAt - (newest?.createdAt ?? createdAt)
   if (each !== undefined && busyMs > toMs(each, 'each') * patience)
-    return `${behind}, and its policy is one each ${each}`
+    return `${behind}, but its policy is one each ${each}`
   if (policy?.every !== undefined || each !== undefined) return null
   const { entries: budgetEntries = null, ms: budgetMs = null } = interval ?? {}
   if (budgetEntries !== null && entries > Math.max(budgetEntries, first) * patience) {
-    return `${behind}, and its budget requires one every ${budgetEntries}`
+    return `${behind}, but its budget requires one every ${budgetEntries}`
   }
   if (budgetMs !== null && busyMs > budgetMs * patience)
-    return `${behind}, and its budget requires one each ${formatMs(budgetMs)}`
+    return `${behind}, but its budget requires one each ${formatMs(budgetMs)}`
   if (budgetEntries !== null || budgetMs !== null) return null
   const usual = newest && before ? newest.seq - before.seq : 0
-  if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${behind}, and ${usual} were usual`
+  if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${behind}, but usually ${usual}`
   if (newest || entries <= entriesBehindLeast) return null
   const isByHand = policy !== null && Object.keys(policy).length === 0 && checkpoints.length === 0
   if (isByHand) return null
@@ -254,7 +254,7 @@ function whyBehind(
 export function housekeepingHealth(state: HousekeepingState | null, now: number): Check {
   const name = 'housekeeping'
   if (!state || state.lastAt === null) {
-    return { name, state: 'ok', what: 'not yet: a program that stays open for some minutes does it' }
+    return { name, state: 'ok', what: 'not yet: a process that stays open for a few minutes runs it' }
   }
   const at = relative(state.lastAt, now)
   if (state.problem !== null) {

@@ -55,7 +55,7 @@ export async function seqOfPosition(engine: Reprise, head: Head, text: string): 
   const { seq } = point
   const isKept = seq <= head.seq && seq >= (await reachOf(kernel, lineage)).seq
   if (isKept && isSamePoint(point, { seq, digest: toHex(await digestAt(kernel, lineage, seq)) })) return seq
-  const what = `position ${text} is not part of the history of ${head.timeline}: it was restored, rolled back, made again or trimmed since`
+  const what = `position ${text} is not part of the history of ${head.timeline}: it was restored, rolled back, recreated or trimmed since`
   const hint = 'Drop the entries read before it, and read the history from its start.'
   throw new RepriseError('POSITION_GONE', what, { timeline: head.timeline, seq: head.seq }, undefined, hint)
 }

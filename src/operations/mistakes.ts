@@ -22,8 +22,8 @@ export const rules = {
     cure: 'derive the key from the item alone, not from the clock, a counter or a random value',
   },
   'irreversible-retry': {
-    why: 'after a crash the outcome of the call is unknown, and a second call may have its effect twice, for good',
-    cure: "remove `inDoubt: 'retry'`, add a `probe`, or declare the tool as idempotent if the other side knows its key",
+    why: 'after a crash the outcome of the call is unknown, and a second call may have its effect a second time, permanently',
+    cure: "remove `inDoubt: 'retry'`, add a `probe`, or declare the tool as idempotent if the other system deduplicates by its key",
   },
   'checkpoint-without-trigger': {
     why: '`first` only delays the trigger `every`: without a trigger there is no automatic checkpoint',

@@ -34,7 +34,7 @@ export async function shippingHealth(engine: Reprise, now: number): Promise<Chec
   const lagMs = behind === 0 ? 0 : now - (safeAt ?? updatedAt)
   if (loseAtMostMs !== null && lagMs > loseAtMostMs) {
     const why = failing ? ` (${failing.error})` : ''
-    const what = `to ${place}: ${count(behind, 'position')} of ${formatMs(lagMs)} are not shipped${why}, and at most ${formatMs(loseAtMostMs)} may be lost`
+    const what = `to ${place}: ${count(behind, 'position')} of ${formatMs(lagMs)} are not shipped${why}, but at most ${formatMs(loseAtMostMs)} may be lost`
     return [{ name, state: 'bad', what, cure: failing ? 'fix the reported cause; shipping is retried' : cure }]
   }
   if (failing) {
@@ -43,7 +43,7 @@ export async function shippingHealth(engine: Reprise, now: number): Promise<Chec
     return [{ name, state, what, cure: 'fix the reported cause; nothing is lost, and shipping is retried' }]
   }
   if (endedAt !== null || !isShipping(status)) {
-    const how = endedAt !== null ? `ended ${relative(endedAt, now)}` : 'its process is gone'
+    const how = endedAt !== null ? `ended ${relative(endedAt, now)}` : 'its process no longer exists'
     if (behind === 0) return [{ name, state: 'warning', what: `to ${place}: ${how}; ${safe}`, cure }]
     return [{ name, state: 'bad', what: `to ${place}: ${how}, and is ${count(behind, 'position')} behind`, cure }]
   }

@@ -64,7 +64,7 @@ export function stuckOn({ underWay }: WorkerReport, now: number): string[] {
     .filter(({ since, limitMs }) => now - since > (limitMs ?? stuckAfterMs))
     .map(({ timeline, what, since, limitMs }) => {
       const limit = limitMs === null ? '' : `, and may take ${formatMs(limitMs)}`
-      return `${timeline}: ${what} without a sign for ${formatMs(wholeSeconds(now - since))}${limit}`
+      return `${timeline}: ${what} without a sign of life for ${formatMs(wholeSeconds(now - since))}${limit}`
     })
 }
 

@@ -218,7 +218,7 @@ function check(given: AccessToken): void {
   checkOptions(`the token ${name}`, given, knownOfToken)
   if (!Object.hasOwn(ranks, role)) throw refuse(`the role of ${name} must be read, operate or write`)
   if (scopes !== undefined && !isTexts(scopes)) {
-    throw refuse(`the scopes of ${name} must be 1 to ${scopesMax} texts; omit them for access to every timeline`)
+    throw refuse(`the scopes of ${name} must be 1 to ${scopesMax} texts; omit them to give access to every timeline`)
   }
   if (namespaces !== undefined && !isTexts(namespaces)) {
     throw refuse(`the namespaces of ${name} must be 1 to ${scopesMax} names; omit them for the server's own namespace`)

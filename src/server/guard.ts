@@ -10,7 +10,7 @@ const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 const originHint =
-  'Open the server under an address that it accepts: localhost, or an origin it was started with (`--origin https://reprise.example.com`, in code `origins`). The token does not matter here.'
+  'Open the server under an address that it accepts: localhost, or an origin it was started with (`--origin https://reprise.example.com`, in code `origins`). The token is not the cause.'
 
 /** The hosts and origins this server accepts; loopback names are always accepted. */
 export class OriginCheck {
@@ -36,7 +36,7 @@ export class OriginCheck {
     }
     const origin = request.header('origin')
     if (origin !== null && !this.#isSame(origin, host)) {
-      throw refused('requests of other sites are refused')
+      throw refused('requests from other sites are refused')
     }
     const site = request.header('sec-fetch-site')
     if (site === 'cross-site' || site === 'same-site') {
@@ -49,7 +49,7 @@ export class OriginCheck {
   checkBrowser(request: ServerRequest): void {
     if (safeMethods.has(request.method) || request.header('origin') !== null) return
     if (request.header('sec-fetch-site') === 'same-origin') return
-    throw refused('a write with a cookie must carry its Origin')
+    throw refused('a write request with a cookie must have an Origin header')
   }
 
   #isOurs(host: string): boolean {

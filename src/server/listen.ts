@@ -64,7 +64,7 @@ export async function listen(server: Server, options: ListenOptions): Promise<Li
   await new Promise<void>((resolve, reject) => {
     const fail = (error: NodeJS.ErrnoException) => {
       const isTaken = error.code === 'EADDRINUSE'
-      const what = isTaken ? `${host}:${port} is taken: choose another port` : `cannot listen at ${host}:${port}`
+      const what = isTaken ? `${host}:${port} is in use: choose another port` : `cannot listen at ${host}:${port}`
       reject(new RepriseError('INVALID_ARGUMENT', what, { host, port }, error))
     }
     node.once('error', fail)

@@ -119,7 +119,7 @@ export async function mcpServer({ routes, mode, base, headers, ask }: McpOptions
   }))
   server.setRequestHandler(schemas.ReadResourceRequestSchema, ({ params: { uri } }) => {
     const page = uri.startsWith(scheme) ? readPage(uri.slice(scheme.length)) : null
-    if (!page) throw new schemas.McpError(resourceNotFound, `there is no page ${uri}; resources/list names all`)
+    if (!page) throw new schemas.McpError(resourceNotFound, `there is no page ${uri}; resources/list lists all pages`)
     return { contents: [{ uri, mimeType, text: page.text }] }
   })
   return server

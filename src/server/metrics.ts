@@ -96,15 +96,15 @@ const families = {
   reprise_shipping_positions_behind: { kind: 'gauge', help: 'Positions of the feed that are not shipped yet' },
   reprise_loss_over_budget_timelines: {
     kind: 'gauge',
-    help: 'Timelines whose loss budget (loseAtMost) is not kept now',
+    help: 'Timelines whose loss budget (loseAtMost) is currently exceeded',
   },
   reprise_backup_at_seconds: {
     kind: 'gauge',
-    help: 'The moment that the newest backup shows, in seconds since 1970; 0: never backed up',
+    help: 'The time of the data in the newest backup, in seconds since 1970; 0: never backed up',
   },
   reprise_backup_lose_at_most_seconds: {
     kind: 'gauge',
-    help: 'The stated bound of the age of the newest backup; absent if none was stated',
+    help: 'The declared maximum age of the newest backup; absent if none was declared',
   },
   reprise_copy_drill_failed: {
     kind: 'gauge',

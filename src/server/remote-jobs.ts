@@ -43,7 +43,7 @@ export class RemoteJobs {
   async start(name: string, options: RemoteJobOptions): Promise<{ readonly isNew: boolean }> {
     const text = JSON.stringify(options)
     if (text.length > hostOf(this.#engine).limits.attributeTextLength) {
-      throw new RepriseError('INVALID_ARGUMENT', '`from` is too long: name a common beginning of these ids', { name })
+      throw new RepriseError('INVALID_ARGUMENT', '`from` is too long: name a common prefix of these ids', { name })
     }
     const head = await this.#engine.head(`job/${name}`)
     const known = requestOf(head)
@@ -85,7 +85,7 @@ export class RemoteJobs {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancel?.()
-    await Promise.allSettled([...this.#running.values()].map((run) => run.stop({ reason: 'the server closes' })))
+    await Promise.allSettled([...this.#running.values()].map((run) => run.stop({ reason: 'the server is closing' })))
   }
 
   #run(name: string, request: string): JobRun<unknown> {

@@ -109,7 +109,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     )
   }
   if (basePath !== '' && !/^(?:\/[\w.-]+)+$/.test(basePath)) {
-    throw new RepriseError('INVALID_ARGUMENT', "basePath must be like '/reprise'", {})
+    throw new RepriseError('INVALID_ARGUMENT', "basePath must be a path such as '/reprise'", {})
   }
   if (options.cacheKeep !== undefined) checkKeep('cacheKeep of serve()', options.cacheKeep)
   const limits: ServerLimits = { ...defaultServerLimits, ...options.limits }
@@ -317,7 +317,7 @@ class RunningServer {
     const wanted = namespaceOf(request) ?? namespaces?.[0]
     if (wanted === undefined) return this
     const other = namespaces?.includes(wanted) ? this.#others.get(wanted) : undefined
-    if (!other) throw new RepriseError('FORBIDDEN', 'this token does not reach that namespace', {})
+    if (!other) throw new RepriseError('FORBIDDEN', 'this token gives no access to that namespace', {})
     return other
   }
 
@@ -377,7 +377,7 @@ class RunningServer {
     const refused = (error: RepriseError) => this.#problemOf(request.path, error, notes)
     if (!caller) return problemReply(refused(unauthenticated(request)))
     const allowed = methods.filter((method) => this.#router.match(method, request.path))
-    const what = allowed.length > 0 ? `this route takes ${allowed.join(', ')}` : noRoute
+    const what = allowed.length > 0 ? `this route accepts ${allowed.join(', ')}` : noRoute
     const problem = refused(new RepriseError('NOT_FOUND', what, {}, undefined, noRouteHint))
     if (allowed.length === 0) return problemReply(problem)
     const { headers, body } = problemReply({ ...problem, status: 405 })
@@ -495,8 +495,6 @@ function jsonReply(json: string, status: number, more: Readonly<Record<string, s
 /** The message names the kind of credentials the caller sent, and reveals nothing about existing tokens. */
 function unauthenticated(request: ServerRequest): RepriseError {
   const what =
-    request.header('authorization') === null
-      ? 'a token is required'
-      : 'the token is not one of this server, or the session is over'
+    request.header('authorization') === null ? 'a token is required' : 'unknown token, or the session has ended'
   return new RepriseError('UNAUTHENTICATED', what, {})
 }

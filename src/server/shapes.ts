@@ -88,7 +88,7 @@ export const problem: Schema = named(
 )
 
 export function limit(max: number): QuerySchema {
-  return { type: 'integer', minimum: 1, maximum: max, default: 100, description: 'how many on one page' }
+  return { type: 'integer', minimum: 1, maximum: max, default: 100, description: 'how many per page' }
 }
 
 export const seq: QuerySchema = { type: 'integer', minimum: 0, description: 'a sequence (default: the head)' }

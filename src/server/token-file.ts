@@ -55,6 +55,6 @@ export function readTokens(path: string): AccessToken[] | null {
   } catch {
     // Reported below, without any content of the file.
   }
-  const what = `${path} does not hold tokens: it must be JSON, { "tokens": [{ "name", "token", "role", "scopes" }] }`
+  const what = `${path} contains no tokens: it must be JSON, { "tokens": [{ "name", "token", "role", "scopes" }] }`
   throw new RepriseError('INVALID_ARGUMENT', what, { file: path })
 }

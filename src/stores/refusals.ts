@@ -7,7 +7,7 @@ import type { FeedPosition } from '../core/store/ports.ts'
 
 /** A position that this feed has not reached: it was read from a copy of the store that is no longer current. */
 export function positionGone(position: FeedPosition, end: FeedPosition): RepriseError {
-  const what = `position ${position} is beyond the end of the feed (${end}): the store went back to an older copy`
+  const what = `position ${position} is beyond the end of the feed (${end}): the store was replaced by an older copy`
   return new RepriseError('POSITION_GONE', what, { position, end })
 }
 

@@ -62,7 +62,7 @@ onEveryStore(
       await decide(tools, 'refuse', 'bob')
       await expect(decide(tools, 'approve', 'ann')).rejects.toMatchObject({
         code: 'CONFLICT',
-        message: expect.stringMatching(/does not wait for a decision: it is .*made by bob/),
+        message: expect.stringMatching(/is not waiting for a decision: it is .*made by bob/),
         data: { by: 'bob', status: 'idle' },
       })
     })

@@ -122,7 +122,7 @@ describe('reprise run', () => {
     expect(value).toMatchObject([{ key: 'n-7', item: { id: 'n-7' }, timeline: 'job/numbers' }])
     expect((await cli(['redrive', 'numbers'], at)).code).toBe(2)
     expect((await cli(['redrive', 'numbers', 'n-8'], at)).code).toBe(4)
-    expect((await cli(['redrive', 'numbers', '--all'], at)).stdout).toContain('1 item will be tried again')
+    expect((await cli(['redrive', 'numbers', '--all'], at)).stdout).toContain('1 item will be retried')
     const again = await json<{ done: number; skipped: number }>(['run', 'numbers.mjs', '--report', 'none'], at)
     expect(again).toMatchObject({ code: 0, value: { done: 1, skipped: 300 } })
   })

@@ -137,7 +137,7 @@ it('due work that no worker takes has its reason on ls and show', async () => {
     await other.close()
     const at = { cwd: folder.path }
     const lines = (await cli(['ls', '--url', 'sqlite:store.db'], at)).stdout.split('\n')
-    const reason = /due since \d+m ago, and no worker executes it/
+    const reason = /due since \d+m ago, but no worker executes it/
     expect(lines.find((line) => line.includes('waits/late'))).toMatch(reason)
     expect(lines.find((line) => line.includes('waits/fine'))).not.toMatch(reason)
     const show = async (id: string) =>

@@ -42,7 +42,9 @@ it('prune, drill, ls and show reach only declared or named timelines', async () 
   expect(await listed('save/a')).toEqual(['save/a'])
   expect(await listed('save')).toEqual(['save/a', 'save/ab'])
   expect(await listed('sav')).toEqual([])
-  expect((await cli(['ls', 'sav'], at)).stderr).toContain('matched by whole segments, and save/a only begins so')
+  expect((await cli(['ls', 'sav'], at)).stderr).toContain(
+    'matched by whole segments, and save/a only shares this beginning',
+  )
   // A prefix selects the only timeline that starts with it; two matches are refused with both names.
   expect((await cli(['show', 'save/ab'], at)).code).toBe(0)
   expect((await json<{ timeline: string }>(['show', 'save/a'], at)).value.timeline).toBe('save/a')

@@ -93,7 +93,7 @@ it('a completed one gets no prompt, and its remedy works: it is forked at an ear
   const asked = await cli(['terminate', 'minutes'], { cwd })
   expect(asked).toMatchObject({ code: 6, stderr: expect.stringMatching(/^ENDED .* had already ended: completed/) })
   expect(asked.stderr).toContain('fork it')
-  expect(asked.stderr).not.toMatch(/Continue\?|run starts it again/)
+  expect(asked.stderr).not.toMatch(/Continue\?|run restarts it/)
   // A second run reports completion and prints nothing twice.
   expect((await run()).stdout).toBe('minutes: completed, 65 records in all\n')
   expect((await cli(['fork', 'pipeline/minutes@0', 'pipeline/minutes/b'], { cwd })).code).toBe(0)

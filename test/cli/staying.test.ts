@@ -234,7 +234,7 @@ export const schema = migrations('schema', { steps: [
       },
     })
     expect((await cli(['run', 'schema.mjs', '--dry-run', ...url], at)).stdout).toContain(
-      'begun before, and not finished',
+      'begun before, but not finished',
     )
     expect(await json(['show', 'migrate/schema', ...url], at)).toEqual(head)
   })

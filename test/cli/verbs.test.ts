@@ -228,7 +228,7 @@ it('group restore looks who owns a member before it asks', async () => {
     expect(refused.stderr).toContain('is owned by')
     expect(refused.stderr).not.toContain('--yes')
     const asked = await group('restore', 'cut', '--timeout', '1ms', '--takeover')
-    expect(asked.stderr).toContain('--yes does it without asking')
+    expect(asked.stderr).toContain('--yes skips the confirmation')
     expect(asked.code).toBe(2)
   })
 })

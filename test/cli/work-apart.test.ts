@@ -21,7 +21,7 @@ it('skips a pipeline that cannot be shared, works on the rest, and prints how to
   const taken = takeUp(rp, workable([keyed, hello, 7]), 'flows.mjs', { note: (words) => void notes.push(words) })
   expect(taken.map(({ name }) => name)).toEqual(['hello'])
   expect(notes).toEqual([
-    expect.stringMatching(/^the pipeline keyed is not worked on here.*reprise run flows\.mjs keyed$/),
+    expect.stringMatching(/^the pipeline keyed is not executed here.*reprise run flows\.mjs keyed$/),
   ])
   const run = await rp.run(hello, 'ann', { id: 'one', here: false })
   expect(await run.result()).toBe('hello ann')

@@ -98,9 +98,9 @@ it.each([0, 0.01, 0.2, 0.5, 0.7])('a log cut to %d of its length loses nothing i
   expect(repair.code).toBe(8)
   expect(repair.stdout).toMatch(/^\d+ loss(es)? beside /m)
   // Rows of the log without a known timeline are a loss of their own.
-  const gone = /lost: {2}log rows? (\d+)(?: to (\d+))?: acknowledged, and gone/.exec(repair.stderr)
+  const gone = /lost: {2}log rows? (\d+)(?: to (\d+))?: acknowledged, but missing/.exec(repair.stderr)
   expect(gone, repair.stderr).not.toBeNull()
-  expect(repair.stderr).not.toMatch(/log row \d+: .*keeps that part/)
+  expect(repair.stderr).not.toMatch(/log row \d+: .*that part is kept/)
   const kept = readdirSync(folder).filter(
     (each) => each.startsWith(`cut-${share}.db-damaged-`) && each.endsWith('-wal'),
   )

@@ -144,7 +144,7 @@ it.each(['as it was made', 'after VACUUM'])(
       for (const table of Object.keys(own) as Own[]) {
         const { rows, found } = own[table]
         const place = `found_at_page_${roots.find(({ name }) => name === table)!.rootpage}`
-        const isTold = lost.some(({ what }) => what.includes(`${rows.length} rows that could be read are in ${place}`))
+        const isTold = lost.some(({ what }) => what.includes(`${rows.length} readable rows are in ${place}`))
         expect({ page, table, isTold }).toEqual({ page, table, isTold: gone.includes(table) })
         const [name, expected] = isTold ? [place, found] : [table, rows]
         expect(ask(copy, `SELECT * FROM ${name}`)).toEqual(expected)

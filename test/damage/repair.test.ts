@@ -204,7 +204,7 @@ describe('a repair from elsewhere', () => {
       expect(before.faults.map(({ timeline }) => timeline)).toContain('save/drafts')
       const { faults } = await rp.verify({ repair: true })
       expect(faults.map(({ timeline, what }) => [timeline, what])).toEqual([
-        ['save/drafts', 'one line of its catalog was lost, without a copy; the others were counted again'],
+        ['save/drafts', 'one row of its catalog was lost, without a copy; the others were counted again'],
       ])
       expect((await rp.verify()).faults).toEqual([])
     })

@@ -147,7 +147,7 @@ onEveryStore('forks with edits', (world) => {
       [{ set: { first: 1 }, unset: ['first'] }, 'INVALID_ARGUMENT', /both set and unset/],
       [{ set: [1] as never }, 'INVALID_ARGUMENT', /set must be an object/],
       [{ sets: {} } as never, 'INVALID_ARGUMENT', /unknown option sets/],
-      [{ set: { total: 1 } }, 'INVALID_ARGUMENT', /take no edits; fork it, then act on the fork/, 'counter/x'],
+      [{ set: { total: 1 } }, 'INVALID_ARGUMENT', /accept no edits; fork it, then act on the fork/, 'counter/x'],
     ]
     for (const [options, code, words, id = timeline] of asks) {
       const at = id === timeline ? seq : 1
@@ -191,7 +191,7 @@ onEveryStore('forks with edits', (world) => {
     const [partition] = (await rp.list({ prefix: 'table/parts/' })).filter(({ seq }) => seq > 0)
     const at = { timeline: partition!.timeline as string, seq: partition!.seq }
     await expect(rp.fork(at, 'table/parts/x', { set: { k: 2 } })).rejects.toEqual(
-      refused('INVALID_ARGUMENT', /take no edits/),
+      refused('INVALID_ARGUMENT', /accept no edits/),
     )
     await t.close()
     await trial.close()

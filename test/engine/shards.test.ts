@@ -91,7 +91,7 @@ describe('a set of shards', () => {
     await expect(store.timelines({ limit: 1 })).rejects.toMatchObject({ code: 'STORE_UNREACHABLE' })
     second = stores[2]!
     isAway = false
-    const message = expect.stringContaining('s1, which was away, should be shard 1 of')
+    const message = expect.stringContaining('s1, which was unreachable, should be shard 1 of')
     const differs = expect.objectContaining({ code: 'SHARDS_DIFFER', message })
     const answer = async () => await store.timelines({ limit: 1 }).catch((error: unknown) => error)
     await expect.poll(answer, { timeout: 20_000 }).toEqual(differs)

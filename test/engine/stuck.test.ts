@@ -99,7 +99,7 @@ onEveryStore('a worker', (world) => {
     await expect.poll(said).toEqual([...calls, ...seen])
     expect((await report()).underWay.find(({ what }) => what === 'model call')!.limitMs).toBe(3_600_000)
     const [slow] = stuckOn(await report(), hostOf(engine).kernel.worker.now() + stuckAfterMs + 5000)
-    expect(slow).toMatch(/(tool slow|handler of deposited .*|effect charge) without a sign for/)
+    expect(slow).toMatch(/(tool slow|handler of deposited .*|effect charge) without a sign of life for/)
     for (const end of letGo) end()
     await Promise.all([...turns, charging])
     await expect.poll(said).toEqual([])

@@ -172,7 +172,7 @@ it('a definition in JavaScript refuses the same as the compiler', async () => {
   const batch = { source: ['a'], each: () => 1, batch: { size: 2 } } as unknown as JobOptions<string>
   refused(() => job('papers', batch), /batch must come with eachBatch/)
   const both = { workflow: plain, every: '1d', timezone: 'UTC' } as unknown as ScheduleOptions<void>
-  refused(() => schedule('nightly', both), /timezone must come with cron/)
+  refused(() => schedule('nightly', both), /timezone requires cron/)
 })
 
 it('lines that must not compile are looked at by the compiler', () => {

@@ -207,7 +207,7 @@ describe('the rule itself', () => {
     expect(completion.decide(30_000)).toMatchObject({ take: true, trigger: 'marker' })
     completion.captured(30_000, whole)
     completion.see(40_000, survey({ DONE: stamp(1, 51n), a: stamp(2, 40n) }))
-    expect(completion.decide(50_000)).toMatchObject({ take: false, why: 'DONE is that of the last capture' })
+    expect(completion.decide(50_000)).toMatchObject({ take: false, why: 'DONE has not changed since the last capture' })
   })
 
   it('at the end only what cannot be cut off is taken', () => {

@@ -199,10 +199,10 @@ it('an incremental tool that does not write all outputs again keeps nothing with
   writeFileSync(join(directory, 'src/b'), 'changed')
   expect(await build.run()).toMatchObject({
     from: 'computed',
-    notKept: expect.stringMatching(/^dist\/a and 1 more existed before and was not written again/),
+    notKept: expect.stringMatching(/^dist\/a and 1 more existed before and was not rewritten/),
   })
   writeFileSync(join(directory, 'src/b'), 'changed again')
-  expect((await build.run()).notKept).toContain('was not written again')
+  expect((await build.run()).notKept).toContain('was not rewritten')
   expect(readdirSync(join(directory, 'dist')).sort()).toEqual(['a', 'b', 'c'])
   rmSync(join(directory, 'notes'), { recursive: true })
   expect(await build.run()).toMatchObject({ notKept: null, outputs: ['dist/a', 'dist/b', 'dist/c'] })
@@ -216,8 +216,8 @@ it('explains a variable or a file that is declared and not there as such, not as
   await (await rp.open(make({}))).run()
   const why = async (more: object) => (await (await rp.open(make(more))).explain()).why
   delete process.env.REPRISE_CHECK_WHO
-  expect(await why({ env: ['REPRISE_CHECK_WHO'] })).toBe('variable REPRISE_CHECK_WHO is declared now, and missing')
-  expect(await why({ inputs: ['src/**', 'none.txt'] })).toBe('file none.txt is declared now, and missing')
-  expect(await why({ tools: ['no-such-tool'] })).toBe('tool no-such-tool is declared now, and missing')
+  expect(await why({ env: ['REPRISE_CHECK_WHO'] })).toBe('variable REPRISE_CHECK_WHO is now declared, but missing')
+  expect(await why({ inputs: ['src/**', 'none.txt'] })).toBe('file none.txt is now declared, but missing')
+  expect(await why({ tools: ['no-such-tool'] })).toBe('tool no-such-tool is now declared, but missing')
   await rp.close()
 })

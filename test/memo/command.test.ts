@@ -212,7 +212,7 @@ it('B9: files that this run did not write, unmatched patterns, and inputs are no
   writeFileSync(join(folder, 'dist/old.txt'), 'of another build')
   expect((await (await rp.open(build(folder))).run()).notKept).toContain('dist/old.txt existed before')
   const cleaned = await rp.open(build(folder, { clean: true }))
-  expect((await cleaned.run()).notKept).toContain('dist/old.txt existed before and was not written again')
+  expect((await cleaned.run()).notKept).toContain('dist/old.txt existed before and was not rewritten')
   expect(readdirSync(join(folder, 'dist')).sort()).toEqual(['all.txt', 'deep', 'link', 'old.txt'])
   rmSync(join(folder, 'dist/old.txt'))
   expect(await cleaned.run()).toMatchObject({ notKept: null, outputs: ['dist/all.txt', 'dist/deep/tool', 'dist/link'] })

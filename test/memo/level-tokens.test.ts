@@ -16,7 +16,10 @@ describe('a server as the second level', () => {
     await here.close()
     const other = await machine()
     const there = await other.open(squaring(at('owner'), calls))
-    expect(await there.explain(3)).toMatchObject({ isHit: true, why: expect.stringContaining('not here, but in http') })
+    expect(await there.explain(3)).toMatchObject({
+      isHit: true,
+      why: expect.stringContaining('not in this store, but in http'),
+    })
     const first = await there.recall([3])
     expect(first).toMatchObject({
       from: 'remote',
@@ -47,7 +50,7 @@ describe('a server as the second level', () => {
     const here = await rp.open(squaring(at('nobody')))
     for (const n of [1, 2, 3]) expect(await here.recall([n])).toMatchObject({ from: 'computed' })
     await here.close()
-    expect(rp.problems).toMatchObject([expect.stringContaining('the token is not known there')])
+    expect(rp.problems).toMatchObject([expect.stringContaining('the server does not know the token')])
     expect(rp.codes).toEqual(['UNAUTHENTICATED'])
     expect(asked).toEqual(['GET status'])
   })

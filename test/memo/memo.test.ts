@@ -84,7 +84,7 @@ onEveryStore('memo', (world) => {
         run: (name: string) => name.toUpperCase(),
       })
     const first = await engine.open(make(1))
-    expect(await first.explain('x')).toMatchObject({ isHit: false, why: 'nothing is remembered yet' })
+    expect(await first.explain('x')).toMatchObject({ isHit: false, why: 'no result is stored yet' })
     await first.call('x')
     expect(await first.explain('x')).toMatchObject({ isHit: true, why: 'remembered' })
     expect(await first.explain('y')).toMatchObject({ isHit: false, why: 'other arguments' })

@@ -87,7 +87,7 @@ onEveryStore('a pipeline that an earlier release left as failed', (world) => {
     const rp = await w.engine()
     await declareKinds(rp)
     const redriven = await act(rp, (await rp.head('pipeline/flow'))!, 'redrive', {})
-    expect(redriven.text).toBe('1 will be tried again when it is run again')
+    expect(redriven.text).toBe('1 will be retried when it is run again')
     const { definition, out } = flow(null)
     expect((await rp.run(definition).result()).deadLetters).toBe(0)
     expect([...out.values].sort((a, b) => a - b)).toEqual([3, ...numbers(10, 20)])

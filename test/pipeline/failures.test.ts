@@ -195,7 +195,7 @@ onEveryStore('a pipeline that is done', (world) => {
     await expect(act(rp, head, 'redrive', {})).rejects.toMatchObject({ code: 'CONFLICT' })
     await expect(discard(rp, [head], ['1'])).rejects.toMatchObject({ code: 'CONFLICT' })
     expect(await run.deadLetters()).toMatchObject([{ id: 1, value: 1 }])
-    expect(finalOf(rp, [head])).toEqual([expect.stringContaining('is done: its dead letters')])
+    expect(finalOf(rp, [head])).toEqual([expect.stringContaining('has finished: its dead letters')])
   })
 })
 

@@ -146,7 +146,7 @@ it('a file that is missing, or was cut short, has advice about files', async () 
   writeFileSync(path, 'one\n')
   await expect(rp.run(reading).result()).rejects.toMatchObject({
     code: 'POSITION_GONE',
-    hint: expect.stringContaining('Put the file back'),
+    hint: expect.stringContaining('Restore the original file'),
   })
   await rp.close()
 })

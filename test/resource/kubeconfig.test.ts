@@ -213,7 +213,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
     const informed = kubeconfig(ca, { exec: { ...plugin, provideClusterInfo: true } })
     expect(await ask(informed)).toMatchObject({ authorization: 'Bearer me,false,false' })
     const failing = kubeconfig(ca, { exec: { ...plugin, env: [{ name: 'FAIL', value: '1' }] } })
-    const why = { code: 'STORE_UNREACHABLE', message: /plugin[.]cjs gave no credentials: log in first/ }
+    const why = { code: 'STORE_UNREACHABLE', message: /plugin[.]cjs returned no credentials: log in first/ }
     await expect(ask(failing)).rejects.toMatchObject(why)
     const absent = kubeconfig(ca, { exec: { ...plugin, command: 'no-such-plugin' } })
     await expect(ask(absent)).rejects.toMatchObject({ code: 'STORE_UNREACHABLE', message: /no-such-plugin/ })

@@ -484,7 +484,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.show('#/t/job%2Fpapers')
     await page.getByRole('button', { name: 'Send all back…' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Send dead letters back' }).click()
-    await page.getByText('1 will be tried again').waitFor()
+    await page.getByText('1 will be retried').waitFor()
     await board.show('#/t/agent%2Fsupport%2Fticket-7')
     await page.getByRole('button', { name: 'Decide…' }).first().click()
     const dialog = page.getByRole('dialog')

@@ -95,6 +95,6 @@ it('ends with the reason where the port is taken', async () => {
   const ended = await cli(args, { cwd: place.folder })
   expect([ended.code, ended.stderr]).toEqual([
     2,
-    expect.stringMatching(/127\.0\.0\.1:\d+ is taken: choose another port/),
+    expect.stringMatching(/127\.0\.0\.1:\d+ is in use: choose another port/),
   ])
 })

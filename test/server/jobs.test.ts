@@ -66,7 +66,7 @@ it('redriven items of a finished job are tried by the worker, also after it was 
   const reader = await startServe(place, cleanups)
   await client.insist(`${path}/redrive`, { keys: ['gone'] }, 'redrive-2')
   // No worker has the job: the item is counted, and the job is left with work.
-  expect(await shown()).toMatchObject({ status: 'stopped', dead: 0, text: '2 done, 1 to be tried again' })
+  expect(await shown()).toMatchObject({ status: 'stopped', dead: 0, text: '2 done, 1 to be retried' })
   await reader.kill()
   await startServe(place, cleanups, options)
   await expect.poll(shown, wait).toEqual({ status: 'completed', done: 3, dead: 0, round: 1, text: '3 done' })

@@ -104,7 +104,7 @@ it('explains each of the last misses by the changed part', async () => {
   write('one')
   const first = await here.rp.open(of(1))
   await first.call(2)
-  expect(await whys()).toEqual(['nothing is remembered yet'])
+  expect(await whys()).toEqual(['no result is stored yet'])
   await first.call(4)
   expect((await whys())[0]).toBe('other arguments')
   write('another')
@@ -119,7 +119,7 @@ it('explains each of the last misses by the changed part', async () => {
   // A hit has no explanation, and earlier explanations stay unchanged.
   await second.call(2)
   const all = ['another version', 'variable LOOKUPS_MODE was added', 'file in.txt changed', 'other arguments']
-  expect(await whys()).toEqual([...all, 'nothing is remembered yet'])
+  expect(await whys()).toEqual([...all, 'no result is stored yet'])
 
   const old = await here.rp.open(memo('old', { version: 1, ttl: 0, cacheBytes: 0, run: half }))
   for (let i = 0; i < 2; i++) await old.call(2)

@@ -77,7 +77,7 @@ it('reprise link prints a link of the running server, and reports a server that 
   const place = await placeOn('sqlite', cleanups)
   const address = `http://127.0.0.1:${place.port}`
   const away = await cli(['link', address, '--token', 'x'.repeat(40)], { cwd: place.folder })
-  expect([away.code, away.stderr]).toEqual([7, expect.stringContaining(`no server answers at ${address}/`)])
+  expect([away.code, away.stderr]).toEqual([7, expect.stringContaining(`no server responds at ${address}/`)])
   await startServe(place, cleanups, [])
   const { stdout } = await cli(['link', address, '--token-file', 'tokens.json'], { cwd: place.folder })
   expect(stdout).toMatch(new RegExp(`^${address}/#/login/[\\w.-]+\\n$`))

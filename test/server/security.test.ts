@@ -29,7 +29,7 @@ describe('tokens', () => {
       (await here.ask('/v1', { as: null, headers })).value.detail
     expect(await detail({})).toBe('a token is required')
     expect(await detail({ authorization: `Bearer ${'z'.repeat(40)}` })).toMatch(
-      /not one of this server, or the session is over/,
+      /unknown token, or the session has ended/,
     )
   })
 
@@ -372,7 +372,7 @@ describe('the file with the tokens', () => {
     expect(() => readOrMakeTokens(file)).toThrow(/can be read by others/)
     writeFileSync(file, 'token=geheim')
     chmodSync(file, 0o600)
-    expect(() => readOrMakeTokens(file)).toThrow(/does not hold tokens/)
+    expect(() => readOrMakeTokens(file)).toThrow(/contains no tokens/)
     expect(() => readOrMakeTokens(file)).not.toThrow(/geheim/)
   })
 })

@@ -128,7 +128,7 @@ describe.each(Object.keys(storeUrls))('requests of an application in SQL (%s)', 
     }, 'COMMIT')
     await until(async () => (await runs(note)).includes('fine') && (await requests()).length === 2)
     expect((await requests()).map(({ problem }) => problem)).toEqual([
-      expect.stringContaining('with another input'),
+      expect.stringContaining('with different input'),
       expect.stringContaining('[ENDED]'),
     ])
   })

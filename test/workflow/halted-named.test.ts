@@ -41,7 +41,7 @@ const halted = [
   {
     timeline: 'workflow/doubt/r',
     status: 'held',
-    reason: 'held at charge: a person settles it',
+    reason: 'held at charge: a person must settle it',
     async halt(w: World) {
       const killed = await w.engine()
       await killed.run(doubt, { id: 'r' })
@@ -99,7 +99,7 @@ onEveryStore('a run that is due', (world) => {
     const head = (await looking.head('workflow/changed/r'))!
     const reasonAfter = (ms: number) => reasonOf(looking, head, head.updatedAt + ms)
     expect(await reasonAfter(60_000)).toBe('')
-    expect(await reasonAfter(180_000)).toBe('due since 3m ago, and no worker executes it')
+    expect(await reasonAfter(180_000)).toBe('due since 3m ago, but no worker executes it')
   })
 })
 

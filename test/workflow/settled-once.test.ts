@@ -77,7 +77,7 @@ onEveryStore(
       const worker = await works(w)
       await until(async () => (await statusOf(worker, 'r')) === 'failed')
       // It happened and was undone manually: it fails, and is not undone again.
-      expect(seen).toEqual(['it was undone by hand, according to ann'])
+      expect(seen).toEqual(['it was undone manually, according to ann'])
       const [listed] = await effectsOf(tool, await headOf(tool))
       expect(listed).toMatchObject({ id: 'charge', state: 'compensated', outcome: 'compensated' })
       await settle(tool, 'compensated', 'bob')

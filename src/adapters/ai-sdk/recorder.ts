@@ -243,7 +243,7 @@ export class Recorder {
     if (kind.kind === 'read-only' || this.#options.similarCalls === 'new' || this.#open.effects.get(id)) return
     for (const effect of this.#unclaimed.values()) {
       if (effect.name !== `tool ${name}` || effect.outcome !== 'done') continue
-      throw new RepriseError('CONFLICT', `${name} was already called with different input; the first call counts`, {
+      throw new RepriseError('CONFLICT', `${name} was already called with other input; the first call is kept`, {
         tool: name,
         recorded: { id: effect.id, input: effect.input, result: effect.result },
       })

@@ -96,7 +96,7 @@ class AmqpConnection implements QueueConnection<AmqpMessage> {
     this.#model = model
     this.#channel = channel
     const fail = (error?: Error) => {
-      this.#failure ??= refusalOf(error, queue) ?? new AmqpAway(error?.message ?? 'the connection ended')
+      this.#failure ??= refusalOf(error, queue) ?? new AmqpAway(error?.message ?? 'the connection was closed')
       this.#changed.changed()
     }
     for (const each of [model, channel]) each.on('error', fail).on('close', fail)

@@ -130,7 +130,7 @@ class KafkatsPort implements KafkaPort {
       const { topics } = await broker.metadata({ topics: [{ name: topic }], allowAutoTopicCreation: false })
       const found = topics.find(({ name }) => name === topic)
       if (!found || found.errorCode === ErrorCode.UnknownTopicOrPartition) {
-        const hint = 'Create the topic, or correct its name or the brokers. The client may lack the right to see it.'
+        const hint = 'Create the topic, or correct its name or the brokers. The client may lack permission to see it.'
         throw new RepriseError('NOT_FOUND', `there is no topic ${topic}`, { topic }, undefined, hint)
       }
       await this.#check(`partitions of ${topic}`, found.errorCode, null)

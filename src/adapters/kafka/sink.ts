@@ -184,7 +184,7 @@ class KafkaWriter<T> implements SinkWriter {
     const taken = new Set([...this.#named, ...open])
     const slot = Array.from({ length: slots }, (_, n) => n).find((n) => !taken.has(n))
     if (slot === undefined) {
-      const what = `${open.length} checkpoints in a row were not published, and their transactions are all open: the run ends, and the next run resumes from the last checkpoint`
+      const what = `${open.length} checkpoints in a row were not published, and all of their transactions are still open: the run ends, and the next run resumes from the last checkpoint`
       throw new RepriseError('RUN_FAILED', what)
     }
     const id = await this.#port.begin(this.#idOf(slot), this.#timeoutMs, this.#newest.get(slot))

@@ -253,7 +253,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     }
     const missing = [...(this.#from?.keys() ?? [])].filter((name) => !found.includes(Number(name)))
     if (missing.length > 0) {
-      const what = `the topic ${topic} no longer has the partition ${missing.join(', ')}: another topic has its name now`
+      const what = `the topic ${topic} no longer has the partition ${missing.join(', ')}: another topic now has this name`
       const hint = 'Run the pipeline under another id to read the new topic from its beginning.'
       throw new RepriseError('POSITION_GONE', what, { topic, partitions: missing }, undefined, hint)
     }

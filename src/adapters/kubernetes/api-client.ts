@@ -33,7 +33,7 @@ export class ApiClient {
 
   async ask(ask: Ask): Promise<unknown> {
     const response = await this.#send(ask)
-    const timer = setTimeout(() => response.destroy(new Error('the answer took too long')), answerMs)
+    const timer = setTimeout(() => response.destroy(new Error('the response took too long')), answerMs)
     let text = ''
     try {
       response.setEncoding('utf8')
@@ -46,7 +46,7 @@ export class ApiClient {
     const value = parsed(text)
     const { statusCode = 0 } = response
     if (statusCode < 200 || statusCode > 299) throw refusal(ask, statusCode, value as Status | undefined, text)
-    if (value === undefined) throw cut(ask, new Error('the answer is not JSON'))
+    if (value === undefined) throw cut(ask, new Error('the response is not JSON'))
     return value
   }
 
@@ -105,7 +105,7 @@ export class ApiClient {
         },
         ...(signal && { signal }),
       })
-      outgoing.setTimeout(answerMs, () => outgoing.destroy(new Error('there was no answer')))
+      outgoing.setTimeout(answerMs, () => outgoing.destroy(new Error('there was no response')))
       outgoing.once('error', (error) => reject(cut(ask, error)))
       outgoing.once('response', (response) => {
         outgoing.setTimeout(0)

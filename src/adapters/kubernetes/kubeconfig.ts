@@ -65,7 +65,7 @@ async function credentialsOf({ config, chosen: { cluster, user } }: Loaded): Pro
   await config.applyToHTTPSOptions(made).catch((error: unknown) => {
     const { command } = (user.exec ?? {}) as { readonly command?: unknown }
     const who = command === undefined ? 'the entries of the kubeconfig' : `the plugin ${String(command)}`
-    const what = `kubernetes: ${who} gave no credentials: ${(error as Error).message.trim()}`
+    const what = `kubernetes: ${who} returned no credentials: ${(error as Error).message.trim()}`
     throw new RepriseError('STORE_UNREACHABLE', what, {}, error)
   })
   const { ca, cert, key, servername, rejectUnauthorized, auth } = made
@@ -177,7 +177,9 @@ function withPlugin(user: Fields, cluster: Fields): Fields {
   if (!isJsonObject(user.exec)) return user
   const exec = user.exec as Fields
   if (exec.interactiveMode === 'Always') {
-    throw invalid(`the plugin ${String(exec.command)} requires a terminal (interactiveMode: Always), and there is none`)
+    throw invalid(
+      `the plugin ${String(exec.command)} requires a terminal (interactiveMode: Always), but this process has none`,
+    )
   }
   const shownFields = [
     'server',

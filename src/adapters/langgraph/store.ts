@@ -217,14 +217,14 @@ function checkNamespace(namespace: readonly unknown[]): void {
   if (namespace.length === 0) throw new InvalidNamespaceError('a namespace must have at least one label')
   for (const label of namespace) {
     if (typeof label !== 'string' || label === '' || label.includes('.') || /\p{Surrogate}/u.test(label)) {
-      throw new InvalidNamespaceError(`a label of a namespace is text, not empty, without periods: ${String(label)}`)
+      throw new InvalidNamespaceError(`a label of a namespace must be non-empty text without periods: ${String(label)}`)
     }
   }
 }
 
 function checkKey(key: unknown): string {
   if (typeof key === 'string' && key !== '') return key
-  throw new RepriseError('INVALID_ARGUMENT', 'the key of an item must be a string that is not empty')
+  throw new RepriseError('INVALID_ARGUMENT', 'the key of an item must be a non-empty string')
 }
 
 /** Filters of a search: a field equals a value, or has a relation to it ($eq, $ne, $gt, $gte, $lt, $lte, $in, $nin). */

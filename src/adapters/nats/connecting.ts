@@ -65,7 +65,7 @@ export async function whileAway<R>(
     } catch (error) {
       since ??= Date.now()
       if (!isAway(error) || isOver()) throw error
-      if (Date.now() - since > awayMs) throw brokerAway(what, 'no server of NATS', awayMs, error)
+      if (Date.now() - since > awayMs) throw brokerAway(what, 'no NATS server', awayMs, error)
       await sleep(realTime, pauseMs)
     }
   }
@@ -105,7 +105,7 @@ export function watchFetch(fetched: ConsumerMessages, expiresMs: number): () => 
   return () => {
     clearTimeout(timer)
     if (!isLate) return
-    throw Object.assign(new Error('the server did not end a request for messages'), { name: 'TimeoutError' })
+    throw Object.assign(new Error('the server did not complete a request for messages'), { name: 'TimeoutError' })
   }
 }
 

@@ -82,11 +82,11 @@ export function natsSink<T>(options: NatsSinkOptions<T>): Sink<T> {
         const readInfo = () => access.manager.streams.info(stream)
         const { config } = await whileAway(options, `look at ${stream}`, readInfo)
         if (atomic && config.allow_atomic !== true) {
-          const what = `the stream ${stream} does not take atomic batches: set allow_atomic (a server of version 2.12 or later), or use { atomic: false } and be exactly once only within its duplicate_window`
+          const what = `the stream ${stream} does not accept atomic batches: set allow_atomic (a server of version 2.12 or later), or use { atomic: false } and be exactly once only within its duplicate_window`
           throw new RepriseError('INVALID_ARGUMENT', what, { stream })
         }
         if (atomic && config.retention !== RetentionPolicy.Limits) {
-          const what = `the stream ${stream} drops messages that were read, so published messages cannot be recognised after a crash: use { atomic: false }`
+          const what = `the stream ${stream} removes messages once they are read, so published messages cannot be recognised after a crash: use { atomic: false }`
           throw new RepriseError('INVALID_ARGUMENT', what, { stream })
         }
         const writer = new NatsWriter<T>(access, options, context)
@@ -190,7 +190,7 @@ class NatsWriter<T> implements SinkWriter {
           break
         }
         if (attempt < attemptsMax) continue
-        const what = `others keep adding to the stream ${this.#options.stream}: a batch of ${this.#name} found no gap`
+        const what = `other clients keep publishing to the stream ${this.#options.stream}: no gap was found for a batch of ${this.#name} found no gap`
         throw new RepriseError('CONTENDED', what, { stream: this.#options.stream })
       }
     }

@@ -75,7 +75,8 @@ export function natsSource(options: NatsOptions): Source<NatsRecord> {
   if (typeof options.start === 'object' && 'time' in options.start && !Number.isFinite(options.start.time)) {
     throw new RepriseError('INVALID_ARGUMENT', 'the time at which nats starts must be in milliseconds since 1970')
   }
-  if (partitions && filter) throw new RepriseError('INVALID_ARGUMENT', 'nats takes filter or partitions, not both')
+  if (partitions && filter)
+    throw new RepriseError('INVALID_ARGUMENT', 'nats accepts either filter or partitions, not both')
   if (partitions?.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'partitions must name at least one subject')
   return {
     kind: 'nats',
@@ -269,7 +270,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     if (gone === 'newest') return state.last_seq
     const has =
       state.messages === 0 ? `is empty and at ${state.last_seq}` : `has ${state.first_seq} to ${state.last_seq}`
-    const what = `the stream ${stream} ${has}: messages after ${position} are gone`
+    const what = `the stream ${stream} ${has}: messages after ${position} were removed`
     throw new RepriseError('POSITION_GONE', what, { stream, partition, position }, undefined, goneHint)
   }
 

@@ -14,7 +14,7 @@ export function measure(events: Events, meter: Meter): () => void {
   const commitTime = seconds('commit.duration', 'Time of one batch of commits')
   const checkpoints = count('checkpoints', 'Checkpoints, by outcome')
   const checkpointTime = seconds('checkpoint.duration', 'Time to take and publish a checkpoint')
-  const stall = seconds('checkpoint.stall', 'Longest time a checkpoint held up the process')
+  const stall = seconds('checkpoint.stall', 'Longest time that a checkpoint blocked the process')
   const size = meter.createHistogram('reprise.checkpoint.size', { description: 'Size of a checkpoint', unit: 'By' })
   const recoveryTime = seconds('recovery.duration', 'Time to recover a timeline')
   const drills = count('drills', 'Drills, by outcome')
@@ -22,7 +22,7 @@ export function measure(events: Events, meter: Meter): () => void {
   const retries = count('store.retries', 'Commits that were retried')
   const recalls = count('memo.lookups', 'Lookups of memos in this process, by memo and level')
   const problems = count('problems', 'Problems that were reported')
-  const dropped = count('messages.dropped', 'Messages that their receiver could not use, and dropped')
+  const dropped = count('messages.dropped', 'Messages that their receiver could not use and dropped')
   const offs = [
     events.on('committed', (event) => {
       commits.add(event.commits)

@@ -67,7 +67,11 @@ export async function freeSlot(client: Client, slot: string): Promise<void> {
     await client.query('SELECT pg_terminate_backend($1)', [found.activePid])
     await sleep(realTime, 20)
   }
-  throw new RepriseError('OWNED', `the replication slot ${slot} is in use by a reader that does not end`, { slot })
+  throw new RepriseError(
+    'OWNED',
+    `the replication slot ${slot} is in use by another reader, which did not disconnect`,
+    { slot },
+  )
 }
 
 /** Creates the publication if it does not exist and tables are named; NOT_FOUND otherwise. */
@@ -104,7 +108,7 @@ export async function slotLag({ url, slot }: SlotLagOptions): Promise<SlotLag> {
     )
     const [found] = rows as { bytes: string | null; active: boolean; wal_status: string | null }[]
     if (!found) {
-      const hint = 'The first run of a pipeline makes its slot. Check the name and the server.'
+      const hint = 'The first run of a pipeline creates its slot. Check the name and the server.'
       throw new RepriseError('NOT_FOUND', `there is no replication slot ${slot}`, { slot }, undefined, hint)
     }
     return { bytes: Number(found.bytes ?? 0), isActive: found.active, walStatus: found.wal_status }

@@ -136,12 +136,12 @@ function isPosition(position: unknown): position is { readonly lsn: string } {
 
 async function checkThere(client: Client, slot: string, lsn: bigint): Promise<void> {
   const found = await findSlot(client, slot)
-  const hint = 'Run the pipeline under another id: it begins with the rows that the tables have now.'
+  const hint = 'Run the pipeline under another id: it begins with the current rows of the tables.'
   const data = { slot, position: lsnText(lsn) }
   if (!found) {
     throw new RepriseError(
       'POSITION_GONE',
-      `the replication slot ${slot} is gone, and with it the changes behind ${lsnText(lsn)}`,
+      `the replication slot ${slot} was dropped, together with the changes after ${lsnText(lsn)}`,
       data,
       undefined,
       hint,

@@ -81,7 +81,7 @@ export class ReplicationStream {
       return { lsn: lsnOf(made!.consistent_point), snapshot: made!.snapshot_name }
     } catch (error) {
       if ((error as { code?: string }).code !== '55000') throw error
-      const what = `${(error as Error).message}: set wal_level = logical in the server's configuration and start it again`
+      const what = `${(error as Error).message}: set wal_level = logical in the server's configuration and restart it`
       throw new RepriseError('INVALID_ARGUMENT', what, { slot }, error)
     }
   }

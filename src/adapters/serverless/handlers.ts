@@ -56,7 +56,7 @@ export function lambdaHandler(
   return async (_, context) => {
     const leftMs = typeof context?.getRemainingTimeInMillis === 'function' ? context.getRemainingTimeInMillis() : null
     if (Number.isFinite(leftMs)) return await invocations.invoke(leftMs! - lambdaMarginMs)
-    const what = "lambdaHandler(): the second argument must be Lambda's context, with the remaining milliseconds"
+    const what = 'lambdaHandler(): the second argument must be the context of Lambda, which has the remaining time'
     throw new RepriseError('INVALID_ARGUMENT', what, {})
   }
 }

@@ -45,7 +45,7 @@ export async function verifyWake(
   const [, time, nonce, given] = found as unknown as [string, string, string, string]
   if (!isEqual(given, await mac(secret, Number(time), nonce, body))) throw refused('its signature is wrong')
   if (Math.abs(now - Number(time)) > toleranceMs) throw refused('its signature is more than five minutes old')
-  if (seen?.has(nonce)) throw refused('it was received before')
+  if (seen?.has(nonce)) throw refused('it was already received')
   seen?.add(nonce)
   if (seen && seen.size > seenMax) seen.delete(seen.values().next().value!)
 }

@@ -34,10 +34,10 @@ export const copies: readonly CommandRow[] = [
     details: 'PLACE is a folder or s3://bucket/prefix.',
     options: {
       every: value('DURATION', 'interval while there are commits (default: 1s)'),
-      'lose-at-most': value('DURATION', 'greatest age of a commit that is not shipped; alarm if it is older'),
+      'lose-at-most': value('DURATION', 'maximum age of an unshipped commit; alarm if it is exceeded'),
       base: value('DURATION', 'interval of copies of the whole state (default: 1d)'),
       keep: value('DURATION', 'how far back a restore can go (default: 7d)'),
-      once: flag('ship the present commits, and exit'),
+      once: flag('ship the current commits, then exit'),
       take: flag('even if PLACE contains records of another store'),
       verify: flag('only check the shipped records'),
     },
@@ -84,7 +84,7 @@ export const copies: readonly CommandRow[] = [
   },
   {
     usage: 'changes [ID]',
-    summary: 'list unfinished restores, imports, moves; resume or abandon one',
+    summary: 'list unfinished restores, imports and moves; resume or abandon one',
     options: {
       resume: flag('resume the change'),
       abandon: flag('undo the change, and delete its data'),

@@ -6,8 +6,8 @@ import { flag, moduleOption } from '../option-specs.ts'
 export const processes: readonly CommandRow[] = [
   {
     usage: 'workers',
-    summary: 'list worker processes, and whether they make progress',
-    options: { all: flag('include workers that are gone') },
+    summary: 'list worker processes and whether they make progress',
+    options: { all: flag('include former workers') },
     store: 'reading',
     load: () => import('../commands/listings.ts'),
   },
@@ -19,13 +19,13 @@ export const processes: readonly CommandRow[] = [
   },
   {
     usage: 'schedules',
-    summary: 'list schedules, and when each is due next',
+    summary: 'list schedules and the next due time of each',
     store: 'existing',
     load: () => import('../commands/listings.ts'),
   },
   {
     usage: 'consumers',
-    summary: 'list readers of the feed, and how far behind each is',
+    summary: 'list readers of the feed and the lag of each',
     store: 'existing',
     load: () => import('../commands/listings.ts'),
   },

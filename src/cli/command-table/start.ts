@@ -28,13 +28,13 @@ export const start: readonly CommandRow[] = [
     options: {
       about: value(
         'WORD',
-        'subject of the work: items, changes, entities, records, conversation, stream, results, files, desired, settings, program or anything',
+        'what the work is about: items, changes, entities, records, conversation, stream, results, files, desired, settings, program or anything',
       ),
       truth: value('history|state|external', 'the authoritative data'),
       captures: value('progress|state|both|execution', 'what a recovery must restore'),
       scope: value('one|machine|many', 'one process, one machine or many'),
       budget: value('DURATION', 'time limit of a recovery'),
-      effects: flag('the work calls outside systems'),
+      effects: flag('the work calls external systems'),
     },
     store: 'none',
     load: () => import('../commands/advise.ts'),

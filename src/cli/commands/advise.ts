@@ -17,18 +17,18 @@ interface Question {
 const questions: readonly Question[] = [
   {
     option: 'about',
-    words: 'What is the subject of the work?',
+    words: 'What does the work process?',
     choices: [
       ['items', 'a list of work'],
       ['changes', 'a fixed list of changes, such as migrations'],
       ['entities', 'things that take commands: accounts, orders'],
       ['records', 'many values, found by key'],
       ['conversation', 'an agent that talks and uses tools'],
-      ['stream', 'a stream of records, and results computed from them'],
-      ['results', 'results that are expensive to compute, and can be computed again'],
-      ['files', 'large files that clients send, over lines that break'],
-      ['desired', 'what there should be, and a loop that makes it so'],
-      ['settings', 'settings that many clients take over, and may refuse'],
+      ['stream', 'a stream of records and results computed from them'],
+      ['results', 'results that are expensive to compute but can be recomputed'],
+      ['files', 'large files that clients send over unreliable connections'],
+      ['desired', 'a desired state, and a loop that establishes it'],
+      ['settings', 'settings that many clients apply or refuse'],
       ['program', 'a program in any language that writes files'],
       ['anything', 'none of these'],
     ],
@@ -38,7 +38,7 @@ const questions: readonly Question[] = [
     option: 'truth',
     words: 'What is authoritative?',
     choices: [
-      ['history', 'what happened: state can be computed from it'],
+      ['history', 'the events: state can be computed from them'],
       ['state', 'the state itself: there is nothing to replay'],
       ['external', 'another system: a database, an API, a bank'],
     ],
@@ -50,14 +50,14 @@ const questions: readonly Question[] = [
     choices: [
       ['progress', 'which items are done'],
       ['state', 'a state'],
-      ['both', 'a state and how far the input was read'],
+      ['both', 'a state and its position in the input'],
       ['execution', 'the progress of a program'],
     ],
     otherwise: 'progress',
   },
   {
     option: 'scope',
-    words: 'How far does it reach?',
+    words: 'How far is the work distributed?',
     choices: [
       ['one', 'one actor'],
       ['machine', 'much state on one machine'],

@@ -41,7 +41,7 @@ export const restore: Command = async (invocation) => {
   const { engine, args, output, options } = invocation
   if (await isShipped(args[0]!)) return await restoreFromShipped(invocation)
   if (text(options, 'at') !== undefined)
-    throw new UsageError('--at applies to shipped records only: a backup contains one moment')
+    throw new UsageError('--at applies to shipped records only: a backup has only one moment')
   const report = await engine.restore(args[0]!, {
     ...(options.copy === true && { copy: true }),
     onProgress: progressNotes(output),

@@ -135,7 +135,7 @@ function adviceOf({ declare: { inputs, tools, env }, unstableOutputs }: CommandC
   ]
   return [
     ...(options.length > 0 ? [`add ${options.join(' ')}`] : []),
-    ...(unstableOutputs.length > 0 ? ['make its outputs the same every time, or leave them out of --output'] : []),
+    ...(unstableOutputs.length > 0 ? ['make its outputs the same every time, or omit them from --output'] : []),
   ]
 }
 
@@ -177,7 +177,9 @@ const prune: Verb = async ({ engine, options, output }, [name]) => {
       `${count(report.entries, 'result')}, ${bytes(report.bytes)}; ${report.kept} stay, ${bytes(report.keptBytes)}`,
     )
     output.note(
-      isDry ? 'nothing was changed; --yes does it' : 'the next collection removes their chunks: reprise prune --yes',
+      isDry
+        ? 'nothing was changed; add --yes to do it'
+        : 'the next collection removes their chunks: reprise prune --yes',
     )
   })
   return exit.ok
@@ -204,7 +206,7 @@ const forget: Verb = async ({ engine, options, output }, ids) => {
   for (const id of entryIds(ids)) results.push({ id, isForgotten: await forgetEntry(hostOf(engine), id) })
   output.result(results, () => {
     for (const { id, isForgotten } of results)
-      output.line(`${id}: ${isForgotten ? 'forgotten' : 'not there, or computed at this moment'}`)
+      output.line(`${id}: ${isForgotten ? 'forgotten' : 'not in the cache, or being computed now'}`)
   })
   return results.every(({ isForgotten }) => isForgotten) ? exit.ok : exit.notFound
 }
@@ -272,7 +274,7 @@ function remotesOf(options: Invocation['options']): RemoteCache[] {
   const isServer = (url: string) => !/^s3:/i.test(url)
   if (token && urls.filter(isServer).length > 1) {
     throw new UsageError(
-      'REPRISE_CACHE_TOKEN is for one server: name at most one server with --remote; buckets may be added',
+      'REPRISE_CACHE_TOKEN is for one server: name at most one server with --remote; buckets can be added',
     )
   }
   return urls

@@ -54,7 +54,7 @@ const changes: Command = async (invocation) => {
     for (const loss of losses) output.line(`${loss.id}  ${lossWords(loss)}`)
     if (listed.length + losses.length === 0) output.line('no change is unfinished')
     if (listed.length > 0)
-      output.note('reprise changes ID --resume continues one; reprise changes ID --abandon undoes it')
+      output.note('reprise changes ID --resume resumes one; reprise changes ID --abandon undoes it')
     if (losses.length > 0)
       output.note('restore a backup, or accept a loss: reprise give-up ID --by NAME --reason TEXT --yes')
   })

@@ -39,8 +39,8 @@ export const mark: Command = async ({ engine, args, options, output, env }) => {
   if (why === undefined) await engine.unmarkCheckpoint(head.timeline, id)
   else await engine.markCheckpoint(head.timeline, id, { why, by })
   output.result({ timeline: head.timeline, checkpoint: id, bad: why ?? null, by }, () => {
-    if (why === undefined) output.line(`checkpoint ${id} of ${head.timeline} counts again`)
-    else output.line(`checkpoint ${id} of ${head.timeline} is no longer restored from`)
+    if (why === undefined) output.line(`checkpoint ${id} of ${head.timeline} is used again`)
+    else output.line(`checkpoint ${id} of ${head.timeline} is no longer used for restores`)
   })
   return exit.ok
 }
@@ -60,7 +60,7 @@ export const prune: Command = async ({ engine, options, output }) => {
     }
     for (const timeline of report.forks.expired) output.line(`${dryRun ? 'would delete' : 'deleted'} fork ${timeline}`)
     for (const { timeline, because } of report.forks.kept) output.note(`fork ${timeline} is kept: ${because}`)
-    for (const { timeline, because } of report.unknown) output.note(`${timeline}: left as it is: ${because}`)
+    for (const { timeline, because } of report.unknown) output.note(`${timeline}: unchanged: ${because}`)
     const { swept, sweptBytes, tooYoung, live, unreadable } = report.chunks
     for (const { timeline, seq, because } of unreadable)
       output.line(output.colours.yellow(`${timeline}: the checkpoint at ${seq} cannot be read: ${because}`))
@@ -69,7 +69,7 @@ export const prune: Command = async ({ engine, options, output }) => {
         'no chunk is removed while one cannot be read: reprise verify --repair repairs it, and reprise delete removes it',
       )
     output.line(
-      `${dryRun ? 'would free' : 'freed'} ${count(swept, 'chunk')}, ${bytes(sweptBytes)}; ${live} in use, ${tooYoung} too young to judge`,
+      `${dryRun ? 'would free' : 'freed'} ${count(swept, 'chunk')}, ${bytes(sweptBytes)}; ${live} in use, ${tooYoung} too recent to decide on`,
     )
     if (dryRun) output.note('nothing was changed; reprise prune --yes does it')
   })

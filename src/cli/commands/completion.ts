@@ -6,7 +6,7 @@ import { exit, UsageError } from '../exit.ts'
 const completion: Command = ({ args, output, table }) => {
   const shell = args[0]!
   const make = Object.hasOwn(scripts, shell) ? scripts[shell as keyof typeof scripts] : null
-  if (!make) throw new UsageError(`no completion for ${shell}`, 'bash, zsh and fish are known')
+  if (!make) throw new UsageError(`no completion for ${shell}`, 'bash, zsh and fish are supported')
   const script = make(table)
   output.result({ shell, script }, () => output.lines(script))
   return exit.ok

@@ -21,7 +21,7 @@ const command: Command = async ({ engine, args, options, output }) => {
   const plan = await engine.delete(timeline, { ...means, dryRun: true })
   if (!flag(options, 'yes')) {
     output.result(plan, () => printPlan(plan, output))
-    output.note(plan.refusals.length > 0 ? 'nothing was deleted' : 'nothing was deleted; with --yes it is')
+    output.note(plan.refusals.length > 0 ? 'nothing was deleted' : 'nothing was deleted; add --yes to delete it')
     return plan.refusals.length > 0 ? exit.conflict : exit.ok
   }
   const [refusal] = plan.refusals

@@ -37,9 +37,9 @@ const demo: Command = async ({ options, output }) => {
     const { answer, wasKilled } = await runChild(folder, items, target)
     if (wasKilled) {
       killedAt.push(traces(folder).length)
-      output.note(`${red('✗ SIGKILL')} after ${traces(folder).length} items. ${dim('Starting it again:')}`)
+      output.note(`${red('✗ SIGKILL')} after ${traces(folder).length} items. ${dim('Restarting it:')}`)
     } else if (answer) report = answer
-    else throw new Error('the demo ended without an answer')
+    else throw new Error('the demo ended without a result')
   }
   const seconds = performance.now() - startedAt
   const result = summarize(traces(folder), items, killedAt.length, report, seconds)
@@ -80,7 +80,7 @@ function printSummary(result: ReturnType<typeof summarize>, output: Output): voi
     ['items lost', output.colours.bold(String(result.lost))],
     ['replayed entries', String(result.replayedEntries)],
     ['time to recover', ms(result.recoverMs)],
-    ['all in all', ms(result.elapsedMs)],
+    ['in total', ms(result.elapsedMs)],
   ])
   output.line()
 }

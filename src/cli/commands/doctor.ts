@@ -59,7 +59,7 @@ function checkRuntime(): Check {
     : {
         name,
         state: 'warning',
-        what: `${version} is not a long-term version`,
+        what: `${version} is not a long-term support version`,
         cure: 'use an even major version in production',
       }
 }
@@ -74,7 +74,7 @@ async function checkDriver(): Promise<Check> {
       name: 'driver',
       state: 'bad',
       what: (error as Error).message.split('\n')[0]!,
-      cure: 'npm install reprise again on this platform',
+      cure: 'run npm install reprise again on this platform',
     }
   }
 }
@@ -84,7 +84,7 @@ function checkFile(file: string): Check[] {
   const checks: Check[] = []
   try {
     accessSync(existsSync(file) ? file : folder, constants.W_OK)
-    checks.push({ name: 'file', state: 'ok', what: existsSync(file) ? file : `${file} will be made by the first run` })
+    checks.push({ name: 'file', state: 'ok', what: existsSync(file) ? file : `${file} is created by the first run` })
   } catch {
     checks.push({
       name: 'file',
@@ -112,7 +112,7 @@ function checkFile(file: string): Check[] {
           name: 'locks',
           state: 'bad',
           what: `the file is on ${shared}`,
-          cure: 'SQLite needs a local disk: its locks do not hold over a network',
+          cure: 'SQLite needs a local disk: its locks are not reliable over a network',
         }
       : { name: 'locks', state: 'ok', what: 'a local file system' },
   )

@@ -153,7 +153,7 @@ class Getting {
       // Nothing is left to request, or the part is longer than the server's file.
       if (range && Number(range[2]) === this.at) return
       await this.#startOver(null)
-      throw new Broken('the server has fewer bytes than were here: starting again')
+      throw new Broken('the server has fewer bytes than the local file: restarting the download')
     }
     if (response.status === 206 && Number(range?.[1]) !== this.at)
       throw new RepriseError('REFUSED', 'the server sent a range that was not requested', {})
@@ -163,7 +163,7 @@ class Getting {
     const length = Number(response.headers.get('content-length') ?? Number.NaN)
     const total = range ? Number(range[2]) : Number.isSafeInteger(length) ? length : null
     await this.#take(response, total, onProgress, line)
-    if (total !== null && this.at !== total) throw new Broken(`the line ended at byte ${this.at} of ${total}`)
+    if (total !== null && this.at !== total) throw new Broken(`the connection ended at byte ${this.at} of ${total}`)
   }
 
   async finish(): Promise<void> {

@@ -62,7 +62,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
     }
     await engine.settleEffect(timeline, effect, outcome, by, result)
     output.result({ timeline, settled: effect, outcome, by }, () =>
-      output.line(`${effect} of ${timeline} is ${outcome}, says ${by}`),
+      output.line(`${effect} of ${timeline} is ${outcome}, according to ${by}`),
     )
     return exit.ok
   }
@@ -75,7 +75,7 @@ function isKernels(effect: ShownEffect): effect is Effect {
 }
 
 function stateOf(effect: ShownEffect): string {
-  return isKernels(effect) || effect.state === 'intended' ? 'in doubt, or under way' : effect.state
+  return isKernels(effect) || effect.state === 'intended' ? 'in doubt, or in progress' : effect.state
 }
 
 /** The run itself retries the others. */

@@ -21,7 +21,7 @@ const command: Command = async (invocation) => {
     const plan = await engine.erase(found?.timeline ?? args[0]!, { ...means, dryRun: true })
     output.result(plan, () => {
       printPlan(plan, output)
-      for (const where of plan.remains) output.line(`may be left: ${where}`)
+      for (const where of plan.remains) output.line(`may remain: ${where}`)
     })
     output.note(plan.refusals.length > 0 ? 'nothing was erased' : 'nothing was erased; add --yes to erase')
     return plan.refusals.length > 0 ? exit.conflict : exit.ok
@@ -37,7 +37,7 @@ const command: Command = async (invocation) => {
   }
   output.result(done, () => {
     for (const { timeline } of done.timelines) output.line(`erased ${timeline}`)
-    output.line(`${count(done.chunks, 'chunk')} taken out`)
+    output.line(`${count(done.chunks, 'chunk')} removed`)
     for (const where of done.remains) output.line(`may be left: ${where}`)
   })
   return exit.ok
@@ -61,13 +61,13 @@ async function entries({ engine, args, options, output }: Invocation): Promise<n
   output.result(report, () => {
     const verb = isMeant ? 'erased' : 'would erase'
     for (const { timeline: holder, seqs } of report.entries) output.line(`${verb} ${holder}@${rangesOf(seqs)}`)
-    if (report.entries.length === 0) output.line('no entry is left that matches')
+    if (report.entries.length === 0) output.line('no remaining entry matches')
     for (const { timeline: id, from, checkpoints, savepoints } of report.timelines) {
       const held = savepoints.length > 0 ? `, among them savepoints ${savepoints.join(', ')}` : ''
-      output.line(`${id}: its state from ${from} on is rebuilt; ${count(checkpoints, 'checkpoint')} removed${held}`)
+      output.line(`${id}: its state is rebuilt from ${from}; ${count(checkpoints, 'checkpoint')} removed${held}`)
     }
     for (const { timeline: id, code, why } of report.refusals) output.line(`refused: ${id}: ${why} [${code}]`)
-    if (isMeant) output.line(`${count(report.chunks, 'chunk')} taken out`)
+    if (isMeant) output.line(`${count(report.chunks, 'chunk')} removed`)
     for (const where of report.remains) output.line(`may be left: ${where}`)
   })
   if (isMeant) return exit.ok

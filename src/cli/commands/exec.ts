@@ -216,7 +216,7 @@ function wordsFor(event: ExecEvent): string | null {
     case 'not-captured':
       return `not captured: ${event.why}`
     case 'stopping':
-      return `${event.signal} passed on; ${formatMs(event.graceMs)} to end and be captured; a second signal kills it`
+      return `${event.signal} passed on; ${formatMs(event.graceMs)} for it to end and be captured; a second signal kills it`
     case 'ended': {
       const how = event.exitCode === null ? (event.signal ?? 'its outcome is unknown') : `exit code ${event.exitCode}`
       const lost =

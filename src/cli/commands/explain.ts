@@ -10,7 +10,7 @@ import { exit, UsageError } from '../exit.ts'
 const page = fileURLToPath(new URL('../../../docs/errors.md', import.meta.url))
 
 const next = {
-  retry: 'try the same again',
+  retry: 'repeat the same call',
   reload: 'read the current state and decide again',
   fix: 'correct the input, then try again',
   stop: 'stop and investigate',

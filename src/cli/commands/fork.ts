@@ -12,7 +12,7 @@ const fork: Command = async ({ engine, args, options, output }) => {
   const assignments = list(options, 'set').map(assignment)
   const set = Object.fromEntries(assignments)
   const twice = assignments.find(([name], at) => assignments.findIndex(([other]) => other === name) !== at)
-  if (twice) throw new UsageError(`--set ${twice[0]} is set twice`, 'leave one of them out')
+  if (twice) throw new UsageError(`--set ${twice[0]} is set twice`, 'omit one of them')
   const unset = list(options, 'unset')
   const edits = [...Object.keys(set), ...unset, ...(input === undefined ? [] : ['input'])]
   const made = await forkAt(engine, head, isPlaced ? seq : undefined, idBeside(engine, head, args[1]!), {

@@ -145,8 +145,8 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
   if (!flag(options, 'yes') && !isRefused) {
     const members = plan.members.map(({ timeline }) => timeline)
     await mayRestore(engine, members, { waitMs: toMs(wait, '--timeout'), takeover })
-    if (!(await confirm('All of them are rolled back together. Continue?', stdin, output))) {
-      output.note('nothing was changed; --yes does it without asking')
+    if (!(await confirm('All of them will be rolled back together. Continue?', stdin, output))) {
+      output.note('nothing was changed; --yes skips the confirmation')
       return exit.usage
     }
   }
@@ -222,12 +222,12 @@ function reportPlan(output: Output, { members, cascade, drop, again, fellToOrigi
     for (const { what } of consumers) output.line(output.colours.yellow(`  consumed: ${what}`))
   }
   if (members.some(({ consumers }) => consumers.length > 0)) {
-    output.line('it is refused unless forced: --even-consumed')
+    output.line('it is refused without --even-consumed')
   }
   for (const step of cascade) output.line(inWords(step))
   if (fellToOrigin.length > 0) output.line(output.colours.red(`back to the beginning: ${fellToOrigin.join(', ')}`))
   output.line(
-    `${count(entriesLost, 'entry', 'entries')} no longer count, ${count(again.length, 'message')} delivered again, ${count(drop.length, 'message')} dropped`,
+    `${count(entriesLost, 'entry', 'entries')} are discarded, ${count(again.length, 'message')} delivered again, ${count(drop.length, 'message')} dropped`,
   )
 }
 

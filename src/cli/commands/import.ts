@@ -14,7 +14,7 @@ const importCommand: Command = async ({ engine, args, options, output, stdin }) 
   const isLocal = file !== '-' && !isObjectStore(file)
   if (isLocal && !existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
   if (isLocal && statSync(file).isDirectory()) {
-    throw new UsageError(`${file} is a folder`, 'name a file that reprise export or reprise move has written')
+    throw new UsageError(`${file} is a folder`, 'name a file that reprise export or reprise move wrote')
   }
   const job = text(options, 'progress')
   if (job !== undefined) refuseOptions(options, ['as'], 'the progress of a script becomes the job of --progress')

@@ -51,7 +51,7 @@ async function write(
   if (there.length > 0 && !flag(options, 'force')) {
     throw new UsageError(
       `${there.join(', ')} already ${there.length === 1 ? 'exists' : 'exist'}`,
-      '--force writes over them',
+      '--force overwrites them',
     )
   }
   for (const file of files) {

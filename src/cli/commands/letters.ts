@@ -19,7 +19,7 @@ export const dead: Command = async ({ engine, args, options, output }) => {
   if (wanted.length > 0) {
     const { discarded, missing } = await discard(engine, heads, wanted)
     output.result({ discarded, missing }, () => {
-      output.line(`${count(discarded.length, 'item')} ${discarded.length === 1 ? 'counts' : 'count'} as finished now`)
+      output.line(`${count(discarded.length, 'item')} ${discarded.length === 1 ? 'counts' : 'count'} as finished`)
       if (missing.length > 0) output.note(`not among the dead letters: ${missing.join(', ')}`)
     })
     return missing.length > 0 ? exit.partly : exit.ok
@@ -77,7 +77,7 @@ export const redrive: Command = async ({ engine, args, options, output }) => {
   if (given === undefined) {
     if (!isRequests)
       throw new UsageError('name a job, a pipeline, an informer or a controller', 'reprise dead lists them')
-    if (json !== undefined) throw new UsageError('--item is not for requests: the application writes another one')
+    if (json !== undefined) throw new UsageError('--item is not for requests: the application must write another one')
     return await redriveRequests(engine, isAll ? 'all' : wanted, output)
   }
   if (json !== undefined && wanted.length !== 1) throw new UsageError('--item needs exactly one key')

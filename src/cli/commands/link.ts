@@ -21,7 +21,7 @@ const link: Command = async ({ args, options, output, env }) => {
   } catch (error) {
     if (!(error instanceof Broken)) throw error
     const hint = 'Start the server with reprise serve, or pass its address.'
-    throw new RepriseError('STORE_UNREACHABLE', `no server answers at ${base}: ${error.message}`, {}, error, hint)
+    throw new RepriseError('STORE_UNREACHABLE', `no server responds at ${base}: ${error.message}`, {}, error, hint)
   }
 }
 

@@ -62,7 +62,7 @@ export const schedules: Command = async ({ engine, output }) => {
   const now = hostOf(engine).now()
   const rows = await schedulesOf(engine)
   output.result(rows, () => {
-    if (rows.length === 0) return output.note('no schedules: reprise work FILE serves those that a module exports')
+    if (rows.length === 0) return output.note('no schedules: reprise work FILE executes those that a module exports')
     output.table(
       ['SCHEDULE', 'NEXT', 'LAST', 'FIRED', 'SKIPPED', 'RUN'],
       rows.map((row) => [
@@ -139,7 +139,7 @@ export const keys: Command = async ({ engine, output }) => {
   const { current, noted, lacking } = report
   output.result(report, () => {
     if (noted.length === 0)
-      output.line('the store notes no key: nothing in it is encrypted, or an older release wrote it')
+      output.line('the store records no key: either nothing in it is encrypted, or an older release wrote it')
     for (const id of noted) {
       const state = lacking.includes(id)
         ? output.colours.red('lacking')

@@ -68,7 +68,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
   const now = kernel.worker.now()
   for (const { timeline, error } of quarantined) {
     output.note(
-      output.errorColours.red(`quarantined: ${timeline}: ${error.message}; reprise verify --repair puts it right`),
+      output.errorColours.red(`quarantined: ${timeline}: ${error.message}; reprise verify --repair repairs it`),
     )
   }
   const reasons = await Promise.all(rows.map(({ head }) => reasonOf(engine, head, now)))
@@ -78,7 +78,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
     () => {
       if (rows.length === 0) {
         const hint = ': ids are matched by whole segments, and'
-        return output.note(`nothing there${like[0] ? `${hint} ${like[0].timeline} only begins so` : ''}`)
+        return output.note(`nothing there${like[0] ? `${hint} ${like[0].timeline} only shares this beginning` : ''}`)
       }
       output.table(
         ['TIMELINE', 'STATUS', 'SEQ', 'OWNER', 'CHANGED', 'ATTRIBUTES', ...(hasReasons ? ['REASON'] : [])],

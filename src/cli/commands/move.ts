@@ -22,7 +22,7 @@ const move: Command = async ({ engine, args, options, output }) => {
     } finally {
       await other?.close()
     }
-    output.result({ timelines: [head.timeline] }, () => output.line(`${head.timeline} is here again`))
+    output.result({ timelines: [head.timeline] }, () => output.line(`${head.timeline} is back in this store`))
     return exit.ok
   }
   const how = { takeover: flag(options, 'takeover') }

@@ -128,7 +128,7 @@ function nothingToResume(given: string | undefined, heads: readonly Head[], outp
   }
   output.note(
     heads.length === 0
-      ? 'nothing to resume: all that was started is finished'
+      ? 'nothing to resume: everything that was started is finished'
       : `nothing to resume: the unfinished timelines (${heads.length}) were not started by reprise run; reprise ls lists them`,
   )
   return exit.ok

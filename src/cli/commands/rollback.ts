@@ -74,9 +74,13 @@ async function predicateIn(file: string): Promise<Validity<never>> {
   const loaded = await loadModule(file)
   const predicate = loaded.default ?? loaded.valid
   if (typeof predicate === 'function') return predicate as Validity<never>
-  throw new RepriseError('INVALID_ARGUMENT', `${file} exports no function: export default (state) => true or why not`, {
-    file,
-  })
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `${file} exports no function: export default (state) => true, or a reason`,
+    {
+      file,
+    },
+  )
 }
 
 function showPlan(plan: RollbackPlan, output: Output): void {
@@ -86,7 +90,7 @@ function showPlan(plan: RollbackPlan, output: Output): void {
   )
   for (const { seq, why } of asked) output.line(`  checked ${seq}: ${why === null ? 'valid' : `not valid: ${why}`}`)
   const types = Object.entries(undone.types).map(([type, n]) => `${n} ${type}`)
-  output.line(`${count(undone.entries, 'entry', 'entries')} would no longer count: ${types.join(', ')}`)
+  output.line(`${count(undone.entries, 'entry', 'entries')} would be discarded: ${types.join(', ')}`)
   for (const { what } of undone.consumers) output.line(output.colours.yellow(`consumed: ${what}`))
   if (undone.consumers.length > 0) output.line('it is refused unless forced: --even-consumed')
   if (undone.did.length > 0) output.line(`done since, newest first: ${undone.did.join(', ')}`)

@@ -90,7 +90,7 @@ export async function runThreads(
   const { url, namespace, blobs, keys } = options as Readonly<Record<string, string | undefined>>
   const store = { url, namespace, blobs, keys, patience: patienceOf(options), create: true }
   if (urlOf(store).startsWith('memory:'))
-    throw new UsageError('threads need a store that they share: memory: belongs to one thread')
+    throw new UsageError('threads need a store that they can share: memory: belongs to one thread')
   const { name } = definition
   checkShareable(name, (definition as unknown as PipelineDefinition)[draws]())
   const running = new Threads(threads, { file, name, store, options: workFlags(options) }, (words) =>

@@ -36,7 +36,7 @@ export async function execute(
 ): Promise<number> {
   const isDryRun = flag(options, 'dry-run')
   if (isDryRun && definition.kind !== 'migrations') {
-    throw new UsageError(`${definition.name} is not a set of migrations: only those have a dry run`)
+    throw new UsageError(`${definition.name} is not a set of migrations: only migrations have a dry run`)
   }
   const threads = text(options, 'threads')
   if (threads !== undefined && (definition.kind !== 'pipeline' || flag(options, 'work'))) {
@@ -230,7 +230,7 @@ async function runMigrations(
 
 function reportPlan(name: string, report: MigrateReport, output: Output): void {
   for (const { id, sql } of report.pending) {
-    output.line(`${id}${id === report.resumedAt ? ' (begun before, and not finished)' : ''}`)
+    output.line(`${id}${id === report.resumedAt ? ' (begun before, but not finished)' : ''}`)
     for (const statement of sql ?? ['in code']) output.lines(`  ${statement.replaceAll('\n', '\n  ')}`)
   }
   output.line(`${name}: ${count(report.pending.length, 'step')} would be applied, ${report.before} before`)

@@ -35,8 +35,8 @@ const serve: Command = async ({ options, output, isVerbose }) => {
   const file = tokenFileOf(options)
   if (!isLoopback(host) && (file === undefined || origins.length === 0)) {
     throw new UsageError(
-      `${host} can be reached from outside: name the tokens with --token-file, and where it is shown with --origin`,
-      'a proxy with TLS in front of the loopback address is better: docs/guides/server.md',
+      `${host} can be reached from outside: name the token file with --token-file, and its public address with --origin`,
+      'prefer a TLS proxy in front of the loopback address: docs/guides/server.md',
     )
   }
   const tokenFile = file ?? defaultTokens
@@ -45,7 +45,7 @@ const serve: Command = async ({ options, output, isVerbose }) => {
   const where = { url: text(options, 'url'), namespace: text(options, 'namespace') }
   const isWorking = flag(options, 'work')
   if (isWorking && (readOnly || text(options, 'module') === undefined)) {
-    throw new UsageError('--work needs --module FILE, and a store that may be written')
+    throw new UsageError('--work needs --module FILE, and a writable store')
   }
   const mcp = mcpOf(options)
   const engineOf = async (namespace: string | undefined) =>
@@ -164,6 +164,6 @@ export function openBrowser(url: string, output: Output): void {
   const [command, ...args] =
     process.platform === 'darwin' ? ['open'] : process.platform === 'win32' ? ['cmd', '/c', 'start', ''] : ['xdg-open']
   const child = spawn(command!, [...args, url], { stdio: 'ignore', detached: true })
-  child.once('error', () => output.note(`--open: no browser was opened, since ${command} is not installed`))
+  child.once('error', () => output.note(`--open: no browser was opened, because ${command} is not installed`))
   child.unref()
 }

@@ -62,7 +62,7 @@ function progressPrinter(output: Output): (progress: GrowProgress) => void {
     const names = waitsFor.map(({ name, host }) => `${name} on ${host}`).join(', ')
     const words =
       stage === 'waiting'
-        ? `waiting until these were started again with the new address: ${names}`
+        ? `waiting for these to restart with the new address: ${names}`
         : `${count(moved - (moved % 100), 'family', 'families')} moved`
     if (words !== lastNote && (stage === 'waiting' || moved >= 100)) output.note(words)
     lastNote = words

@@ -68,7 +68,7 @@ async function reportElsewhere({ engine, output }: Invocation): Promise<void> {
   }
   for (const { name, at } of (await notedTiers(hostOf(engine).kernel)).tiers) {
     output.note(
-      `chunks and history that moved to the tier ${name} (${shown(at)}) are not shipped: keep that place as safe as this one`,
+      `chunks and history that moved to the tier ${name} (${shown(at)}) are not shipped: protect that place as well as this one`,
     )
   }
 }
@@ -80,7 +80,7 @@ function statusPrinter(print: (line: string) => void): (status: ShipStatus) => v
     const now = failing ? 'failing' : safeAt === null ? 'new' : 'well'
     if (now === state) return
     if (failing)
-      print(`${place} refused the records: ${failing.error}; the store keeps working, and shipping is retried`)
+      print(`${place} refused the records: ${failing.error}; the store continues to work, and shipping is retried`)
     else if (now === 'well') print(`${state === 'failing' ? 'back: ' : ''}shipping to ${place}, at record ${record}`)
     state = now
   }

@@ -17,7 +17,7 @@ const state: Command = async ({ engine, args, options, output }) => {
   const [verb, given, operator, word] = args as [string, string, string, string | undefined]
   const before = text(options, 'before')
   const isAsked = verb === 'get' ? word !== undefined && before === undefined : verb === 'diff' && before !== undefined
-  if (!isAsked) throw new UsageError(`reprise state ${verb} cannot be done so`, usage)
+  if (!isAsked) throw new UsageError(`reprise state ${verb} needs other arguments`, usage)
   const timeline = `pipeline/${idBelow('pipeline/', given) ?? given}`
   if (!(await engine.head(timeline))) {
     // Names the timeline's actual kind, if it exists.

@@ -27,14 +27,14 @@ export const rekey: Command = async ({ engine, output }) => {
     }
     if (isDone) {
       const gone = retired.length > 0 ? retired.join(', ') : 'every other key'
-      output.note(`${gone} can leave the key ring of every process`)
-    } else output.note('run it again when every process seals with the new key')
+      output.note(`${gone} can be removed from the key ring of every process`)
+    } else output.note('run it again when every process encrypts with the new key')
   })
   return isDone ? exit.ok : exit.partly
 }
 
 function inWords(id: string): string {
-  if (id === '?') return 'damaged, or written while this ran'
+  if (id === '?') return 'damaged, or written during this run'
   return id === '' ? 'in plain text' : `under ${id}, which the key ring lacks`
 }
 
@@ -49,7 +49,7 @@ export const incarnate: Command = async ({ options, output }) => {
     for (const { namespace, store, incarnation } of namespaces) {
       output.line(`${namespace}: store ${store}, incarnation ${incarnation}`)
     }
-    output.note('earlier positions, revisions and streams are refused; their readers start again')
+    output.note('earlier positions, revisions and streams are refused; their readers must start again')
   })
   return exit.ok
 }

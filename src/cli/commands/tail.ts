@@ -30,7 +30,7 @@ const tail: Command = async ({ engine, args, options, output }) => {
   })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort())
   output.onClosed(() => stop.abort())
-  if (!isOnce) output.note('following; Ctrl-C ends it')
+  if (!isOnce) output.note('following; press Ctrl-C to stop')
   await whileAwaited(show())
   return exit.ok
 

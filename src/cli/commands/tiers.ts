@@ -33,7 +33,7 @@ const tiers: Command = async ({ engine, options, output }) => {
     for (const { timeline, why } of history.refused) output.note(`history of ${timeline} stays: ${why}`)
     for (const { timeline, because } of report.unreadable) output.note(`quarantined: ${timeline}: ${because}`)
     if (report.tiers.length === 1) output.note('this store has no tiers: set them with tiers in open()')
-    else if (dryRun) output.note('nothing was moved; reprise tiers --yes does it')
+    else if (dryRun) output.note('nothing was moved; reprise tiers --yes moves them')
   })
   if (report.unreadable.length > 0) return exit.damage
   return report.tiers.some(({ failed }) => failed > 0) ? exit.partly : exit.ok

@@ -143,7 +143,7 @@ class Sending {
       await expectStatus(response, 204)
       line.signal.throwIfAborted()
       this.#readState(response)
-      if (this.offset <= from) throw new Broken('the server took no byte')
+      if (this.offset <= from) throw new Broken('the server accepted no bytes')
     }
   }
 

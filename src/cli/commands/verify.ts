@@ -53,7 +53,7 @@ const verify: Command = async (invocation) => {
   if (!report) {
     const next = isResumed
       ? 'reprise verify --resume resumes it'
-      : 'with --resume it saves its progress, and an interrupted verification resumes'
+      : 'with --resume, a verification saves its progress and can be resumed after an interruption'
     output.note(`interrupted; ${next}`)
     return exit.interrupted
   }
@@ -189,11 +189,11 @@ async function nextSteps(
     steps.push(...(await withoutCopy(engine, history.timeline!, history.seq!)))
   }
   if (faults.some(({ code }) => code === 'HEAD_LOST'))
-    steps.push('reprise verify --repair --module FILE makes the heads of timelines again from their history')
+    steps.push('reprise verify --repair --module FILE rebuilds the heads of timelines from their history')
   if (faults.some(({ code, timeline }) => code === 'STORE_DAMAGED' && timeline === null)) {
     steps.push(
       isRepair
-        ? 'a new file leaves the remaining damage behind: reprise backup FILE, then reprise restore FILE there'
+        ? 'a new file does not contain the remaining damage: run reprise backup FILE, then reprise restore FILE there'
         : 'reprise verify --repair rebuilds a damaged SQLite file from its intact parts, and keeps the old file; stop other programs first',
     )
   }
@@ -202,7 +202,7 @@ async function nextSteps(
 
 /** Suggests giving up if it would be accepted; otherwise the refusal, which names the alternative. */
 async function withoutCopy(engine: Reprise, timeline: string, seq: number): Promise<string[]> {
-  const request = { by: 'verify', reason: 'to see whether it would be taken', dryRun: true }
+  const request = { by: 'verify', reason: 'to see whether it would be accepted', dryRun: true }
   const refusal = await engine.giveUp(timeline, request).then(
     (report) => report.refusal,
     (error) => (error instanceof Error ? error.message : String(error)),

@@ -43,7 +43,7 @@ export async function workOn(
     const taken = file === null ? definitions : takeUp(engine, definitions, file, output, options)
     if (taken === definitions || taken.length === 0) workWith(engine, definitions, options)
     keepHouse(hostOf(engine))
-    output.note(`working on ${taken.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
+    output.note(`working on ${taken.map((each) => each.name).join(', ')}; press Ctrl-C to stop`)
     await interruption.requested
     await engine.close({ grace })
     return exit.ok
@@ -91,7 +91,7 @@ export function takeUp(
     } catch (error) {
       const faults = isReprise(error, 'INVALID_ARGUMENT') ? error.data.faults : undefined
       if (!Array.isArray(faults)) throw error
-      const what = `the pipeline ${each.name} is not worked on here, since several processes cannot share it (${faults.join('; ')})`
+      const what = `the pipeline ${each.name} is not executed here, because several processes cannot share it (${faults.join('; ')})`
       output.note(`${what}: run it with reprise run ${file} ${each.name}`)
       return false
     }

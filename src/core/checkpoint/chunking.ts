@@ -26,7 +26,7 @@ export function nextCut(bytes: Uint8Array, start: number, sizes: ChunkSizes = de
   assert(start >= 0 && start < bytes.length, 'a chunk starts inside the bytes')
   assert(
     sizes.minBytes >= 1 && sizes.minBytes < sizes.averageBytes && sizes.averageBytes < sizes.maxBytes,
-    'chunk sizes grow from minimum over average to maximum',
+    'chunk sizes rise from minimum through average to maximum',
   )
   if (bytes.length - start <= sizes.minBytes) return bytes.length
   const bits = 31 - Math.clz32(sizes.averageBytes)

@@ -264,7 +264,7 @@ test('an invalid one goes when another is proven, stays as evidence while it is 
     input([checkpoint(100), checkpoint(200, bad), checkpoint(300), checkpoint(400, bad), checkpoint(350, bad)]),
   )
   expect(kept(plan)).toEqual(['m100', 'm300', 'm400'])
-  expect(named(plan, 'm400')).toBe('invalid: evidence until a newer one is verified')
+  expect(named(plan, 'm400')).toBe('invalid: kept as evidence until a newer one is verified')
   expect(named(plan, 'm200')).toBe('invalid: chunk ab is missing')
   const hopeless = planRetention(input([checkpoint(100, bad), checkpoint(200, bad)], { head: { seq: 300, floor: 50 } }))
   expect(kept(hopeless)).toEqual(['m100', 'm200'])
@@ -276,7 +276,7 @@ test('what restores nothing holds nothing: a pinned invalid one, or one whose hi
   expect(kept(plan)).toEqual(['m100', 'm200', 'm50'])
   expect(plan.floor.seq).toBe(100)
   const trimmed = planRetention(input([checkpoint(100), checkpoint(200)], { head: { seq: 300, floor: 150 } }))
-  expect(named(trimmed, 'm100')).toBe('history after it is gone up to 150')
+  expect(named(trimmed, 'm100')).toBe('history after it was trimmed up to 150')
   expect(trimmed.floor.because).toContain('there is one')
 })
 

@@ -210,7 +210,7 @@ function keepOtherVersions(
   const seen = new Set<string>()
   for (const one of proven.filter(isOther)) {
     if (!seen.has(one.foldVersion) && one.createdAt >= input.now - otherVersionsMs) {
-      keep(one, `the way back to fold version ${one.foldVersion}, for ${formatMs(otherVersionsMs)}`)
+      keep(one, `allows a return to fold version ${one.foldVersion}, for ${formatMs(otherVersionsMs)}`)
     }
     seen.add(one.foldVersion)
   }
@@ -224,14 +224,14 @@ function keepEvidence(
   keep: Keep,
 ): void {
   for (const one of catalog) {
-    if (isBadMark(one.invalid)) keep(one, 'marked bad by a person: evidence until the mark is removed')
+    if (isBadMark(one.invalid)) keep(one, 'marked bad by a person: kept as evidence until the mark is removed')
   }
   const broken = catalog.filter((one) => !isWhole(one, input))
   const isOnlyHope = !proven.some((one) => one.seq >= input.head.floor)
-  for (const one of isOnlyHope ? broken : []) keep(one, 'invalid, but nothing else is left to repair from')
+  for (const one of isOnlyHope ? broken : []) keep(one, 'invalid, but the only remaining source of a repair')
   const newest = broken[0]
   if (newest !== undefined && !proven.some((one) => one.seq >= newest.seq)) {
-    keep(newest, 'invalid: evidence until a newer one is verified')
+    keep(newest, 'invalid: kept as evidence until a newer one is verified')
   }
 }
 
@@ -277,9 +277,9 @@ function whyDropped(one: RetentionCandidate, input: RetentionInput, proven: read
   if (one.invalid !== null) return `invalid: ${one.invalid}`
   if (one.seq > input.head.seq) return `it claims sequence ${one.seq}, history ends at ${input.head.seq}`
   if (one.foldVersion !== input.foldVersion)
-    return `of fold version ${one.foldVersion}, the code is at ${input.foldVersion}`
+    return `of fold version ${one.foldVersion}, the code has ${input.foldVersion}`
   if (one.verifiedAt === null) return 'never verified, and older than two restore points'
-  if (one.seq < input.head.floor) return `history after it is gone up to ${input.head.floor}`
+  if (one.seq < input.head.floor) return `history after it was trimmed up to ${input.head.floor}`
   if (proven.some((other) => other.id !== one.id && other.seq === one.seq))
     return `another one holds sequence ${one.seq}`
   return 'older than the policy keeps'

@@ -93,7 +93,7 @@ export class ValueReader {
     if (found >= textTags && found < textTags + 32) return this.shortText(found - textTags)
     if (found === tag.text) return this.longText()
     if (found === tag.text16) return this.text16()
-    throw malformed(`tag ${found} where a text belongs`)
+    throw malformed(`tag ${found} in place of text`)
   }
 
   longText(): string {

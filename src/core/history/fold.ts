@@ -131,7 +131,7 @@ export function checkUpcasters(upcasters: Upcasters): void {
   for (const [type, { from = {} }] of Object.entries(upcasters)) {
     for (const key of Object.keys(from)) {
       if (isEndless({ type, version: Number(key) }, upcasters))
-        throw badDeclaration(type, `its renames from ${key} go in a circle`)
+        throw badDeclaration(type, `its renames from ${key} form a cycle`)
     }
   }
 }

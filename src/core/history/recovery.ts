@@ -111,15 +111,18 @@ function skipReason<M extends Candidate>(
 ): { why: SkipReason; detail: string } | null {
   const { head, foldVersion, authority } = input
   const { seq } = manifest
-  if (seq > head.seq) return { why: 'beyond the head', detail: `it reflects ${seq}, history ends at ${head.seq}` }
-  if (seq > target) return { why: 'beyond the target', detail: `it reflects ${seq}, wanted is ${target}` }
+  if (seq > head.seq) return { why: 'beyond the head', detail: `it reflects ${seq}, but history ends at ${head.seq}` }
+  if (seq > target) return { why: 'beyond the target', detail: `it reflects ${seq}, not ${target}` }
   if (manifest.invalid !== null) return { why: 'invalid', detail: manifest.invalid }
   if (manifest.foldVersion !== foldVersion && !input.migratable?.has(manifest.foldVersion)) {
-    return { why: 'other fold version', detail: `written by ${manifest.foldVersion}, this code is ${foldVersion}` }
+    return {
+      why: 'other fold version',
+      detail: `written by version ${manifest.foldVersion}, but this code is version ${foldVersion}`,
+    }
   }
   if (authority === 'state') return skipOlderState(skipped)
   if (seq < historyFloor(input) && seq !== target) {
-    return { why: 'history after it was trimmed', detail: `${seq + 1}..${head.floor} is gone` }
+    return { why: 'history after it was trimmed', detail: `${seq + 1}..${head.floor} was trimmed` }
   }
   return null
 }
@@ -131,7 +134,7 @@ function skipOlderState(skipped: readonly Skipped<Candidate>[]): { why: SkipReas
   const { seq, foldVersion } = newer.manifest
   return {
     why: 'a newer one has another fold version',
-    detail: `the one at ${seq} is intact, written by ${foldVersion}; an older one would lose its data`,
+    detail: `the one at ${seq} is intact, written by version ${foldVersion}; an older one would lose its data`,
   }
 }
 

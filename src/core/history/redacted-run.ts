@@ -81,7 +81,7 @@ export function sliceRedacted(hash: Hash, run: EntryRun, before: Digest, last: n
 
 function open(bytes: Uint8Array) {
   const reader = new ByteReader(bytes)
-  if (reader.byte() !== formatRedacted) throw new RepriseError('MALFORMED', 'nothing of this run was erased')
+  if (reader.byte() !== formatRedacted) throw new RepriseError('MALFORMED', 'no entry of this run was erased')
   for (let i = 0; i < 3; i++) reader.integer()
   const startEnd = reader.offset
   const count = reader.integer()

@@ -40,7 +40,7 @@ export class UnreadPages extends Error {
   readonly #pages: readonly Unread[]
 
   constructor(pages: readonly Unread[]) {
-    super('needed pages of a Keyed were not read yet')
+    super('the required pages of a Keyed have not been read yet')
     this.#pages = pages
   }
 

@@ -46,7 +46,7 @@ export interface KeyedPlan extends KeyedCosts {
 /** @example planKeyed(costs).choice // 'layer' */
 export function planKeyed(costs: KeyedCosts, settings: KeyedPlanSettings = defaultKeyedPlanSettings): KeyedPlan {
   const decide = (choice: KeyedChoice, why: string): KeyedPlan => ({ ...costs, choice, why })
-  if (!costs.canLayer) return decide('pages', 'there is no base to build on, or most keys changed')
+  if (!costs.canLayer) return decide('pages', 'there is no base, or most keys changed')
   if (costs.changedKeys === 0) return decide('unchanged', 'no key changed')
   if (costs.pagesBytes <= settings.pagesOverLayer * costs.layerBytes) {
     return decide('pages', 'the changed pages cost little more than the changed keys')
@@ -56,7 +56,7 @@ export function planKeyed(costs: KeyedCosts, settings: KeyedPlanSettings = defau
   if (hasRoom && costs.layersHeldBytes + costs.layerBytes <= layersBytesMax) {
     return decide('layer', 'the changed keys cost far less than their pages')
   }
-  if (costs.mergedBytes > layersBytesMax) return decide('pages', 'the layers grew to a large share of the base')
+  if (costs.mergedBytes > layersBytesMax) return decide('pages', 'the layers have grown to a large share of the base')
   if (costs.pagesBytes <= settings.pagesOverLayer * costs.mergedBytes) {
     return decide('pages', 'the changed pages cost little more than merging the layers')
   }

@@ -12,6 +12,6 @@ export function awayMsOf({ awayFor = '1m' }: { readonly awayFor?: Duration }): n
 /** `server`: the subject of the sentence. @example brokerAway('connect', 'no broker', 60_000, error) */
 export function brokerAway(what: string, server: string, awayMs: number, cause: unknown): RepriseError {
   const last = cause instanceof Error ? cause.message : String(cause)
-  const text = `${what}: ${server} could do it for ${awayMs} ms (awayFor), the last answer was "${last}"`
+  const text = `${what}: ${server} could do it for ${awayMs} ms (awayFor), the last response was "${last}"`
   return new RepriseError('BROKER_AWAY', text, { awayMs }, cause)
 }

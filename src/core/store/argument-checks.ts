@@ -84,10 +84,10 @@ export function checkCommit(commit: Commit): void {
     refuse('a commit that forgets must have guard.life, guard.seq and guard.digest')
   }
   if (commit.forget && present.some((field) => !['operation', 'guard', 'forget', 'unlessMail'].includes(field))) {
-    refuse('a commit that forgets must hold nothing else')
+    refuse('a commit that forgets must contain nothing else')
   }
   if (commit.aside && !mayBeAside(commit)) {
-    refuse('a commit beside the owner must hold only attributes and changes of the catalog')
+    refuse('a commit beside the owner must contain only attributes and changes of the catalog')
   }
   if (run !== undefined) {
     const last = commit.branch?.seq ?? guard.seq

@@ -46,5 +46,5 @@ function faultOfObject(value: object, dialect: Dialect): string | null {
   if (Array.isArray(value)) return value.map((each) => faultOf(each, dialect)).find((fault) => fault !== null) ?? null
   const { toJSON, toPostgres } = value as { readonly toJSON?: unknown; readonly toPostgres?: unknown }
   if (kind === 'Object' || typeof toJSON === 'function' || typeof toPostgres === 'function') return null
-  return `${kind} has no form in JSON: bind a plain object, JSON as text, or bytes as Uint8Array`
+  return `${kind} cannot be represented in JSON: bind a plain object, JSON as text, or bytes as Uint8Array`
 }

@@ -30,7 +30,7 @@ export function enlistAppend(
   data: unknown,
   key: string,
 ): RequestDraft {
-  if (entriesOf(data, key).length === 0) throw new RepriseError('INVALID_ARGUMENT', 'append(): there is no entry')
+  if (entriesOf(data, key).length === 0) throw new RepriseError('INVALID_ARGUMENT', 'append() needs at least one entry')
   const message = engine.message(prefix + id, appendKind, data, key)
   return { verb: 'send', target: queueOf(name), id: message.to, topic: appendKind, data: message.data, key }
 }

@@ -155,7 +155,7 @@ export class Reprise extends StoreTools {
       : ([[...this.#started], given as WorkUntilOptions] as const)
     checkWorkable(definitions, 'workUntil()')
     if (this.#isEndless) {
-      const what = 'work() executes all due work without an end: call workUntil() instead'
+      const what = 'work() executes due work until it is stopped: call workUntil() instead'
       throw new RepriseError('INVALID_ARGUMENT', what, {})
     }
     this.#isBounded = true

@@ -187,7 +187,7 @@ function externalOf<State>(name: string, options: TimelineOptions<State, never>)
   checkValues(`timeline ${name}`, { authority }, { authority: ['history', 'external'] })
   const isExternal = authority === 'external'
   if (isExternal !== (rebuild !== undefined) || (check && !isExternal)) {
-    const what = `timeline ${name}: authority 'external' requires rebuild, and only then rebuild and check have a use`
+    const what = `timeline ${name}: authority 'external' requires rebuild, and rebuild and check are used only with it`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: name })
   }
   return rebuild && { rebuild, ...(check && { check: check as NonNullable<ExternalState<State>['check']> }) }

@@ -154,6 +154,6 @@ function secondLibrary(name: string): RepriseError {
 }
 
 function otherDialect(given: Dialect, dialect: Dialect): RepriseError {
-  const what = `the transaction is in ${given}, and the store in ${dialect}: the two could not commit together`
+  const what = `the transaction is in ${given}, and the store in ${dialect}: the two cannot commit together`
   return new RepriseError('OTHER_DATABASE', what, { given, dialect })
 }

@@ -67,8 +67,8 @@ export function within(engine: Engine, transaction: unknown): Within {
   const { requests, shards } = host.kernel.store
   if (requests === null) {
     const what = shards
-      ? 'the shards are in memory or of different kinds, so a transaction of the application cannot be in one of them'
-      : 'this store has no database that a transaction of the application could be in'
+      ? 'the shards are in memory or of different kinds, so an application cannot open a transaction in them'
+      : 'this store has no database in which an application could open a transaction'
     throw new RepriseError('STORE_UNSUPPORTED', what)
   }
   return new Within(host, requests, clientOf(transaction, requests.dialect))

@@ -8,7 +8,7 @@ export async function* piecesOf(request: Request, stillMs: number): AsyncGenerat
   const reader = (request.body as ReadableStream<Uint8Array> | null)?.getReader()
   if (!reader) return
   const still = () =>
-    new RepriseError('TIMEOUT', `the body did not move for ${stillMs} ms`, { part: 'body', timeoutMs: stillMs })
+    new RepriseError('TIMEOUT', `the body made no progress for ${stillMs} ms`, { part: 'body', timeoutMs: stillMs })
   const cut = (error: unknown) =>
     new RepriseError('ABORTED', 'the client disconnected before its body was complete', {}, error)
   const read = () => reader.read().catch((error: unknown) => Promise.reject(cut(error)))

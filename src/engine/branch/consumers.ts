@@ -201,7 +201,7 @@ function streamsAfter({ identity }: Kernel, head: Head, seq: number): Consumer[]
   const { timeline } = head
   const upTo = streamedUpTo(head, identity.origin(head))
   return upTo > seq
-    ? [{ kind: 'stream', timeline, what: `readers of a stream of ${timeline} got it up to ${upTo}` }]
+    ? [{ kind: 'stream', timeline, what: `readers of a stream of ${timeline} received it up to ${upTo}` }]
     : []
 }
 
@@ -213,7 +213,11 @@ async function mailAfter(kernel: Kernel, head: Head, seq: number): Promise<Consu
   const unread = new Set((await unreadMail(kernel, receivers)).map(mailKey))
   return sent
     .filter(({ to, id }) => receivers.some(({ timeline }) => timeline === to) && !unread.has(mailKey({ to, id })))
-    .map(({ to, kind, seq: at }) => ({ kind: 'mail', timeline: to, what: `${to} took the ${kind} message of ${at}` }))
+    .map(({ to, kind, seq: at }) => ({
+      kind: 'mail',
+      timeline: to,
+      what: `${to} received the ${kind} message of ${at}`,
+    }))
 }
 
 async function childrenAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {

@@ -161,7 +161,11 @@ function firstRun(
   )
   const reason = fold && target ? invalidityOf(kernel, fold, target.state.value, timeline) : null
   if (reason !== null) {
-    throw invalidState({ timeline, seq: point.seq }, reason, 'nothing was forked, for the edited state is not valid')
+    throw invalidState(
+      { timeline, seq: point.seq },
+      reason,
+      'nothing was forked, because the edited state is not valid',
+    )
   }
   const sealed = drafts.map(({ bytes: data, ...draft }, i) =>
     sealEntry(sealer, { ...draft, data }, point.digest, i, fold?.compressAboveBytes),

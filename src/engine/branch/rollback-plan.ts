@@ -93,7 +93,7 @@ export async function planRollback(
 async function byEntry(kernel: Kernel, head: Head, before: { seq: number } | { time: number }): Promise<Found> {
   const [isIt, because] =
     'seq' in before
-      ? [(entry: Entry) => entry.seq >= before.seq, `asked for: before ${before.seq}`]
+      ? [(entry: Entry) => entry.seq >= before.seq, `requested: before ${before.seq}`]
       : [(entry: Entry) => entry.time >= before.time, `the first at or after ${iso(before.time)}`]
   const floor = (await reachOf(kernel, await lineageOf(kernel, head))).seq
   const from = 'seq' in before ? Math.max(floor, before.seq - 1) : floor
@@ -139,7 +139,7 @@ async function byState(
     throw invalidState(
       { ...head, seq: places[0]! },
       why,
-      'no valid state is left: the oldest that can be reached is not',
+      'no valid state remains: the oldest reachable state is invalid too',
     )
   }
   const { state, point } = await recover(kernel, head, bare, { to: places[good]! })
@@ -148,7 +148,7 @@ async function byState(
     state.replay([entry])
     const why = ask(state.value)
     if (why === null) continue
-    return { found: placeOf(entry), because: `the state is valid before it and not after it: ${why}`, asked }
+    return { found: placeOf(entry), because: `the state is valid before it and invalid after it: ${why}`, asked }
   }
   throw new RepriseError('CONFLICT', `${head.timeline} changed while it was read; try again`, {
     timeline: head.timeline,
@@ -187,6 +187,6 @@ function nothingToUndo({ timeline, seq }: Head, why: string): RepriseError {
 /** Without the application's code there is no definition of valid. */
 function mustKnow(timeline: string, fold: Fold<unknown> | null): Fold<unknown> {
   if (fold) return fold
-  const what = `the definition of ${timeline} is unknown, and so are its valid states: name the module that exports it`
+  const what = `the definition of ${timeline} is unknown, so its valid states are unknown too: name the module that exports it`
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
 }

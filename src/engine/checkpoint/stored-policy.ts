@@ -108,7 +108,7 @@ export async function policyOf(kernel: Kernel, head: Head): Promise<KnownPolicy 
   if (stored) return { policy: stored.retain ?? {}, foldVersion, from: 'stored' }
   if (model!.policy === 'fixed') return { policy: model!.fold?.retain ?? {}, foldVersion, from: 'kind' }
   if (model!.name !== null && model!.fold) return { policy: model!.fold.retain ?? {}, foldVersion, from: 'declared' }
-  return `no policy is stored with it: its ${model!.kind} declares the usual one, or last ran with an older version; name the module that declares it`
+  return `no policy is stored with it: its ${model!.kind} declares the default policy, or last ran with an older version; name the module that declares it`
 }
 
 interface DeclaredPolicies {

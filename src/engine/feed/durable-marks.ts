@@ -63,7 +63,7 @@ export function watchDurable(identity: Identity, marks: DurableMarks, worker: Ke
   identity.isWhole = () => marks.areThere()
   identity.saw = (last) => marks.saw(last)
   identity.onWentBack = ({ incarnation }) => {
-    const what = `the store went back to an older copy of itself: earlier positions are refused (incarnation ${incarnation})`
+    const what = `the store was replaced by an older copy of itself: earlier positions are refused (incarnation ${incarnation})`
     events.emit('report', { kind: 'incarnation', timeline: null, what, data: { incarnation } })
   }
   worker.onBeat = () => {

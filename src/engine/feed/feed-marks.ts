@@ -179,6 +179,6 @@ async function refuseDamagedHead({ store, hash }: Pick<Kernel, 'store' | 'hash'>
 /** Without a point: the log of forgotten timelines is a different one. */
 export function goneAt(timeline: TimelineId, point: Point | null, position: FeedPosition): RepriseError {
   const at = point ? `${timeline}@${point.seq}` : timeline
-  const what = `the store does not have ${at} as it was read before ${position || 'the start'}: it went back to an older copy`
+  const what = `the store does not have ${at} as it was read before ${position || 'the start'}: the store was replaced by an older copy`
   return new RepriseError('POSITION_GONE', what, { timeline, ...(point && { seq: point.seq }), position })
 }

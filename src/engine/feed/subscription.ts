@@ -400,7 +400,7 @@ export class Subscription<Item extends Occurred = Occurred> {
 
   #late(timeoutMs: number): RepriseError {
     const { position, error } = this.status()
-    const what = `the ${this.name} has not caught up within ${timeoutMs} ms`
+    const what = `the ${this.name} did not catch up within ${timeoutMs} ms`
     return new RepriseError('TIMEOUT', what, { position }, error ?? undefined)
   }
 }

@@ -49,7 +49,7 @@ export function checkAbout(
 ): void {
   if (!seen || isSamePoint(seen, { seq, digest: toHex(digest) })) return
   const ends = seen.seq === seq ? `sequence ${seq} of another history` : `sequence ${seq}`
-  const what = `the history of ${timeline} changed: the decision is about sequence ${seen.seq}, and it now ends at ${ends}; read it again`
+  const what = `the history of ${timeline} changed: the decision refers to sequence ${seen.seq}, but the history now ends at ${ends}; read it again`
   throw new RepriseError('CONFLICT', what, { timeline, seq, about: seen.seq })
 }
 

@@ -146,7 +146,7 @@ export class Effects {
     // Retrying an effect in doubt writes nothing before the call: it must not call for a handle known to have lost
     // ownership.
     this.#timeline.checkWritable()
-    if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
+    if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is already being called`, { id })
     this.#running.add(id)
     try {
       const attempt = known ? await this.#resume(known, options, by) : await this.#intend(id, name, options, { by })

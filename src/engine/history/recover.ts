@@ -82,7 +82,7 @@ export async function rebuild<State>(
   return await retryWithFreshHead(async () => {
     const { state, point } = await recover(kernel, await existing(kernel, timeline), fold, { to: seq, isPaged: true })
     if (point.seq === seq && equalBytes(point.digest, digest)) return state
-    throw new RepriseError('CONFLICT', `${timeline} has no longer the entry at ${seq}`, { timeline, seq })
+    throw new RepriseError('CONFLICT', `${timeline} no longer has the entry at ${seq}`, { timeline, seq })
   })
 }
 
@@ -232,7 +232,7 @@ async function tryFrom<State>(
   const { seq } = replayed.point
   // Before its first entry, a timeline has its initial state.
   const why = options.mustBeValid && seq > 0 ? invalidityOf(kernel, fold, state.value, timeline) : null
-  if (why !== null) throw invalidState({ ...head, seq }, why, 'its history folds into a state that is not valid')
+  if (why !== null) throw invalidState({ ...head, seq }, why, 'its history folds into an invalid state')
   return { state, restored, isMigrated, from, ...replayed, beganAt, restoredAt }
 }
 

@@ -38,7 +38,7 @@ export function namedSegment(reader: Pick<Kernel, 'hash' | 'sealer'>, record: Ma
   const [part] = readManifest(reader, record).parts
   const [, seq, digest] = /^to (\d+) ([0-9a-f]{64})$/.exec(part?.kind === 'stream' ? part.name : '') ?? []
   if (part?.kind !== 'stream' || seq === undefined) {
-    throw new RepriseError('MALFORMED', `the line of segment ${record.id} names no segment of history`)
+    throw new RepriseError('MALFORMED', `the catalog row of segment ${record.id} names no segment of history`)
   }
   const from = { seq: record.seq, digest: record.digest }
   return { record, from, to: { seq: Number(seq), digest: fromHex(digest!) }, content: part.content }
@@ -120,7 +120,7 @@ export async function readSegment(
     for await (const piece of input.readPlain(await input.streamRefs(content, null), null)) pieces.push(piece)
     const segment = decodeSegment(Buffer.concat(pieces))
     if (!isAt(segment.from, from) || !isAt(segment.to, to)) {
-      throw new RepriseError('HISTORY_DAMAGED', 'it is another segment than its line in the catalog names')
+      throw new RepriseError('HISTORY_DAMAGED', 'it is not the segment that its catalog row names')
     }
     checkSegment(reader.hash, segment)
     return segment

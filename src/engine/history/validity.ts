@@ -26,5 +26,5 @@ export function invalidState({ timeline, seq }: Place, reason: string, what: str
 /** Before a capture: an invalid state is not published. */
 export function refuseInvalid<State>(kernel: Kernel, fold: Fold<State>, state: State, at: Place): void {
   const reason = invalidityOf(kernel, fold, state, at.timeline)
-  if (reason !== null) throw invalidState(at, reason, 'no checkpoint is made, for the state is not valid')
+  if (reason !== null) throw invalidState(at, reason, 'no checkpoint is made, because the state is not valid')
 }

@@ -199,7 +199,7 @@ export class SharedTimeline<State> {
           const seconds = patienceMs / 1000
           throw new RepriseError(
             'TIMEOUT',
-            `${this.id}: this process got no turn within ${seconds} s: other processes kept writing`,
+            `${this.id}: this process could not write within ${seconds} s: other processes kept writing`,
             {},
             error,
           )

@@ -136,7 +136,7 @@ function effectRow({ type, data }: Entry): JournalRow | null {
     case '$effect.failed':
       return call('fails', failure)
     case '$effect.settled':
-      return call(more.outcome === 'failed' ? 'fails' : 'ends', { note: `${more.outcome}, says ${more.by}` })
+      return call(more.outcome === 'failed' ? 'fails' : 'ends', { note: `${more.outcome}, according to ${more.by}` })
     case '$effect.compensating':
       return undo('begins')
     case '$effect.compensated':

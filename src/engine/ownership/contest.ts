@@ -85,7 +85,7 @@ export class Contest {
 
   contended(): RepriseError {
     const data = { timeline: this.#timeline, waitMs: this.#waitMs, losses: this.#losses }
-    const what = `${this.#timeline}: other processes kept writing for ${this.#waitMs} ms, and this one got no turn`
+    const what = `${this.#timeline}: other processes kept writing for ${this.#waitMs} ms, and this one could not write`
     return new RepriseError('CONTENDED', what, data)
   }
 

@@ -33,7 +33,7 @@ export class DeadWorkers implements WorkerRetirement {
     const { store, worker } = this.#parts
     const others = (await store.workers()).filter((row) => !row.isRetired && row.id !== worker.id)
     const gone = others.filter((row) => worker.isGoneHere(row))
-    await this.#retire(gone, 'its process on this host is gone')
+    await this.#retire(gone, 'its process on this host no longer exists')
     // No process of its host and no session can report it dead: its row would stay for good.
     const silent = others.filter(
       (row) => row.beatAt + row.leaseMs + silentMs < worker.earliest() && !gone.includes(row),
@@ -60,7 +60,7 @@ export class DeadWorkers implements WorkerRetirement {
       // A worker with a newer heartbeat has reconnected.
       const before = new Map(missed.map((row) => [row.id, row.beatAt]))
       const gone = (await store.workers()).filter((row) => row.isGone && before.get(row.id) === row.beatAt)
-      await this.#retire(gone, 'its session with the store is gone')
+      await this.#retire(gone, 'its session with the store has ended')
       return gone.map((row) => row.id)
     } catch (error) {
       if (!worker.isClosed) events.emit('problem', { where: 'workers', error })

@@ -46,6 +46,6 @@ export async function refuseLeased(kernel: Kernel, head: Head | null): Promise<v
   if ((await kernel.deadWorkers.retireGone()).some((id) => id === head.owner)) return
   if ((await kernel.deadWorkers.retiredSoon()).some((id) => id === head.owner)) return
   const { timeline, epoch } = head
-  const what = `${holder} has the lease of ${timeline}: wait, or take it over`
+  const what = `${holder} holds the lease of ${timeline}: wait, or take it over`
   throw new RepriseError('OWNED', what, { timeline, holder, epoch })
 }

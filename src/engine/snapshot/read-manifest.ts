@@ -12,7 +12,7 @@ export function readManifest(kernel: Pick<Kernel, 'hash' | 'sealer'>, record: Ma
   if (!equalBytes(kernel.hash(body), record.bodyDigest)) throw mismatch(record, 'does not match its digest')
   const manifest = decodeManifest(body)
   if (manifest.seq !== record.seq || !equalBytes(manifest.digest, record.digest)) {
-    throw mismatch(record, 'has another coordinate than the catalog')
+    throw mismatch(record, 'has a coordinate that differs from its catalog row')
   }
   return manifest
 }

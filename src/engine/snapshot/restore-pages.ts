@@ -37,7 +37,7 @@ export async function blockOfSegment(
   }
   const block = blockOf(joined(taken))
   if (block.keys.length !== segment.entries || block.keys[0] !== segment.first) {
-    throw damaged(part, 'has another range of keys than its directory entry')
+    throw damaged(part, 'has a key range that differs from its directory entry')
   }
   return block
 }

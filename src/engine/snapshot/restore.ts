@@ -229,7 +229,7 @@ async function applyLayer(
       else tree.set(keys[at]!, input.io.codec.decode(value))
     }
   }
-  if (touched.size !== layer.entries) throw damaged(part, 'has a key twice in one layer')
+  if (touched.size !== layer.entries) throw damaged(part, 'has the same key twice in one layer')
   return touched
 }
 

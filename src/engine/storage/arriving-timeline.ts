@@ -73,7 +73,7 @@ async function refusalOf(store: Store, commit: Commit, coming: Coming): Promise<
     const [head] = await store.head([id])
     // It is here and whole: the change only finds that it is.
     if (head && head.status !== importingStatus && head.status !== movedStatus) continue
-    const reason = `it is on its way here: ${found.what} has not finished. Resume it, or abandon it (reprise changes ${found.change})`
+    const reason = `it is being transferred to this store: ${found.what} has not finished. Resume it, or abandon it (reprise changes ${found.change})`
     return { ok: false, code: 'CHANGE_UNFINISHED', reason, head: null }
   }
   return null

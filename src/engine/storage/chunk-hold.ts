@@ -69,7 +69,7 @@ export class ChunkHold {
   async reuse(chunks: readonly Digest[]): Promise<void> {
     const missing = await this.#kernel.store.blobs.touch(chunks, this.#since)
     if (missing.length === 0) return
-    const what = `${missing.length} of ${chunks.length} chunks are no longer there`
+    const what = `${missing.length} of ${chunks.length} chunks no longer exist`
     throw new SignalError('SWEPT', what, { missing: missing.length })
   }
 

@@ -270,10 +270,10 @@ async function misplaced(folder: ChunkFolder, mark: string | null, note: Note): 
   const others = mark !== null
   const left = !others && (await folder.blobs.list(null, 1)).length > 0
   const what = others
-    ? `${path} now contains the chunks of another store; those of this store are gone`
+    ? `${path} now contains the chunks of another store; those of this store are missing`
     : left
       ? `${path} contains chunks without the mark of this store`
-      : `${path} held the chunks of this store, and they are gone: ${(await folder.exists()) ? 'the folder is empty' : 'there is no such folder'}`
+      : `${path} held the chunks of this store, and they are missing: ${(await folder.exists()) ? 'the folder is empty' : 'there is no such folder'}`
   return new RepriseError('CHUNKS_GONE', what, { blobs: path })
 }
 
@@ -283,7 +283,7 @@ function notThese(path: string, note: Note): RepriseError {
 }
 
 function nowhere(path: string | null): RepriseError {
-  const where = path === null ? 'nor in a folder that was named' : `nor in ${path}`
+  const where = path === null ? 'nor in a named folder' : `nor in ${path}`
   const what = `checkpoints of this store name chunks that are neither in it ${where}`
   return new RepriseError('CHUNKS_ELSEWHERE', what, { blobs: path })
 }

@@ -54,7 +54,7 @@ async function notedLosses({ store }: Pick<Kernel, 'store'>): Promise<LossRecord
 }
 
 function more(left: number): StoreLoss {
-  return { timeline: null, where: 'store', what: `${left} more losses, which are not named here` }
+  return { timeline: null, where: 'store', what: `${left} more losses that are not listed here` }
 }
 
 /** At the end of a repair: records its losses, and those that the store recorded. */

@@ -52,7 +52,7 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
   // The checks come first, so that a refusal leaves nothing behind; the store is opened last.
   const namespace = checkNamespace(options.namespace ?? 'default')
   if (/[?&]namespace=/.test(url)) {
-    const what = 'a store URL does not contain a namespace: pass the option { namespace } or --namespace'
+    const what = 'a store URL must not contain a namespace: pass the option { namespace } or --namespace'
     throw new RepriseError('INVALID_ARGUMENT', what, {})
   }
   const scheme = schemeOf(url)
@@ -281,7 +281,7 @@ export async function openShipPlace(url: string, { mustExist = false } = {}): Pr
 export async function openPages(url: string): Promise<PageSource> {
   const file = fileOf(url)
   if (file === null) {
-    const what = 'only SQLite is shipped: PostgreSQL has its own archive of its log, and tools that restore from it'
+    const what = 'only SQLite stores can be shipped: PostgreSQL has its own log archiving and restore tools'
     throw new RepriseError('STORE_UNSUPPORTED', what, { scheme: url.split(':')[0] })
   }
   const { openPageSource } = await import('../../stores/sqlite/shipping/source.ts')

@@ -122,7 +122,7 @@ function otherOptions(change: StoreChange, options: ChangeOptions): RepriseError
 /** @example changeWords(change) // 'the restore of app.rpb began at 2026-01-31T12:00:00.000Z and has not finished (12 of 200)' */
 export function changeWords({ kind, of, startedAt, done, total, isRunning }: StoreChange): string {
   const progress = total === null ? `${done} done` : `${done} of ${total}`
-  const state = isRunning ? 'is at work' : 'has not finished'
+  const state = isRunning ? 'is in progress' : 'has not finished'
   const what = kind === 'shards' ? 'the addition of shard' : `the ${kind} of`
   return `${what} ${of} began at ${new Date(startedAt).toISOString()} and ${state} (${progress})`
 }

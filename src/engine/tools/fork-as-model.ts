@@ -75,7 +75,7 @@ async function forkedBefore(
 function checkEdit(model: Model | null, timeline: string, edit: ForkEdit): void {
   const kind = model ? `a ${model.kind}` : 'a timeline whose definition is not known here'
   const refuse = (why: string) => new RepriseError('INVALID_ARGUMENT', `${timeline} is ${kind}: ${why}`, { timeline })
-  if (!model?.edits) throw refuse('its forks take no edits; fork it, then act on the fork')
+  if (!model?.edits) throw refuse('its forks accept no edits; fork it, then act on the fork')
   if (!model.fold) throw refuse('edits need its definition; name the module that exports it')
   if ('input' in edit && model.edits.inputSeq === undefined) throw refuse('it has no input')
 }

@@ -89,7 +89,7 @@ async function rekeyAll(
   const users = await usersOfOthers(kernel, key)
   const isDone = left.size === 0 && users.length === 0
   const retired = isDone ? await forgetOtherKeys(kernel) : []
-  const what = isDone ? `everything is under ${key}` : `not everything is under ${key} yet`
+  const what = isDone ? `all data is encrypted with ${key}` : `some data is not encrypted with ${key} yet`
   kernel.events.emit('report', { kind: 'rekey', timeline: null, what, data: { changed, retired } })
   return { isDone, key, changed, left: Object.fromEntries(left), users, retired }
 }

@@ -121,7 +121,7 @@ export class StoreTools implements Engine {
     const where = isObjectStore(place) ? place.replace(/\/+$/, '') : resolve(place)
     // A second one would fence the first, as it does for processes that are gone.
     if (this.#shipsTo.has(where)) {
-      throw new RepriseError('CONFLICT', `this program ships to ${place} already: end that first`, { place })
+      throw new RepriseError('CONFLICT', `this program already ships to ${place}: stop that first`, { place })
     }
     this.#shipsTo.add(where)
     const closing = new AbortController()

@@ -67,7 +67,7 @@ export class GrowingStream {
     const stream = new GrowingStream(await reader.tree(cut.chunks), await reader.index(cut), cut, sizes)
     for await (const piece of reader.read(cut.bytes, reader.size)) {
       if (stream.#held + piece.length > stream.#buffer.length)
-        throw damaged(streamPart, 'has more bytes after its last cut than fit')
+        throw damaged(streamPart, 'has more bytes after its last cut than the limit')
       stream.#buffer.set(piece, stream.#held)
       stream.#held += piece.length
     }
@@ -242,7 +242,7 @@ export class StreamReader {
       return
     }
     const index = contentOf(parts, sizesPart)
-    if (index.kind === 'inline') throw damaged(sizesPart, 'is not where it was put')
+    if (index.kind === 'inline') throw damaged(sizesPart, 'is not where it was written')
     this.#refs = new RefReader(this.#bytes, this.#input, streamPart)
     this.#blocks = new RefReader(index, this.#input, sizesPart)
     this.#blockCount = Math.ceil(index.size / (startBytes + sizeBytes * listEntries))
@@ -266,7 +266,8 @@ export class StreamReader {
       const refs = await this.#refs!.entries(0, number * listEntries + first, number * listEntries + last)
       let i = first
       for await (const plain of this.#input.readPlain(refs, streamPart)) {
-        if (plain.length !== blockSizes[i]) throw damaged(streamPart, 'has a chunk of another size than was promised')
+        if (plain.length !== blockSizes[i])
+          throw damaged(streamPart, 'has a chunk whose size differs from the promised one')
         yield plain.subarray(Math.max(0, from - at), Math.min(plain.length, to - at))
         at += plain.length
         i += 1

@@ -61,7 +61,7 @@ export async function callTool(
   const tool = Object.hasOwn(host.tools, name) ? host.tools[name] : undefined
   if (!tool) return await refuse(host, wanted, `there is no tool ${name}`)
   // A call that was begun before the settings changed is still completed.
-  if (!record && !isAllowed(host, name)) return await refuse(host, wanted, `${name} may not be used now`)
+  if (!record && !isAllowed(host, name)) return await refuse(host, wanted, `${name} is not allowed now`)
   // The arguments were checked before the intent was recorded.
   if (record?.retryAt !== undefined) return await intendAndRun(host, wanted, tool, signal)
   if (record?.state === 'intended') return await resolveDoubt(host, wanted, tool, signal)
@@ -107,7 +107,7 @@ async function settleSimilar(
   const tool = Object.hasOwn(host.tools, wanted.name) ? host.tools[wanted.name] : undefined
   if (again) return await callTool(host, wanted.id, wanted.turn, wanted.name, wanted.args, signal)
   if (!tool) return await refuse(host, wanted, `there is no tool ${wanted.name}`)
-  if (!isAllowed(host, wanted.name)) return await refuse(host, wanted, `${wanted.name} may not be used now`)
+  if (!isAllowed(host, wanted.name)) return await refuse(host, wanted, `${wanted.name} is not allowed now`)
   if (tool.kind === 'read-only' || record.kind === 'read-only' || host.similarCalls === 'new') {
     const checked = await checkArgs(tool, wanted.args)
     if (!checked.isValid)
@@ -137,7 +137,7 @@ async function replayStanding(
 }
 
 async function conflict(host: CallHost, wanted: Wanted, tool: AnyTool, standing: StandingCall): Promise<CallOutcome> {
-  const reason = `${wanted.name} was already called with different arguments; the first call counts`
+  const reason = `${wanted.name} was already called with other arguments; the first call is kept`
   if (host.similarCalls !== 'fork') return await wait(host, wanted, tool, { kind: 'conflict', reason, standing })
   const fork = await host.fork()
   return await wait(host, wanted, tool, { kind: 'conflict', reason: `${reason}; forked as ${fork}`, standing })
@@ -187,7 +187,7 @@ async function settleUnknown(host: CallHost, wanted: Wanted, tool: AnyTool): Pro
   }
   return await wait(host, wanted, tool, {
     kind: 'in-doubt',
-    reason: `${wanted.name} was called, and whether it happened is not known`,
+    reason: `${wanted.name} was called, but its outcome is unknown`,
   })
 }
 

@@ -41,7 +41,7 @@ export async function writeDecision(
   consume: readonly MessageId[],
 ): Promise<void> {
   const { waiting } = open.state
-  if (!waiting) throw new RepriseError('CONFLICT', `${open.id} does not wait for a decision`)
+  if (!waiting) throw new RepriseError('CONFLICT', `${open.id} is not waiting for a decision`)
   const { verdict, by, reason, args, result } = decision
   const extras = { status: 'running', ...(consume.length > 0 && { consume }) }
   const decided = entry('decided', {
@@ -172,7 +172,7 @@ function agree(head: Head, { verdict }: ToolDecision, before: RecordedDecision):
 function waitsForNothing({ timeline, status }: Head, last: RecordedDecision | null): RepriseError {
   const when = last?.at == null ? '' : ` at ${new Date(last.at).toISOString()}`
   const about = last ? `. The last decision was made by ${last.by}${when}: ${last.outcome}` : ''
-  return new RepriseError('CONFLICT', `${timeline} does not wait for a decision: it is ${status}${about}`, {
+  return new RepriseError('CONFLICT', `${timeline} is not waiting for a decision: it is ${status}${about}`, {
     timeline,
     status,
     ...last,

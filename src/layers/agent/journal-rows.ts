@@ -92,7 +92,7 @@ function sessionRow({ type, data, seq }: Entry): JournalRow | null {
       return note('other settings', { note: brief((data as Entries['configured']).settings) })
     case 'files': {
       const { set, gone } = data as Entries['files']
-      return note('files', { note: `${set.length} written, ${gone.length} gone` })
+      return note('files', { note: `${set.length} written, ${gone.length} deleted` })
     }
     case 'cut.recorded':
     case 'cut.closed':
@@ -107,7 +107,7 @@ function byWords(by: string | undefined): string {
 }
 
 function settled({ outcome, by }: EffectSettled): string {
-  return `${outcome}, says ${by}`
+  return `${outcome}, according to ${by}`
 }
 
 const usageWords: Readonly<Record<string, string>> = {
@@ -130,16 +130,16 @@ function answerWords({ answer }: Entries['answered']): string {
 export function statusLine(state: unknown, head: Head, unread: readonly string[]): StatusLine {
   const { turn, status, waiting } = state as SessionState<unknown>
   if (!waiting) {
-    return { text: status === 'running' ? `turn ${turn} is under way` : `${turn} ${turn === 1 ? 'turn' : 'turns'}` }
+    return { text: status === 'running' ? `turn ${turn} is in progress` : `${turn} ${turn === 1 ? 'turn' : 'turns'}` }
   }
   const text = `turn ${turn} waits: ${waiting.reason ?? waiting.kind}`
   if (!unread.includes(decisionKind)) return { text, needsPerson: true }
   const isRun = head.owner !== null && head.isOwnerAlive
-  const reader = isRun ? 'its worker reads that next' : 'no process runs it: resume the session'
+  const reader = isRun ? 'its worker reads it next' : 'no process runs it: resume the session'
   return { text: `turn ${turn} was decided; ${reader}`, needsPerson: false }
 }
 
 export function refuses(state: unknown): Refusals {
   const { waiting } = state as SessionState<unknown>
-  return waiting ? {} : { decide: 'it waits for no decision' }
+  return waiting ? {} : { decide: 'it is not waiting for a decision' }
 }

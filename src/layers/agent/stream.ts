@@ -180,7 +180,7 @@ export async function* readTurn<Data>(
 }
 
 function gone(timeline: string): RepriseError {
-  const what = `the position is not of this history of ${timeline}: read the turn from its start`
+  const what = `the position does not belong to this history of ${timeline}: read the turn from its start`
   const hint = 'Drop the text received so far, and stream the turn without a position.'
   return new RepriseError('POSITION_GONE', what, { timeline }, undefined, hint)
 }

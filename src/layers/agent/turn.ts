@@ -223,7 +223,7 @@ async function askModel<Data>(
 async function holdModel(host: CallHost, record: CallRecord): Promise<AwaitedDecision> {
   const waiting: AwaitedDecision = {
     kind: 'in-doubt',
-    reason: 'the model was called, and its answer was cut off',
+    reason: 'the model was called, but its answer was cut off',
     call: record.id,
     tool: 'model',
   }

@@ -125,7 +125,7 @@ function wantedFile(kernel: WorkspaceKernel, path: string, file: FileRecord, sta
   const { digest, mode, link } = file as { readonly [K in keyof FileRecord]: unknown }
   if (typeof link === 'string') return { kind: 'link', target: link }
   if (link !== undefined || typeof digest !== 'string' || !Number.isSafeInteger(mode)) {
-    throw unsafe(path, 'its record is not one of a file')
+    throw unsafe(path, 'its record does not describe a file')
   }
   const content: unknown = state.contents.get(digest)
   if (!(content instanceof Uint8Array)) {
@@ -180,7 +180,7 @@ function isSameRecord(a: FileRecord, b: FileRecord): boolean {
 function tooLarge(path: string, bytes: number, bytesMax: number): RepriseError {
   return new RepriseError(
     'LIMIT_EXCEEDED',
-    `${shown(path)} has ${bytes} bytes, more than ${bytesMax}: ignore it, or allow more`,
+    `${shown(path)} has ${bytes} bytes, more than ${bytesMax}: ignore the file, or raise the limit`,
     { path },
   )
 }

@@ -7,7 +7,7 @@ import type { CacheKind } from '../../engine/tools/cache/retention.ts'
 
 export const foldVersion = 'artifact/1'
 
-const instead = { instead: 'an artifact is made again when it is forgotten: reprise cache forget' }
+const instead = { instead: 'a forgotten artifact is built again: reprise cache forget' }
 
 const artifactFold: Fold<unknown> = {
   version: foldVersion,

@@ -262,7 +262,7 @@ export class ConfigHandle<Value = unknown> {
     const isStaged = versions.latest?.version === version && versions.latest.plan !== null
     const isEnded = ended.some((end) => end.version === version) || (rollout?.version === version && isOver(rollout))
     if (!isStaged || isEnded) {
-      throw new RepriseError('CONFLICT', `no rollout of version ${version} is under way`, { version, request })
+      throw new RepriseError('CONFLICT', `no rollout of version ${version} is in progress`, { version, request })
     }
     await engine.send(idsOf(this.name).rollout, requestKind, { request, version } satisfies RequestMail)
   }

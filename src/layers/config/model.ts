@@ -43,11 +43,11 @@ export function idsOf(name: string) {
 }
 
 const forward: Instead = {
-  instead: 'clients count on versions that only go forward: withdraw a rollout, or set the earlier value again',
+  instead: 'clients rely on versions that only increase: withdraw a rollout, or set the earlier value again',
   isForGood: true,
 }
 const alone: Instead = {
-  instead: 'its clients use one name: declare a configuration of another name, and set its value',
+  instead: 'its clients use its name: declare a configuration with another name, and set its value',
 }
 
 export const configKind: Model = {

@@ -255,7 +255,7 @@ async function begin(config: OpenConfig, client: string, has: number | undefined
   const entry = joinEntry(client, stream, has, config.versions.latest?.version ?? 0, isOther)
   await config.change({ client, decide: () => ({ entries: [entry], result: undefined }) })
   if (isOther) {
-    const what = `client ${client} held a version or a stream of another history: it is offered the current version`
+    const what = `client ${client} had a version or a stream of another history: it receives the current version`
     kernel.events.emit('report', { kind: 'resync', timeline: idsOf(config.name).versions, what, data: { client } })
   }
   return stream
@@ -268,6 +268,6 @@ function goneStream(client: string, stream: string): RepriseError {
 }
 
 function replaced(client: string, stream: string): RepriseError {
-  const what = `the stream of ${client} is over: it joined again, left, or was forgotten`
+  const what = `the stream of ${client} has ended: it joined again, left, or was forgotten`
   return new RepriseError('STREAM_REPLACED', what, { client, stream })
 }

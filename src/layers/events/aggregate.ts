@@ -189,7 +189,9 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     if (entry.type.startsWith(layerPrefix)) return state
     const evolution = Object.hasOwn(evolve, entry.type) ? evolve[entry.type] : undefined
     if (!evolution)
-      throw new RepriseError('FOLD_FAILED', `${name} does not know events of type ${entry.type}`, { type: entry.type })
+      throw new RepriseError('FOLD_FAILED', `${name} has no handler for events of type ${entry.type}`, {
+        type: entry.type,
+      })
     const next = evolution(state, event(entry) as never, infoOf(entry, prefix))
     refuseThenable(
       next,
@@ -224,7 +226,10 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     check(event) {
       const type = (event as { type?: unknown } | null)?.type
       if (typeof type !== 'string' || !Object.hasOwn(evolve, type)) {
-        throw new RepriseError('INVALID_ARGUMENT', `${name} does not know events of type ${String(type).slice(0, 80)}`)
+        throw new RepriseError(
+          'INVALID_ARGUMENT',
+          `${name} has no handler for events of type ${String(type).slice(0, 80)}`,
+        )
       }
       return validate(evolve[type], `event ${type}`, event)
     },

@@ -17,7 +17,7 @@ function kindOf(kind: string, scope: string, policy: Model['policy'], more: Part
 const rebuild: Instead = {
   instead: 'a projection is derived: rebuild it from the events, or roll back the aggregate that made them',
 }
-const key: Instead = { instead: 'a key is created once; forgetting it erases the data encrypted with it' }
+const key: Instead = { instead: 'a key is created only once; forgetting it erases the data encrypted with it' }
 const reads: Instead = { instead: 'a process manager reads a feed that only goes forward' }
 
 export const aggregateKind = kindOf('aggregate', 'events/', 'declared', {

@@ -405,7 +405,7 @@ function supersededBy(head: Head | null): RepriseError | null {
 }
 
 function outdated(timeline: string): RepriseError {
-  return new RepriseError('CONFLICT', `${timeline} moved since it was read`, { timeline })
+  return new RepriseError('CONFLICT', `${timeline} has changed since it was read`, { timeline })
 }
 
 function aborted(timeline: string, signal: AbortSignal): RepriseError {

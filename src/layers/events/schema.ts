@@ -22,9 +22,13 @@ export function validate(call: unknown, what: string, value: unknown): unknown {
   if (!schema) return value
   const result = schema['~standard'].validate(value)
   if (result instanceof Promise) {
-    throw new RepriseError('INVALID_ARGUMENT', `the schema of ${what} must not be asynchronous: deciding cannot wait`, {
-      what,
-    })
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      `the schema of ${what} must not be asynchronous: a decision cannot wait`,
+      {
+        what,
+      },
+    )
   }
   if (result.issues === undefined) return result.value
   throw invalid(what, result.issues)

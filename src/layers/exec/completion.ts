@@ -24,7 +24,7 @@ export interface End {
   readonly at: number
 }
 
-export const justNow = 'a file was written just now'
+export const justNow = 'a file was just written'
 const unchanged = { take: false, why: 'nothing has changed since the last capture' } as const
 
 export class Completion {
@@ -99,7 +99,7 @@ export class Completion {
     if (when === 'rename' || when === 'marker') return this.#byRule(seen, Number.POSITIVE_INFINITY)
     if (when === 'word') return wait('the program did not report that its files are complete')
     if (isClean || endedAt - this.#since >= quietMs) return { take: true, trigger: 'end', survey: seen }
-    return wait('files had been changing when the program ended, and may be cut off')
+    return wait('files were still changing when the program ended, and may be incomplete')
   }
 
   #byRule(seen: Survey, stillMs: number): Decision {
@@ -109,7 +109,7 @@ export class Completion {
           ? { take: true, trigger: 'quiet', survey: seen }
           : wait('files are still changing')
       case 'rename':
-        return this.#isRenamed(seen) ? { take: true, trigger: 'rename', survey: seen } : wait('no file got its name')
+        return this.#isRenamed(seen) ? { take: true, trigger: 'rename', survey: seen } : wait('no file was renamed')
       case 'marker':
         return this.#isMarked(seen)
       case 'word':
@@ -131,7 +131,8 @@ export class Completion {
     const { marker } = this.#rule
     const mark = seen.files.get(marker ?? '')
     if (!mark) return wait(`there is no ${marker}`)
-    if (isSameStamp(mark, this.#captured?.files.get(marker ?? ''))) return wait(`${marker} is that of the last capture`)
+    if (isSameStamp(mark, this.#captured?.files.get(marker ?? '')))
+      return wait(`${marker} has not changed since the last capture`)
     for (const [path, stamp] of seen.files) {
       if (stamp.changedNs > mark.changedNs) return wait(`${path} is newer than ${marker}`)
     }

@@ -172,7 +172,7 @@ export class Execution {
         return this.#report({ kind: 'captured', ...taken.capture })
       }
       if (looks >= beginAttempts) {
-        const what = `${this.#spec.stateAt} keeps changing before the program has started: something else writes there`
+        const what = `${this.#spec.stateAt} keeps changing before the program has started: another program writes there`
         throw new RepriseError('TREE_BLOCKED', what, { path: this.#spec.stateAt })
       }
     }
@@ -224,7 +224,7 @@ export class Execution {
       const why = `the last files of run ${run} are in ${stateAt} only; the next start captures them first`
       this.#report({ kind: 'not-captured', why })
     } catch (error) {
-      const why = `the last files of run ${run} are in ${stateAt} only, and that could not be noted there (${(error as Error).message}): copy them before the next start`
+      const why = `the last files of run ${run} are in ${stateAt} only, and this could not be recorded there (${(error as Error).message}): copy them before the next start`
       this.#report({ kind: 'not-captured', why })
     }
   }
@@ -391,7 +391,7 @@ async function endOrphans(started: ExecEntries['started'], report: (event: ExecE
   if (started.host !== own.host || !own.process.startsWith(`${space}:`) || !start || !/^\d+$/.test(pid ?? '')) return
   const isGone = () => isProcessGone({ host: started.host, process: started.process }, own)
   if (isGone()) return
-  report({ kind: 'note', text: `process ${pid} of the last run is still there: it is ended first` })
+  report({ kind: 'note', text: `process ${pid} of the last run is still running: it is stopped first` })
   const until = performance.now() + orphanWaitMs
   while (!isGone() && performance.now() < until) {
     try {

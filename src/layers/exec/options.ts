@@ -75,7 +75,9 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
   if (every !== undefined && (when === 'marker' || when === 'word'))
     throw invalid(`every cannot be combined with ${when}, which decides when the files are complete`, { when })
   if (!Number.isSafeInteger(keep) || keep < 2) {
-    throw invalid(`keep must be at least 2 (got ${keep}): a damaged capture needs one to fall back to`, { keep })
+    throw invalid(`keep must be at least 2 (got ${keep}): after a damaged capture, recovery needs an earlier one`, {
+      keep,
+    })
   }
   const loseAtMostMs = options.loseAtMost === undefined ? null : positiveMs(options.loseAtMost, 'loseAtMost')
   const retry = resolveRetry(options.retry, usualRetry)

@@ -132,7 +132,7 @@ function listen(stream: Socket, answer: (line: string) => void, onWord: (word: W
     for (const line of lines) {
       const word = line.length > lineLengthMax ? null : parseWord(line)
       if (word) onWord({ ...word, answer })
-      else answer('refused: not a word; there are capture, savepoint and progress')
+      else answer('refused: unknown word; use capture, savepoint or progress')
     }
   })
 }

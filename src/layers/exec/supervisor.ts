@@ -95,7 +95,7 @@ export class Supervisor {
         const total = found[2] === undefined ? null : Number(found[2])
         this.#parts.report({ kind: 'progress', done: Number(found[1]), total, text: found[3] ?? '' })
       }
-      word.answer(found ? 'ok' : 'refused: progress takes a number, as in progress 40/100')
+      word.answer(found ? 'ok' : 'refused: progress requires a number, as in progress 40/100')
     }
     this.#alarm.ring()
   }
@@ -223,7 +223,7 @@ export class Supervisor {
     this.#openSince ??= kernel.clock.elapsed()
     if (!this.#hasNotedOpen && kernel.clock.elapsed() - this.#openSince >= openNoteMs) {
       this.#hasNotedOpen = true
-      const what = `the program holds ${held[0]} in ${spec.state} open for writing: no capture before it is closed`
+      const what = `the program holds ${held[0]} in ${spec.state} open for writing: nothing is captured until it is closed`
       this.#parts.report({ kind: 'note', text: `${what}, unless it is ignored (--ignore)` })
     }
     return true

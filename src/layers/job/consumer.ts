@@ -86,7 +86,7 @@ export function consumer<const Sources extends readonly From[]>(
   if (prefixes.some((scope) => overlaps(scope, `job/${name}`))) {
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      `consumer ${name} would read its own history: leave job/${name} out of from`,
+      `consumer ${name} would read its own history: omit job/${name} from \`from\``,
       {
         name,
       },

@@ -26,7 +26,7 @@ export function entryRow({ type, data, seq }: Entry): JournalRow | null {
       return item(key, 'fails', { error: error.message, note: 'dead letter' })
     }
     case 'redriven':
-      return row('sent back to be tried again', { sort: 'message', note: some((data as EntryData['redriven']).keys) })
+      return row('sent back for another attempt', { sort: 'message', note: some((data as EntryData['redriven']).keys) })
     case 'discarded':
       return row('counted as finished', { sort: 'message', note: some((data as EntryData['discarded']).keys) })
     case 'paused': {
@@ -65,7 +65,7 @@ export function statusLine(state: unknown, head: Head): StatusLine {
   const spentMs = (status === 'completed' ? endedAt : head.updatedAt) - startedAt
   if (status === 'running' && roundDone > 0 && spentMs > 1000) parts.push(`${rate((roundDone / spentMs) * 1000)}/s`)
   if (dead.size > 0) parts.push(counted(dead.size, 'dead letter'))
-  if (again > 0) parts.push(`${again.toLocaleString('en')} to be tried again`)
+  if (again > 0) parts.push(`${again.toLocaleString('en')} to be retried`)
   if (pausedBecause !== null) parts.push(`paused: ${pausedBecause}`)
   return { text: parts.join(', ') }
 }

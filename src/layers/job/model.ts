@@ -34,7 +34,7 @@ const actions: Actions = {
     if (missing.length > 0 && sent.length === 0) {
       throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')} in ${nameOf(head)}`, { missing })
     }
-    return { text: `${sent.length} will be tried again`, facts: { redriven: sent, missing } }
+    return { text: `${sent.length} will be retried`, facts: { redriven: sent, missing } }
   },
 }
 
@@ -117,7 +117,7 @@ export const jobKind: Model = {
  */
 export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobState>): Model {
   const model: Model = { ...jobKind, kind, name, scope: jobPrefix + name, fold: fold as Fold<unknown> }
-  return kind === 'job' ? model : { ...model, transfer: { stays: 'a consumer reads the feed of its own store' } }
+  return kind === 'job' ? model : { ...model, transfer: { stays: 'a consumer reads only the feed of its own store' } }
 }
 
 /**

@@ -133,13 +133,10 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   check(options.batch === undefined || options.eachBatch !== undefined, 'batch must come with eachBatch')
   checkCount(`job ${name}: concurrency`, concurrency, 1, concurrencyMax)
   checkCount(`job ${name}: shards`, shards, 1, shardsMax)
-  check(!(order === 'kept' && concurrency > 1), "order: 'kept' must have a concurrency of 1: leave it out")
+  check(!(order === 'kept' && concurrency > 1), "order: 'kept' must have a concurrency of 1: omit it")
   check(!(order === 'kept' && shards > 1), "order: 'kept' must have one shard")
   const source = toSource(options.source)
-  check(
-    !(source.acknowledges && shards > 1),
-    'the source acknowledges messages: leave shards out, and raise concurrency',
-  )
+  check(!(source.acknowledges && shards > 1), 'the source acknowledges messages: omit shards, and raise concurrency')
   checkOptions(`job ${name}: batch`, batch, new Set(['size', 'wait']))
   checkCount(`job ${name}: batch.size`, batch.size ?? 100, 1, concurrencyMax)
   checkCount(`job ${name}: crashesMax`, crashesMax)

@@ -97,7 +97,7 @@ export async function importProgress(
   checkOptions(`progress of ${job}`, options, known)
   const { shards = 1, from = 'a progress file' } = options
   if (!isIterable(lines))
-    throw new RepriseError('INVALID_ARGUMENT', 'importProgress() takes the lines of a progress file')
+    throw new RepriseError('INVALID_ARGUMENT', 'importProgress() requires the lines of a progress file')
   const open: OpenTimeline<JobState>[] = []
   const fold = jobFold()
   try {

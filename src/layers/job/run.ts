@@ -180,7 +180,7 @@ export class JobRun<T = unknown> {
    */
   async stop(options: StopOptions = {}): Promise<JobReport> {
     checkStop(options)
-    const { reason = 'asked to stop', timeout, signal } = options
+    const { reason = 'stop requested', timeout, signal } = options
     this.#stopping ??= this.#stop(reason, false, timeout === undefined ? undefined : toMs(timeout, 'timeout'))
     const stopped = this.#stopping.then(() => this.#result)
     return await unlessAborted(stopped, signal, `waiting for job ${this.name} to stop`)
@@ -245,7 +245,7 @@ export class JobRun<T = unknown> {
       while (!(await this.#engine.patiently(() => this.#look(), isOver))) await this.#alarm.nap(lookEveryMs)
       if (this.#stopping) await this.#stopping
       // A shard that was taken after the stop had begun.
-      if (this.#stopping && this.#shards.size > 0) await this.#stop('it was asked to stop')
+      if (this.#stopping && this.#shards.size > 0) await this.#stop('a stop was requested')
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
       const report = this.#report(this.#stopping ? 'stopped' : 'completed', await deadOf(this.#engine, this.timelines))
@@ -272,7 +272,7 @@ export class JobRun<T = unknown> {
     const isIdle = this.#job.cursorName !== null && this.#items.inFlight === 0 && this.#items.waiting === 0
     const begun = [...this.#underWay()].filter(({ what }) => what.startsWith('item '))
     const held = [...this.#shards.values()].map(({ open }) => open.id)
-    const report = await this.stop({ reason: 'the time of this process is over', timeout: graceMs })
+    const report = await this.stop({ reason: 'the time budget of this process is used up', timeout: graceMs })
     if (report.status === 'completed') return []
     const cut = report.cutOff > 0 ? begun : []
     return held.map((timeline) => {
@@ -429,7 +429,7 @@ export class JobRun<T = unknown> {
       this.#shards.delete(index)
       this.#items.lost(shard)
       // Its messages go to the next owner.
-      for (const pass of this.#acknowledging) pass.cancel(new RepriseError('FENCED', 'another process has the job'))
+      for (const pass of this.#acknowledging) pass.cancel(new RepriseError('FENCED', 'another process owns the job'))
       this.#alarm.ring()
     })
     // The last owner recorded no stop, so its process died, possibly because of an item in flight.

@@ -151,7 +151,7 @@ export class Pass<T> {
       if (left <= 0) return
       await sleep(clock, Math.min(left, 250))
     }
-    throw new RepriseError('ABORTED', 'the source is not read any further')
+    throw new RepriseError('ABORTED', 'the source is no longer read')
   }
 
   async #readAll(reader: PatientReader<T>): Promise<boolean> {

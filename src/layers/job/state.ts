@@ -249,7 +249,7 @@ const appliers: Appliers = {
 }
 
 function applyEntry(state: JobState, entry: Entry): void {
-  assert(Object.hasOwn(appliers, entry.type), `a job does not know entries of type ${entry.type}`)
+  assert(Object.hasOwn(appliers, entry.type), `a job has no entries of type ${entry.type}`)
   const apply = appliers[entry.type as EntryType] as (state: JobState, data: unknown, at: Entry) => void
   apply(state, entry.data, entry)
 }

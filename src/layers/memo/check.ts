@@ -211,7 +211,7 @@ function adviceFor(found: Pick<CommandCheck, 'unstableOutputs' | 'undeclaredInpu
   for (const [option, names] of Object.entries(declare)) {
     if (names.length > 0) advice.push(`${option}: [${names.map((name) => `'${name}'`).join(', ')}]`)
   }
-  if (unstableOutputs.length > 0) advice.push('make its outputs the same every time, or leave them out of outputs')
+  if (unstableOutputs.length > 0) advice.push('make its outputs the same every time, or omit them from outputs')
   return advice
 }
 

@@ -32,7 +32,7 @@ const triedMax = 3
 /** Number of entries to try that may be newer than the miss. */
 const missedTriedMax = 20
 const shownMax = 5
-const nothingYet = 'nothing is remembered yet'
+const nothingYet = 'no result is stored yet'
 
 export async function explain(
   host: Host,
@@ -104,7 +104,7 @@ interface Seen {
 }
 
 export function overWords({ outcome }: Envelope): string {
-  return outcome.kind === 'error' ? 'a stored error exists, which no longer counts' : 'too old'
+  return outcome.kind === 'error' ? 'a stored error exists, but has expired' : 'too old'
 }
 
 export function comparisonOf({ timeline, envelope, usedAt }: Seen): NonNullable<Explanation['comparedWith']> {
@@ -122,14 +122,14 @@ export function comparisonOf({ timeline, envelope, usedAt }: Seen): NonNullable<
 const nouns = { env: 'variable', file: 'file', tool: 'tool' } as const
 
 function howWords(how: KeyChange['how']): string {
-  if (how === 'declared') return 'is declared now, and missing'
-  if (how === 'undeclared') return 'is no longer declared, and was missing'
+  if (how === 'declared') return 'is now declared, but missing'
+  if (how === 'undeclared') return 'is no longer declared; it was missing'
   return how === 'changed' ? how : `was ${how}`
 }
 
 function inWords(changes: readonly KeyChange[]): string {
   // Only a damaged or removed entry has equal parts.
-  if (changes.length === 0) return 'it was remembered, and is damaged or was forgotten'
+  if (changes.length === 0) return 'it was stored, but is damaged or was forgotten'
   const words = changes.slice(0, shownMax).map(({ part, name, how }) => {
     if (part === 'args') return 'other arguments'
     if (part === 'version') return 'another version'

@@ -227,7 +227,7 @@ export class Remembering {
     for await (const { envelope, origin, settle } of this.#levels.find(key, (frame) => this.#accepts(frame))) {
       settle(null)
       const comparedWith = comparisonOf({ timeline: this.#own(key), envelope })
-      return { isHit: true, key: key.hex, why: `not here, but in ${origin.cache}`, changes: [], comparedWith }
+      return { isHit: true, key: key.hex, why: `not in this store, but in ${origin.cache}`, changes: [], comparedWith }
     }
     return here
   }

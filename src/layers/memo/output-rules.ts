@@ -58,7 +58,7 @@ export async function whyNotKept(
   const now = await outputsNow(directory, patterns, limits)
   if (lacking.length > 0) {
     const others = lacking.length === 1 ? '' : ` and ${lacking.length - 1} more`
-    return `${lacking[0]}${others} existed before and was not written again: remove it if no command writes it any more; an incremental tool needs its own state among the outputs, such as tsconfig.tsbuildinfo`
+    return `${lacking[0]}${others} existed before and was not rewritten: remove it if no command writes it any longer; an incremental tool needs its own state among the outputs, such as tsconfig.tsbuildinfo`
   }
   for (const [path, signature] of now) {
     if (inputs[path] !== undefined && inputs[path] !== '') return `${path} is an input and an output`

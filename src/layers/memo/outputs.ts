@@ -64,7 +64,7 @@ export class CapturedOutputs {
         continue
       }
       if (!stats.isFile()) {
-        throw new RepriseError('INVALID_ARGUMENT', `${shown(path)} is an output, and neither a file nor a link`, {
+        throw new RepriseError('INVALID_ARGUMENT', `${shown(path)} is an output, but neither a file nor a link`, {
           path,
         })
       }
@@ -349,7 +349,7 @@ class ByteReader {
     for (let left = length; left > 0; ) {
       if (this.#rest.length === 0) {
         const next = await this.#pieces.next()
-        if (next.done) throw new RepriseError('CHECKPOINT_DAMAGED', 'the stream of outputs ends too early')
+        if (next.done) throw new RepriseError('CHECKPOINT_DAMAGED', 'the stream of outputs ends early')
         this.#rest = next.value
       }
       const piece = this.#rest.subarray(0, left)

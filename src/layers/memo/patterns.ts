@@ -29,7 +29,7 @@ function anchored(pattern: string): string {
     throw new RepriseError('INVALID_ARGUMENT', what, { pattern: String(pattern).slice(0, 200) })
   }
   if (/[@+?*!]\(/.test(pattern.slice(1)) || /^[@+?*]\(/.test(pattern)) {
-    throw refuse(pattern, 'has a group, which is not known here: write {a,b}, or several patterns')
+    throw refuse(pattern, 'has a group, which is not supported: write {a,b}, or several patterns')
   }
   const isNegated = pattern.startsWith('!')
   const path = pattern

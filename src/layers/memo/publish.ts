@@ -60,7 +60,7 @@ async function publishOnce(kernel: Kernel, taken: StateTimeline, computed: Compu
     const envelope = computed.envelope()
     const written = await writeValue(kernel, hold, source, () => envelope)
     if (!(await isSteady())) {
-      const what = `${id}: its inputs changed while it was computed, so nothing is kept`
+      const what = `${id}: its inputs changed while it was computed, so no result is kept`
       problem(new RepriseError('CONFLICT', what, { timeline: id }))
       const stream = written.parts.find(({ kind }) => kind === 'stream')
       // The chunks exist until they are collected; the hold protects them only while this process reads.

@@ -26,7 +26,7 @@ export const migrateKind: Model = {
     const steps = `${applied.length} ${applied.length === 1 ? 'step' : 'steps'} applied`
     if (!current) return { text: steps }
     const { id, error, retryAt } = current
-    const text = `${steps}, ${error === null ? `${id} is under way` : `${id} failed: ${error}`}`
+    const text = `${steps}, ${error === null ? `${id} is in progress` : `${id} failed: ${error}`}`
     return { text, ...(retryAt !== undefined && { at: retryAt }) }
   },
   entryRow({ type, data }): JournalRow | null {

@@ -348,7 +348,7 @@ function planMigration(name: string, steps: readonly CheckedStep[], state: Migra
     const step = byId.get(id)
     if (!step) throw drift(`step ${id} was applied and no longer exists`, id)
     if (checksum !== '' && step.checksum !== '' && checksum !== step.checksum) {
-      throw drift(`step ${id} was applied with another content`, id)
+      throw drift(`step ${id} was applied with different content`, id)
     }
   }
   const applied = new Set(state.applied.map((step) => step.id))

@@ -47,7 +47,7 @@ const actions: Actions = {
     checkNotDone(head)
     await ask(target, redriveKind, { ids: redriven.map(Number) })
     const when = head.owner && head.isOwnerAlive ? '' : ' when it is run again'
-    return { text: `${redriven.length} will be tried again${when}`, facts: { redriven, missing } }
+    return { text: `${redriven.length} will be retried${when}`, facts: { redriven, missing } }
   },
 }
 
@@ -65,7 +65,7 @@ async function ask({ engine, head, key }: Target, kind: string, data: unknown): 
 function unstoppable({ timeline, status }: Head): { readonly code: 'ENDED' | 'CONFLICT'; readonly why: string } | null {
   if (status === 'completed') return { code: 'ENDED', why: `${timeline} had already ended: ${status}` }
   if (status !== 'shared') return null
-  const why = `processes share ${timeline}, and take its tasks again: end them, and each task stops with a savepoint`
+  const why = `processes share ${timeline}, and take its tasks again: stop them, and each task stops with a savepoint`
   return { code: 'CONFLICT', why }
 }
 

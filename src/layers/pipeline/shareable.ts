@@ -14,7 +14,7 @@ export function shareFaults(graph: Graph): readonly string[] {
   for (const node of graph.operators.filter(({ isExchange, isSpread }) => isExchange && !isSpread)) {
     const { sources, hasExchange } = keyedBefore.get(node)!
     const unkeyed = [...sources].filter((each) => !graph.sources.some((own) => own.name === each && own.isKeyed))
-    if (hasExchange) faults.push(`${node.name} is a second key, whose records come from several partitions`)
+    if (hasExchange) faults.push(`${node.name} sets a second key, whose records come from several partitions`)
     else if (unkeyed.length > 0) {
       faults.push(
         `${node.name} needs all records of a key in one partition: set { keyed: true } on ${unkeyed.join(', ')} if that is the case`,
@@ -28,7 +28,7 @@ export function shareFaults(graph: Graph): readonly string[] {
 export function checkShareable(name: string, graph: Graph): void {
   const faults = shareFaults(graph)
   if (faults.length === 0) return
-  const what = `the pipeline ${name} cannot be shared by several processes: ${faults.join('; ')}. Run it in one process with rp.run(), or end it in a topic by the new key and read that in a second pipeline`
+  const what = `the pipeline ${name} cannot be shared by several processes: ${faults.join('; ')}. Run it in one process with rp.run(), or end it in a topic by the new key and read it in a second pipeline`
   throw new RepriseError('INVALID_ARGUMENT', what, { faults })
 }
 

@@ -27,7 +27,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
     },
     statusLine: (state) => {
       const { letters } = state as FollowerState
-      return { text: letters.size === 0 ? 'nothing was given up' : `${letters.size} dead letters` }
+      return { text: letters.size === 0 ? 'no object was given up' : `${letters.size} dead letters` }
     },
     refuses: (state) => ((state as FollowerState).letters.size === 0 ? { redrive: 'nothing was given up' } : {}),
     letters: {
@@ -44,7 +44,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
         }
         const { found: redriven, missing } = chosen(await readLetters({ engine, head }), keys, head.timeline)
         await askFor(engine, head.timeline, 'redrive', keys ?? null, key)
-        return { text: `${redriven.length} will be tried again`, facts: { redriven, missing } }
+        return { text: `${redriven.length} will be retried`, facts: { redriven, missing } }
       },
     },
     transfer: { stays: 'it follows objects of its own store: move the resource, and start it there' },

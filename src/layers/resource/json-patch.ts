@@ -63,7 +63,7 @@ function checked(box: Box, operation: JsonPatchOperation, where: string): Operat
       return { op, path: boxed(path) }
     case 'test':
       if (equalJson(read(box, to, where), givenValue(operation, where))) return null
-      throw new RepriseError('CONFLICT', `${where}: ${path || 'the whole'} has another value`, { path })
+      throw new RepriseError('CONFLICT', `${where}: ${path || 'the whole'} has a different value`, { path })
     case 'copy': {
       const { from } = operation as { readonly from: string }
       const copied = read(box, segmentsOf(from, where), where)
@@ -140,7 +140,7 @@ function checkPlace(box: Box, path: readonly string[], where: string): void {
 function placeIn(list: readonly Json[], part: string, most: number, where: string): number {
   const place = /^(0|[1-9]\d*)$/.test(part) ? Number(part) : -1
   if (place >= 0 && place <= most) return place
-  throw new RepriseError('CONFLICT', `${where}: a list of ${list.length} has no place ${part}`, { part })
+  throw new RepriseError('CONFLICT', `${where}: a list of ${list.length} has no index ${part}`, { part })
 }
 
 /** The library would drop such a property when it copies. */

@@ -78,7 +78,7 @@ function entryRow(entry: Entry): JournalRow | null {
   if (!change) return null
   const { object, before, type } = change
   const { name, generation, observedGeneration } = object
-  if (type === 'deleted') return row(`${name} is gone`, `it was at generation ${generation}`)
+  if (type === 'deleted') return row(`${name} was deleted`, `it was at generation ${generation}`)
   const isStatus = before !== null && before.generation === generation
   const about = observedGeneration === undefined ? '' : `, status of ${observedGeneration}`
   return row(`${name} ${type}`, `${isStatus ? 'not its spec; ' : ''}generation ${generation}${about}`)

@@ -330,7 +330,7 @@ export class OriginResource implements SharedResource {
 
   #apply(change: Change): void {
     const { object, type, revision } = change
-    assert(revision > this.#revision, 'the changes of an origin come in order')
+    assert(revision > this.#revision, 'the changes of an origin arrive in order')
     if (type === 'deleted') this.#state.objects.delete(object.name)
     else this.#state.objects.set(object.name, object)
     this.#reach(revision, change)

@@ -111,7 +111,7 @@ export class Reconciling implements Session {
     const { kind } = this.#primary
     const owners = () => object.owners.flatMap((owner) => (owner.kind === kind ? [owner.name] : []))
     const names = concerns ? concerns(object) : owners()
-    refuseThenable(names, 'concerns', 'name the objects from the changed one alone; reconcile may wait')
+    refuseThenable(names, 'concerns', 'derive the names from the changed object alone; reconcile may wait')
     for (const name of names) this.#runner.add(name)
   }
 

@@ -52,12 +52,12 @@ class EditedSaves extends SaveReader<unknown> {
       (each) => each.seq <= seq && each.invalid === null,
     )
     if (!record) {
-      const what = `${timeline} has no sound save at or below ${seq}: fork where one is kept`
+      const what = `${timeline} has no intact save at or below ${seq}: fork at the position of a save`
       throw new RepriseError('OUT_OF_RANGE', what, { timeline, seq })
     }
     const { value: before, kind } = await this.load(record.id)
     if (kind === 'bytes') {
-      const what = `${timeline}: the save at ${record.seq} is a stream of bytes, which cannot be edited; fork it, then put another`
+      const what = `${timeline}: the save at ${record.seq} is a stream of bytes, which cannot be edited; fork it, then save another`
       throw new RepriseError('INVALID_ARGUMENT', what, { timeline, seq })
     }
     const value = editValue(before, edit)

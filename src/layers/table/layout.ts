@@ -105,7 +105,7 @@ export async function confirmLive(engine: Host, layout: Layout, partitions: numb
   if (builds.live !== generation) {
     const now = builds.partitionsOf(builds.live) ?? partitions
     if (now !== partitions) throw otherCount(name, now, partitions, true)
-    const what = `state store ${name} was rescaled, and back, while it was being opened: open it again`
+    const what = `state store ${name} was rescaled and scaled back while it was being opened: open it again`
     throw new RepriseError('RESCALING', what, { name, partitions, isReplaced: true })
   }
   if (head?.status !== endedStatus) return

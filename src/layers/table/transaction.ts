@@ -94,7 +94,7 @@ export class WriteBuffer<V, From extends ViewHead> implements TransactionWrites<
   }
 
   protected check(key: string): void {
-    if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction is over')
+    if (this.#isOver) throw new RepriseError('CLOSED', 'the transaction has ended')
     if (typeof key !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'a key of a table must be a string')
   }
 }
@@ -160,7 +160,7 @@ export function checkAdvance(source: string, before: Offset | undefined, offset:
     throw new RepriseError('INVALID_ARGUMENT', what, { source })
   }
   if (before === undefined || (typeof before === typeof offset && offset >= before)) return
-  const what = `the offset of ${source} is at ${before} and does not move back to ${offset}`
+  const what = `the offset of ${source} is at ${before} and cannot move back to ${offset}`
   throw new RepriseError('CONFLICT', what, { source, before, offset })
 }
 

@@ -82,7 +82,7 @@ function upcastersOf<V>(name: string, version: number, byName: ReadonlyMap<strin
       const run = byName.get(versionName(from))
       const data = (ops: unknown) => {
         if (run) return migratedOps(ops as Ops, run)
-        const what = `table ${name}: its history has rows of version ${from}, and this code (version ${version}) has no migration from it`
+        const what = `table ${name}: its history has rows of version ${from}, but this code (version ${version}) has no migration from it`
         throw new RepriseError('MIGRATION_MISSING', what, { name, from, to: version })
       }
       links.push([from, { type, version, data }])

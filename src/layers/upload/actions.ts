@@ -30,7 +30,7 @@ export async function forkUpload({ engine, head }: Target, { seq, to }: { readon
     (each) => each.seq === seq && each.invalid === null,
   )
   if (!record) {
-    const what = `no checkpoint of ${head.timeline} is at ${seq}: an upload can be copied where it has one`
+    const what = `no checkpoint of ${head.timeline} is at ${seq}: an upload can be copied only at a checkpoint`
     throw new RepriseError('OUT_OF_RANGE', what, { timeline: head.timeline, seq })
   }
   const { state } = await readStored(kernel, head.timeline, record)

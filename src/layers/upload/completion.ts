@@ -149,7 +149,7 @@ export class Completion {
   #startable(name: string, kind?: string): Startable {
     const found = this.#options.starts.find((each) => each.name === name && (kind === undefined || each.kind === kind))
     if (found) return found
-    const what = `${name} is not among the starts of upload ${this.#uploads.settings.name}: name it there`
+    const what = `${name} is not listed in the starts of upload ${this.#uploads.settings.name}: name it there`
     throw new RepriseError('INVALID_ARGUMENT', what, { name })
   }
 

@@ -71,7 +71,7 @@ export function handlerOf(
   checkOptions(`handler of upload ${name}`, options, known)
   const { path, authorize, origins = [], stillMs = 30_000 } = options
   if (typeof path !== 'string' || !/^(?:\/[\w.~-]+)+$/.test(path)) {
-    throw new RepriseError('INVALID_ARGUMENT', `the path of upload ${name} must be like '/files'`, {})
+    throw new RepriseError('INVALID_ARGUMENT', `the path of upload ${name} must be a path such as '/files'`, {})
   }
   if (typeof authorize !== 'function') {
     const what = `upload ${name}: authorize is required; without it, the handler would accept bytes from anyone`

@@ -20,7 +20,7 @@ export const uploadFold: Fold<unknown> = {
 }
 
 const forward = {
-  instead: 'its bytes were acknowledged to a client, so it cannot go back: delete it, and send it again',
+  instead: 'its bytes were acknowledged to a client, so it cannot be rolled back: delete it, and upload it again',
 }
 
 export const uploadKind: Model = {
@@ -33,7 +33,7 @@ export const uploadKind: Model = {
   attention: ['failed'],
   entryRow,
   statusLine: (state) =>
-    state ? statusLineOf(currentState(state as StoredState)) : { text: 'nothing was received yet' },
+    state ? statusLineOf(currentState(state as StoredState)) : { text: 'nothing has been received yet' },
   summarize: (state) => (state ? summaryOf(currentState(state as StoredState)) : {}),
   headOf: (state) => (state ? headOf(currentState(state as StoredState)) : null),
   refuses: (state) => ((state as StoredState | null)?.status === 'failed' ? {} : { retry: 'it has not failed' }),
@@ -99,7 +99,7 @@ function entryRow({ type, data, seq }: Entry): JournalRow | null {
     case 'called':
       return row('onComplete called')
     case 'uncalled':
-      return row('onComplete interrupted by a close')
+      return row('onComplete interrupted by a shutdown')
     case 'handled':
       return row('onComplete done')
     case 'started':
@@ -107,7 +107,7 @@ function entryRow({ type, data, seq }: Entry): JournalRow | null {
     case 'stumbled':
       return { ...row('onComplete failed', undefined, 'step', 'fails'), ...(error !== undefined && { error }) }
     case 'retried':
-      return row('to be tried again')
+      return row('to be retried')
     case 'forked':
       return row('copied', from, 'start')
     case 'ended':

@@ -160,7 +160,7 @@ function lengthOf({ header }: TusRequest, concat: Concat): number | null {
     if (length === null && isDeferred === null) return null
     throw new RepriseError(
       'INVALID_ARGUMENT',
-      'a concatenated upload has the length of its parts, and no Upload-Length',
+      'a concatenated upload has the total length of its parts: omit Upload-Length',
       {},
     )
   }
@@ -226,7 +226,7 @@ async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswe
   const gone = refuseGone(state, uploads.nowOf(request.id!))
   if (gone) throw new RepriseError(gone.code, gone.what, {})
   if (!isWhole(state)) {
-    const what = `this upload has ${state.offset} bytes, and is not complete yet`
+    const what = `this upload is incomplete: it has ${state.offset} bytes`
     throw new RepriseError('CONFLICT', what, {})
   }
   const file = fileOf(uploads.kernel, stored)

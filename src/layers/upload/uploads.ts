@@ -119,7 +119,7 @@ export class Uploads {
       const gone = refuseGone(state, this.nowOf(ids[i]!))
       if (gone) throw refused(gone)
       if (state.status === 'part') continue
-      throw new RepriseError('INVALID_ARGUMENT', 'Upload-Concat must name parts, each with all of its bytes', {})
+      throw new RepriseError('INVALID_ARGUMENT', 'Upload-Concat must name complete parts', {})
     }
     const length = parts.reduce((sum, { state }) => sum + state.offset, 0)
     if (length > this.settings.bytesMax) throw refused(tooLarge(this.settings.bytesMax))

@@ -166,7 +166,7 @@ function orderOf<Input>(name: string, nodes: DagNodes<Input>): string[] {
     const refuse = (what: string) => new RepriseError('INVALID_ARGUMENT', `${name}: ${what}`, { dag: name, node })
     if (path.includes(node)) throw refuse(`the nodes ${[...path, node].join(' → ')} depend on each other`)
     const { after = [] } = Object.hasOwn(nodes, node) ? nodes[node]! : {}
-    if (!Object.hasOwn(nodes, node)) throw refuse(`node ${path.at(-1)} is after ${node}, which is not a node`)
+    if (!Object.hasOwn(nodes, node)) throw refuse(`node ${path.at(-1)} runs after ${node}, which is not a node`)
     path.push(node)
     for (const each of after) visit(each)
     path.pop()
@@ -184,7 +184,7 @@ async function backfill<Input>(
   const what = `backfill of ${definition.name}`
   checkGivenOptions(what, options, knownBackfill)
   const { from, to, partitions, concurrency = 4 } = options
-  checkValues(what, { concurrency }, { concurrency: [['1 or more', (value) => Number(value) >= 1]] })
+  checkValues(what, { concurrency }, { concurrency: [['at least 1', (value) => Number(value) >= 1]] })
   const days = daysOf(what, from, to)
   const slices: DagSlice[] = (partitions ?? [null]).flatMap((partition) =>
     days.map((day) => (partition === null ? { day } : { day, partition })),

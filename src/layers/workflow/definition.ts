@@ -60,7 +60,7 @@ export function workflow<Input = void, Output = unknown>(
 ): WorkflowDefinition<Input, Output> {
   checkName('workflow', name)
   checkFunction(run, `workflow ${name}`)
-  checkOptions(`workflow ${name}`, options, known, { checkpointEvery: 'checkpoint, with every in it' })
+  checkOptions(`workflow ${name}`, options, known, { checkpointEvery: 'a checkpoint option with `every`' })
   resolveRetry(options.retry)
   if (options.timeout !== undefined) toMs(options.timeout, 'timeout')
   if (options.checkpoint) checkPolicy(options.checkpoint)

@@ -340,7 +340,7 @@ export class Host implements InstanceHost, RunHost {
     const { id } = instance.open
     if (!isReprise(error, 'FENCED', 'CLOSED')) this.#problem(id, error)
     if (isReprise(error, 'FENCED')) return
-    instance.open.break(new RepriseError('CLOSED', `${id} is being read again`))
+    instance.open.break(new RepriseError('CLOSED', `${id} is being reread`))
     this.kernel.clock.after(reopenMs, () => void this.#reopen(instance.definition, id))
   }
 

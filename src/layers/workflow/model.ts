@@ -42,10 +42,10 @@ const actions: Actions = {
   resume: { instead: 'a worker resumes it: name the module that exports it' },
   redrive: { instead: 'retry undoes the failure of a run, settle records the outcome of a held step' },
   decide: { instead: 'signal or settle it' },
-  stop: { instead: 'it continues whenever a worker executes it: stop that worker, or cancel the run' },
+  stop: { instead: 'it continues as long as a worker executes it: stop that worker, or cancel the run' },
   cancel: async (target, { reason, undo }) => {
     await runOf(target).cancel({ reason, ...keyed(target), ...(undo && { undo }) })
-    return sent(target, `asked ${target.head.timeline} to end`, { asked: [target.head.timeline] })
+    return sent(target, `requested the end of ${target.head.timeline}`, { asked: [target.head.timeline] })
   },
   terminate: async (target, { reason }) => {
     await runOf(target).terminate({ reason, ...keyed(target) })
@@ -188,10 +188,10 @@ async function stateOf(engine: Host, head: Head): Promise<RunState> {
 function whyItStays(state: unknown): string | null {
   const { started, open, end } = state as RunState
   if (end) return null
-  if (started?.parent && !started.parent.detached) return `${started.parent.timeline} waits for it: move that one`
+  if (started?.parent && !started.parent.detached) return `${started.parent.timeline} waits for it: move that run`
   const noted = (state as RunState).waits?.find(([kind]) => kind === 'child')?.[1]
   const child = noted ?? Object.keys(open).find((id) => id.includes('~child:'))
-  return child ? `it waits for its child ${readableId(child)}: that one must end first` : null
+  return child ? `it waits for its child ${readableId(child)}, which must end first` : null
 }
 
 /** Executes this run, and no new ones, in this process until it ends. */
@@ -267,7 +267,7 @@ function stepOf(item: Item): string[] {
 function sent({ head }: Target, text: string, facts: Record<string, unknown>) {
   const { status } = head
   if (status !== 'diverged' && status !== 'quarantined') return { text, facts }
-  const notice = `the run is ${status}, and reads it once a worker whose code fits its history takes it`
+  const notice = `the run is ${status}, and reads it once a worker with matching code takes it`
   return { text: `${text}; ${notice}`, facts: { ...facts, notice } }
 }
 

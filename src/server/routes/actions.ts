@@ -41,7 +41,7 @@ const consumed: Schema = {
 }
 const about: Schema = {
   ...shapes.object({ seq: shapes.count, digest: shapes.text }, ['seq', 'digest']),
-  description: 'the end of the history that the person has seen; CONFLICT if it is another one now',
+  description: 'the end of the history as the person saw it; CONFLICT if it has changed',
 }
 const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
 
@@ -145,7 +145,7 @@ export const actionRoutes: readonly Route[] = [
   },
   verb(
     'signal',
-    'Send a signal to a run: durable when this is answered',
+    'Send a signal to a run: durable when the request is answered',
     shapes.object({ name: { ...shapes.text, minLength: 1 }, value: shapes.any }, ['name']),
     ({ body }) => body,
   ),
@@ -166,7 +166,7 @@ export const actionRoutes: readonly Route[] = [
   ),
   verb(
     'decide',
-    'Decide a waiting call of a session',
+    'Decide a pending call of a session',
     shapes.object(
       {
         verdict: { type: 'string', enum: ['approve', 'refuse', 'replay', 'done', 'retry'] },
@@ -180,7 +180,7 @@ export const actionRoutes: readonly Route[] = [
   ),
   verb(
     'redrive',
-    'Send dead letters back to be tried again: all of them, or those with these keys',
+    'Retry dead letters: all of them, or those with these keys',
     shapes.object({ keys, items: { type: 'object', description: 'items in place of the stored ones, by key' } }),
     ({ body }) => body,
   ),
@@ -322,7 +322,7 @@ export const actionRoutes: readonly Route[] = [
     role: 'write',
     body: shapes.object(
       {
-        to: { ...shapes.text, minLength: 1, description: 'without a slash: beside its parent' },
+        to: { ...shapes.text, minLength: 1, description: 'without a slash: an id beside its parent' },
         seq: shapes.count,
         set: {
           type: 'object',
@@ -360,7 +360,7 @@ export const actionRoutes: readonly Route[] = [
     role: 'read',
     body: shapes.object({
       seq: { type: 'integer', minimum: 0, description: 'to this sequence' },
-      time: { type: 'integer', description: 'to before the first entry of this time or later' },
+      time: { type: 'integer', description: 'to before the first entry at or after this time' },
       valid: {
         type: 'boolean',
         enum: [true],
@@ -442,7 +442,7 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/savepoints/{checkpoint}',
     id: 'releaseSavepoint',
     tag: 'actions',
-    summary: 'Release a savepoint: from then on it is a checkpoint like any other',
+    summary: 'Release a savepoint: it becomes a checkpoint like any other',
     role: 'operate',
     answer: shapes.answer({ released: shapes.text }),
     once: 'answer',

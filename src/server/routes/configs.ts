@@ -107,7 +107,7 @@ export const configRoutes: readonly Route[] = [
     path: '/v1/configs/{config}/reached',
     id: 'awaitConfig',
     tag: 'configs',
-    summary: 'Whether this share of the clients has accepted a version or a later one; `waitMs`: wait for that',
+    summary: 'Whether this share of the clients has accepted a version or a later one; `waitMs`: wait until it has',
     role: 'read',
     query: { version: { ...version, isRequired: true }, share, waitMs },
     answer: shapes.answer({ version, isReached: { type: 'boolean' }, ...tally }),
@@ -144,8 +144,7 @@ export const configRoutes: readonly Route[] = [
     path: '/v1/configs/{config}/clients/{client}/answer',
     id: 'answerConfig',
     tag: 'configs',
-    summary:
-      'ACK, or NACK with its reason. `isTaken` is false for any nonce but that of the offer that waits for an answer',
+    summary: 'ACK, or NACK with its reason. `isTaken` is false unless the nonce belongs to the pending offer',
     role: 'operate',
     body: shapes.object({ nonce: { ...shapes.text, minLength: 1 }, nack: shapes.reason }, ['nonce']),
     answer: shapes.answer({ isTaken: { type: 'boolean' }, why: { type: 'string', nullable: true } }),

@@ -59,7 +59,7 @@ export const feedRoutes: readonly Route[] = [
     id: 'followFeed',
     tag: 'feed',
     summary:
-      'The feed as server-sent events: `entries` with a list of them, `position` without; the id is a position, and Last-Event-ID resumes from there',
+      'The feed as server-sent events: `entries` with a list of entries, `position` without entries; the id is a position, and Last-Event-ID resumes from there',
     role: 'read',
     isStream: true,
     query: {
@@ -69,7 +69,7 @@ export const feedRoutes: readonly Route[] = [
         type: 'string',
         enum: ['start', 'now'],
         default: 'now',
-        description: 'where to begin without a position',
+        description: 'the start if no position is set',
       },
       brief: {
         type: 'boolean',

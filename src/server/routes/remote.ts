@@ -17,7 +17,7 @@ const ttlMs: Schema = {
   minimum: 1000,
   maximum: 600_000,
   default: 30_000,
-  description: 'without a sign of life for this long, another worker gets it',
+  description: 'after this long without a heartbeat, another worker receives it',
 }
 const taskId: Schema = { type: 'string', minLength: 1, maxLength: 64 }
 const ids = (items: Schema): Schema => ({ type: 'array', items, minItems: 1, maxItems: batchMax })
@@ -28,7 +28,7 @@ export const remoteRoutes: readonly Route[] = [
     path: '/v1/remote',
     id: 'listRemote',
     tag: 'remote',
-    summary: 'Queues in which work waits for workers outside',
+    summary: 'Queues in which work waits for outside workers',
     role: 'read',
     answer: shapes.answer({
       queues: shapes.list(shapes.answer({ queue: shapes.text, waiting: shapes.count, claimed: shapes.count })),
@@ -43,7 +43,7 @@ export const remoteRoutes: readonly Route[] = [
     path: '/v1/remote/{queue}/job',
     id: 'startRemoteJob',
     tag: 'remote',
-    summary: 'Run a job here whose items are the entries of these timelines, and whose work is done by workers outside',
+    summary: 'Run a job here whose items are the entries of these timelines, processed by outside workers',
     role: 'write',
     body: shapes.object(
       {
@@ -71,7 +71,7 @@ export const remoteRoutes: readonly Route[] = [
     path: '/v1/remote/{queue}/claim',
     id: 'claimRemote',
     tag: 'remote',
-    summary: 'Take work that waits in a queue; `waitMs`: wait for the first',
+    summary: 'Take waiting work from a queue; `waitMs`: wait for the first',
     role: 'write',
     body: shapes.object({
       max: { type: 'integer', minimum: 1, maximum: batchMax, default: 1 },
@@ -113,7 +113,7 @@ export const remoteRoutes: readonly Route[] = [
     id: 'settleRemote',
     tag: 'remote',
     summary:
-      'Report the outcome of a task: `result`, or `error` (with `retry: false` to give up). The answer means that it is durable',
+      'Report the outcome of a task: `result`, or `error` (with `retry: false` to give up). The report is durable when the request is answered',
     role: 'write',
     body: shapes.object(
       {
@@ -146,7 +146,7 @@ async function claim({ engine, principal, params, body, signal }: Call) {
 
 /** Present if the run is traced. */
 function withTrace(task: Schema): Schema {
-  const traceparent = { ...shapes.text, description: 'of the attempt, as W3C Trace Context writes it' }
+  const traceparent = { ...shapes.text, description: 'of the attempt, in the format of W3C Trace Context' }
   return { ...task, properties: { ...task.properties, traceparent } }
 }
 

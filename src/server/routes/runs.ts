@@ -52,7 +52,7 @@ export const runRoutes: readonly Route[] = [
     body: shapes.object(
       {
         name: { ...shapes.text, minLength: 1, description: 'of the definition' },
-        kind: { ...shapes.text, description: 'where several kinds have this name' },
+        kind: { ...shapes.text, description: 'required if several kinds have this name' },
         id: { ...shapes.text, minLength: 1, description: 'of the run, for workflows: one run per id' },
         input: shapes.any,
         attributes: { type: 'object', additionalProperties: { ...shapes.text } },
@@ -87,7 +87,7 @@ async function start(call: Call) {
   const { attributes, priority, delayMs } = request
   if (kind !== 'workflow') {
     if (request.id !== undefined || priority !== undefined || delayMs !== undefined) {
-      throw new RepriseError('INVALID_ARGUMENT', `a ${kind} takes no id, priority or delay`, { kind })
+      throw new RepriseError('INVALID_ARGUMENT', `a ${kind} accepts no id, priority or delay`, { kind })
     }
     const timeline = reachedId(principal, scope.replace(/\/$/, ''))
     const run = await definition.start(request.input, attributes === undefined ? {} : { attributes })

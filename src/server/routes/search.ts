@@ -17,7 +17,7 @@ const rowsMax = 200
 const searchesMax = 3
 const standsKept = 2000
 const flag: Schema = { type: 'boolean' }
-const counts: Schema = { type: 'object', description: 'how many, by name' }
+const counts: Schema = { type: 'object', description: 'counts by name' }
 
 const found: Schema = {
   ...shapes.head,
@@ -53,7 +53,7 @@ export const searchRoutes: readonly Route[] = [
       attention: { ...flag, description: 'only those that need a person: held, failed, or with dead letters' },
       since: { type: 'integer', minimum: 0, description: 'changed at this time or later' },
       until: { type: 'integer', minimum: 0, description: 'changed before this time' },
-      after: { ...shapes.text, description: 'what `next` was' },
+      after: { ...shapes.text, description: 'the `next` of the previous page' },
       limit: { ...shapes.limit(rowsMax), default: 50 },
     },
     answer: shapes.answer({
@@ -64,9 +64,9 @@ export const searchRoutes: readonly Route[] = [
       attention: { ...shapes.count, description: 'number of all timelines that need a person' },
       causes: {
         ...shapes.list({ type: 'object' }),
-        description: 'with attention: equal errors of the timelines that match, with counts over time',
+        description: 'with attention: equal errors of the matching timelines, with counts over time',
       },
-      isPartial: { ...flag, description: 'the store has more timelines than can be searched' },
+      isPartial: { ...flag, description: 'the store has too many timelines to search' },
       now: shapes.millis,
       next: shapes.nextId,
     }),

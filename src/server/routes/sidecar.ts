@@ -39,7 +39,7 @@ export const sidecarRoutes: readonly Route[] = [
     id: 'append',
     tag: 'sidecar',
     summary:
-      'Append entries: durable, and visible together, when this is answered. The Idempotency-Key is their dedupe key',
+      'Append entries: durable and visible together when the request is answered. The Idempotency-Key is their dedupe key',
     role: 'write',
     body: shapes.object(
       {
@@ -51,7 +51,7 @@ export const sidecarRoutes: readonly Route[] = [
             'type',
           ]),
         },
-        expect: { ...shapes.count, description: 'only if this is still the last sequence, else CONFLICT' },
+        expect: { ...shapes.count, description: 'only if this is still the last sequence; otherwise CONFLICT' },
         epoch,
       },
       ['entries'],
@@ -74,7 +74,7 @@ export const sidecarRoutes: readonly Route[] = [
     role: 'write',
     body: shapes.object(
       {
-        holder: { type: 'string', minLength: 1, maxLength: 128, description: 'the holder, for people' },
+        holder: { type: 'string', minLength: 1, maxLength: 128, description: 'name of the holder, for people' },
         ttlMs,
         takeover: { type: 'boolean', default: false, description: 'also from a live holder' },
         waitMs: { type: 'integer', minimum: 0, maximum: 20_000, default: 0 },
@@ -95,7 +95,7 @@ export const sidecarRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/lease/renew',
     id: 'renewLease',
     tag: 'sidecar',
-    summary: 'A sign of life; appends under the lease are one as well',
+    summary: 'A heartbeat; an append under the lease also counts as one',
     role: 'write',
     body: shapes.object({ epoch, ttlMs }, ['epoch']),
     answer: lease,
@@ -136,7 +136,7 @@ export const sidecarRoutes: readonly Route[] = [
         description: 'of history up to that sequence, which identifies the branch',
       },
       epoch: epochInQuery,
-      keep: { type: 'integer', minimum: 1, maximum: 100, default: 3, description: 'how many of them stay' },
+      keep: { type: 'integer', minimum: 1, maximum: 100, default: 3, description: 'how many of them to keep' },
     },
     answer: shapes.answer({
       id: shapes.text,

@@ -24,7 +24,7 @@ const timelines: Schema = {
   items: shapes.text,
   minItems: 1,
   maxItems: 1000,
-  description: 'only these; a token that reaches a part of the store must name them',
+  description: 'only these; a token for part of the store must name them',
 }
 
 export const systemRoutes: readonly Route[] = [
@@ -33,7 +33,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/healthz',
     id: 'health',
     tag: 'system',
-    summary: 'The process answers',
+    summary: 'The process is up',
     role: null,
     isProbe: true,
     answer: shapes.answer({ ok: { type: 'boolean' } }),
@@ -44,7 +44,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/readyz',
     id: 'ready',
     tag: 'system',
-    summary: 'The store answers, and this process was not declared dead; 503 otherwise',
+    summary: 'The store responds, and this process was not declared dead; 503 otherwise',
     role: null,
     isProbe: true,
     answer: shapes.answer({ ok: { type: 'boolean' } }),
@@ -80,7 +80,10 @@ export const systemRoutes: readonly Route[] = [
       role: shapes.text,
       kinds: shapes.list(shapes.text),
       runs: { ...shapes.list(shapes.text), description: 'those of the kinds that start and end' },
-      namespaces: { ...shapes.list(shapes.text), description: 'those that the caller may name; none: there is one' },
+      namespaces: {
+        ...shapes.list(shapes.text),
+        description: 'namespaces that the caller may name; empty: there is only one',
+      },
       version: shapes.text,
     }),
     call({ engine, principal, server }) {
@@ -106,7 +109,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/errors',
     id: 'listErrors',
     tag: 'system',
-    summary: 'Every error code, with what to do',
+    summary: 'Every error code, with its remedy',
     role: null,
     answer: shapes.answer({ errors: shapes.list(shapes.answer({ code: shapes.text, hint: { type: 'string' } })) }),
     call: () => ({ errors: errorCodes().map((code) => explain(code)) }),
@@ -116,7 +119,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/errors/{code}',
     id: 'explainError',
     tag: 'system',
-    summary: 'What an error code means and what to do',
+    summary: 'The meaning of an error code, and its remedy',
     role: null,
     answer: shapes.answer({ code: shapes.text, remedy: shapes.text, hint: { type: 'string' } }),
     call({ params }) {
@@ -160,7 +163,7 @@ export const systemRoutes: readonly Route[] = [
       if (code === undefined && request.header('authorization') === null) {
         throw new RepriseError('INVALID_ARGUMENT', 'pass the code of a link, or a token in the header', {})
       }
-      const what = code === undefined ? 'only a token begins a session' : 'the link was already used, or has expired'
+      const what = code === undefined ? 'a session requires a token' : 'the link was already used, or has expired'
       throw new RepriseError('UNAUTHENTICATED', what, {})
     },
   },
@@ -169,10 +172,10 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/workers',
     id: 'listWorkers',
     tag: 'system',
-    summary: 'Worker processes, and whether they make progress',
+    summary: 'Worker processes and whether they make progress',
     role: 'read',
     isWhole: true,
-    query: { all: { type: 'boolean', description: 'also those that are gone' } },
+    query: { all: { type: 'boolean', description: 'also former workers' } },
     answer: shapes.answer({ now: shapes.millis, workers: shapes.list(shapes.answer({ id: shapes.text })) }),
     async call({ engine, query }) {
       const { now, workers } = await describeWorkers(engine, { all: query.flag('all') })
@@ -184,7 +187,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/queues',
     id: 'listQueues',
     tag: 'system',
-    summary: 'What waits in each queue, and since when',
+    summary: 'The waiting work of each queue, and how long it has waited',
     role: 'read',
     isWhole: true,
     answer: shapes.answer({ queues: shapes.list(shapes.answer({ queue: shapes.text, due: shapes.count })) }),
@@ -195,7 +198,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/schedules',
     id: 'listSchedules',
     tag: 'system',
-    summary: 'Schedules, and when each is due next',
+    summary: 'Schedules and the next due time of each',
     role: 'read',
     answer: shapes.answer({ schedules: shapes.list(shapes.answer({ schedule: shapes.text, timeline: shapes.text })) }),
     async call({ engine, principal }) {
@@ -207,7 +210,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/consumers',
     id: 'listConsumers',
     tag: 'system',
-    summary: 'Who reads the feed, and how far behind each is',
+    summary: 'Readers of the feed and the lag of each',
     role: 'read',
     isWhole: true,
     answer: shapes.answer({ consumers: shapes.list(shapes.answer({ name: shapes.text, behind: shapes.count })) }),
@@ -299,7 +302,7 @@ export const systemRoutes: readonly Route[] = [
     id: 'readLog',
     tag: 'system',
     summary:
-      'Events of the store: recoveries, drills, failed checkpoints, repairs; the newest that match, oldest first',
+      'Events of the store: recoveries, drills, failed checkpoints, repairs; the newest matching ones, oldest first',
     role: 'read',
     isWhole: true,
     query: {
@@ -325,7 +328,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/verify',
     id: 'verify',
     tag: 'system',
-    summary: 'Read everything and believe nothing; changes nothing',
+    summary: 'Verify all stored data; changes nothing',
     role: 'operate',
     isLong: true,
     body: shapes.object({
@@ -348,7 +351,7 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/verify',
     id: 'verifying',
     tag: 'system',
-    summary: 'How far a verification with resume is, or was when it was interrupted',
+    summary: 'The progress of a resumable verification, running or interrupted',
     role: 'operate',
     isWhole: true,
     answer: shapes.answer({ unfinished: shapes.any }),
@@ -386,7 +389,7 @@ async function named({ engine, principal, body }: Call): Promise<{ readonly time
   const ids = body.timelines as readonly string[] | undefined
   if (ids === undefined) {
     if (principal.scopes === null) return {}
-    throw new RepriseError('FORBIDDEN', 'this token reaches a part of the store: name the timelines', {})
+    throw new RepriseError('FORBIDDEN', 'this token is for part of the store: name the timelines', {})
   }
   return { timelines: await Promise.all(ids.map(async (id) => (await reached(engine, principal, id)).timeline)) }
 }

@@ -41,7 +41,7 @@ export const timelineRoutes: readonly Route[] = [
     query: {
       prefix: { ...shapes.text, description: 'an id and the ids below it, by whole segments' },
       status: { ...shapes.text, description: 'only with this status' },
-      owner: { ...shapes.text, description: 'only of this worker' },
+      owner: { ...shapes.text, description: 'only those owned by this worker' },
       parent: { ...shapes.text, description: 'only forks of this timeline' },
       ...filters,
     },
@@ -59,7 +59,7 @@ export const timelineRoutes: readonly Route[] = [
       kind: { ...shapes.text, description: 'only of this kind' },
       name: { ...shapes.text, description: 'only of this definition' },
       status: { ...shapes.text, isList: true, description: 'only with one of these statuses' },
-      unfinished: { type: 'boolean', description: 'only those with something left to do' },
+      unfinished: { type: 'boolean', description: 'only those with work left' },
       summary: { type: 'boolean', description: `with the summary of each state; pages of at most ${summariesMax}` },
       ...filters,
     },
@@ -76,7 +76,7 @@ export const timelineRoutes: readonly Route[] = [
     query: {
       brief: {
         type: 'boolean',
-        description: 'without its state (summary, statusLine, verbs), which takes longer for a long history',
+        description: 'without its state (summary, statusLine, verbs), which takes longer to compute for a long history',
       },
     },
     answer: {
@@ -89,7 +89,7 @@ export const timelineRoutes: readonly Route[] = [
             ...{ store: shapes.text, incarnation: shapes.text, life: shapes.count, branch: shapes.count },
             timeline: shapes.text,
           }),
-          description: 'the source of keys, revisions and positions that leave the store',
+          description: 'the basis of keys, revisions and positions that leave the store',
         },
       },
     },
@@ -115,7 +115,7 @@ export const timelineRoutes: readonly Route[] = [
       const card = await call.engine.card((await call.head()).timeline)
       if (call.principal.scopes === null) return card
       // The consumer or fork that holds its history may be outside the caller's reach.
-      const floor = { seq: card.floor.seq, because: 'held by others, or by its policy', heldBy: [] }
+      const floor = { seq: card.floor.seq, because: 'held by others or by its policy', heldBy: [] }
       const owner = card.owner && { ...card.owner, worker: withoutName(card.owner.worker) }
       return { ...card, owner, floor, lineage: card.lineage.filter((id) => mayReach(call.principal, id)) }
     },
@@ -144,7 +144,7 @@ export const timelineRoutes: readonly Route[] = [
     query: {
       from: { type: 'integer', minimum: 0, isRequired: true, description: 'a sequence of this timeline' },
       to: { type: 'integer', minimum: 0, description: 'a sequence (default: the head)' },
-      other: { ...shapes.text, description: 'the timeline of `to`, if it is another one' },
+      other: { ...shapes.text, description: 'the timeline of `to`, if it is a different one' },
     },
     answer: shapes.answer({
       before: shapes.coordinate,
@@ -184,7 +184,7 @@ export const timelineRoutes: readonly Route[] = [
         type: 'string',
         nullable: true,
         description:
-          'pass it as `after` or `before` to continue (POSITION_GONE if that history is gone); null at the end',
+          'pass it as `after` or `before` to continue (POSITION_GONE if that history no longer exists); null at the end',
       },
       coordinate: shapes.coordinate,
     }),
@@ -208,7 +208,7 @@ export const timelineRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/effects',
     id: 'listEffects',
     tag: 'timelines',
-    summary: 'Its outside effects, with those in doubt',
+    summary: 'Its outside effects, including those in doubt',
     role: 'read',
     query: { open: { type: 'boolean', description: 'only those without an outcome' } },
     answer: shapes.answer({ effects: shapes.list(shapes.answer({ id: shapes.text, name: shapes.text })) }),

@@ -55,7 +55,7 @@ export const transferRoutes: readonly Route[] = [
     isLong: true,
     status: 201,
     takesBytes: 'importBytes',
-    query: { as: { ...shapes.text, description: 'another id than the one in the file' } },
+    query: { as: { ...shapes.text, description: 'an id other than the one in the file' } },
     answer: shapes.answer({ timeline: shapes.text, seq: shapes.count }),
     once: 'engine',
     call: importFile,
@@ -65,7 +65,7 @@ export const transferRoutes: readonly Route[] = [
     path: '/v1/jobs/{job}/progress',
     id: 'importProgress',
     tag: 'transfer',
-    summary: 'Count keys as finished in a job: JSON Lines, as a hand-written script kept them',
+    summary: 'Count keys as finished in a job: JSON Lines, as recorded by a hand-written script',
     role: 'write',
     isLong: true,
     takesBytes: 'importBytes',
@@ -133,7 +133,7 @@ function refused(error: RepriseError): RepriseError {
 async function importFile({ engine, principal, query, bytes }: Call) {
   const as = query.text('as')
   if (as === undefined && principal.scopes !== null) {
-    throw new RepriseError('INVALID_ARGUMENT', 'this token reaches a part of the store: name the id with `as`', {})
+    throw new RepriseError('INVALID_ARGUMENT', 'this token is for part of the store: name the id with `as`', {})
   }
   if (as !== undefined) reachedId(principal, as)
   const folder = await mkdtemp(join(tmpdir(), 'reprise-import-'))

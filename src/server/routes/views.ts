@@ -15,7 +15,7 @@ export const lookRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/relatives',
     id: 'listRelatives',
     tag: 'timelines',
-    summary: 'Its branches: ancestors, itself, forks, and archives of rollbacks',
+    summary: 'Its branches: ancestors, itself, forks and archives of rollbacks',
     role: 'read',
     answer: shapes.answer({
       relatives: shapes.list(

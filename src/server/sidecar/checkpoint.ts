@@ -42,7 +42,7 @@ export async function putCheckpoint(
   request: PutRequest,
 ): Promise<PutCheckpoint> {
   if (foldOf(engine, timeline) !== sidecarFold) {
-    const what = `the state of ${timeline} is folded by its definition, which takes its checkpoints itself`
+    const what = `the state of ${timeline} is folded by its definition, which makes its own checkpoints`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
   }
   const known = await find(engine, timeline, request.id)

@@ -193,7 +193,7 @@ export class Sidecars {
 }
 
 function fenced(timeline: string, epoch: number): RepriseError {
-  const what = `the epoch ${epoch} of ${timeline} is over: take a new lease`
+  const what = `the epoch ${epoch} of ${timeline} has ended: take a new lease`
   return new RepriseError('FENCED', what, { timeline, epoch })
 }
 

@@ -44,7 +44,7 @@ export class MemoryUpkeep implements Upkeep {
       kind: 'memory',
       location: `memory:${this.#at.namespace}`,
       schemaVersion: 1,
-      durability: { survives: 'nothing: gone with the process' },
+      durability: { survives: 'nothing: discarded when the process ends' },
       isReadOnly: false,
       sizeBytes: null,
     }
@@ -139,6 +139,6 @@ function inspectRuns(row: TimelineRow, faults: StoreFault[]): void {
     next = run.first + run.count
   }
   if (row.runs.length > 0 && next !== row.seq + 1) {
-    faults.push({ where: row.id, what: `history ends at ${next - 1}, the head says ${row.seq}` })
+    faults.push({ where: row.id, what: `history ends at ${next - 1}, but the head has ${row.seq}` })
   }
 }

@@ -85,5 +85,5 @@ function channelName(hash: Hash, schema: string, namespace: string): string {
 }
 
 async function refuseQuery(): Promise<never> {
-  throw new RepriseError('STORE_UNSUPPORTED', 'a frozen PostgreSQL store does not query your own tables')
+  throw new RepriseError('STORE_UNSUPPORTED', 'a frozen PostgreSQL store cannot query your own tables')
 }

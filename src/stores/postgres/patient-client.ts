@@ -24,7 +24,7 @@ export function patientClient(driver: Driver, limits: AnswerLimits): Driver['Cli
   class PatientClient extends Client {
     override connect(connected?: Connected): Promise<void> {
       // The socket keeps the process alive if anything should.
-      const end = this.#limit(limits.connectMs, 'the server did not take the connection before the timeout', false)
+      const end = this.#limit(limits.connectMs, 'the server did not accept the connection before the timeout', false)
       const connect = super.connect.bind(this) as Connect
       if (!connected) return connect()!.finally(end)
       connect((...answer) => {
@@ -41,7 +41,7 @@ export function patientClient(driver: Driver, limits: AnswerLimits): Driver['Cli
       if ('submit' in query) {
         const submitted = query as Submittable & { callback?: (...answer: readonly unknown[]) => void }
         const { callback } = submitted
-        const end = this.#limit(limits.answerMs, 'no answer before the timeout of a statement')
+        const end = this.#limit(limits.answerMs, 'no response before the statement timeout')
         submitted.callback = (...answer) => {
           end()
           callback?.(...answer)

@@ -67,7 +67,7 @@ function checkVersion(version: number): number {
   if (version > schemaVersion) {
     throw new RepriseError(
       'INCOMPATIBLE_VERSION',
-      `the store has schema version ${version}, this Reprise supports up to ${schemaVersion}`,
+      `the store has schema version ${version}, but this version of Reprise supports up to ${schemaVersion}`,
       {
         found: version,
         known: schemaVersion,

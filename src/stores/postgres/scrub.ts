@@ -23,6 +23,8 @@ export async function scrub(connections: Connections, s: string, how: Scrubbing)
     }
   }
   if (!isRewritten)
-    left.push('pages of the tables, until they are used again: VACUUM FULL rewrites them, and locks them meanwhile')
+    left.push(
+      'pages of the tables, until they are used again: VACUUM FULL rewrites them, and locks them during that time',
+    )
   return [...left, ...keepsErased]
 }

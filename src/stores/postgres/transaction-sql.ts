@@ -33,7 +33,7 @@ export interface TransactionSqlPort {
 export function transactionSql(port: TransactionSqlPort): Sql {
   let failed: unknown = null
   const query = async (text: string, values: readonly unknown[], form: Form = {}): Promise<QueryResult> => {
-    if (port.isOver()) throw new RepriseError('CLOSED', 'the commit of this SQL is over: await every call inside it')
+    if (port.isOver()) throw new RepriseError('CLOSED', 'the commit of this SQL has ended: await every call inside it')
     const first = text.replace(lead, '')
     const word = control.exec(first)?.[1]
     if (word)

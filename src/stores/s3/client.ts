@@ -286,7 +286,7 @@ export class S3Client implements Objects {
     const winner = await Promise.any([first, second]).catch(() => first)
     for (const each of [first, second]) {
       each.then(
-        (opened) => opened !== winner && opened.stop('another was faster'),
+        (opened) => opened !== winner && opened.stop('another request was faster'),
         () => undefined,
       )
     }

@@ -70,7 +70,7 @@ async function find(env: NodeJS.ProcessEnv): Promise<EndingKeys> {
   const what =
     profile.other === undefined
       ? 'no keys for the object store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE'
-      : `the profile ${profile.name} has its keys from ${profile.other}, which is not read here: ` +
+      : `the profile ${profile.name} gets its keys from ${profile.other}, which Reprise does not read: ` +
         'run eval "$(aws configure export-credentials --format env)" first'
   throw new RepriseError('STORE_DENIED', what, { profile: profile.name })
 }

@@ -36,7 +36,7 @@ export function toStoreError(error: unknown, what: string, where: string): Repri
   const because = error instanceof Error ? error.message : String(error)
   if (!(error instanceof HttpFailure)) {
     const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : ''
-    return new RepriseError('STORE_UNREACHABLE', `${where} did not answer to ${what}: ${because}${cause}`, data, error)
+    return new RepriseError('STORE_UNREACHABLE', `${where} did not respond to ${what}: ${because}${cause}`, data, error)
   }
   if (error.code === 'NoSuchBucket') return new RepriseError('NOT_FOUND', `there is no bucket at ${where}`, data, error)
   if (error.status === 401 || error.status === 403) {

@@ -41,7 +41,7 @@ export function joinUrl(url: string, below: string): string {
 function parse(url: string): { readonly bucket: string; readonly prefix: string; readonly query: URLSearchParams } {
   const [, bucket = '', path = '', search = ''] = /^s3:\/\/([^/?]*)([^?]*)(?:\?(.*))?$/i.exec(url) ?? []
   if (bucket.includes('@')) {
-    throw wrong('an s3 address must not hold keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY')
+    throw wrong('an s3 address must not contain keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY')
   }
   if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket)) {
     throw wrong(`an s3 address must be s3://bucket/prefix (got ${url.slice(0, 80)})`)
@@ -75,7 +75,8 @@ function baseOf(bucket: string, region: string, endpoint: string | undefined): s
     }
     return `${given.origin}${given.pathname.replace(/\/+$/, '')}/${bucket}`
   }
-  if (!/^[a-z0-9-]{1,40}$/.test(region)) throw wrong(`region must be like eu-west-1 (got ${region.slice(0, 40)})`)
+  if (!/^[a-z0-9-]{1,40}$/.test(region))
+    throw wrong(`region must be a name such as eu-west-1 (got ${region.slice(0, 40)})`)
   const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
   return bucket.includes('.') ? `https://${host}/${bucket}` : `https://${bucket}.${host}`
 }

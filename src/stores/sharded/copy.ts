@@ -48,7 +48,7 @@ async function copyRuns(
     const runs: EntryRun[] = await source.read(timeline, at.seq, readBytes)
     if (runs.length === 0) return at
     const commits = runs.map((run): Commit => {
-      if (run.first !== at.seq + 1) throw changed(timeline, `the runs after ${at.seq} is gone`)
+      if (run.first !== at.seq + 1) throw changed(timeline, `the run after ${at.seq} is missing`)
       const guard = { timeline, epoch, seq: at.seq, digest: at.digest }
       at = { seq: lastSeq(run), digest: run.digest }
       return { operation: newOperation(), guard, run }

@@ -165,7 +165,8 @@ export class Growth {
       if (member && member.index < count) return
       if (member && member.index > count)
         throw differ(`${name} is shard ${member.index}, and ${count} shards were named`)
-      if (!this.#shardMap.isOpen) throw differ('another shard is being added: add its address, and finish that first')
+      if (!this.#shardMap.isOpen)
+        throw differ('another shard is being added: add its address, and finish that addition first')
       if (count >= shardsMax)
         throw new RepriseError('INVALID_ARGUMENT', `a set must have at most ${shardsMax} shards`, {})
       if (!member) {
@@ -190,7 +191,7 @@ export class Growth {
     const wanted = `${count} ${name}`
     if (reserved === wanted) return
     if (typeof reserved === 'string' && reserved.startsWith(`${count} `)) {
-      throw differ(`shard ${reserved} is being added: finish that first`)
+      throw differ(`shard ${reserved} is being added: finish that addition first`)
     }
     const guard = { timeline: mapTimeline, epoch: head!.epoch }
     const attributes = { [joiningKey]: wanted }

@@ -133,11 +133,11 @@ export async function refuseOther(
   const member = await membershipOf(store)
   if (member?.set === set && member.index === index) return
   const found = member === null ? 'belongs to no set' : `is shard ${member.index} of ${member.set}`
-  throw differ(`${name}, which was away, should be shard ${index} of ${set}, and ${found}: ${cure}`)
+  throw differ(`${name}, which was unreachable, should be shard ${index} of ${set}, and ${found}: ${cure}`)
 }
 
 const cure = 'use the address of the database with that shard, or restore a backup of it there'
 
 export function differ(what: string): RepriseError {
-  return new RepriseError('SHARDS_DIFFER', `these shards do not fit together: ${what}`, {})
+  return new RepriseError('SHARDS_DIFFER', `these shards do not belong together: ${what}`, {})
 }

@@ -127,7 +127,7 @@ export class Mover {
   }
 
   async #whyStays(from: Shard, family: readonly Head[], to: number): Promise<string | null> {
-    if (family.length === 0) return 'it is gone'
+    if (family.length === 0) return 'it no longer exists'
     const ids = new Set(family.map(({ timeline }) => timeline))
     const cursors = await from.ask((store) => store.cursors())
     const owner =
@@ -137,7 +137,7 @@ export class Mover {
       return 'history of a fork was trimmed above its base'
     const arrivals = await from.ask((store) => arrivalsOn(store, [...ids]))
     if (arrivals.some((arrival) => arrival && !ids.has(arrival.remnant)) || isRenamed(family, arrivals)) {
-      return 'it was rolled back after it had moved before'
+      return 'it was rolled back after an earlier move'
     }
     const { base } = family[0]!
     const [parent] = base ? await this.#shardMap.shard(to).ask((store) => store.head([base.timeline])) : [null]
@@ -146,7 +146,7 @@ export class Mover {
       return 'its parent was rolled back after it had moved'
     }
     const [there] = await this.#shardMap.shard(to).ask((store) => store.head([family[0]!.timeline]))
-    return there && !isHidden(there) ? `there is a timeline of that id on shard ${to}` : null
+    return there && !isHidden(there) ? `there is a timeline with that id on shard ${to}` : null
   }
 
   /** The history that the fork was made from is no longer the current one of that id. */

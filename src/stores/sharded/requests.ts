@@ -135,7 +135,7 @@ async function placesHere(placed: readonly Placed[], execute: ExecuteStatement):
 
 function boxOf({ requests }: { readonly requests: RequestBox | null }): RequestBox {
   if (requests) return requests
-  throw new RepriseError('STORE_UNSUPPORTED', 'a shard of this kind holds no requests of applications')
+  throw new RepriseError('STORE_UNSUPPORTED', 'a shard of this kind does not store requests of applications')
 }
 
 function rowOn(shard: number, row: RequestRow): RequestRow {

@@ -62,7 +62,7 @@ export class Shard {
 
   /** It did not answer when the set was opened. */
   startAway(): void {
-    this.#goAway(new Error('it was away'))
+    this.#goAway(new Error('it was unreachable'))
   }
 
   get store(): Store | null {
@@ -133,7 +133,7 @@ export class Shard {
     const late = new Promise<never>((_, reject) => {
       cancel = this.#timers.after(briefMs, () => {
         cancel = this.#timers.after(lateMs, () => {
-          this.#goAway(new Error(`no answer for ${briefMs / 1000} s`))
+          this.#goAway(new Error(`no response for ${briefMs / 1000} s`))
           reject(this.#awayError())
         })
       })
@@ -249,7 +249,7 @@ export function awayError(shard: Pick<Shard, 'index' | 'name'>, cause?: unknown)
   const reason = cause instanceof Error ? `: ${cause.message}` : ''
   return new RepriseError(
     'STORE_UNREACHABLE',
-    `shard ${shard.index} (${shard.name}) is away${reason}`,
+    `shard ${shard.index} (${shard.name}) is unreachable${reason}`,
     { shard: shard.index, location: shard.name },
     cause,
   )

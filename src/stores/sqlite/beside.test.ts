@@ -170,7 +170,7 @@ describe('rows that are where no row may be', () => {
     connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', 2)`)
     connection.run('UPDATE reprise_log SET body = ? WHERE position = 1', compactedRow(1, frames.slice(0, 1)))
     const found = (await kit.store.upkeep.inspect()).filter(({ where }) => where === 'log row 1')
-    expect(found).toEqual([{ where: 'log row 1', what: expect.stringMatching(/placed it there, with .*a@1$/) }])
+    expect(found).toEqual([{ where: 'log row 1', what: expect.stringMatching(/wrote it there, with .*a@1$/) }])
     connection.close()
   })
 

@@ -298,7 +298,9 @@ class SqliteStore implements Store {
       ...read,
       isReadOnly: this.#writer === null,
       sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
-      keepsErased: ['the write-ahead log of the file (-wal), if another process reads it then, until that one ends'],
+      keepsErased: [
+        'the write-ahead log of the file (-wal), if another process reads it then, until that process ends',
+      ],
     }
   }
 
@@ -397,7 +399,7 @@ class SqliteStore implements Store {
   #write(): Writer {
     this.#checkOpen()
     if (!this.#writer) {
-      const why = this.#isForReading ? 'was opened with readOnly and does not write' : 'cannot be written'
+      const why = this.#isForReading ? 'was opened with readOnly and cannot be written' : 'cannot be written'
       throw new RepriseError('STORE_READ_ONLY', `${this.#file} ${why}`, { file: this.#file })
     }
     return this.#writer

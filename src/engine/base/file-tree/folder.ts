@@ -313,7 +313,7 @@ export class Folder {
    * checked.
    */
   async #at(name: string): Promise<string> {
-    assert(name !== '' && name !== '.' && name !== '..', 'a name in a directory is not a way out of it')
+    assert(name !== '' && name !== '.' && name !== '..', 'a name in a directory cannot lead out of it')
     if (name.includes('/') || name.includes('\0') || (sep === '\\' && /[\\:]/.test(name))) {
       throw unsafe(name, 'it is not a plain file name on this system')
     }

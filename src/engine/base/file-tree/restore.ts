@@ -62,10 +62,11 @@ export async function restoreTree<Scope>(
 async function checkWanted(root: Folder, wanted: ReadonlyMap<string, Wanted>, limits: TreeLimits): Promise<void> {
   const clashing = checkPaths(wanted.keys(), limits)
   for (const [path, file] of wanted) {
-    if (file.kind === 'link' && !isTarget(file.target)) throw unsafe(path, 'the target of the link cannot be one')
+    if (file.kind === 'link' && !isTarget(file.target))
+      throw unsafe(path, 'the recorded target is not a valid link target')
   }
   if (clashing.length > 0 && !(await root.isCaseSensitive())) {
-    throw unsafe(clashing[0]!, 'another recorded path differs only in case, and the file system takes them for one')
+    throw unsafe(clashing[0]!, 'another recorded path differs only in case, and the file system treats them as one')
   }
 }
 

@@ -132,9 +132,13 @@ function inflateOf(algorithm: number): Inflate {
 }
 
 function bomb(from: Compressed, size: number, limits: Pick<Limits, 'inflateRatio' | 'inflateBytes'>): RepriseError {
-  return new RepriseError('LIMIT_EXCEEDED', `${from.bytes.length} compressed bytes grow beyond ${size} or the limits`, {
-    limit: size > limits.inflateBytes ? 'inflateBytes' : 'inflateRatio',
-    inflateBytes: limits.inflateBytes,
-    inflateRatio: limits.inflateRatio,
-  })
+  return new RepriseError(
+    'LIMIT_EXCEEDED',
+    `${from.bytes.length} compressed bytes expand beyond ${size} or the limits`,
+    {
+      limit: size > limits.inflateBytes ? 'inflateBytes' : 'inflateRatio',
+      inflateBytes: limits.inflateBytes,
+      inflateRatio: limits.inflateRatio,
+    },
+  )
 }

@@ -175,7 +175,7 @@ export class Sealer {
     const salt = kind === isChunk ? null : reader.raw(saltBytes)
     const nonce = reader.raw(nonceBytes)
     const head = envelope.subarray(0, reader.offset)
-    if (reader.remaining < tagBytes) throw malformed('an envelope ends too early')
+    if (reader.remaining < tagBytes) throw malformed('an envelope ends early')
     const body = reader.raw(reader.remaining - tagBytes)
     if (!this.#keys) {
       throw new RepriseError('KEY_MISSING', `a record is encrypted with the key ${JSON.stringify(id.slice(0, 64))}`, {
@@ -191,7 +191,7 @@ export class Sealer {
       decipher.final()
       return plain
     } catch (cause) {
-      throw new RepriseError('DECRYPT_FAILED', `a record does not open with the key ${id}`, { key: id }, cause)
+      throw new RepriseError('DECRYPT_FAILED', `a record cannot be decrypted with the key ${id}`, { key: id }, cause)
     }
   }
 }

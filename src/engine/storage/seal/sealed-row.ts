@@ -23,7 +23,7 @@ export function sealRow(secret: string, value: Uint8Array): Uint8Array {
 }
 
 export function openRow(secret: string, sealed: Uint8Array): Uint8Array {
-  if (sealed.length < nonceBytes + tagBytes) throw new RepriseError('MALFORMED', 'a sealed row ends too early')
+  if (sealed.length < nonceBytes + tagBytes) throw new RepriseError('MALFORMED', 'a sealed row ends early')
   const nonce = sealed.subarray(0, nonceBytes)
   const decipher = createDecipheriv('aes-256-gcm', derive(secret, 'value'), nonce, { authTagLength: tagBytes })
   decipher.setAuthTag(sealed.subarray(sealed.length - tagBytes))

@@ -82,7 +82,7 @@ export class GuardedLevel {
   upload(upload: Upload): void {
     if (this.#isOff || this.#isReadOnly) return
     if (this.#waiting.length >= uploadsMax) {
-      this.report('full', 'OVERLOADED', `more than ${uploadsMax} results wait to be sent: some are not`)
+      this.report('full', 'OVERLOADED', `more than ${uploadsMax} results wait to be sent: some are dropped`)
       return
     }
     this.#waiting.push(upload)

@@ -88,16 +88,16 @@ async function faultOf(answer: Response): Promise<LevelError> {
   const fault = (kind: LevelError['kind'], what: string, code: ErrorCode) => new LevelError(kind, what, undefined, code)
   switch (status) {
     case 401:
-      return fault('refused', 'the token is not known there (401)', 'UNAUTHENTICATED')
+      return fault('refused', 'the server does not know the token (401)', 'UNAUTHENTICATED')
     case 403:
-      return fault('refused', 'the token may not do this (403)', 'FORBIDDEN')
+      return fault('refused', 'the token lacks permission for this (403)', 'FORBIDDEN')
     case 400:
-      return fault('unfit', 'the entry is not taken there (400)', 'INVALID_ARGUMENT')
+      return fault('unfit', 'the server rejected the entry (400)', 'INVALID_ARGUMENT')
     case 413:
       return fault('unfit', 'the entry is too large for it (413)', 'LIMIT_EXCEEDED')
     case 429:
     case 503:
-      return fault('fault', `it has too much to do (${status})`, 'OVERLOADED')
+      return fault('fault', `it is overloaded (${status})`, 'OVERLOADED')
     case 507:
       return fault('fault', 'it has no space left (507)', 'STORE_FULL')
     default:

@@ -50,8 +50,8 @@ export function axesOf(card: Measured, authority: DeclaredAuthority): Axes {
 }
 
 const authorities = {
-  history: 'the entries decide, and state is derived from them',
-  state: 'the newest checkpoint decides, and no entry is replayed after it',
+  history: 'the entries are authoritative, and state is derived from them',
+  state: 'the newest checkpoint is authoritative, and no entry is replayed after it',
   external: 'another system holds the state, and the entries record the progress',
 }
 

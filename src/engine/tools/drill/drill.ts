@@ -167,7 +167,7 @@ async function drillEach(
     drilled.push(one)
   }
   if (reference instanceof RepriseError) {
-    const result = resultOf(head, null, null, false, `full replay fails: ${reference.message}`, null)
+    const result = resultOf(head, null, null, false, `full replay failed: ${reference.message}`, null)
     drilled.push({ result: { ...result, isUnknown: cannotTell(reference) }, isDamaged: false })
   } else if (records.length === 0 && reference) {
     const { report, digest } = reference
@@ -176,7 +176,7 @@ async function drillEach(
   } else if (records.length === 0 && catalog.length > 0) {
     // Only state that this code cannot read is left: a process with its migrations can verify it.
     const { message } = missingMigration(head, catalog[0]!, fold)
-    const result = resultOf(head, catalog[0]!, null, false, `cannot tell: ${message}`, null)
+    const result = resultOf(head, catalog[0]!, null, false, `not decidable: ${message}`, null)
     drilled.push({ result: { ...result, isUnknown: true }, isDamaged: false })
   }
   if (fold.external && drilled.every(({ result }) => result.ok)) {
@@ -272,7 +272,7 @@ async function drillCheckpoint(
     const skipped = (error.data.skipped as { why: string }[] | undefined)?.map(({ why }) => why).join('; ')
     const result = resultOf(head, record, null, false, skipped || error.message, null)
     if (cannotTell(error)) {
-      const note = `cannot tell: ${error.message}`
+      const note = `not decidable: ${error.message}`
       return { result: { ...result, isUnknown: true, note }, isDamaged: false }
     }
     if (await isChunkless(kernel, record)) {

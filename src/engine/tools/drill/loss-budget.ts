@@ -34,7 +34,7 @@ export function lossBudgetOf(
     return { loseAtMostMs, unsavedMs, isKept: false, because }
   }
   if (unsavedMs === null) {
-    const because = 'its history or its input has everything since the checkpoint'
+    const because = 'its history or its input contains everything since the checkpoint'
     return { loseAtMostMs, unsavedMs, isKept: true, because }
   }
   const because = 'work since the newest checkpoint is stored nowhere else'

@@ -89,7 +89,7 @@ export class ReportLog {
       if (!isErased) this.#note('delete', timeline, 'deleted for good')
       // Not even its id is kept.
       else this.#waiting = this.#waiting.filter((report) => !mentions(report, timeline))
-      if (isErased) this.#note('erase', null, 'a timeline was erased, with its id')
+      if (isErased) this.#note('erase', null, 'a timeline and its id were erased')
     })
   }
 
@@ -105,7 +105,7 @@ export class ReportLog {
     if (!checkpoint && skipped.length === 0 && entriesReplayed === 0) return
     const from = checkpoint ? `from the checkpoint at ${checkpoint.seq}` : 'from the start of history'
     const what = `${from}, ${entriesReplayed} entries replayed, ${Math.round(totalMs)} ms`
-    const passed = skipped.map(({ seq, why }) => `passed over ${seq}: ${why}`)
+    const passed = skipped.map(({ seq, why }) => `skipped ${seq}: ${why}`)
     const kind = skipped.length > 0 ? 'fallback' : 'recovery'
     this.#note(kind, timeline, [what, ...passed].join('; '), {
       ...{ checkpoint, entriesReplayed, entriesLost, totalMs },
@@ -138,7 +138,7 @@ export class ReportLog {
       this.#left = 0
       if (left > 0) {
         const { at, worker } = reports.at(-1)!
-        reports.push({ at, kind: 'left-out', timeline: null, what: `${left} more reports in the same moment`, worker })
+        reports.push({ at, kind: 'left-out', timeline: null, what: `${left} more reports at the same time`, worker })
       }
       // A failed report is not an error: the reported event has its own way to fail.
       if (reports.length > 0) await write(this.#kernel, reports).catch(() => undefined)

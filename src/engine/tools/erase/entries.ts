@@ -221,9 +221,9 @@ async function remainsOf(kernel: Kernel, plan: ErasePlan): Promise<string[]> {
     if (names.length > 0) remains.push(`attributes of ${timeline}: ${names.join(', ')}`)
   }
   if (Object.keys(plan.types).some(isEffectType))
-    remains.push('names, ids and keys of effects, the record of their execution')
+    remains.push('the names, ids and keys of effects, and the record of their execution')
   if (kernel.sealer.keyId === null && countOf(plan) > 0) {
-    remains.push('digests of history: they hold no data, but a guess of a short text can be tested against them')
+    remains.push('digests of history: they contain no data, but a guess at a short text can be tested against them')
   }
   remains.push('backups, exports and savepoint files made before, and copies of the store: erase those too')
   return remains

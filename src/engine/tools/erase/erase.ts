@@ -63,7 +63,7 @@ async function eraseReports(kernel: Kernel, ids: readonly string[]): Promise<voi
     }
     if (made.length === 0) continue
     const checks = made.map(({ bytes }) => checkIn(bytes))
-    await recordErasure(kernel, { id: newId(kernel.random), why: 'reports of it', entries: made.length, checks })
+    await recordErasure(kernel, { id: newId(kernel.random), why: 'reports about it', entries: made.length, checks })
     for (let left = 1, attempt = 0; left > 0 && attempt < replacesMax; attempt++) {
       left = (await kernel.store.upkeep.replace(head.timeline, made)).left
     }

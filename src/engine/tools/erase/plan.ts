@@ -124,8 +124,7 @@ async function refusalOf(
   const { timeline } = head
   const refuse = (code: Refusal['code'], why: string): Refusal => ({ timeline, code, why })
   const model = kernel.models.find(timeline)
-  if (!model?.fold)
-    return refuse('INVALID_ARGUMENT', 'its definition is not known here: name the module that exports it')
+  if (!model?.fold) return refuse('INVALID_ARGUMENT', 'its definition is unknown here: name the module that exports it')
   if (!model.entries || model.fold.authority === 'state') {
     return refuse('INVALID_ARGUMENT', `single entries of a ${model.kind} cannot be erased: erase the timeline`)
   }
@@ -133,7 +132,7 @@ async function refusalOf(
     return refuse('OWNED', `${head.owner} owns it: close or stop it first, or pass { takeover: true }`)
   }
   if (savepoints.length > 0 && !options.savepoints) {
-    const why = `it has savepoints that hold it (${savepoints.join(', ')}): release them, or pass { savepoints: true }`
+    const why = `savepoints keep it (${savepoints.join(', ')}): release them, or pass { savepoints: true }`
     return refuse('PINNED', why)
   }
   const floor = floorOf(await lineageOf(kernel, head)).seq

@@ -179,9 +179,10 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
 /** The report of an erasure about the chunks that it could not remove. */
 export function chunksLeft({ tooYoung, unreadable }: CollectReport['chunks']): string[] {
   const left = unreadable.map(({ timeline, seq, because }) => {
-    return `chunks that nothing may need any more: ${timeline} at ${seq} cannot be read (${because}); repair or delete it, and erase again`
+    return `chunks that may no longer be needed: ${timeline} at ${seq} cannot be read (${because}); repair or delete it, and erase again`
   })
-  if (tooYoung > 0) left.push(`${tooYoung} chunks that a capture under way may still name: erase again when it is over`)
+  if (tooYoung > 0)
+    left.push(`${tooYoung} chunks that a capture in progress may still reference: erase again when it has finished`)
   return left
 }
 

@@ -64,6 +64,6 @@ function toMended(ids: readonly ManifestId[], isPutRight: boolean): ReadCatalog[
 }
 
 function lostLines(missing: number): string {
-  const lines = missing === 1 ? 'one line of its catalog was' : `${missing} lines of its catalog were`
+  const lines = missing === 1 ? 'one row of its catalog was' : `${missing} rows of its catalog were`
   return `${lines} lost, without a copy; the others were counted again`
 }

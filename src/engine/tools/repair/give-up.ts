@@ -126,7 +126,7 @@ async function refusalOf(kernel: Kernel, timeline: TimelineId, { lost, runs }: P
   if (!model?.fold) return unknownDefinition
   if (!model.entries || model.fold.authority === 'state') return `a ${model.kind} needs all of its entries: ${below}`
   if (head.owner !== null && head.isOwnerAlive) {
-    return `${head.owner} has it open, and may have the lost entries in memory: wait for its next checkpoint, or stop it first`
+    return `${head.owner} has it open, and may hold the lost entries in memory: wait for its next checkpoint, or stop it first`
   }
   const last = lost.at(-1)?.to ?? lastSeq(runs.at(-1)!)
   const above = (await kernel.store.checkpoints(timeline)).filter((record) => record.seq >= from)

@@ -116,7 +116,7 @@ export class ShipLog {
 
 /** Why it cannot be used. Null: it follows the previous record. */
 export function whyUnfit(before: Pick<Tip, 'digest'>, record: FoundRecord): string | null {
-  return equalBytes(before.digest, record.previous) ? null : 'it does not follow the record before it'
+  return equalBytes(before.digest, record.previous) ? null : 'it does not follow the previous record'
 }
 
 /** The record, or the reason why it cannot be used. */

@@ -83,7 +83,8 @@ export async function restorePages(
   } finally {
     await handle.close()
   }
-  const why = skipped.map((each) => `base ${each.base}: ${each.why}`).join('; ') || 'there is no base at or before it'
+  const why =
+    skipped.map((each) => `base ${each.base}: ${each.why}`).join('; ') || 'there is no base at or before that point'
   throw new RepriseError('UNRECOVERABLE', `${log.objects.name} cannot be restored: ${why}`, { skipped })
 }
 

@@ -64,6 +64,6 @@ export function checkNoOther(file: string): void {
   if (!status || status.pid === process.pid || !isShipping(status)) return
   const own = identifyProcess()
   if (status.process.host !== own.host) return
-  const what = `process ${status.pid} ships ${file} to ${status.place} already: end it first`
+  const what = `process ${status.pid} ships ${file} to ${status.place} already: stop it first`
   throw new RepriseError('STORE_BUSY', what, { pid: status.pid, place: status.place })
 }

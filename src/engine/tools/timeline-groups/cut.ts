@@ -34,7 +34,7 @@ const firstPauseMs = 5
 const longestPauseMs = 200
 const mailPerEntry = 100
 
-export const itsProcessEnded = 'its process ended before it did'
+export const itsProcessEnded = 'its process ended before the cut was complete'
 
 /** @example await captureCut(rp, 'before-release', ['agent/guide/ann', 'workflow/checkout/42', 'table/stock'], 30_000) */
 export async function captureCut(
@@ -85,10 +85,14 @@ export async function checkMembers(
     refuseNotHere(head)
     const hold = holdOf(head)
     if (hold && !evenHeld && !engine.kernel.restoring.has(id)) {
-      throw new RepriseError('CONFLICT', `${id} is being restored (${hold.restore}): finish or abandon that first`, {
-        timeline: id,
-        restore: hold.restore,
-      })
+      throw new RepriseError(
+        'CONFLICT',
+        `${id} is being restored (${hold.restore}): finish or abandon that restore first`,
+        {
+          timeline: id,
+          restore: hold.restore,
+        },
+      )
     }
     engine.models.mustFold(id)
     const rollback = engine.models.find(id)?.actions?.rollback
@@ -148,7 +152,7 @@ async function untilDone(
   for (let pauseMs = firstPauseMs; !progress.isOver; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
     const moment = await momentOf(engine.kernel, record.state.members as readonly TimelineId[])
     if (progress.isOver) return
-    if ('restless' in moment) progress.trouble = `${moment.restless} keeps taking in mail`
+    if ('restless' in moment) progress.trouble = `${moment.restless} keeps receiving mail`
     else if (await save(engine, record, name, moment, progress)) return
     await sleep(clock, pauseMs)
   }

@@ -159,7 +159,7 @@ async function planMember(
   if (place) {
     const located = await locate(kernel, place)
     if (located.head.timeline !== timeline) {
-      const what = `${timeline} was rolled back to before its place ${place.seq} in the cut, and has another history since`
+      const what = `${timeline} was rolled back to before its position ${place.seq} in the cut, and has another history since`
       throw new RepriseError('NOT_ON_BRANCH', what, { timeline, seq: place.seq })
     }
   }

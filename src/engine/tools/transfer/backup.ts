@@ -206,11 +206,11 @@ async function allPasts({ store }: Kernel): Promise<PastLife[]> {
 
 /** The reason why its model keeps it in its store: a position in the feed has a meaning only there. */
 function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, string>): string | null {
-  if (isOfStore(head.timeline)) return 'it is what that store notes about itself'
+  if (isOfStore(head.timeline)) return 'it contains records of that store about itself'
   const stays = kernel.models.find(head.timeline)?.transfer?.stays
   if (typeof stays === 'string') return stays
   const cursor = owners.get(head.timeline)
-  if (cursor !== undefined) return `its cursor ${cursor} is a place in the feed of that store`
+  if (cursor !== undefined) return `its cursor ${cursor} is a position in the feed of that store`
   return isWithin('projection/', head.timeline) ? 'a projection has a position in the feed of that store' : null
 }
 
@@ -255,7 +255,7 @@ export async function restoreBackup(
     for await (const record of readRecords<Description>(file, path)) records.push(record)
     const last = records.pop()?.description
     if (!last || !('isEnd' in last) || last.timelines !== records.length) {
-      throw new RepriseError('NOT_A_SAVEPOINT', `${path} is damaged or incomplete: make the backup again`, { path })
+      throw new RepriseError('NOT_A_SAVEPOINT', `${path} is damaged or incomplete: repeat the backup`, { path })
     }
     const { requests = [] } = last
     if (requests.length > 0 && !kernel.store.requests) {

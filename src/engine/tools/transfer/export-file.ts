@@ -136,13 +136,13 @@ function streamOf(source: TransferSource) {
 /** Verifies the whole export first, then yields its frames. */
 export async function* readTransfer(source: TransferSource): AsyncGenerator<Frame> {
   await checkTransfer(source)
-  const reader = new ExactReader(streamOf(source), () => notWhole('it ends too early'))
+  const reader = new ExactReader(streamOf(source), () => notWhole('it ends early'))
   await reader.exactly(magic.length + 1)
   for (;;) {
     const kind = (await reader.exactly(1))[0]!
     if (kind === 0) return
     const name = kinds[kind - 1]
-    if (!name) throw notWhole(`it holds a frame of unknown kind ${kind}`)
+    if (!name) throw notWhole(`it contains a frame of unknown kind ${kind}`)
     const size = await readInteger(reader)
     if (size > frameBytesMax)
       throw new RepriseError('LIMIT_EXCEEDED', `a frame of ${size} bytes is too large`, { size })

@@ -280,7 +280,7 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header, change: str
   if (isLeft && left.isOwnerAlive) await kernel.deadWorkers.retireGone()
   const isOurs = isReturn || (isLeft && left.floor === floor.seq && equalBytes(left.floorDigest, floor.digest))
   if (isLeft && !isOurs && !left.isOwnerAlive && !(await forgetUnlessMail(kernel, left))) {
-    const what = `mail waits for ${id}, which another import has begun: resume that one, or abandon it (reprise changes)`
+    const what = `mail waits for ${id}, which another import has begun: resume or abandon that import (reprise changes)`
     throw new RepriseError('CHANGE_UNFINISHED', what, {
       timeline: id,
       change: left.attributes[importingAttribute] ?? null,
@@ -326,7 +326,7 @@ async function fill(incoming: Incoming): Promise<Commit> {
   try {
     const { at, chunks, records, messages, read } = await receive(incoming, hold)
     if (at.seq !== header.seq || !equalBytes(at.digest, header.digest)) {
-      const what = `the history in the file ends at ${at.seq}, its header contains ${header.seq}`
+      const what = `the history in the file ends at ${at.seq}, but its header has ${header.seq}`
       throw new RepriseError('NOT_A_SAVEPOINT', what)
     }
     checkOpens(header, records)
@@ -477,10 +477,14 @@ function within<One>(those: readonly unknown[], max: number, one: One): One {
 /** Where both have a digest, it must be the same: otherwise the existing history is another one. */
 function checkSame(id: TimelineId, at: Point, had: Point): void {
   if (at.seq !== had.seq || equalBytes(at.digest, had.digest)) return
-  throw new RepriseError('CONFLICT', `${id} has another history here than in the file: import it under another id`, {
-    timeline: id,
-    seq: at.seq,
-  })
+  throw new RepriseError(
+    'CONFLICT',
+    `${id} has a different history in this store than in the file: import it under another id`,
+    {
+      timeline: id,
+      seq: at.seq,
+    },
+  )
 }
 
 /** Reads the checkpoint as a restore would, and drops the result: an unreadable checkpoint is not accepted. */
@@ -505,5 +509,5 @@ async function commit(
 
 function importedErasure(run: EntryRun) {
   const entries = unpackEntries(run).filter(({ isErased }) => isErased).length
-  return { id: 'import', why: 'it came with an import', entries, checks: [checkIn(run.bytes)] }
+  return { id: 'import', why: 'an import brought it', entries, checks: [checkIn(run.bytes)] }
 }

@@ -118,7 +118,7 @@ export async function noteLive(kernel: Kernel, head: Head, tally: Tally): Promis
 }
 
 function faultOf(head: Head, where: string, id: string, code: string): Fault {
-  const what = `the line of checkpoint ${id} is damaged or missing`
+  const what = `the catalog row of checkpoint ${id} is damaged or missing`
   return { timeline: head.timeline, seq: null, where, what, code }
 }
 

@@ -210,7 +210,7 @@ export class VerifyWatch {
         await changeNotes(this.#kernel, { [name]: text })
         this.#isKept = text !== null
       } catch (error) {
-        this.#kernel.events.emit('problem', { where: 'keeping the mark of a verify', error })
+        this.#kernel.events.emit('problem', { where: 'saving the progress of a verification', error })
       }
     })
     return this.#keeping

@@ -52,7 +52,7 @@ export class ModelHttpError extends Error {
 
 const errorBytesMax = 64 * 1024
 const lineLengthMax = 16 * 1024 * 1024
-const lineHint = 'This is not a response of a model service: check the URL, and the proxies before it.'
+const lineHint = 'This is not a response of a model service: check the URL, and any proxies in front of it.'
 
 export async function post(
   url: string,

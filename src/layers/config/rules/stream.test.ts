@@ -222,7 +222,7 @@ test('the same answer twice is taken once, and another answer to the same offer 
   )
   expect(decideAnswer(clients, { client: 'edge', nonce: 's1-1', nack: null })).toEqual({ is: 'repeated' })
   const other = decideAnswer(clients, { client: 'edge', nonce: 's1-1', nack: 'no' })
-  expect(other).toEqual({ is: 'ignored', why: 'the offer was answered otherwise before' })
+  expect(other).toEqual({ is: 'ignored', why: 'the offer already has a different answer' })
 })
 
 test('a client that comes back with a version that never was has nothing', () => {

@@ -104,6 +104,6 @@ export function decideAnswer(
 
 function whyIgnored({ offered, stream, answered }: ClientRecord, nonce: string): string {
   if (!nonce.startsWith(`${stream}-`)) return 'the nonce belongs to a stream that ended, or to none'
-  if (answered?.nonce === nonce) return 'the offer was answered otherwise before'
+  if (answered?.nonce === nonce) return 'the offer already has a different answer'
   return offered ? 'a newer version was offered since' : 'no offer waits for an answer'
 }

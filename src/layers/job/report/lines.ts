@@ -45,7 +45,7 @@ export function failureLine(event: Extract<JobEvent, { type: 'failure' | 'source
     const next = event.next === 'retry' ? 'will read the source again' : 'gave up on the source'
     return printable(`${next} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`)
   }
-  const what = event.next === 'dead' ? 'gave up on' : 'will try again'
+  const what = event.next === 'dead' ? 'gave up on' : 'will retry'
   return printable(`${what} ${event.key} after attempt ${event.attempt}: ${event.error.message.split('\n')[0]}`)
 }
 

@@ -110,7 +110,7 @@ async function checkOne(
   const exclusive = graph.sources.find(({ name, source }) => source.isExclusive && !Object.hasOwn(inputs, name))
   const base = { timeline, ok: true, from: null, records: 0, step: null, problem: null }
   if (exclusive) {
-    const what = `not checked: ${exclusive.name} has one reader at a time: replace it with recorded input (inputs, --input ${exclusive.name}=FILE)`
+    const what = `not checked: ${exclusive.name} allows one reader at a time: replace it with recorded input (inputs, --input ${exclusive.name}=FILE)`
     return { ...base, notes: [what] }
   }
   try {
@@ -209,8 +209,8 @@ async function replayThrice(of: ReplayOf, outsides: readonly [Outside, Outside, 
 function notesOf(graph: Graph, outside: Outside, { calls = {} }: PipelineCheckOptions): string[] {
   const unmade = graph.operators.filter(({ name, state }) => state === 'calls' && !Object.hasOwn(calls, name))
   return [
-    ...unmade.map(({ name }) => `not checked: the operators after ${name}, a call that is not made again (calls)`),
-    ...outside.askers.map((name) => `${name} asks ${outside.askedBy(name).join(', ')}`),
+    ...unmade.map(({ name }) => `not checked: the operators after ${name}, a call that is not repeated (calls)`),
+    ...outside.askers.map((name) => `${name} queries ${outside.askedBy(name).join(', ')}`),
   ]
 }
 

@@ -68,10 +68,10 @@ function problemOf(of: ComparedOf, operator: string, i: number, [a, b]: Parted, 
   const services = of.outside.askedBy(operator)
   const because =
     services.length > 0
-      ? `it asks ${services.join(', ')}`
+      ? `it queries ${services.join(', ')}`
       : how === 'again'
-        ? 'it depends on something outside of the record and its state'
+        ? 'it depends on something besides the record and its state'
         : 'something that it needs is not in its state: a variable, or a value that was changed in place'
   const when = how === 'again' ? 'when the same input is replayed' : 'after a restart in the middle'
-  return `${operator} has other results ${when}, first at ${where}: ${shown(a)}, then ${shown(b)}; ${because}`
+  return `${operator} has different results ${when}, first at ${where}: ${shown(a)}, then ${shown(b)}; ${because}`
 }

@@ -80,7 +80,7 @@ export interface ProcessBothOptions<A, B, R, S extends StateSpecs, O extends Sid
 /** The functions of the inputs, in their order. */
 type Takers = readonly (readonly [place: string, take: (value: never, context: never) => unknown])[]
 
-const waitBefore = 'use call() before it for what must be waited for'
+const waitBefore = 'use call() before it for asynchronous work'
 
 /** The kind of the operator's state: under the same name, a different set of states is a different state. */
 export function processKind(state: StateSpecs = {}): string {

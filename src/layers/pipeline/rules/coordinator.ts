@@ -87,7 +87,7 @@ export class CheckpointCoordinator<Snapshot> {
     const before = this.#attempts.get(task)
     assert(before === undefined || attempt > before, 'attempts of a task only grow')
     this.#attempts.set(task, attempt)
-    return [...this.#callOff(`${task} started anew`), ...this.#next(now)]
+    return [...this.#callOff(`${task} was restarted`), ...this.#next(now)]
   }
 
   /** The task ended or was taken away: later checkpoints do not include it. */
@@ -101,7 +101,7 @@ export class CheckpointCoordinator<Snapshot> {
   /** A caller or the clock requests a checkpoint. Only one is in progress at a time; periodic requests are never queued. */
   request(request: number, kind: CheckpointKind, now: number): CheckpointAction<Snapshot>[] {
     if (kind === 'periodic' && (this.#pending || this.#queue.some((waiting) => waiting.kind === 'periodic'))) {
-      return [{ do: 'answer', request, id: null, why: 'another checkpoint is under way' }]
+      return [{ do: 'answer', request, id: null, why: 'another checkpoint is in progress' }]
     }
     this.#queue.push({ request, kind })
     return this.#next(now)
@@ -153,7 +153,7 @@ export class CheckpointCoordinator<Snapshot> {
     const pending = this.#pending
     assert(
       pending?.id === id && pending.phase === 'publishing',
-      'the outcome is that of the checkpoint being published',
+      'the outcome belongs to the checkpoint being published',
     )
     if (then === 'forget') this.#pending = null
     return pending

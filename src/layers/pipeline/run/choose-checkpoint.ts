@@ -28,13 +28,13 @@ export async function chooseCheckpoint(
   const record = from === null ? records[0] : requestedCheckpoint(taken, records, from)
   if (!record) {
     if (taken.head.seq === 0) return null
-    throw unusable(taken, 'its checkpoints are gone', [])
+    throw unusable(taken, 'its checkpoints no longer exist', [])
   }
   const others = records.filter((each) => each !== record)
   const [head] = await kernel.store.head([taken.id])
   const isForked = head?.base?.seq === taken.head.seq
   if (from === null && record.seq !== taken.head.seq && !isForked) {
-    throw unusable(taken, `the newest checkpoint, at ${taken.head.seq}, is gone`, records)
+    throw unusable(taken, `the newest checkpoint, at ${taken.head.seq}, no longer exists`, records)
   }
   if (isBadMark(record.invalid)) throw unusable(taken, `checkpoint ${record.id} was marked: ${record.invalid}`, others)
   const state = await orUnusable(taken, record, others, () => readHeader(kernel, record))
@@ -57,7 +57,7 @@ function requestedCheckpoint(
   const made = records.find(({ createdAt, invalid }) => createdAt <= time && !isBadMark(invalid))
   if (made) return made
   const oldest = records.at(-1)
-  const since = oldest ? `the oldest that is kept is of ${new Date(oldest.createdAt).toISOString()}` : 'it has none'
+  const since = oldest ? `the oldest one kept is of ${new Date(oldest.createdAt).toISOString()}` : 'it has none'
   const what = `${timeline} has no checkpoint of ${new Date(time).toISOString()} or before: ${since}`
   throw new RepriseError('NOT_FOUND', what, { timeline, time })
 }

@@ -44,7 +44,7 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
     for (const name of gone.keys()) {
       if (!drop.includes(name))
         faults.push(
-          `the ${what} ${name} is gone: the checkpoint has it (rename: { ${quoted(name)}: 'new' }, or drop: ['${name}'])`,
+          `the ${what} ${name} no longer exists, but the checkpoint has it (rename: { ${quoted(name)}: 'new' }, or drop: ['${name}'])`,
         )
     }
   }
@@ -96,7 +96,7 @@ export function namedParts(
   }
 }
 
-function sourceKind({ kind = "a source of the program's own" }: Source<unknown>): string {
+function sourceKind({ kind = 'a custom source of the program' }: Source<unknown>): string {
   return kind
 }
 

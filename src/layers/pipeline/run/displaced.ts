@@ -13,6 +13,6 @@ export async function whyEnded({ store }: Kernel, taken: StateTimeline, error: u
   if (isReprise(error, 'FENCED', 'CANCELLED', 'ABORTED', 'CLOSED')) return error
   const [head] = await Promise.resolve(store.head([taken.id])).catch(() => [])
   if (!head || head.epoch === taken.head.epoch) return error
-  const what = `another process took ${taken.id} over while this one did not answer: its results are with the other process`
+  const what = `another process took ${taken.id} over while this one did not respond: the other process has its results`
   return new RepriseError('FENCED', what, { timeline: taken.id, epoch: taken.head.epoch, current: head.epoch }, error)
 }

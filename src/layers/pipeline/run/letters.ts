@@ -26,7 +26,7 @@ export interface PipelineLetter {
 }
 
 export function lettersStay(pipeline: string): string {
-  return `${pipeline} is done: its dead letters can be read, but neither sent back nor discarded. To process those records, run it with { from } an older checkpoint, or read them in a pipeline of another name`
+  return `${pipeline} has finished: its dead letters can be read, but neither retried nor discarded. To process those records, run it with { from } an older checkpoint, or read them in a pipeline of another name`
 }
 
 export function noTaker(operator: string): RepriseError {
@@ -143,7 +143,7 @@ export class Letters {
 
   #note(operator: string, by: 1 | -1): void {
     const own = (this.#waiting.get(operator) ?? 0) + by
-    assert(own >= 0, 'a record that waits was counted when it was set aside')
+    assert(own >= 0, 'a waiting record was counted when it was set aside')
     this.#waitingInAll += by
     if (own === 0) this.#waiting.delete(operator)
     else this.#waiting.set(operator, own)

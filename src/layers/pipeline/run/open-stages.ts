@@ -21,7 +21,7 @@ export function stagePlanOf(
 ): StagePlan | null {
   if (threads === undefined) return null
   if (origins !== null) {
-    const what = `the pipeline ${name} cannot run on several threads: call(), sendSink() and httpSink() follow each record from its source. Omit threads, or end it in another sink and call from a second pipeline`
+    const what = `the pipeline ${name} cannot run on several threads: call(), sendSink() and httpSink() follow each record from its source. Omit threads, or use another sink and make the calls in a second pipeline`
     throw new RepriseError('INVALID_ARGUMENT', what)
   }
   return planOf(name, graph, scale, threads)
@@ -30,7 +30,7 @@ export function stagePlanOf(
 /** Loads the threads only here: other runtimes have none. */
 export async function openStages({ kernel, clock }: Host, of: Omit<StagesOf, 'codec' | 'clock'>): Promise<Stages> {
   if (isStageThread in globalThis) {
-    const what = `the module of the pipeline ${of.name} runs it when a thread loads the module: define it in a module that runs nothing`
+    const what = `the module of the pipeline ${of.name} runs it when a thread loads the module: define it in a module that starts no pipeline`
     throw new RepriseError('INVALID_ARGUMENT', what, { module: of.module })
   }
   const { Stages } = await import('../stages/stages.ts')

@@ -71,7 +71,7 @@ export class StagedCut {
   }
 
   finish(): void {
-    assert(this.#letters !== null, 'one task keeps the dead letters')
+    assert(this.#letters !== null, 'one task stores the dead letters')
     const { positions, records } = this.#of
     this.#resolve({ positions, captures: this.#captures, prepares: this.#prepares, records, letters: this.#letters })
   }

@@ -192,7 +192,7 @@ export class PipelineTasks {
     if (this.#isRefused) return true
     this.#isRefused = true
     const { timeline } = this.#of
-    const what = `${timeline} has keys in ${before} partitions, and its sources now have ${partitions}: records of a key may arrive in another partition than its state`
+    const what = `${timeline} has keys in ${before} partitions, and its sources now have ${partitions}: records of a key may arrive in a different partition than its state`
     throw new RepriseError('PARTITIONS_CHANGED', what, { timeline, before, now: partitions })
   }
 

@@ -129,6 +129,6 @@ async function exists(path: string): Promise<boolean> {
 
 function lost(path: string, error: unknown): unknown {
   if (isReprise(error)) return error
-  const what = `${path} cannot be moved to its final name: ${(error as Error).message}; its checkpoint is published, so it must not be lost`
+  const what = `${path} cannot be moved to its final name: ${(error as Error).message}; its checkpoint is published, so the file must not be lost`
   return new RepriseError('STORE_IO', what, { path }, error)
 }

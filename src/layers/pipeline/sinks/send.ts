@@ -109,7 +109,7 @@ class Sender<T> implements SinkWriter {
   }
 
   cut({ checkpoint }: CutId) {
-    assert(!this.#isCut, 'one checkpoint is under way at a time')
+    assert(!this.#isCut, 'one checkpoint is in progress at a time')
     this.#isCut = true
     this.#cutFor = checkpoint
     const { counts } = this.#origins

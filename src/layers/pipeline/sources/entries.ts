@@ -116,6 +116,6 @@ function positionOf(positions: Positions | null): FeedPosition {
   if (typeof position === 'string') return position
   throw new RepriseError(
     'INVALID_ARGUMENT',
-    'the position of this source must be a place in the feed: another source used its name before',
+    'the position of this source must be a position in the feed: another source used its name before',
   )
 }

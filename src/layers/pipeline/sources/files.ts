@@ -177,7 +177,7 @@ class FileReader implements SourceReader<string> {
     if (size >= position) return
     const what = `${this.#path} has ${size} bytes, fewer than the ${position} that were read: it was cut short or replaced`
     const hint =
-      'Put the file back as it was, or run the pipeline under another id to read the new file from its beginning.'
+      'Restore the original file, or run the pipeline under another id to read the new file from its beginning.'
     throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position }, undefined, hint)
   }
 }

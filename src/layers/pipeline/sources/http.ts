@@ -75,7 +75,7 @@ async function take(
   { bytesMax, waitMs }: { readonly bytesMax: number; readonly waitMs: number },
   open: () => Promise<TimelineHandle<number, Posted>>,
 ): Promise<Response> {
-  if (request.method !== 'POST') return answer(405, { error: 'only POST is taken' }, { allow: 'POST' })
+  if (request.method !== 'POST') return answer(405, { error: 'only POST is accepted' }, { allow: 'POST' })
   const key = request.headers.get('idempotency-key')
   if (key !== null && (key === '' || key.length > 512)) {
     return answer(400, { error: 'the Idempotency-Key must have 1 to 512 characters' })
@@ -107,7 +107,11 @@ async function take(
     const isPassing = isReprise(error) && (['retry', 'reload'].includes(error.remedy) || error.code === 'ABORTED')
     const headers: Record<string, string> = isPassing ? { 'retry-after': '1' } : {}
     // The outcome of the write may be unknown: a sender with a key can retry.
-    return answer(isPassing ? 503 : 500, { error: isReprise(error) ? error.code : 'it was not taken' }, headers)
+    return answer(
+      isPassing ? 503 : 500,
+      { error: isReprise(error) ? error.code : 'the record was not accepted' },
+      headers,
+    )
   }
 }
 
@@ -116,7 +120,7 @@ async function within<R>(ms: number, work: (signal: AbortSignal) => Promise<R>):
   const stop = new AbortController()
   const late = () => {
     stop.abort()
-    return new RepriseError('ABORTED', `the pipeline did not take the records within ${ms} ms`)
+    return new RepriseError('ABORTED', `the pipeline did not accept the records within ${ms} ms`)
   }
   return await withinOrFail(realTime, ms, work(stop.signal), late)
 }

@@ -89,11 +89,7 @@ class GeneratedReader<T> implements SourceReader<T> {
       const made = new Array<T>(size)
       const number = this.#numbers[partition]!
       for (let i = 0; i < size; i++) made[i] = this.#make(first + i, number)
-      refuseThenable(
-        made[0],
-        'the function of generatedSource()',
-        'use iterableSource() for values that are waited for',
-      )
+      refuseThenable(made[0], 'the function of generatedSource()', 'use iterableSource() for asynchronous values')
       this.#next[partition] = first + size
       return { partition: this.#names[partition]!, values: made, position: first + size }
     }

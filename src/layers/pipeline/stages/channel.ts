@@ -203,7 +203,7 @@ class Outgoing {
   }
 
   credit(): void {
-    assert(this.#underWay > 0, 'a frame that was processed was under way')
+    assert(this.#underWay > 0, 'a processed frame was in transit')
     this.#underWay -= 1
   }
 

@@ -51,7 +51,7 @@ export class ThreadTasks {
     this.#report = report
     const plan = planOf(pipeline, graph, scale, threads)
     if (plan === null || outlineOf(graph, scale) !== outline) {
-      const what = `the pipeline ${pipeline} has other parts in thread ${thread}: its module must draw the same graph in every thread`
+      const what = `the pipeline ${pipeline} has different parts in thread ${thread}: its module must draw the same graph in every thread`
       throw new RepriseError('INVALID_ARGUMENT', what)
     }
     for (const { task } of plan.tasks.filter((each) => each.thread === thread)) {
@@ -59,7 +59,7 @@ export class ThreadTasks {
         ...{ plan, task, graph, scale, codec: this.#codec, clock: systemClock, lastCheckpoint },
         ports: (outputs) => this.#portsOf(outputs),
         send: (message) => send(plan, message),
-        letter: () => assert(false, 'dead letters are kept in the main thread'),
+        letter: () => assert(false, 'dead letters are stored in the main thread'),
         captured: (from, barrier, tables) => this.#captured(from, barrier, tables),
       })
       this.#tasks.set(task, made)

@@ -57,7 +57,7 @@ export function apiNames(name: string, given: ApiOptions = {}): ApiNames {
   const isGroup = group === '' || (domain.test(group) && group.length <= 253)
   const labels = [version, plural, singular, ...shortNames]
   if (isGroup && pascal.test(kind) && labels.every((each) => label.test(each)) && !taken.has(plural)) return names
-  const what = `the api of resource ${name}: group must be like 'shop.example.com', kind like 'Site', and version, plural, singular and shortNames must have 1 to 63 small letters, digits and dashes`
+  const what = `the api of resource ${name}: group must be a name such as 'shop.example.com', kind a name such as 'Site', and version, plural, singular and shortNames must have 1 to 63 lower-case letters, digits and dashes`
   throw new RepriseError('INVALID_ARGUMENT', what, { name, group, version, kind, plural })
 }
 

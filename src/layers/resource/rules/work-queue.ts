@@ -84,7 +84,7 @@ export class WorkQueue {
   /** The key could not be started after all. */
   putBack(key: string): void {
     const was = this.#running.get(key)
-    assert(was !== undefined, 'only a key in progress is put back')
+    assert(was !== undefined, 'only a key in progress is returned to the queue')
     this.#running.delete(key)
     this.#ready.add(key)
   }

@@ -99,7 +99,7 @@ export function declaredAfter(scope: Scope, step: string, names: readonly string
   return names.map((name) => {
     const id = scope.latest(commandName(name))
     if (id !== null) return id
-    const what = `${step} is declared to run after ${name}, which was not called before it in this branch`
+    const what = `${step} is declared to run after ${name}, which this branch has not called before it`
     throw new RepriseError('INVALID_ARGUMENT', what, { step, after: name })
   })
 }

@@ -53,7 +53,7 @@ export async function awaitUpdate(view: RunView, name: string, id: string, optio
       await checkUpdate(view, name)
     }
     if (isLate) {
-      const what = `no answer to the update ${name} of ${view.timeline} yet. The update is stored; a second one counts twice, unless both have the same key. No worker may be executing the run, or its code has not registered its handlers yet`
+      const what = `no answer to the update ${name} of ${view.timeline} yet. The update is stored; a second update is executed as well, unless both have the same key. No worker may be executing the run, or its code has not registered its handlers yet`
       throw new RepriseError('TIMEOUT', what, { update: name })
     }
     await changed

@@ -124,7 +124,7 @@ export class RunView {
   }
 
   forgotten(): RepriseError {
-    const what = `${this.timeline} has expired or was deleted: a run that was started under its id since is another one`
+    const what = `${this.timeline} has expired or was deleted: a later run with the same id is a different run`
     return new RepriseError('NOT_FOUND', what, { run: this.id })
   }
 

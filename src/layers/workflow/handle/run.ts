@@ -357,7 +357,7 @@ export class WorkflowRun<Output = unknown> {
     checkOptions('settle', options, knownSettle)
     const { by = 'somebody', result, key } = options
     const isUndone = outcome === 'compensated'
-    const { error = isUndone ? `it was undone by hand, according to ${by}` : 'settled as failed' } = options
+    const { error = isUndone ? `it was undone manually, according to ${by}` : 'settled as failed' } = options
     const id = commandIdOf(step)
     const fields = outcome === 'done' ? { result } : { error: { name: 'Error', message: error } }
     const { engine } = this.#host

@@ -66,7 +66,7 @@ export async function checkSettleable(
   const waiting = waitingIn(state).map(readableId)
   if (Object.hasOwn(state.undos, id)) {
     if (ofStuck.has(outcome)) return
-    const what = `the undo of ${step} of ${timeline} is stuck: settle it as compensated if it was undone by hand, or as retry`
+    const what = `the undo of ${step} of ${timeline} is stuck: settle it as compensated if it was undone manually, or as retry`
     throw refuse(what, waiting)
   }
   const known = await stepsOf(engine, timeline)

@@ -104,9 +104,8 @@ export async function foundRun<Output>(
   if (ifExists === 'reject') throw new RepriseError('EXISTS', there, { run: run.id })
   if (ifExists === 'restart') await run.restart(input)
   else if (!(await isSameInput(codec, run, input))) {
-    const how =
-      'choose another id, pass the same input, or take a handle of it with workflows(rp).of(definition).get(id)'
-    throw new RepriseError('EXISTS', `${there}, with another input: ${how}`, { run: run.id })
+    const how = 'choose another id, pass the same input, or get its handle with workflows(rp).of(definition).get(id)'
+    throw new RepriseError('EXISTS', `${there}, with different input: ${how}`, { run: run.id })
   }
   return run
 }

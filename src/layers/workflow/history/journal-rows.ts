@@ -65,7 +65,7 @@ const tellers: Readonly<Record<string, RowMaker>> = {
       ? step(id!, error ? 'fails' : 'ends', failing(error))
       : step(id!, 'ends', { note: editedWords(replaces, by) }),
   timer: ({ id }) => step(id!, 'ends', id!.includes('~signal:') ? { note: 'timed out' } : {}),
-  held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person settles it', ...letsGo }),
+  held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person must settle it', ...letsGo }),
   settled: ({ id, by }) => step(id!, 'beats', { note: `settled by ${by}` }),
   signal: ({ name, value }, { seq }) =>
     journalRow(`~got:${seq}`, 'message', 'is', { title: `signal ${name}`, ...worthTelling(value) }),
@@ -91,15 +91,15 @@ const tellers: Readonly<Record<string, RowMaker>> = {
     remark(seq, `went back to ${readableId(to ?? '')}`, { ...cuts, ...letsGo, note: error?.message ?? '' }),
   resumed: ({ by }, { seq }) => remark(seq, 'resume requested', { sort: 'message', note: `by ${by}` }),
   continued: (_, { seq }) => remark(seq, 'starts over', { ...cuts, note: 'with new input and an empty history' }),
-  retried: (_, { seq }) => remark(seq, 'retried by hand', { sort: 'message', ...cuts, ...letsGo }),
+  retried: (_, { seq }) => remark(seq, 'retried manually', { sort: 'message', ...cuts, ...letsGo }),
   forked: ({ from, by, ...rest }, { seq }) => {
-    const input = 'input' in rest ? `, with another input (${by ?? 'somebody'})` : ''
+    const input = 'input' in rest ? `, with different input (${by ?? 'somebody'})` : ''
     return remark(seq, 'forked', { note: `from ${from}${input}`, ...cuts, ...letsGo })
   },
   undo: ({ reason }, { seq }) => remark(seq, 'undo of everything requested', { sort: 'message', note: reason ?? '' }),
   admitted: (_, { seq }) => remark(seq, 'admitted by its queue'),
   patched: ({ id }, { seq }) =>
-    remark(seq, 'takes the new way', { note: readableId((id ?? '').replace('~patch:', '')) }),
+    remark(seq, 'takes the new path', { note: readableId((id ?? '').replace('~patch:', '')) }),
   completed: () => journalRow('~end', 'end', 'ends', { title: 'completed', ...letsGo }),
   'ended-badly': ({ error, cancelled }) =>
     journalRow('~end', 'end', 'fails', { title: cancelled ? 'cancelled' : 'failed', ...failing(error), ...letsGo }),
@@ -225,7 +225,7 @@ function words({ kind, name, needsPerson, error }: Wait, failures: number): stri
     case 'compensation':
       return `${needsPerson ? 'stuck undoing' : 'undoes'} ${name}${why}`
     case 'step':
-      if (needsPerson) return `held at ${name}: a person settles it`
+      if (needsPerson) return `held at ${name}: a person must settle it`
       return failures > 0 ? `retries ${name} after ${failures} ${failures === 1 ? 'failure' : 'failures'}${why}` : name
   }
 }

@@ -133,13 +133,13 @@ function isStep({ kind, id }: Outcome): boolean {
 /** The reason why no step of the run can be re-run alone. */
 function faultOf({ rolling, restored, undos, open, rerun, end, started, journal }: RunState): string | null {
   if (rolling) return 'the run is being rolled back or re-run; wait for it'
-  if (restored?.isHeld) return 'the run is held after a compensation that failed; resume it first'
+  if (restored?.isHeld) return 'the run is held after a failed compensation; resume it first'
   if (Object.keys(undos).length > 0) return 'a compensation is unfinished'
   const doubtful = Object.entries(open).find(([, { held, began }]) => held || began)
   if (doubtful) return `${readableId(doubtful[0])} is in doubt; settle it first`
   if (rerun) {
     const cure = end ? 'retry the run' : 'wait for it'
-    return `an earlier re-run has not reached all steps that it keeps; ${cure}`
+    return `an earlier re-run has not reached all the steps that it keeps; ${cure}`
   }
   if (itemsOf(journal).some(({ kind }) => kind === 'cancel')) return 'the run was cancelled; roll it back or fork it'
   if (end && started?.parent && !started.parent.detached) {
@@ -153,7 +153,7 @@ function problemOf({ undone }: RunState, item: Item, repeated: ReadonlySet<strin
   if (item.kind === 'update') return `the update ${item.name} came after it, and may have changed any later step`
   if (item.kind === 'loop') {
     const loop = readableId(item.id).replace('~', '')
-    return `the ${loop} after it has finished iterations, which are not in its history any more; roll back or fork`
+    return `the ${loop} after it has finished iterations, which are no longer in its history; roll back or fork`
   }
   if (!isOutcome(item) || repeated.has(item.id) || !Object.hasOwn(undone, item.id)) return null
   return `${readableId(item.id)}, which would be kept, was undone; roll back or fork`

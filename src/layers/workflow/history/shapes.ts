@@ -74,7 +74,7 @@ export function checkEntry(type: string, data: unknown): void {
   let fault = shape ? faultIn(data, shape) : null
   if (fault === null && type === 'started') {
     const { queue, parent, seed } = data as Record<'queue' | 'parent' | 'seed', unknown>
-    if (!['number', 'string', 'undefined'].includes(typeof seed)) fault = 'its seed must be a number or a text'
+    if (!['number', 'string', 'undefined'].includes(typeof seed)) fault = 'its seed must be a number or text'
     if (queue !== undefined && queue !== null) fault ??= faultIn(queue, entries['started.queue']!)
     if (parent !== undefined && parent !== null) fault ??= faultIn(parent, entries['started.parent']!)
   }

@@ -116,7 +116,7 @@ export function schedule<Input>(name: string, options: ScheduleOptions<Input>): 
     throw new RepriseError('INVALID_ARGUMENT', `schedule ${name} must have either cron or every`, { name })
   }
   if (options.timezone !== undefined && options.cron === undefined) {
-    throw new RepriseError('INVALID_ARGUMENT', `schedule ${name}: timezone must come with cron`, { name })
+    throw new RepriseError('INVALID_ARGUMENT', `schedule ${name}: timezone requires cron`, { name })
   }
   nextAfter(options, Date.UTC(2026, 0, 1))
   return {

@@ -130,7 +130,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   sleepUntil: (bound) =>
     tolerant((when: Date | number) => {
       const at = Number(when)
-      if (!Number.isFinite(at)) throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil needs a date or milliseconds')
+      if (!Number.isFinite(at)) throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil() needs a Date or milliseconds')
       return askSleep(bound.run, bound.here('sleepUntil'), () => at)
     }),
   signal: (bound) =>
@@ -176,7 +176,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
       if (Object.keys(branches).length === 0) {
         throw new RepriseError(
           'INVALID_ARGUMENT',
-          'race() needs at least one branch: without one, it would never end',
+          'race() needs at least one branch: without a branch, it never ends',
           {},
         )
       }

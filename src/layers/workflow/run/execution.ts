@@ -151,8 +151,7 @@ export class Execution {
   blameIfLate(): RepriseError | null {
     if (this.isReplaying || this.isStopped || this.#isDraining || this.#restedIn === thisTick()) return null
     const at = userLine()
-    const why =
-      'after waiting for something that history does not have (a client, a stream, another promise, an import)'
+    const why = 'after waiting for something that is not in history (a client, a stream, another promise, an import)'
     const cure = "wait for it in a step, as in ctx.step('name', () => …), and import at the top of the module"
     const error = new RepriseError('NON_DETERMINISTIC', `workflow code continued at ${at} ${why}: ${cure}`, {
       call: 'await',

@@ -281,7 +281,7 @@ export class Mail {
     if (outcome === 'retry') return [{ type: 'settled', data: { id, by } }]
     const failed = {
       type: 'failed',
-      data: { id, error: error ?? { name: 'Error', message: 'it was undone by hand' }, by },
+      data: { id, error: error ?? { name: 'Error', message: 'it was undone manually' }, by },
     }
     if (outcome === 'failed') return [failed]
     // The step happened and was undone: code that continued as if it had happened would be wrong, and so would another

@@ -137,7 +137,7 @@ export class Residency {
 }
 
 function waitingForNothing(): RepriseError {
-  const what = 'workflow code waits for something that history does not have (a client, a stream, another promise)'
+  const what = 'workflow code waits for something that is not in history (a client, a stream, another promise)'
   const cure = "wait for it in a step, as in ctx.step('name', () => …)"
   return new RepriseError('NON_DETERMINISTIC', `${what}, and would wait forever: ${cure}`, { call: 'await' })
 }

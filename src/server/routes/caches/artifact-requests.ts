@@ -100,7 +100,7 @@ export function scopesOf({ principal }: Call): { readonly own: string; readonly 
   if (scopes) return scopes
   throw new RepriseError(
     'FORBIDDEN',
-    `${principal.name} has access to a part of the store, but to no cache: add a cache to the token`,
+    `${principal.name} has access to part of the store, but to no cache: add a cache to the token`,
     {},
   )
 }

@@ -32,7 +32,7 @@ export const nxRoutes: readonly Route[] = [
     ...common,
     method: 'PUT',
     id: 'nxPut',
-    summary: 'Nx: put the outputs of a task; 409 where there are some',
+    summary: 'Nx: put the outputs of a task; 409 if it already has outputs',
     role: 'write',
     takesStream: 'artifactBytes',
     answerType: 'text/plain',

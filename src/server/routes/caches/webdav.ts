@@ -27,7 +27,7 @@ export const webdavRoutes: readonly Route[] = [
       ...where,
       method: 'MKCOL',
       id: i === 0 ? 'davMake' : 'davMakeSpace',
-      summary: 'WebDAV: make a folder, which changes nothing',
+      summary: 'WebDAV: create a folder, which changes nothing',
       role: 'write',
       status: 201,
       answerType: 'text/plain',

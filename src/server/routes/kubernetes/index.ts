@@ -61,7 +61,7 @@ const verbs: readonly Verb[] = [
       role: 'write',
       query: { ...deleting, ...listQuery, ...selecting },
     },
-    ...{ summary: 'Delete the objects that are selected', takesBytes: 'bodyBytes', bodyTypes: json, call: removeAll },
+    ...{ summary: 'Delete the selected objects', takesBytes: 'bodyBytes', bodyTypes: json, call: removeAll },
   },
   {
     ...{ method: 'GET', tail: '/{name}', verb: 'Get', role: 'read', query: reading },
@@ -69,7 +69,7 @@ const verbs: readonly Verb[] = [
   },
   {
     ...{ method: 'PUT', tail: '/{name}', verb: 'Update', role: 'write', query: writing },
-    summary: 'Replace an object, all but its status; Conflict unless it is at the resourceVersion that is named',
+    summary: 'Replace an object except its status; Conflict unless it is at the named resourceVersion',
     ...{ takesBytes: 'bodyBytes', bodyTypes: json, call: update },
   },
   {
@@ -80,7 +80,7 @@ const verbs: readonly Verb[] = [
   },
   {
     ...{ method: 'DELETE', tail: '/{name}', verb: 'Delete', role: 'write', query: deleting },
-    summary: 'Delete an object: at once, or when the last of its finalizers is gone',
+    summary: 'Delete an object: at once, or when its last finalizer is removed',
     ...{ takesBytes: 'bodyBytes', bodyTypes: json, call: remove },
   },
   {
@@ -89,7 +89,7 @@ const verbs: readonly Verb[] = [
   },
   {
     ...{ method: 'PUT', tail: '/{name}/status', verb: 'UpdateStatus', role: 'write', query: writing },
-    summary: 'Replace the status of an object, and nothing else; Conflict if a newer generation was reported on',
+    summary: 'Replace only the status of an object; Conflict if the status of a newer generation was reported',
     ...{ takesBytes: 'bodyBytes', bodyTypes: json, call: updateStatus },
   },
   {

@@ -23,7 +23,7 @@ export const selecting = { labelSelector: shapes.text, fieldSelector: shapes.tex
 export const listQuery: Readonly<Record<string, QuerySchema>> = {
   ...selecting,
   limit: { ...number, description: 'objects per page (default: all)' },
-  continue: { type: 'string', maxLength: 4096, description: 'the metadata.continue of the page before' },
+  continue: { type: 'string', maxLength: 4096, description: 'the metadata.continue of the previous page' },
   resourceVersion: shapes.text,
   resourceVersionMatch: { type: 'string', enum: ['Exact', 'NotOlderThan'] },
   watch: { ...truth, description: 'changes after resourceVersion as lines of JSON, in place of a list' },

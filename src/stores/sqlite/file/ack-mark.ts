@@ -83,7 +83,7 @@ export class AckMark {
     if (!mark || isReached(mark, log)) return
     const reached = log?.lastPosition() ?? 0
     throw damaged(
-      `acknowledged entries are missing: the log ends at ${reached} or differs from what was acknowledged at ` +
+      `acknowledged entries are missing: the log ends at ${reached}, or differs from the acknowledged state at ` +
         `${mark.position} (if an older copy of the file was put in place on purpose, accept it: reprise incarnate)`,
       { file: this.#file, acknowledged: mark.position, reached },
     )

@@ -14,7 +14,7 @@ const synchronousNames = ['off', 'normal', 'full', 'extra']
 const blockingWaitMs = 10
 
 /** The error that aborts `silently` when its work needs a statement. */
-const needed = new Error('this needs a statement')
+const needed = new Error('a statement is required')
 
 export class Connection {
   /** True: the file has an older schema, and is only read (older-version.ts). */

@@ -40,7 +40,7 @@ const noPlaces = new Set(['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'ELOOP'])
 /** The error for a path that cannot be a file. */
 export function misplaced(error: unknown, location: string): unknown {
   if (!noPlaces.has(codeOfSystem(error))) return toStoreError(error, 'open', location)
-  const what = `there can be no file at ${location} (${codeOfSystem(error)}): name another path`
+  const what = `no file can be created at ${location} (${codeOfSystem(error)}): name another path`
   return new RepriseError('INVALID_ARGUMENT', what, { location }, error)
 }
 

@@ -120,7 +120,7 @@ export function connectReader(driver: Driver, file: string): ReadingConnection {
   const reading = connectToRead(driver, file)
   try {
     const version = readVersion(reading.connection)
-    if (version === 0) throw new RepriseError('NOT_FOUND', `${file} is not a store of Reprise`, { file })
+    if (version === 0) throw new RepriseError('NOT_FOUND', `${file} is not a Reprise store`, { file })
     if (version < schemaVersion) showAsNow(reading.connection, version)
     if (reading.state === null) reading.connection.requireDurability()
     return reading

@@ -58,7 +58,7 @@ export class InPlace {
     const log = look(this.#logFile)
     this.#log ??= log
     if (isSame(this.#main, look(this.#file)) && (!this.#hasLog || isSame(this.#log, log))) return
-    throw new RepriseError('STORE_MOVED', `${this.#file}, or the log beside it, is no longer the file that is open`, {
+    throw new RepriseError('STORE_MOVED', `${this.#file}, or its write-ahead log, is no longer the open file`, {
       file: this.#file,
     })
   }

@@ -31,7 +31,7 @@ export function lastPosition(connection: Connection): number {
   const began = Number(found?.start ?? 1)
   // The last row is never removed. Continuing from below would reuse positions.
   if (reached < began && began > 1) {
-    throw damaged(`the log starts at ${began}, and its last row is ${reached}`, { start: began, last: reached })
+    throw damaged(`the log starts at ${began}, but its last row is ${reached}`, { start: began, last: reached })
   }
   return reached
 }
@@ -51,5 +51,5 @@ export function checkVersion(connection: Connection): void {
 export function checkReaches(connection: Connection, acknowledged: number): void {
   const reached = lastPosition(connection)
   if (reached >= acknowledged) return
-  throw damaged(`the log ends at ${reached}, and ${acknowledged} was acknowledged`, { reached, acknowledged })
+  throw damaged(`the log ends at ${reached}, but ${acknowledged} was acknowledged`, { reached, acknowledged })
 }

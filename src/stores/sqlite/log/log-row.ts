@@ -289,7 +289,7 @@ function openBody(position: number, body: Uint8Array) {
     return { reader, unsettledAt, seed: seedOf(position, unsettledAt), joined: 0 }
   }
   const mark = reader.byte() | (reader.byte() << 8) | (reader.byte() << 16) | (reader.byte() << 24)
-  if (mark !== markOf(position, kind)) throw malformed(position, 'does not have its mark')
+  if (mark !== markOf(position, kind)) throw malformed(position, 'lacks its mark')
   const seed = seedOf(position, null)
   return { reader, unsettledAt: null, seed, joined: kind === joined ? readJoined(position, body, reader, seed) : 0 }
 }

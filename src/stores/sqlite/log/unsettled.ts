@@ -92,9 +92,12 @@ export class UnsettledRuns {
   #follow(head: HeadState, { position, time, frame }: UnsettledRun): HeadState {
     if (frame.last <= head.seq) return head
     if (frame.first !== head.seq + 1) {
-      throw damaged(`log row ${position} continues at sequence ${frame.first}, the head before it is at ${head.seq}`, {
-        position,
-      })
+      throw damaged(
+        `log row ${position} continues at sequence ${frame.first}, but the head before it is at ${head.seq}`,
+        {
+          position,
+        },
+      )
     }
     const digest = frame.digest?.slice() ?? chainDigest(this.#hash, head.digest, frame.bytes)
     const operation: OperationId = frame.operation ?? appendOperation(digest)

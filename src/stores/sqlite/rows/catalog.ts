@@ -105,7 +105,7 @@ export function mendLines(writing: Writing, timeline: Timeline, lines: readonly 
   return Math.max(0, missing)
 }
 
-const brokenLine = 'its line in the catalog does not match its checksum'
+const brokenLine = 'its row in the catalog does not match its checksum'
 const selectOne = 'SELECT * FROM reprise_manifest WHERE space = ? AND id = ?'
 const select = 'SELECT * FROM reprise_manifest WHERE tid = ? ORDER BY seq DESC, number DESC'
 
@@ -135,7 +135,9 @@ export function readCatalog(connection: Connection, timeline: Timeline): Manifes
   const { name, row, sums } = timeline
   const rows = connection.all(select, timeline.tid)
   if (rows.length !== row.checkpoints) {
-    throw damaged(`${name} has ${row.checkpoints} checkpoints, ${rows.length} are in the catalog`, { timeline: name })
+    throw damaged(`${name} has ${row.checkpoints} checkpoints, but ${rows.length} are in the catalog`, {
+      timeline: name,
+    })
   }
   // A line that does not match its checksum is an invalid checkpoint; the other lines are counted.
   if (

@@ -22,9 +22,9 @@ export function checkIdentity(connection: Connection, space: number): void {
   const [inTable, inMeta] = copiesOf(connection, space)
   if (inTable === inMeta) return
   const isOld = typeof inTable === 'string' && typeof inMeta === 'string'
-  const which = typeof inTable === 'string' ? 'the line in reprise_meta' : 'the row in reprise_identity'
+  const which = typeof inTable === 'string' ? 'the row in reprise_meta' : 'the row in reprise_identity'
   const what = isOld ? 'its two copies are not the same' : `one of its two copies is damaged or missing (${which})`
-  throw damaged(`the identity of the store: ${what}; reprise verify --repair writes both from the one that is used`)
+  throw damaged(`the identity of the store: ${what}; reprise verify --repair rewrites both from the one in use`)
 }
 
 /** For the facts of the store. */

@@ -76,7 +76,7 @@ function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
   if (!least || least.count > indexedMax) return null
   const rows = source.connection.all(`${least.sql} LIMIT ?`, ...least.values, indexedMax + 1)
   if (rows.length !== least.count) {
-    const what = `${least.count} timelines have ${least.kind} ${least.key}, ${rows.length} are in its index`
+    const what = `${least.count} timelines have ${least.kind} ${least.key}, but ${rows.length} are in its index`
     throw damaged(what, { kind: least.kind, key: least.key })
   }
   // The index of attributes includes other namespaces, which are not visible here.

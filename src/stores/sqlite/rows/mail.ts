@@ -121,7 +121,7 @@ function checkComplete(connection: Connection, timeline: Timeline): void {
 }
 
 function incomplete({ name, row }: Timeline, count: number): RepriseError {
-  return damaged(`${name} should have ${row.mail} unread messages; its rows are ${count}, or others`, {
+  return damaged(`${name} should have ${row.mail} unread messages; it has ${count}, or different ones`, {
     timeline: name,
   })
 }

@@ -102,7 +102,7 @@ export function checkWitness(connection: Connection, row: SqlRow): void {
   const { name, state, w_state, w_head } = row
   const isRow = row.w_tid === row.tid && row.w_name === name && row.w_row === row.crc
   if (!isRow || !isWitnessSound(connection, row)) {
-    throw damaged(`the witness of timeline ${name} is damaged`, { timeline: name })
+    throw damaged(`the row counts of timeline ${name} is damaged`, { timeline: name })
   }
   const isSame = (bytes: unknown) =>
     bytes instanceof Uint8Array && state instanceof Uint8Array && equalBytes(bytes, state)

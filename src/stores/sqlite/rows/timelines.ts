@@ -138,7 +138,7 @@ export class Timelines {
     if (!row) {
       // A forgotten timeline leaves no head.
       const sql = 'SELECT 1 FROM reprise_head WHERE tid = ? UNION ALL SELECT 1 FROM reprise_head_mark WHERE tid = ?'
-      if (this.#connection.get(sql, tid, tid)) throw damaged(`timeline ${tid} is missing, its head is not`, { tid })
+      if (this.#connection.get(sql, tid, tid)) throw damaged(`timeline ${tid} is missing, but its head exists`, { tid })
       return null
     }
     const timeline = this.#read(row)
@@ -161,7 +161,7 @@ export class Timelines {
     const rows = this.#connection.all('SELECT tid FROM reprise_timeline WHERE parent = ?', parent)
     const forks = rows.map(({ tid }) => this.required(tid as number))
     if (forks.length !== sums.forks || forks.some(({ row }) => row.parent !== parent)) {
-      throw damaged(`${name} should have ${sums.forks} forks; its rows are ${forks.length}`, { timeline: name })
+      throw damaged(`${name} should have ${sums.forks} forks; it has ${forks.length}`, { timeline: name })
     }
     return forks
   }

@@ -130,7 +130,7 @@ export class Workers {
     const { count, sum } = readTally(this.#connection, 'worker', this.#key)
     if (rows.length !== count || sumOf(rows) !== sum) {
       for (const row of rows) toState(row)
-      throw damaged(`there are ${count} workers, and ${rows.length} or others are listed`)
+      throw damaged(`there are ${count} workers, but ${rows.length} or different ones are listed`)
     }
     this.#all = rows
     return rows

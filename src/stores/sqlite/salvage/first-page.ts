@@ -47,7 +47,7 @@ export function copyWithFirstPage(file: string, copy: string): void {
 }
 
 function noStore(file: string): Error {
-  return damaged(`${file}: its first page is damaged, and nothing of a store can be found behind it: restore a backup`)
+  return damaged(`${file}: its first page is damaged, and no part of a store was found after it: restore a backup`)
 }
 
 /** The second page of our files holds back-pointers: with the right page size, all of them are plausible. */

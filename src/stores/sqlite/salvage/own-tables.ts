@@ -83,7 +83,7 @@ function copyAsFound(work: Salvage, { name }: SchemaObject): void {
     work.rebuilt.push({ where: name, what: `your own table was read without the list of tables: all ${rows} rows` })
     return
   }
-  const what = `your own table is damaged at page ${pages.join(', ') || '?'}: ${rows} rows could be read, the others are lost`
+  const what = `your own table is damaged at page ${pages.join(', ') || '?'}: ${rows} rows could be read, the rest are lost`
   work.lost.push({ timeline: null, where: name, what })
 }
 
@@ -106,7 +106,7 @@ function makeAgain({ to, lost }: Salvage, { type, name, table, sql }: SchemaObje
     to.exec(sql!)
   } catch (error) {
     if (!isConstraint(error)) throw error
-    report('rows that could be read do not fit it')
+    report('readable rows do not match it')
   }
 }
 
@@ -123,7 +123,7 @@ function keepRows({ from, to, lost }: Salvage, root: number): void {
   if (width > 0) to.exec(`CREATE TABLE main.${name} (${columns.join(', ')})`)
   const insert = `INSERT INTO main.${name} VALUES (${columns.map(() => '?').join(', ')})`
   for (const { rowid, values } of from.tree(root)) rows += to.run(insert, ...padded({ rowid, values }, columns.length))
-  const kept = rows > 0 ? `its ${rows} rows that could be read are in ${name}` : 'no rows were found in it'
+  const kept = rows > 0 ? `its ${rows} readable rows are in ${name}` : 'no rows were found in it'
   const what = `the name of a table or an index that begins at page ${root} of the file is lost; ${kept}`
   lost.push({ timeline: null, where: 'list of tables', what })
 }

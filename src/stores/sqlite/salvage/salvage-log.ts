@@ -54,12 +54,12 @@ export function salvageLog(work: Salvage): SalvagedLog {
   }
   const { gone, goneFrom } = fillGaps(work)
   for (const at of broken) {
-    const what = 'it was read in part, and keeps that part; missing entries are reported by timeline'
+    const what = 'it was read in part, and that part is kept; missing entries are reported by timeline'
     work.rebuilt.push({ where: `log row ${at}`, what, isIncomplete: true })
   }
   for (const [first, last] of gone) {
     const where = first === last ? `log row ${first}` : `log rows ${first} to ${last}`
-    const what = 'nothing could be read, and an empty row replaces it; missing entries are reported by timeline'
+    const what = 'nothing could be read; an empty row replaces it; missing entries are reported by timeline'
     work.rebuilt.push({ where, what, isIncomplete: true })
     for (let at = first; at <= last; at++) broken.add(at)
   }

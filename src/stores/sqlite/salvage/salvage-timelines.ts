@@ -117,7 +117,7 @@ function nameGone({ lost, options }: Salvage, log: SalvagedLog, heads: ReadonlyM
   if (known >= last) return
   const rows = known + 1 === last ? `log row ${last}` : `log rows ${known + 1} to ${last}`
   const what =
-    'acknowledged, and gone: its entries are lost, including timelines that began there, whose names are unknown'
+    'acknowledged, but missing: its entries are lost, including timelines that began there, whose names are unknown'
   lost.push({ timeline: null, where: rows, what })
 }
 
@@ -156,7 +156,7 @@ function makeRow(
   const rest = { parent: parent?.tid ?? null, owner: head.owner, priority: 0, created_at: head.updatedAt }
   writeTimelineRow(to, { tid, space, name, is_stub: isStub, ...rest, ...counts, ...unknown })
   if (isStub) return
-  const what = 'its row is lost: its status, queue and wakeup are not known, and its priority is 0'
+  const what = 'its row is lost: its status, queue and wakeup are unknown, and its priority is 0'
   work.lost.push({ timeline: name, where: 'timelines', what, isUntilHead: true })
 }
 
@@ -181,7 +181,7 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
     const made = { seq: 0, life: 1, digest, position: 0, epoch: epochLeap, floor: 0, floorDigest: digest, base: null }
     writeHead(to, tid, { ...made, owner, operation: null, updatedAt: options.now })
     writeTimelineRow(to, { ...row, owner: null })
-    lose('its head is lost, and it has no entry in the log: it begins at 0 now')
+    lose('its head is lost, and it has no entry in the log: it now begins at 0')
     return
   }
   if (!chain || (isFork && chain.floor.seq === 0) || (end && end.frame.last > chain.seq)) {
@@ -194,9 +194,8 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   writeHead(to, tid, { ...made, base: null, owner, operation: null, updatedAt: options.now })
   writeTimelineRow(to, { ...row, owner: null })
   // Its state comes from the checkpoint; only the head recorded that it is a fork, and its base.
-  if (row.parent !== null)
-    lose(`where it left its parent is lost with its head: its history begins at ${floor.seq} now`)
-  work.rebuilt.push({ where: 'heads', what: `the head of ${name} was made from its history, which ends at ${seq}` })
+  if (row.parent !== null) lose(`its fork position is lost with its head: its history now begins at ${floor.seq}`)
+  work.rebuilt.push({ where: 'heads', what: `the head of ${name} was rebuilt from its history, which ends at ${seq}` })
 }
 
 /**
@@ -227,7 +226,7 @@ function quarantine(
   writeTimelineRow(to, { ...row, owner: null, status: lostStatus, attributes })
   const what = end
     ? `its head is lost, and its entries up to ${end.frame.last} do not follow from the remaining history: they are kept, and the timeline is refused`
-    : 'its head is lost, and with it where it left its parent: it is refused'
+    : 'its head and its fork position are lost: the timeline is refused'
   lost.push({ timeline: name, where: 'heads', what })
 }
 

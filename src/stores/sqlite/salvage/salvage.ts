@@ -41,7 +41,8 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   salvageRequests(work)
   dropStrays(to)
   if (from.isBad('reprise_sweep')) {
-    const what = 'the list of trimmed or deleted history to free: its space stays in use, and may contain erased bytes'
+    const what =
+      'the list of trimmed or deleted history to free is lost: its space stays in use, and may contain erased bytes'
     work.lost.push({ timeline: null, where: 'reprise_sweep', what })
   }
   recount(work, names)
@@ -99,7 +100,7 @@ function salvageSpaces(work: Salvage): void {
   for (const id of unknown) {
     const { namespace } = options
     writeSpace(to, id, namespace)
-    work.rebuilt.push({ where: 'namespaces', what: `the only one is taken for ${namespace}` })
+    work.rebuilt.push({ where: 'namespaces', what: `the only one is assumed to be ${namespace}` })
   }
   const last = to.get('SELECT coalesce(max(id), 0) AS id FROM reprise_space')!.id as number
   if (last > 0) to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, last)
@@ -160,7 +161,7 @@ function recount(work: Salvage, names: ReadonlyMap<number, Named>): void {
     }
     if (missing.mail > 0) work.lost.push({ timeline, where: 'inbox', what: `${missing.mail} unread messages are lost` })
     if (missing.cursors > 0) {
-      const what = `${missing.cursors} cursors are lost: their readers start again from the beginning`
+      const what = `${missing.cursors} cursors are lost: their readers restart from the beginning`
       work.lost.push({ timeline, where: 'cursors', what })
     }
     writeTimelineRow(to, { ...row, mail: found_mail!, cursors: found_cursors! })

@@ -157,7 +157,7 @@ export class DamagedFile {
     const ours = layoutOf(this.#file, this.#ours(), found)
     if (!ours) {
       const what =
-        'the list of tables is damaged, and your own tables were made before an older release added its last: restore a backup'
+        'the list of tables is damaged, and your own tables were created before an older release added its last tables: restore a backup'
       throw damaged(what, { tables: found.length })
     }
     const roots = new Set(this.#file.roots())

@@ -33,7 +33,7 @@ export function readWalIndex(handle: number): WalIndexHead | null {
     // Another process writes it at this very moment: wait for a few instructions.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1)
   }
-  throw damaged('the index of the write-ahead log stays torn: is the process that wrote it gone?')
+  throw damaged('the index of the write-ahead log stays inconsistent: its writer may have died')
 }
 
 function decode(bytes: Buffer): WalIndexHead | null | 'torn' {

@@ -179,7 +179,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
       const below = `SELECT position, body FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
       for (const { position, body } of connection.all(below, log.firstPosition())) {
         const held = heldBy(connection, space, position as number, body as Uint8Array)
-        const what = `it is before the start of the log, which no reader reads: an older release placed it there${held}`
+        const what = `it is before the start of the log, where no reader looks: an older release wrote it there${held}`
         faults.push({ where: `log row ${position}`, what })
       }
     }),
@@ -198,7 +198,7 @@ async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from
           begin -= joinedBefore(at, body)
           return [...readFrames(at, body as Uint8Array)]
         })
-        if (begin > next) faults.push({ where: `log row ${next}`, what: `it is missing, ${at} follows` })
+        if (begin > next) faults.push({ where: `log row ${next}`, what: `it is missing, and ${at} follows` })
         next = at + 1
       }
       slices.report(
@@ -273,7 +273,7 @@ const tallied = (kind: string, counted: string) => `SELECT key, sum(n) AS off FR
 const counts: readonly { readonly where: string; readonly what: string; readonly sql: string }[] = [
   {
     where: 'timelines',
-    what: 'in the index of names and not among the witnesses, or the other way round',
+    what: 'in the index of names but not in the row counts, or the reverse',
     sql: `SELECT tid, count(*) AS times FROM (SELECT tid FROM reprise_witness
       UNION ALL SELECT tid FROM reprise_timeline INDEXED BY sqlite_autoindex_reprise_timeline_1 WHERE space > -1)
       GROUP BY tid HAVING times <> 2`,
@@ -286,7 +286,7 @@ const counts: readonly { readonly where: string; readonly what: string; readonly
   },
   {
     where: 'due timelines',
-    what: 'in one index of due timelines and not in the other',
+    what: 'in only one of the two indexes of due timelines',
     sql: `SELECT tid, sum(n) AS off FROM (SELECT tid, 1 AS n FROM (${listed('due', 'owner IS NULL AND queue IS NOT NULL AND space > -1')})
       UNION ALL SELECT t.tid, -1 FROM (${listed('wake', 'true')}) w CROSS JOIN reprise_timeline t ON t.tid = w.tid
       WHERE t.owner IS NULL AND t.queue IS NOT NULL) GROUP BY tid HAVING off <> 0`,

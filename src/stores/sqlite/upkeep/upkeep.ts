@@ -175,7 +175,7 @@ async function scrub(writer: Writer, isWhole: boolean, busyMs: number): Promise<
     if (await writer.alone(async (connection) => connection.truncateLog())) return []
     if (waitedMs >= busyMs) {
       return [
-        'the write-ahead log of the file (-wal), which another process reads: it is emptied when that one ends, or by another scrub',
+        'the write-ahead log of the file (-wal), which another process reads: it is emptied when that process ends, or by another scrub',
       ]
     }
     await sleep(realTime, pollMs)
@@ -199,7 +199,7 @@ async function tidy(writer: Writer, before: number): Promise<{ messages: number;
   while ((await writer.transact('sweep', (writing) => sweep(writing, rowsPerStep))) > 0) {}
   while ((await writer.transact('shorten the log of', dropEmptyRows)) > 0) {}
   await joinAll(writer)
-  await writer.transact('give back space of', (writing) => {
+  await writer.transact('free space of', (writing) => {
     writing.connection.exec(`PRAGMA incremental_vacuum(${pagesPerStep})`)
     writing.hasAside = true
   })
@@ -207,7 +207,7 @@ async function tidy(writer: Writer, before: number): Promise<{ messages: number;
 }
 
 async function joinAll(writer: Writer): Promise<void> {
-  const from = await writer.transact('look at the log of', emptiedFrom)
+  const from = await writer.transact('inspect the log of', emptiedFrom)
   for (let at = from; at !== null; ) {
     const start = at
     at = await writer.transact('join empty rows of', (writing) => joinEmptyRows(writing, start))

@@ -50,7 +50,7 @@ export function oneStatement(text: string): void {
     throw refused('only one statement per call')
 }
 
-export const noTemporary = 'temporary tables, views and triggers stay in the connection, which others use next'
+export const noTemporary = 'temporary tables, views and triggers stay in the connection, which other callers use next'
 
 /** Words in capitals, quoted pieces unchanged, without comments. */
 function tokensOf(text: string): string[] {

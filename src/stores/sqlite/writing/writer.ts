@@ -229,7 +229,7 @@ export class Writer {
     checkVersion(this.#connection)
     const last = writing.log.lastPosition()
     if (last < this.#lastPosition) {
-      throw damaged(`the log ended at ${this.#lastPosition}, and ends at ${last} now`, {
+      throw damaged(`the log ended at ${this.#lastPosition}, but now ends at ${last}`, {
         last,
         before: this.#lastPosition,
       })
